@@ -1,9 +1,8 @@
-//! The port: list a page, open a watch, get one object. What a server looks like from inside the
-//! crate.
+//! The traits between the caches and a server: list a page, open a watch, get one object.
 //!
-//! Every call takes a [`StopToken`] and ends at once, with
-//! [`ErrorKind::Stopped`](crate::ErrorKind::Stopped), when it is raised: during name lookup,
-//! connect, handshake, send, headers and body alike.
+//! Every call takes a [`StopToken`]. When the token is raised, the call ends at once with
+//! [`ErrorKind::Stopped`](crate::ErrorKind::Stopped): during name lookup, connect, handshake, send,
+//! headers and body alike.
 
 mod progress;
 
@@ -18,13 +17,13 @@ use crate::worker::StopToken;
 pub use self::progress::{RequestPhase, RequestProgress};
 pub use crate::wire::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
 
-/// How a list's `resourceVersion` is meant.
+/// Which version a list may have, compared with the `resourceVersion` it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionMatch {
-    /// At that version exactly.
+    /// The list has exactly that version.
     Exact,
-    /// At that version or a later one.
+    /// The list has that version or a later one.
     NotOlderThan,
 }
 
@@ -35,9 +34,10 @@ pub enum VersionMatch {
     reason = "the parameters of one request, named by the API"
 )]
 pub struct ListRequest {
-    /// Empty: the most recent, with quorum. `0`: any, out of the server's cache.
+    /// The version to list at. Empty asks for the most recent, with quorum. `0` takes any, as the
+    /// server's cache has it.
     pub resource_version: ResourceVersion,
-    /// How the version is meant; `None` leaves it to the server.
+    /// Whether a later version will do too. `None` leaves it to the server.
     pub version_match: Option<VersionMatch>,
     /// The maximum number of items in the page; 0 asks for all.
     pub limit: u32,
@@ -56,15 +56,15 @@ pub struct ListRequest {
 pub struct WatchRequest {
     /// The version after which the watch starts.
     pub resource_version: ResourceVersion,
-    /// The time after which the server ends the watch (`timeoutSeconds`).
+    /// The time after which the server ends the watch: its query parameter `timeoutSeconds`.
     pub timeout: Duration,
-    /// How long to wait for the head of the answer once the request is sent. Some proxies hold it
-    /// back until the first event. So it may come as late as a bookmark, or as the end of the
+    /// How long to wait for the answer's headers once the request is sent. Some proxies hold them
+    /// back until the first event. So they may come as late as a bookmark, or as the end of the
     /// watch.
     pub head_timeout: Duration,
-    /// Ask for bookmarks.
+    /// Whether the server is to send bookmarks: events that carry a version and no change.
     pub bookmarks: bool,
-    /// Ask for the present objects first, as a stream.
+    /// Whether the watch begins with the present objects (`sendInitialEvents`).
     pub send_initial_events: bool,
     /// Whether a reader waits for the answer. Such a request connects before others.
     pub urgent: bool,
@@ -79,9 +79,9 @@ pub struct WatchRequest {
 pub enum Next<K: Object> {
     /// An event.
     Event(WatchEvent<K>),
-    /// The stream is at its end. `None` is a clean end; `Some` says how it broke off.
+    /// The stream has ended: `None` if it ended cleanly, else the error that broke it off.
     Ended(Option<Error>),
-    /// The deadline passed first; the stream goes on.
+    /// The deadline passed before the next event. The stream goes on.
     DeadlinePassed,
 }
 
@@ -92,11 +92,11 @@ pub enum Next<K: Object> {
     reason = "how much is known of the next event"
 )]
 pub enum Backlog {
-    /// Nothing, as far as the watch knows.
+    /// The watch does not know whether something has come.
     Unknown,
-    /// Bytes have probably come that the watch has not read.
+    /// Bytes have probably come. The watch has not read them yet.
     Bytes,
-    /// The next event: [`WatchStream::next`] returns it without waiting.
+    /// The next event has come. [`WatchStream::next`] returns it without waiting.
     Event,
 }
 
@@ -108,13 +108,13 @@ pub trait WatchStream<K: Object>: Send {
     /// It returns an event that has come even when `deadline` has passed. A program that was
     /// paused, or whose sink is slow, must not take its own pause for the server's silence.
     ///
-    /// Bytes that are no watch event end the stream: the client makes an [`WatchEvent::Error`] of
-    /// them, an internal error.
+    /// Bytes that are no watch event end the stream. The client returns them as
+    /// [`WatchEvent::Error`], an internal error.
     ///
     /// # Errors
     ///
-    /// `Stopped`. `TooLarge` if an event or a streamed list exceeds its maximum, or if the client's
-    /// byte budget has closed the watch as the largest.
+    /// `Stopped` if the token is raised. `TooLarge` if an event or a streamed list exceeds its
+    /// maximum, or if the client's byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
     /// When bytes last came from the server. Headers count, and so does a part of an event.
@@ -122,7 +122,7 @@ pub trait WatchStream<K: Object>: Send {
     /// Bytes show that the connection lives. Only whole events confirm the content.
     fn last_contact(&self) -> Instant;
 
-    /// What has come and was not returned: whether the next call of [`next`](Self::next) will wait.
+    /// Whether an event has come already, so that [`next`](Self::next) will not wait for one.
     ///
     /// Never blocks. Default: [`Backlog::Unknown`], which is always correct.
     fn backlog(&self) -> Backlog {
@@ -136,7 +136,7 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
     /// thread.
     ///
     /// Blocks until the page is complete, a limit of the transport ends it, or `stop` is raised. If
-    /// it fails, the items so far mean nothing.
+    /// it fails, the caller must discard the items so far.
     ///
     /// # Errors
     ///
@@ -160,19 +160,19 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         stop: &StopToken,
     ) -> Result<Box<dyn WatchStream<K>>, Error>;
 
-    /// Makes the list under way urgent, so that it goes before background requests. A reader that
-    /// now waits for it calls this from another thread.
+    /// Makes the running list urgent, so that it goes before background requests. The thread of a
+    /// reader that waits for the list calls this.
     ///
     /// Never blocks. Default: nothing changes.
     fn expedite(&self) {}
 
-    /// Whether streamed lists (`sendInitialEvents`) may be tried here.
+    /// Whether the reflector may ask this server for streamed lists (`sendInitialEvents`).
     fn supports_watch_list(&self) -> bool {
         false
     }
 
-    /// The reflector calls it when a streamed list made no progress. The client remembers that this
-    /// server does not stream this resource.
+    /// Notes that a streamed list made no progress. The reflector calls this. The client remembers
+    /// that this server does not stream this resource.
     fn watch_list_failed(&self) {}
 
     /// The longest time between two bookmarks of any watch of that server and resource so far.
@@ -181,24 +181,24 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         None
     }
 
-    /// The reflector calls it at the first bookmark of its watches, and when the time between two
-    /// bookmarks was longer than any before. The client remembers the time for this server and
-    /// resource.
+    /// Notes that bookmarks come, and the longest time between two of them. The reflector calls
+    /// this at its first bookmark and at each longer time. The client remembers the time for this
+    /// server and resource.
     fn bookmark_came(&self, _interval: Duration) {}
 
-    /// Whether the scope is one object by name: its list is as cheap as a probe with `limit=1`, and
-    /// tells more.
+    /// Whether the scope is one object by name. Its list is as cheap as a probe with `limit=1`, and
+    /// shows the object too.
     fn lists_one_object(&self) -> bool {
         false
     }
 
-    /// Where the request under way is, for the errors of callers that wait for it. The reflector
-    /// asks once. Default: `None`, unknown.
+    /// Returns a view of the running request's progress, for the errors of waits. The reflector
+    /// calls this once. Default: `None`, unknown.
     fn progress(&self) -> Option<RequestProgress> {
         None
     }
 
-    /// Drops the connection, if one is kept. The next request connects anew.
+    /// Drops the idle connection, if there is one. The next request makes a new one.
     fn disconnect(&self) {}
 
     /// Names what is listed, for messages: `secrets in namespace "shop"`.

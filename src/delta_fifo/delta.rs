@@ -1,4 +1,4 @@
-//! What a queue hands over: changes of objects, lists, and typed deletions.
+//! The entries of a queue: changes of objects, lists, and typed deletions.
 
 use std::fmt;
 
@@ -18,16 +18,16 @@ use crate::sync::Arc;
     reason = "a consumer that misses a change goes out of step: it must match all of them"
 )]
 pub enum Delta<K: Object> {
-    /// The watch told of a new object.
+    /// The watch reported a new object.
     Added(Listed<K>),
-    /// The watch told of a change.
+    /// The watch reported a change.
     #[doc(alias = "Modified")]
     Updated(Listed<K>),
-    /// The object stood in a list: this is its state, whatever versions say.
+    /// A list contains the object. This is its state, whatever its version.
     Replaced(Listed<K>),
     /// A resync delivers the object once more; nothing changed.
     Sync(Arc<StoredObject<K>>),
-    /// The object is gone.
+    /// The object is deleted.
     Deleted(Box<Deletion<K>>),
     /// A whole list, with [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only.
     ReplacedAll(Box<ReplacedAll<K>>),
@@ -48,13 +48,14 @@ pub enum Delta<K: Object> {
 pub struct Deletion<K: Object> {
     /// Namespace and name of the object.
     pub key: ObjectKey,
-    /// What the watch told of the end; `None` when only a list told of it.
+    /// The last state as the watch reported it. `None` when only a list showed that the object is
+    /// gone.
     pub seen: Option<Listed<K>>,
-    /// The last state that decodes, as far as it is known here. Without `seen` it may be any number
-    /// of changes behind.
+    /// The last state that decodes, if the queue or the consumer has one. Without `seen` it may be
+    /// any number of changes behind.
     pub last_known: Option<Arc<StoredObject<K>>>,
-    /// Whether a list came without the object. The object is gone then, whatever versions say; a
-    /// deletion that only the watch told of may be old news.
+    /// Whether a list came without the object. Then the object is gone, whatever its version. A
+    /// deletion that only the watch reported may be older than the consumer's state.
     pub unlisted: bool,
 }
 
@@ -69,8 +70,8 @@ pub struct ReplacedAll<K: Object> {
 
 /// The changes of one object that waited together, oldest first. There is at least one.
 ///
-/// In order it is always one delta. Bookmarks, whole lists and resyncs of everything are
-/// about no single object.
+/// In a queue with [`in_order`](super::DeltaFifoOptions::in_order) it is always one delta.
+/// Bookmarks, whole lists and resyncs of everything belong to no single object.
 pub struct Deltas<K: Object> {
     key: Option<Arc<ObjectKey>>,
     oldest: Delta<K>,

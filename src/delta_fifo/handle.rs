@@ -1,4 +1,5 @@
-//! What others than writer and consumer do with a queue: look, wait until it has synced, close it.
+//! A queue's handle for other threads than writer and consumer: look, wait until it has synced,
+//! close it.
 
 use std::fmt;
 
@@ -51,7 +52,7 @@ impl<K: Object> DeltaFifoHandle<K> {
         end.unwrap_or_else(|| Err(not_synced(&state, &self.clock)))
     }
 
-    /// The callers who wait for the queue to sync: for
+    /// Counts the callers that wait for the queue to sync, for
     /// [`ReflectorOptions::waiters`](crate::reflector::ReflectorOptions::waiters).
     pub fn waiters(&self) -> Waiters {
         self.waiters.clone()

@@ -1,4 +1,4 @@
-//! What can be set about a queue, and its view of what the consumer holds.
+//! The options of a queue, and its view of the objects that the consumer holds.
 
 use std::fmt;
 
@@ -140,7 +140,7 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// Tells the queue what the consumer holds. Default: nothing.
+    /// Sets the view of the objects that the consumer holds. Default: none.
     ///
     /// Without it, only queued objects can be found missing from a list, and a resync does nothing.
     /// A compressed queue then leaves out the deletion of an object that is not queued. With

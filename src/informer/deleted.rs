@@ -1,33 +1,30 @@
-//! A delete, told with its type: the last known object, and whether that was the object's final
-//! state.
+//! A typed delete: the last known object, and whether that was the object's final state.
 
 use std::fmt;
 
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 
-/// An object is gone: its last known state, and whether that was its final one.
+/// The delete of an object: its last known state, and whether that was its final one.
 ///
-/// What client-go hides in an untyped tombstone (`DeletedFinalStateUnknown`) is a field here: a
-/// handler gets every delete as this type, and cannot take one for something else. The object is
-/// always there.
+/// A handler gets every delete as this type, and the object is always there. client-go has an
+/// untyped value here, which may be a tombstone (`DeletedFinalStateUnknown`).
 #[doc(alias = "DeletedFinalStateUnknown")]
 #[doc(alias = "DeletedObject")]
 #[expect(clippy::exhaustive_structs, reason = "this is what a delete tells")]
 pub struct Deleted<K: Object> {
-    /// The newest state of the object that was seen here.
+    /// The newest state of the object that the informer received.
     pub last_known: Arc<StoredObject<K>>,
-    /// Whether `last_known` is the state in which the object was deleted: the server told of the
-    /// delete.
+    /// Whether `last_known` is the state in which the object was deleted, as the watch reported it.
     ///
-    /// `false` when the delete was not seen, such as while the watch was broken, and the object was
-    /// then missing from a list: it may have changed before it went, and an object of the same name
-    /// may have come and gone since.
+    /// `false` when the watch did not report the delete, and the object was missing from a later
+    /// list. The object may have changed before its end. An object of the same name may have been
+    /// created and deleted since.
     pub final_state_known: bool,
 }
 
 impl<K: Object> Deleted<K> {
-    /// A delete the server told of, with the object's final state.
+    /// Makes a delete that the watch reported, with the object's final state.
     pub fn seen(last_known: Arc<StoredObject<K>>) -> Self {
         Self {
             last_known,
@@ -35,8 +32,8 @@ impl<K: Object> Deleted<K> {
         }
     }
 
-    /// A delete that was not seen: the object is missing from a list, and this is the last state
-    /// known of it.
+    /// Makes a delete that no watch reported: a list came without the object, and this is its last
+    /// known state.
     pub fn missed(last_known: Arc<StoredObject<K>>) -> Self {
         Self {
             last_known,
@@ -44,7 +41,7 @@ impl<K: Object> Deleted<K> {
         }
     }
 
-    /// Namespace and name of the object, as they stand in it: nothing is parsed, so nothing fails.
+    /// Returns namespace and name of the object. Nothing is parsed, so it cannot fail.
     pub fn key(&self) -> ObjectKey {
         self.last_known.key()
     }

@@ -1,4 +1,4 @@
-//! What a shared informer tells the program's metrics hook.
+//! The measurements that a shared informer gives to the program's metrics hook.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use crate::sync::Arc;
 ///
 /// Give a [`Hook`](crate::Hook) to
 /// [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics). The feature `metrics`
-/// has one that is ready, for Prometheus. No object and no name of one is ever in it.
+/// has a hook for Prometheus. A measurement never contains an object or an object's name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[doc(alias = "InformerMetricsProvider")]
 pub enum InformerMetric {
-    /// An informer starts. Told on the thread that starts it.
+    /// An informer starts. The thread that starts it calls the hook.
     Started(Reading<InformerState>),
-    /// A list, an event or a resync is in the store and in the queues of the handlers, after so
-    /// long. The handlers' own time is not in it: [`Registration::readings`] tells of that. Told on
-    /// the reflector's thread; the watch and every handler wait for it.
+    /// How long it took to put a list, an event or a resync into the store and the handlers'
+    /// queues. It excludes the handlers' own time, which [`Registration::readings`] shows. The
+    /// reflector's thread calls the hook, and the watch waits for it.
     Processed(Duration),
-    /// A handler lost a notification by a panic. Told on the handler's thread. The name is that of
-    /// its options; `None` if it was given none, so that handlers without a name are no series
-    /// each.
+    /// A handler lost a notification by a panic. The handler's thread calls the hook. The name is
+    /// that of its options; `None` if it was given none, so that handlers without a name share one
+    /// series.
     HandlerPanicked(Option<Arc<str>>),
-    /// What the informer's reflector tells, on the reflector's thread.
+    /// A measurement of the informer's reflector, on the reflector's thread.
     Reflector(ReflectorMetric),
 }
 
-/// An informer's state at one look, which looks at every object of the store.
+/// An informer's state at one moment. To make it, the informer looks at every object of the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InformerState {
     /// The version of the store's content: that of the last list, event or bookmark.
     pub resource_version: ResourceVersion,
-    /// How many objects are set aside because they do not decode.
+    /// How many objects of the store do not decode.
     pub undecodable: usize,
-    /// The handlers, for readings of their queues.
+    /// The handlers; [`Registration::readings`] shows their queues.
     pub handlers: Vec<Registration>,
 }

@@ -1,15 +1,15 @@
-//! Shared informers: what follows the reflector on its way to handlers.
+//! Shared informers: caches of one kind of objects whose changes handlers receive.
 //!
 //! # The informer
 //!
-//! A [`SharedInformer`] puts it all together: one reflector, one indexed
-//! [`Store`](crate::store::Store), any number of handlers.
+//! A [`SharedInformer`] has one reflector, one indexed [`Store`](crate::store::Store), and any
+//! number of handlers.
 //!
 //! # Several informers
 //!
-//! An [`InformerSet`] has informers by type over one client, as client-go's factory does: made when
-//! they are first asked for, started, waited for and stopped together. One that does not sync holds
-//! up no other.
+//! An [`InformerSet`] has informers by type over one client, as client-go's factory does. It makes
+//! an informer at the first request for its type. It starts, waits for and stops all of them
+//! together. One that does not sync holds up no other.
 //!
 //! # The handlers
 //!

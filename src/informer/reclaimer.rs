@@ -17,11 +17,10 @@ use crate::sync::{Arc, Mutex, Rank};
 /// So many wait at most.
 const RECLAIMED_MAX: usize = 64;
 
-/// Where the informer's threads leave what they were the last to hold. Nothing is left while the
-/// reflector rests; only where bytes seemed to have come and had not, a few objects wait for the
-/// next event.
+/// The objects whose last pointer an informer's thread held. It is empty while the reflector waits.
+/// Only if the watch expected bytes that did not come, a few objects stay until the next event.
 ///
-/// `None` while the reflector rests. Otherwise more has come already, and it will look here soon.
+/// `None` while the reflector waits. Otherwise more events have come, and it will look here soon.
 pub(super) struct Reclaimer<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
 
 impl<K: Object> Reclaimer<K> {
@@ -29,8 +28,8 @@ impl<K: Object> Reclaimer<K> {
         Self(Mutex::ranked(Rank::OLD_STATES, None))
     }
 
-    /// Lets go of an object: here, unless this was the last hold and the reflector is at work. A
-    /// Secret's values are overwritten here at once, in any case.
+    /// Drops a pointer to an object: here, unless it was the last one and the reflector is at work.
+    /// A Secret's values are overwritten here at once, in any case.
     pub(super) fn release(&self, object: Arc<StoredObject<K>>) {
         // Another thread may drop its pointer now. Then only the thread that frees is another.
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
@@ -46,7 +45,7 @@ impl<K: Object> Reclaimer<K> {
         }
     }
 
-    /// Lets go of what a notification held.
+    /// Drops the pointers of a notification.
     pub(super) fn release_all(&self, notification: Notification<K>) {
         match notification {
             Notification::Added { object, .. } => self.release(object),

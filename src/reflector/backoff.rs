@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use crate::clock::later;
 use crate::reflector::BackoffOptions;
 
-/// First wait of a first sync that somebody waits for (B3), and of a watch that did not last (B9).
+/// First wait of a first sync that a caller waits for (B3), and of a watch that did not last (B9).
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The fast series ends where the steady one begins: 50, 100, 200 and 400 ms fit into the second
 /// that a read waits.
 const FAST_WAIT_END: Duration = Duration::from_millis(800);
-/// Least time from one fast series to the next, so that readers who come and go cannot keep it
+/// Least time from one fast series to the next, so that readers that come and go cannot keep it
 /// going.
 const FAST_SERIES_GAP: Duration = Duration::from_secs(10);
 /// Share of a fast wait that chance adds; with more, four waits would not fit into a second.
@@ -143,7 +143,7 @@ fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
     Duration::try_from_secs_f64(base.as_secs_f64() * factor).map_or(cap, |next| next.min(cap))
 }
 
-/// The fast retries of a first sync that somebody waits for (B3).
+/// The fast retries of a first sync that a caller waits for (B3).
 #[derive(Clone, Debug)]
 pub(crate) struct Fast {
     began: Option<Instant>,

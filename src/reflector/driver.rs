@@ -266,7 +266,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             sink.stage(&mut staging, ObjectEvent::added(item));
         };
         let mut send = || self.source.list(request, stop, &mut each);
-        // Who comes for a first sync while its list is queued makes the list urgent.
+        // A caller that begins to wait while the list is queued makes the list urgent.
         let page = if request.urgent || self.core.status().synced {
             send()
         } else {

@@ -17,7 +17,7 @@ pub(crate) enum FailureClass {
     TooMany,
     /// The server failed inside (RF-38).
     Internal,
-    /// Nobody listens at the server's address.
+    /// No process listens at the server's address.
     Refused,
     /// More came than the options allow.
     OverLimit,

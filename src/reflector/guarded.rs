@@ -84,7 +84,7 @@ impl<K: Object> Guarded<K> {
     }
 }
 
-/// Makes a list that is under way urgent; on the thread of a caller who waits for it.
+/// Makes a list that is under way urgent; on the thread of a caller that waits for it.
 impl<K: Object> Wake for Guarded<K> {
     fn wake(&self) {
         self.ask(|source| source.expedite());

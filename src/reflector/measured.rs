@@ -81,7 +81,7 @@ impl Measured {
         self.at_its_end = true;
     }
 
-    /// The watch is closed, whoever ended it.
+    /// The watch is closed, by the server or by the reflector.
     pub(super) fn watch_over(&mut self) {
         let Some((since, events)) = self.watch.take() else {
             return;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use crate::hooks::Reading;
 use crate::reflector::ReflectorStatus;
 
-/// What a hook is told that measures reflectors, as client-go's reflector metrics were.
+/// One measurement of a reflector, as client-go's reflector metrics had it.
 ///
 /// Give a [`Hook`](crate::Hook) to
 /// [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics); several reflectors
-/// may share one. The feature `metrics` has one that is ready, for Prometheus. The reflector's own
-/// thread calls it; of the start, the thread that starts the reflector. No object and no name of
-/// one is ever in it.
+/// may share one. The feature `metrics` has a hook for Prometheus. The reflector's own thread calls
+/// the hook. For the start, the thread that starts the reflector does. A measurement never contains
+/// an object or an object's name.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[doc(alias = "MetricsProvider")]
@@ -19,18 +19,18 @@ pub enum ReflectorMetric {
     /// A reflector starts. The reading gives its status, and the time of the look by the
     /// reflector's clock, for [`ReflectorStatus::silence`].
     Started(Reading<(ReflectorStatus, Instant)>),
-    /// A list is asked for: once for all its pages, streamed lists included.
+    /// The reflector asks for a list. Comes once for all pages of a list; streamed lists count too.
     ListStarted,
-    /// A whole list has come and is decoded. Not told of one that failed.
+    /// A whole list has come and is decoded. A list that failed does not count.
     Listed {
         /// How many items it has, those that do not decode included.
         items: usize,
         /// How long it took since it was asked for.
         took: Duration,
     },
-    /// A watch is asked for; that of a streamed list included.
+    /// The reflector asks for a watch. The watch of a streamed list counts too.
     WatchStarted,
-    /// An open watch is over, for whatever reason.
+    /// An open watch has ended, for any reason.
     WatchEnded {
         /// How many events and bookmarks came, without those of a streamed list.
         events: usize,

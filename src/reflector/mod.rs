@@ -1,4 +1,4 @@
-//! The loop: lists, watches, and keeps a sink equal to the server, on one thread of its own.
+//! Reflectors: each lists, watches, and keeps a sink equal to the server, on one thread of its own.
 
 mod backoff;
 mod core;
@@ -39,20 +39,25 @@ use guarded::Guarded;
 /// Reflectors started in this process, for the names of their threads.
 static STARTED: ProcessCounter = ProcessCounter::new(1);
 
-/// A running reflector: the handle of its thread. Dropping it stops and joins.
+/// A running reflector, which keeps a sink equal to the server. Dropping it stops and joins its
+/// thread.
 ///
-/// What holds: it makes one request after the other, never two without a delay unless data came
-/// between. Two exceptions: a watch that lived five seconds or more is opened again at once. Once
-/// per cycle an answer may call for a different request at once: a list or stream at the most
-/// recent version, one full list for pages that expired, a plain list for a stream. After an empty
-/// page which announces more, the next is asked for at once, five times in a row at most. Between a
-/// watch that was silent from its opening to its end and the next one stands a probe, a list of one
-/// item.
+/// It makes one request after the other, and waits between two unless data came. These requests
+/// need no wait:
 ///
-/// It goes on until it is stopped, whatever the server does, also when the source panics: that is
-/// an error of the call (`Panicked`), after which it backs off. A sink that panics ends it. What
-/// the sink holds was on the server. What holds in time: the sink equals the server. Not promised:
-/// how soon; [`status`](Self::status) says how it goes.
+/// - A watch after one that lived five seconds or more.
+/// - Once per list, a different request that an answer calls for: a list or stream at the most
+/// recent version, one full list in place of pages that expired, or a plain list in place of a
+/// stream.
+/// - The page after an empty one that announces more pages, five times in a row at most.
+///
+/// After a watch that was silent from its opening to its end, the reflector first lists one item.
+/// The version of that list shows whether the watch missed something.
+///
+/// It goes on until it is stopped, whatever the server does. If the source panics, the call fails
+/// with `Panicked` and the reflector backs off. A sink that panics ends it. The sink holds only
+/// objects that were on the server, and in time becomes equal to the server. Nothing says how soon;
+/// [`status`](Self::status) shows how far it is.
 ///
 /// # Examples
 ///
@@ -143,14 +148,14 @@ impl Reflector {
         self.status.lock().clone()
     }
 
-    /// Whether the server keeps confirming the content, for a health check: neither a quiet server
-    /// nor an ended reflector fails it, a silent one does, within the idle limit
-    /// ([`ReflectorStatus::health`] says when). Never blocks.
+    /// Whether the server keeps confirming the content, for a health check. Never blocks.
+    ///
+    /// A server that is silent fails it, within the idle limit ([`ReflectorStatus::health`] has the
+    /// rule). A server without news does not fail it, and neither does a reflector that has ended.
     ///
     /// # Errors
     ///
-    /// `Timeout`: how long ago the server last confirmed the content, with the last failure as its
-    /// source.
+    /// `Timeout` with the time since the last contact; the last failure is its source.
     pub fn health(&self) -> Result<(), Error> {
         self.status.lock().health(self.clock.now())
     }
@@ -174,7 +179,8 @@ impl Reflector {
         self.worker
     }
 
-    /// Stops the reflector and waits for its end: milliseconds, whatever it was blocked in.
+    /// Stops the reflector and blocks until its thread has ended: milliseconds, whatever it was
+    /// blocked in.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What can be set about a reflector: each option with its unit, default and reason.
+//! The options of a reflector, each with its unit, default and reason.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -20,7 +20,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(130);
 /// How long the node authorizer may lag behind the binding of a pod (R4): a single request that is
 /// refused waits as long before the refusal is an answer.
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
-/// The longest wait a server can ask for, whoever asks it: beyond it a wrong header would silence a
+/// The longest wait a server can ask for, of any request: beyond it a wrong header would silence a
 /// cache for hours.
 pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 
@@ -63,7 +63,7 @@ pub struct ReflectorOptions {
 }
 
 impl ReflectorOptions {
-    /// Sets where time comes from. Default: the system.
+    /// Sets the clock. Default: the system's.
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -76,14 +76,14 @@ impl ReflectorOptions {
         self
     }
 
-    /// Sets how many items a page of a list has. Zero is the default: 500 where the server does not
-    /// answer out of its cache, else all at once.
+    /// Sets how many items a page of a list has. Zero is the default: 500 where the server reads
+    /// its storage, and all at once where it answers from its cache.
     pub fn page_size(mut self, items: u32) -> Self {
         self.page_size = Some(items);
         self
     }
 
-    /// Sets how often the sink is asked to deliver again what it knows. Zero is the default: never.
+    /// Sets how often the sink delivers all its objects again. Zero is the default: never.
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = Some(period);
         self
@@ -111,14 +111,14 @@ impl ReflectorOptions {
         self
     }
 
-    /// Sets the counter of those who wait for the first sync: while somebody waits, lists are
-    /// urgent and retries come soon. Default: nobody waits.
+    /// Sets the counter of the callers that wait for the first sync. While a caller waits, lists
+    /// are urgent and retries come soon. Default: no caller waits.
     pub fn waiters(mut self, waiters: Waiters) -> Self {
         self.waiters = Some(waiters);
         self
     }
 
-    /// Sets the version that a run before this one knew. Default: none.
+    /// Sets the version that the content had before this run. Default: none.
     ///
     /// The reflector asks once more, at the most recent version, if the first list is older.
     pub fn known_version(mut self, version: ResourceVersion) -> Self {
@@ -128,40 +128,39 @@ impl ReflectorOptions {
 
     /// Sets whether lists come as a stream where the source supports it. Default: true.
     ///
-    /// Watches of one object do without.
+    /// Watches of one object never use streams.
     pub fn watch_list(mut self, streams: bool) -> Self {
         self.watch_list = streams;
         self
     }
 
-    /// Sets for how long internal errors on a watch only open it again. Default zero: a list
-    /// follows.
+    /// Sets for how long the reflector only opens the watch again after internal errors of the
+    /// server. Default: zero, so that it lists again at once.
     pub fn internal_error_retry(mut self, window: Duration) -> Self {
         self.internal_error_retry = window;
         self
     }
 
-    /// Sets for how long a refusal (403) is retried before it is an answer. Default: 3 seconds.
+    /// Sets for how long a refusal (403) is retried before waits end with it. Default: 3 seconds.
     pub fn forbidden_grace(mut self, grace: Duration) -> Self {
         self.forbidden_grace = grace;
         self
     }
 
-    /// Sets the hook that is told of lists and watches, for metrics. Default: none, which costs
-    /// nothing.
+    /// Sets the hook for measurements of lists and watches. Default: none, which costs nothing.
     pub fn metrics(mut self, metrics: Hook<ReflectorMetric>) -> Self {
         self.metrics = Some(metrics);
         self
     }
 
-    /// Sets the function that is told of each failed list or watch: what was asked for, the cause,
+    /// Sets the function that receives each failed list or watch: the objects asked for, the cause,
     /// and the attempts so far. Default: none.
     ///
     /// The reflector calls it on its own thread, under no lock, before it waits for the next
     /// attempt. The function must not block: the watch waits for it. A panic of it is logged. An
-    /// expired version is told, too: it is part of a normal life, and a list follows soon. Not told
-    /// are answers after which the reflector asks otherwise at once, such as a refused streamed
-    /// list.
+    /// expired version counts as a failure, although it is normal and a list follows soon. An
+    /// answer after which the reflector sends a different request at once does not count, such as a
+    /// refused streamed list.
     ///
     /// # Examples
     ///
@@ -198,8 +197,8 @@ impl ReflectorOptions {
     }
 }
 
-/// The waits after failed lists and watches; each is drawn from its base up to
-/// base × (1 + jitter).
+/// The waits after failed lists and watches. Each is a random time from its base up to base × (1 +
+/// jitter).
 ///
 /// # Examples
 ///
@@ -230,7 +229,8 @@ impl BackoffOptions {
         self
     }
 
-    /// Sets what the base is multiplied by after each wait; 1 or less does not grow. Default: 2.
+    /// Sets the factor by which each wait's base grows. With 1 or less it does not grow. Default:
+    /// 2.
     pub fn factor(mut self, factor: f64) -> Self {
         self.factor = factor;
         self
@@ -242,17 +242,18 @@ impl BackoffOptions {
         self
     }
 
-    /// Sets the share of the base that chance adds. Default 1: a wait is in [base, 2 × base).
+    /// Sets the largest random share of the base that is added to it. Default: 1, so that a wait is
+    /// in [base, 2 × base).
     pub fn jitter(mut self, share: f64) -> Self {
         self.jitter = share;
         self
     }
 
-    /// Sets the time since a watch was opened after which the sequence starts again; zero keeps it
-    /// at its start. Default: 2 minutes.
+    /// Sets how long after the opening of a watch the waits start again at the first base. Zero
+    /// keeps them there. Default: 2 minutes.
     ///
-    /// A proof that the server lives starts it again sooner: an event, a watch that lived five
-    /// seconds, an expired position, or an answer other than 5xx and 429.
+    /// They start again sooner when the server proves that it works: by an event, a watch that
+    /// lived five seconds, an expired version, or an answer other than 5xx and 429.
     pub fn reset_after(mut self, health: Duration) -> Self {
         self.reset_after = health;
         self

@@ -1,4 +1,4 @@
-//! What a reflector is doing, and how it went: one value that is cheap to read (B14).
+//! The status of a reflector, as one value that is cheap to read (B14).
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +11,13 @@ use crate::object::ResourceVersion;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
-    /// It has asked for nothing yet.
+    /// It has sent no request yet.
     #[default]
     Starting,
     /// It lists, page by page or as a stream.
     Listing,
-    /// It opens a watch, waits a moment before it does, or first asks whether the silent one before
-    /// it missed something.
+    /// It opens a watch, waits before that, or first asks whether the silent watch before it missed
+    /// something.
     Opening,
     /// A watch is open.
     Watching,
@@ -35,45 +35,43 @@ pub struct ReflectorStatus {
     pub phase: Phase,
     /// Whether a list of this run has reached the sink.
     pub synced: bool,
-    /// When the server last confirmed the content: an answered list or probe, or a whole event or
-    /// bookmark of a watch. An opened watch, blank lines and the bytes of an event that is still
-    /// coming in confirm nothing.
+    /// When the server last confirmed the content: by an answered list, or a whole event or
+    /// bookmark of a watch. An opened watch, blank lines and the bytes of an incomplete event
+    /// confirm nothing.
     pub last_contact: Option<Instant>,
-    /// Since when the content is known to be behind the server: the position expired, a change was
-    /// lost, or a list that had to follow failed. `None` again once a list has reached the sink,
-    /// and before the first one.
+    /// Since when the content is known to be behind the server: its version expired, a change was
+    /// lost, or a list that had to follow failed. `None` before the first list, and once a list has
+    /// reached the sink.
     pub behind_since: Option<Instant>,
-    /// The deadline for the server's next sign of life, after which the content counts as
-    /// unconfirmed; `None` before the run began. [`health`](Self::health) says how it is
-    /// determined.
+    /// When the content counts as unconfirmed unless the server confirms it before. `None` before
+    /// the run began. [`health`](Self::health) has the rule.
     pub contact_deadline: Option<Instant>,
-    /// The requests that failed one after the other; none again once a list or a watch succeeds.
-    /// Before any failure it knows when the run began.
+    /// The requests that have failed in a row. Empty again once a list or a watch succeeds. Before
+    /// any failure it has the time when the run began.
     pub failures: Failures,
     /// The server's final word once it has outlasted the grace of
     /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace):
     /// it refuses the resource (403), or knows no such one (404), because a custom resource is not
-    /// installed or a version is not served. An answer for those who wait, although the reflector
-    /// goes on trying.
+    /// installed or a version is not served. Waits end with it, although the reflector goes on
+    /// trying.
     pub refusal: Option<Error>,
-    /// The last position in the server's history; empty before the first success.
+    /// The version of the last list, event or bookmark. Empty before the first success.
     #[doc(alias = "LastSyncResourceVersion")]
     pub resource_version: ResourceVersion,
     /// Lists that reached the sink.
     pub lists: u64,
     /// Watches that were opened.
     pub watches: u64,
-    /// Where the request under way is (D14); `None` where the lister-watcher does not tell.
+    /// How far the running request is. `None` if the lister-watcher does not say.
     pub progress: Option<RequestProgress>,
     /// When the next request goes out, while the reflector pauses between two.
     pub next_attempt: Option<Instant>,
-    /// Events that were no change: of a foreign type or kind, or without metadata.
+    /// How many events were skipped: of an unknown type, of another kind, or without metadata.
     pub skipped: u64,
 }
 
 impl ReflectorStatus {
-    /// What the reflector waits for at `now`, in words, for an error; `None` where that is not
-    /// known (D14).
+    /// Describes what the reflector waits for at `now`, for an error. `None` if that is not known.
     pub fn describe_activity(&self, now: Instant) -> Option<String> {
         let Some(next) = self.next_attempt else {
             return self.progress.as_ref()?.describe();
@@ -112,17 +110,15 @@ impl ReflectorStatus {
     }
 
     /// How long ago, at `now`, the server last confirmed the content. Before the first contact it
-    /// is counted from the begin of the run: a server that never answers is as silent as one that
-    /// stopped.
+    /// counts from the start of the run.
     pub fn silence(&self, now: Instant) -> Duration {
         let since = self.last_contact.or(self.failures.since());
         since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
-    /// Whether the server keeps confirming the content, for a health check: `Ok` while its
-    /// last sign of life is as recent as that of a server that lives.
+    /// Whether the server keeps confirming the content, for a health check.
     ///
-    /// How long it may be silent, by
+    /// The server may be silent for this long, where the idle limit is that of
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
     ///
     /// - Once bookmarks came, to this reflector or an earlier one of that server and resource: the
@@ -133,22 +129,21 @@ impl ReflectorStatus {
     ///   next watch be as quiet.
     /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer,
     ///   before the first answer): the idle limit, from the last contact, or from the end of a
-    ///   watch that was within its time. Failures, refusals and opened watches are no contact: when
-    ///   nothing else comes for longer, the content is that old.
+    ///   watch that was within its time. Failures, refusals and opened watches are no contact.
     /// - A list counts as contact with each page that comes, and a streamed list with each object.
     ///   After a failed list it does not.
-    /// - A [refusal](Self::refusal) that is an answer is a contact where nothing has synced yet.
+    /// - Before the first sync, a [refusal](Self::refusal) is a contact.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
     /// So this fails after the idle limit at the latest when a server falls silent or goes away.
-    /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended
-    /// is `Ok`: whether that is well, its owner knows. Whether anything has synced yet
-    /// is another question, for [`synced`](Self::synced).
+    /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended is `Ok`;
+    /// its owner knows whether it should have ended. [`synced`](Self::synced) says whether anything
+    /// has synced yet.
     ///
     /// # Errors
     ///
-    /// `Timeout`: how long ago the server confirmed the content, or since when the content is
-    /// behind, with the last failure as its source.
+    /// `Timeout` with the time since the last contact, or since when the content is behind. The
+    /// last failure is its source.
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             return Ok(());
@@ -172,8 +167,8 @@ impl ReflectorStatus {
         })
     }
 
-    /// Whether the content is known to be behind the server, so that it may lack what the server
-    /// has ([`behind_since`](Self::behind_since)).
+    /// Whether the content is known to be behind the server. [`behind_since`](Self::behind_since)
+    /// says since when, and has the causes.
     pub fn is_behind(&self) -> bool {
         self.behind_since.is_some()
     }

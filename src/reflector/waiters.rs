@@ -1,5 +1,5 @@
-//! "Somebody waits, or reads": what makes a first sync retry fast, and wakes a reflector that backs
-//! off (B3, B10).
+//! Counts callers that wait or read: they make a first sync retry fast, and wake a reflector that
+//! backs off (B3, B10).
 
 use std::fmt;
 
@@ -7,8 +7,8 @@ use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
 
-/// How many callers wait for a first sync, and whether one reads during a backoff. Cheap to clone;
-/// shared by the callers and one reflector.
+/// Counts the callers that wait for a first sync, and notes whether one reads during a backoff.
+/// Cheap to clone; the callers and one reflector share it.
 #[derive(Clone, Debug)]
 pub struct Waiters(Arc<Monitor<Callers>>);
 
@@ -26,7 +26,7 @@ struct Callers {
     pausing: bool,
     /// A caller has read what is held during this pause.
     read: bool,
-    /// The request under way, which is told of the next caller who waits.
+    /// The running request, which the next caller that waits makes urgent.
     request: Option<Arc<dyn Wake>>,
 }
 
@@ -49,7 +49,7 @@ impl Waiters {
         Self::default()
     }
 
-    /// Declares that somebody waits, until the guard is dropped. Never blocks on the network.
+    /// Declares that a caller waits, until the guard is dropped. Never blocks on the network.
     ///
     /// A reflector that backs off before its first sync wakes up and retries fast.
     pub fn wait(&self) -> WaiterGuard {
@@ -65,12 +65,12 @@ impl Waiters {
         WaiterGuard(self.clone())
     }
 
-    /// Whether somebody waits.
+    /// Whether a caller waits.
     pub fn any(&self) -> bool {
         self.0.lock().waiting > 0
     }
 
-    /// Calls `send`, and wakes `request` once when somebody waits meanwhile, or waits already.
+    /// Calls `send`, and wakes `request` once when a caller waits meanwhile, or waits already.
     pub(crate) fn expediting<T>(&self, request: Arc<dyn Wake>, send: impl FnOnce() -> T) -> T {
         let now = {
             let mut callers = self.0.lock();
@@ -91,8 +91,8 @@ impl Waiters {
         answer
     }
 
-    /// Declares that somebody reads what is held, and would rather read something newer. Never
-    /// blocks on the network.
+    /// Declares that a caller reads the content and would prefer newer content. Never blocks on the
+    /// network.
     ///
     /// A reflector that backs off then shortens its wait to the backoff's first one, once per
     /// failure. It does not if the server asked it to wait. At other times nothing happens, so that
@@ -109,8 +109,8 @@ impl Waiters {
         }
     }
 
-    /// Lets time go by until `deadline`, a stop, or (if `wakes`) somebody who waits or reads: then
-    /// it says true.
+    /// Blocks until `deadline`, a stop, or (if `wakes`) a caller that waits or reads: then it says
+    /// true.
     pub(crate) fn pause(
         &self,
         clock: &Clock,

@@ -202,8 +202,8 @@ impl<K: Object> Indices<K> {
         &self.functions
     }
 
-    /// Moves a key to other values; those it keeps are not touched, and one that nobody has any
-    /// more leaves no trace (IX-8).
+    /// Moves a key to other values. Values that it keeps are not touched; a value without keys is
+    /// removed (IX-8).
     pub(super) fn replace(&mut self, key: &Arc<ObjectKey>, before: &Values, after: &Values) {
         let none: &[Arc<str>] = &[];
         for (nth, map) in self.maps.iter_mut().enumerate() {

@@ -65,8 +65,8 @@ pub struct Store<K: Object> {
 impl<K: Object> Store<K> {
     /// Makes an empty store and its only writer.
     ///
-    /// Give [`waiters`](Self::waiters) to the reflector that gets the writer, so that it hurries
-    /// while somebody waits.
+    /// Give [`waiters`](Self::waiters) to the reflector that gets the writer, so that it retries
+    /// fast while a caller waits.
     pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
         let functions = Arc::new(indexers);
         let state = StoreContent::new(Arc::clone(&functions), clock.now());
@@ -139,8 +139,8 @@ impl<K: Object> Store<K> {
         state.ended.then(|| ended(&state, &self.name()))
     }
 
-    /// Ends every wait, although the writer may be held up: `cause` is what ended it, if nobody
-    /// asked.
+    /// Ends every wait, although the writer may be held up. `cause` is the error that ended the
+    /// run, unless a stop did.
     pub(crate) fn end(&self, cause: Option<Error>) {
         StoreContent::end(&self.state, cause);
     }
@@ -386,7 +386,7 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// `Timeout`: how long ago the server was heard, with the last failure as its source.
+    /// `Timeout` with the time since the last contact; the last failure is its source.
     pub fn health(&self) -> Result<(), Error> {
         let now = self.clock.now();
         let state = self.state.lock();

@@ -50,7 +50,7 @@ pub(super) struct StoreContent<K: Object> {
     /// What is too old for the content, and how far the content has come.
     pub(super) guard: VersionGuard,
     pub(super) synced: bool,
-    /// The writer is gone: nothing will ever change.
+    /// The writer was dropped: nothing will ever change.
     pub(super) ended: bool,
     /// The cause of the end, if it was not asked for.
     pub(super) cause: Option<Error>,
@@ -181,8 +181,8 @@ pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -
     indices
 }
 
-/// What became of one object, by the last states of it that decode: what somebody who follows the
-/// store knows of it.
+/// The change of one object, by its last states that decode: the view of a handler that follows the
+/// store.
 ///
 /// An object that does not decode stays what it last was, until it decodes again or goes (B12).
 pub(crate) enum Change<K: Object> {

@@ -134,8 +134,8 @@ impl<K: Object> StoreWriter<K> {
         change
     }
 
-    /// Replaces the whole content, and says what that changed: first what is gone, then the items
-    /// in the list's order (CT-6).
+    /// Replaces the whole content, and returns the changes: first the deletions, then the items in
+    /// the list's order (CT-6).
     ///
     /// # Errors
     ///

@@ -321,7 +321,7 @@ fn random_histories_keep_the_rate_the_order_and_the_share() {
     }
 }
 
-/// The turn that is told beforehand is the turn that comes, as long as nobody comes or goes.
+/// The turn that is told beforehand is the turn that comes, as long as no request comes or goes.
 #[test]
 fn the_turn_told_is_the_turn_that_comes() {
     let (mut dice, _seed) = Dice::new();

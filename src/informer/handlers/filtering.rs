@@ -1,4 +1,4 @@
-//! A handler that is told only of the objects that pass a filter.
+//! A handler that receives only the objects that pass a filter.
 
 use std::fmt;
 
@@ -7,10 +7,10 @@ use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Passes on to `handler` what concerns the objects for which `filter` says yes.
+/// Passes the notifications of those objects that match `filter` on to `handler`.
 ///
-/// An object that begins to match is told as added (and not as part of the initial list), one that
-/// ceases to match as deleted:
+/// The handler gets an object that begins to match as added, though not as part of the initial
+/// list. It gets an object that no longer matches as deleted:
 ///
 /// | notification | old matches | new matches | the handler gets |
 /// |---|---|---|---|
@@ -21,8 +21,8 @@ use crate::worker::StopToken;
 /// | deleted | last known state matches | | `on_delete`, as it was |
 ///
 /// The filter always sees an object, also for a delete that was missed; client-go's typed filter
-/// sees a null pointer there. It runs on the handler's thread. A filter that reads something which
-/// changes elsewhere can let an object in and never out: let it depend on the object alone.
+/// sees a null pointer there. It runs on the handler's thread. A filter must depend on the object
+/// alone. Otherwise the handler may get the add of an object and never its delete.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! A handler that sends every notification into a channel, for those who prefer to pull.
+//! A handler that sends every notification into a channel, for programs that receive from one.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use crate::worker::StopToken;
 
 /// Sends every notification into a crossbeam channel.
 ///
-/// While the channel is full, only the handler's own thread waits; its queue grows and is bounded
-/// as any handler's. The wait ends when the receiver takes a notification, when the receiver is
-/// gone, or when the handler is removed. In the last two cases the notification is dropped. Once
-/// the receiver is gone, the handler ends at its next notification.
+/// While the channel is full, only the handler's own thread waits. Its queue grows up to the bound
+/// of every handler's queue. The wait ends when the receiver takes a notification, when the
+/// receiver is gone, or when the handler is removed. In the last two cases the notification is
+/// dropped. Once the receiver is gone, the handler ends at its next notification.
 ///
 /// The channel closes when the handler ends, so `for notification in &receiver` ends with the
 /// informer.
@@ -54,19 +54,20 @@ pub struct Forward<K: Object> {
 }
 
 impl<K: Object> Forward<K> {
-    /// A handler and the receiver of what it is told; the channel has room for `notifications_max`.
+    /// Makes a handler and the receiver of its notifications. The channel has room for
+    /// `notifications_max`.
     ///
-    /// Keep the room small: what waits in the handler's queue is bounded and can be read, what
-    /// waits in the channel is neither coalesced nor counted as lag.
+    /// Keep the room small. The handler's queue coalesces its notifications and shows its lag; the
+    /// channel does neither.
     pub fn bounded(notifications_max: usize) -> (Self, Receiver<Notification<K>>) {
         let (sender, receiver) = bounded(notifications_max);
         (Self::from(sender), receiver)
     }
 
-    /// A handler and the receiver of what it is told, with room for everything.
+    /// Makes a handler and the receiver of its notifications. The channel has room for all of them.
     ///
-    /// A receiver that is too slow then grows memory without bound: the handler's queue is always
-    /// empty.
+    /// If the receiver is too slow, memory grows without bound, because the handler's queue never
+    /// fills.
     pub fn unbounded() -> (Self, Receiver<Notification<K>>) {
         let (sender, receiver) = unbounded();
         (Self::from(sender), receiver)

@@ -1,5 +1,4 @@
-//! What a handler is and what it is told: the trait, the notification, and handlers made of
-//! closures.
+//! Handlers: the trait, the notification, and handlers made of closures.
 
 use std::fmt;
 
@@ -8,7 +7,7 @@ use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Is told of the objects of one informer: what exists, what changes, what is deleted.
+/// Receives the objects of one informer: the present ones, every change and every delete.
 ///
 /// Every handler has a thread of its own, such as `hd-1`. All its methods are called there, one at
 /// a time and under no lock of the crate. So a handler may block: only its own queue grows
@@ -57,27 +56,28 @@ use crate::worker::StopToken;
 pub trait EventHandler<K: Object>: Send + 'static {
     /// Called once, on the handler's thread, before anything else.
     ///
-    /// `stop` is raised when the handler is removed or its informer stops: a handler that blocks
-    /// ends its wait by it.
+    /// `stop` is raised when the handler is removed or its informer stops. A handler that blocks
+    /// must end its wait then.
     fn on_start(&mut self, _stop: &StopToken) {}
 
-    /// The object is there and was not before; `is_in_initial_list` says whether it was there when
-    /// the handler began.
+    /// Called for an object that is new to the handler. `is_in_initial_list` says whether it
+    /// belongs to the handler's initial list.
     #[doc(alias = "OnAdd")]
     fn on_add(&mut self, _object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {}
 
-    /// The object changed from `old` to `new`, or, at a resync, is delivered once more as it is.
+    /// Called when the object changed from `old` to `new`, and at a resync, when nothing changed.
     ///
-    /// Several changes may be told as one, after a relist or beyond the bound of the handler's
+    /// One call may stand for several changes, after a relist or beyond the bound of the handler's
     /// queue.
     #[doc(alias = "OnUpdate")]
     fn on_update(&mut self, _old: &Arc<StoredObject<K>>, _new: &Arc<StoredObject<K>>) {}
 
-    /// The object is gone; [`Deleted`] says whether its final state is known.
+    /// Called when the object is gone. [`Deleted`] says whether its final state is known.
     #[doc(alias = "OnDelete")]
     fn on_delete(&mut self, _deleted: Deleted<K>) {}
 
-    /// Whether the handler wants nothing more; asked after each notification. `true` removes it.
+    /// Whether the handler is finished. The informer asks after each notification, and removes the
+    /// handler at `true`.
     fn is_finished(&self) -> bool {
         false
     }
@@ -105,25 +105,25 @@ impl<K: Object, H: EventHandler<K> + ?Sized> EventHandler<K> for Box<H> {
     }
 }
 
-/// What one handler is told at a time. Cloning copies pointers; `Debug` prints keys and versions
-/// only.
+/// One change of one object, as a handler receives it. Cloning copies pointers; `Debug` prints keys
+/// and versions only.
 #[expect(
     clippy::exhaustive_enums,
     reason = "the three things a handler is told"
 )]
 pub enum Notification<K: Object> {
-    /// The object is there and was not before.
+    /// The object is new to the handler.
     Added {
         /// The object.
         object: Arc<StoredObject<K>>,
-        /// Whether it was there when the handler began.
+        /// Whether it belongs to the handler's initial list.
         is_in_initial_list: bool,
     },
-    /// The object changed, or, at a resync, is delivered once more as it is.
+    /// The object changed. At a resync it comes once more without a change.
     Updated {
-        /// The state this handler was told of before.
+        /// The state that this handler received before.
         old: Arc<StoredObject<K>>,
-        /// The state now.
+        /// The present state.
         new: Arc<StoredObject<K>>,
     },
     /// The object is gone.
@@ -221,12 +221,12 @@ impl<K: Object> fmt::Debug for Notification<K> {
 type OnAdd<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, bool) + Send>;
 type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send>;
 
-/// A handler made of closures; what is left out does nothing.
+/// A handler made of closures. A method without a closure does nothing.
 ///
 /// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) makes an empty one of
 /// the informer's type, so that the compiler knows the type of the closures' arguments.
 ///
-/// All of them are called on the handler's own thread, so they may block, and may hold what is only
+/// The handler's own thread calls all of them. So they may block, and what they hold need only be
 /// `Send`.
 ///
 /// # Examples
@@ -259,7 +259,7 @@ pub struct Handlers<K: Object> {
 }
 
 impl<K: Object> Handlers<K> {
-    /// A handler that does nothing yet.
+    /// Makes a handler that does nothing yet.
     pub fn new() -> Self {
         Self {
             add: None,

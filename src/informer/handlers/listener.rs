@@ -128,7 +128,7 @@ impl<K: Object> Listener<K> {
         self.state.notify_all();
     }
 
-    /// Sets which thread calls the handler, before anybody can wait for its end.
+    /// Sets which thread calls the handler, before another thread can wait for its end.
     pub(super) fn runs_on(&self, thread: ThreadId) {
         self.state.lock().thread = Some(thread);
     }
@@ -223,7 +223,8 @@ impl<K: Object> Listener<K> {
 
     /// The error of a wait for the first sync at its deadline, or how it ended before.
     ///
-    /// It says what is left, what the handler is at, and how the informer fares (B2, R28).
+    /// It names the rest of the initial list, the running call, and the informer's last failure
+    /// (B2, R28).
     fn late(&self, left: usize, complete: bool, call: Option<(&'static str, Duration)>) -> Error {
         let failures = (!complete).then(|| self.store.sync_failures());
         let informer = match &failures {

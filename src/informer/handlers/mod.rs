@@ -1,5 +1,4 @@
-//! The handler side of an informer: what handlers are, what waits for each of them, and the threads
-//! that call them.
+//! The handlers of an informer: their trait, their queues, and the threads that call them.
 
 mod filtering;
 mod forward;

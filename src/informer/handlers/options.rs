@@ -1,4 +1,4 @@
-//! How one handler is served.
+//! The options of one handler.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 /// otherwise.
 const QUEUE_MAX: usize = 10_000;
 
-/// How one handler is served: its name, the bound of its queue, its resyncs.
+/// The options of one handler: its name, the bound of its queue, its resyncs.
 ///
 /// # Examples
 ///
@@ -39,38 +39,39 @@ impl Default for HandlerOptions {
 }
 
 impl HandlerOptions {
-    /// What the handler is called in logs and errors. By default its thread's name, such as `hd-3`.
+    /// Sets the handler's name in logs and errors. Default: its thread's name, such as `hd-3`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// From how many waiting notifications on the handler's queue coalesces per object. Default:
-    /// 10,000.
+    /// Sets how many notifications may wait before the queue merges those of the same object.
+    /// Default: 10,000.
     ///
-    /// Up to the bound a handler is told of everything, in the order in which it happened. Beyond
-    /// it, several changes of one object are told as one, and resyncs are left out first. The
-    /// handler still ends with what the server has. The notifications of one object stay in order,
-    /// and the delete of every object that it was told of is kept. The order between different
-    /// objects is lost then.
+    /// Up to the bound, a handler receives every change in the order of the watch. Beyond it, the
+    /// queue first drops resyncs, and then merges several changes of one object into one. The
+    /// handler still receives the last state of each object. The notifications of one object stay
+    /// in order, and no delete of an object that the handler knows is lost. The order between
+    /// different objects is lost.
     ///
-    /// A new object that was deleted again before the handler was told of it counts too. It is told
-    /// of by an add and a delete, unless it has come again since. Only beyond another 10,000
-    /// notifications is it left out, so that memory is bounded by the number of objects.
+    /// The handler also receives an object that was created and deleted while the queue was full:
+    /// as an add and a delete, unless the object was created again since. Beyond another 10,000
+    /// notifications the queue drops both, so that the number of objects bounds its memory.
     ///
-    /// `None` never coalesces: a handler that is too slow then grows memory without bound, as in
-    /// client-go.
+    /// With `None` the queue never merges. If the handler is too slow, memory then grows without
+    /// bound, as in client-go.
     pub fn queue_max(mut self, notifications: Option<usize>) -> Self {
         self.queue_max = notifications;
         self
     }
 
-    /// How often every object is delivered once more as an update; zero is never. Default: the
-    /// informer's own period.
+    /// Sets how often the handler receives every object once more as an update. Zero is never.
+    /// Default: the informer's own period.
     ///
-    /// At least a second, and not more often than the informer looks. The informer looks at the
-    /// shortest period of its own and of the handlers added before its start. An own period of zero
-    /// switches resyncs off for all its handlers. A resync sends no request to the server.
+    /// The shortest period is a second. No period is shorter than the informer's check, which runs
+    /// at the shortest of its own period and those of the handlers added before its start. If the
+    /// informer's own period is zero, none of its handlers gets resyncs. A resync sends no request
+    /// to the server.
     #[doc(alias = "AddEventHandlerWithResyncPeriod")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = Some(period);

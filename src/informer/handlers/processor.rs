@@ -52,7 +52,7 @@ struct HandlerTable<K: Object> {
     /// The server's refusal, while it is an answer (R4).
     denied: Option<Error>,
     stopped: bool,
-    /// Is told of panics of the handlers; gone at the stop.
+    /// Receives the panics of the handlers; dropped at the stop.
     metrics: Option<Hook<Option<Arc<str>>>>,
 }
 
@@ -370,9 +370,10 @@ impl<K: Object> Processor<K> {
 
     /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
     ///
-    /// Blocks until no call runs and the threads have ended, at most until `deadline`. A handler on
-    /// whose thread this is called is not waited for, nor one that waits, over others or not, for
-    /// the end of the calling thread. Other threads may stop or remove the handlers meanwhile.
+    /// Blocks until no call runs and the threads have ended, at most until `deadline`. It does not
+    /// wait for a handler on whose thread this is called. Nor does it wait for one that waits,
+    /// directly or through others, for the end of the calling thread. Other threads may stop or
+    /// remove the handlers meanwhile.
     ///
     /// # Errors
     ///

@@ -1,5 +1,4 @@
-//! A program's handle of one handler that it added: readings, the wait for its first sync, its
-//! removal.
+//! A program's handle of one handler: its readings, the wait for its first sync, its removal.
 
 use std::fmt;
 use std::sync::Weak;
@@ -15,27 +14,26 @@ use crate::sync::Arc;
 
 /// One handler that was added to an informer.
 ///
-/// Cloning copies a pointer. Dropping it does not remove the handler, as in client-go: a program
-/// that never removes a handler need not keep this. [`remove`](Self::remove) does, and so does the
-/// end of the informer.
+/// Cloning copies a pointer. [`remove`](Self::remove) and the end of the informer remove the
+/// handler. Dropping this does not, so a program that never removes a handler need not keep it.
 #[doc(alias = "ResourceEventHandlerRegistration")]
 #[derive(Clone)]
 pub struct Registration(Arc<dyn Registered>);
 
 impl Registration {
-    /// The handler's name: the one of its options, else the one of its thread, such as `hd-3`.
+    /// Returns the handler's name: the one of its options, else its thread's, such as `hd-3`.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The name of its options; `None` if it was given none. For labels of metrics: a thread's name
-    /// is never used again.
+    /// Returns the name that the options gave it, or `None`. Take this for labels of metrics,
+    /// because each thread's name is new.
     pub fn given_name(&self) -> Option<&str> {
         self.0.given_name()
     }
 
-    /// The name in errors of waits: `SharedInformer ConfigMap + event handler audit`. Without a
-    /// name of its own, it has the handler's type and its thread.
+    /// Returns the name in errors of waits: `SharedInformer ConfigMap + event handler audit`. For a
+    /// handler without a name, it has the handler's type and thread.
     pub fn sync_name(&self) -> &str {
         self.0.sync_name()
     }
@@ -43,9 +41,9 @@ impl Registration {
     /// Whether the informer has synced and the handler has returned from every `on_add` of the
     /// initial list.
     ///
-    /// Once true it stays so. A call that panicked counts as returned: in client-go such a handler
-    /// never becomes synced. What the handler passes on, as
-    /// [`Forward`](crate::informer::Forward) does into its channel, is not waited for.
+    /// Once true it stays so. A call that panicked counts as returned; in client-go such a handler
+    /// never becomes synced. For [`Forward`](crate::informer::Forward), a notification counts once
+    /// it is in the channel.
     #[doc(alias = "HasSynced")]
     pub fn has_synced(&self) -> bool {
         self.0.readings().has_synced
@@ -57,8 +55,8 @@ impl Registration {
     /// refuses the resource or does not know it. Success wins over a deadline that has passed.
     /// During the wait, a first list that fails is retried fast.
     ///
-    /// Called by one of the handler's own methods while some of the initial list is left, it
-    /// returns an error at once: what it would wait for cannot happen.
+    /// If one of the handler's own methods calls this during the initial list, it returns an error
+    /// at once, because the handler would wait for itself.
     ///
     /// # Errors
     ///
@@ -75,7 +73,7 @@ impl Registration {
         self.0.wait_until_synced(deadline)
     }
 
-    /// The handler's queue, counters and state, all at one moment. Never blocks on the handler.
+    /// Returns the handler's queue, counters and state at one moment. Never blocks on the handler.
     pub fn readings(&self) -> HandlerReadings {
         self.0.readings()
     }
@@ -123,7 +121,7 @@ pub(super) trait Registered: Send + Sync {
 
 struct RegisteredHandler<K: Object> {
     listener: Arc<Listener<K>>,
-    /// Gone with the informer.
+    /// Dropped with the informer.
     processor: Weak<Processor<K>>,
 }
 

@@ -43,16 +43,16 @@ pub struct HandlerReadings {
     pub queued: usize,
     /// The age of the oldest notification from which the handler has not returned.
     pub lag: Option<Duration>,
-    /// How many notifications were delivered as part of another one, or left out, because too many
-    /// waited.
+    /// How many notifications were merged into another one, or dropped, because too many waited.
     pub coalesced: u64,
     /// How many notifications the handler was called with, those that panicked included.
     pub delivered: u64,
     /// How many notifications the handler lost by a panic.
     pub panics: u64,
-    /// The text of the handler's last panic, with whatever that text contains of an object.
+    /// The text of the handler's last panic. It may contain parts of an object.
     pub last_panic: Option<String>,
-    /// As [`Registration::has_synced`](crate::informer::Registration::has_synced).
+    /// Whether the handler has returned from every `on_add` of the initial list, as
+    /// [`Registration::has_synced`](crate::informer::Registration::has_synced).
     pub has_synced: bool,
     /// Whether the handler has ended: no call of it runs or will run.
     pub has_ended: bool,

@@ -1,5 +1,4 @@
-//! A shared informer whatever the type of its objects: what a set keeps and what health endpoints
-//! read.
+//! A shared informer whatever the type of its objects, for a set and for health endpoints.
 
 use std::any::Any;
 use std::fmt;
@@ -60,7 +59,7 @@ impl AnyInformer {
         self.0.is_stopped()
     }
 
-    /// The informer itself, if its objects are of type `K`.
+    /// Returns the informer itself, if its objects are of type `K`.
     pub fn downcast<K: Object>(&self) -> Option<Arc<SharedInformer<K>>> {
         self.of_type()
     }

@@ -37,10 +37,10 @@ use any::SetMember;
 /// An informer that the server refuses, or whose resource it does not know, holds up no other. The
 /// result of the wait says so, and the informer goes on trying.
 ///
-/// The set owns its informers, also those that others hold too. Dropping it stops all of them and
-/// joins all their threads, so the drop blocks while a handler's call runs. A handler that needs
-/// the set holds a `Weak` of it; otherwise neither is ever dropped. The set has no thread of its
-/// own.
+/// The set owns its informers, also those that the program holds too. Dropping it stops all of them
+/// and joins all their threads, so the drop blocks while a handler's call runs. A handler that
+/// needs the set holds a `Weak` of it; otherwise neither is ever dropped. The set has no thread of
+/// its own.
 ///
 /// # Examples
 ///
@@ -79,8 +79,9 @@ pub struct InformerSet<C> {
     options: InformerSetOptions,
 }
 
-/// An informer is in the list before anybody can start it, and none enters the list after the stop.
-/// So a stop that first marks the list reaches all, also those that another thread is starting.
+/// An informer is in the list before any thread can start it, and none enters the list after the
+/// stop. So a stop that first marks the list reaches all, also those that another thread is
+/// starting.
 #[derive(Default)]
 struct SetMembers {
     informers: Vec<(Scope, AnyInformer)>,
@@ -88,9 +89,9 @@ struct SetMembers {
 }
 
 impl<C> InformerSet<C> {
-    /// A set without informers. It touches no network and starts no thread.
+    /// Makes a set without informers. It sends no request and starts no thread.
     ///
-    /// `client` implements [`Api<K>`](Api) for each type that is asked for, as
+    /// `client` must implement [`Api<K>`](Api) for each type that the program asks for, as
     /// [`http::Client`](crate::http::Client) does for all.
     #[doc(alias = "NewSharedInformerFactory")]
     pub fn new(client: C, options: InformerSetOptions) -> Self {
@@ -101,19 +102,20 @@ impl<C> InformerSet<C> {
         }
     }
 
-    /// The informer of a type, for the set's own scope and with its options; made if there is none.
+    /// Returns the informer of a type, for the set's own scope and with its options. Makes it if
+    /// there is none.
     ///
-    /// Of a kind that lives in no namespace it keeps all objects that match the scope's selectors,
-    /// whatever its namespace. An informer that was made with other options for the same type and
-    /// scope is that one. One that is made here does nothing before the next
-    /// [`start`](Self::start). Objects that live in namespaces are indexed by
+    /// For a kind that lives in no namespace, the scope's namespace does not count, only its
+    /// selectors. If there is an informer with other options for the same type and scope, this
+    /// returns that one. One that is made here does nothing before the next [`start`](Self::start).
+    /// Objects that live in namespaces are indexed by
     /// [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); more indices can be added to it at any
     /// time.
     ///
     /// # Errors
     ///
-    /// `Stopped` when it would have to be made after the stop; `Panicked` when the client does as
-    /// it makes what lists it.
+    /// `Stopped` when it would have to be made after the stop. `Panicked` when the client panics as
+    /// it makes the lister-watcher.
     #[doc(alias = "InformerFor")]
     #[doc(alias = "ForResource")]
     pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
@@ -123,8 +125,8 @@ impl<C> InformerSet<C> {
         self.informer_in(&self.options.scope_of::<K>())
     }
 
-    /// The informer of a type for a scope of its own, with the set's options; made if there is
-    /// none.
+    /// Returns the informer of a type for a scope of its own, with the set's options. Makes it if
+    /// there is none.
     ///
     /// # Errors
     ///
@@ -137,19 +139,18 @@ impl<C> InformerSet<C> {
         Ok(informer)
     }
 
-    /// A new informer of a type, for a scope, with options of its own: `adjust` changes what the
-    /// set's options give it.
+    /// Makes an informer of a type, for a scope, with options of its own. `adjust` gets the options
+    /// that the set would use, and changes them.
     ///
-    /// The options of an informer are those of its first request. So this is an error if there is
-    /// one already, and `adjust` is not called then: no indices or transform are left out
-    /// silently. A name that it gives is the name in the results of waits. `adjust` runs on the
-    /// caller's thread, under no lock.
+    /// The options of an informer are those of its first request. So this fails without a call of
+    /// `adjust` if there is one already, because its indices and transform would have no effect. A
+    /// name that `adjust` sets is the name in the results of waits. `adjust` runs on the caller's
+    /// thread, under no lock.
     ///
     /// # Errors
     ///
     /// `Config` when there is an informer for this type and scope: `informer … exists already`;
-    /// `Stopped` after the stop;
-    /// `Panicked` as there.
+    /// `Stopped` after the stop; `Panicked` as for [`informer`](Self::informer).
     #[doc(alias = "WithCustomResyncConfig")]
     #[doc(alias = "WithTransform")]
     pub fn informer_with<K: Object>(
@@ -168,10 +169,10 @@ impl<C> InformerSet<C> {
         })
     }
 
-    /// Reads of the type's informer in the shape of a generated Go lister; the informer is made if
-    /// there is none.
+    /// Returns reads of the type's informer in the shape of a generated Go lister. Makes the
+    /// informer if there is none.
     ///
-    /// Until the set has started and the informer has synced the lister knows of nothing.
+    /// The lister is empty until the set has started and the informer has synced.
     ///
     /// # Errors
     ///
@@ -183,32 +184,31 @@ impl<C> InformerSet<C> {
         Ok(self.informer::<K>()?.store().lister())
     }
 
-    /// The informer of a type and scope, if it was asked for before; also after the stop.
+    /// Returns the informer of a type and scope, if the set has one; also after the stop.
     pub fn get<K: Object>(&self, scope: &Scope) -> Option<Arc<SharedInformer<K>>> {
         self.members.lock().find(scope)
     }
 
-    /// All informers, in the order in which they were made: their names, statuses and readings,
-    /// whatever their types.
+    /// Returns all informers, whatever their types, in the order in which they were made.
     pub fn members(&self) -> Vec<AnyInformer> {
         self.members.lock().informers()
     }
 
-    /// The client that its informers list and watch with.
+    /// Returns the client with which the informers list and watch.
     pub fn client(&self) -> &C {
         &self.client
     }
 
-    /// Starts the informers that were not started, and returns at once; call it again after asking
-    /// for more.
+    /// Starts the informers that were not started, and returns at once. Call it again after making
+    /// more.
     ///
-    /// Those that run already, or were stopped one by one, stay as they are. The network is touched
-    /// on the informers' threads.
+    /// Those that run already, or were stopped one by one, stay as they are. The informers' threads
+    /// send the requests.
     ///
     /// # Errors
     ///
-    /// `Stopped` after the stop; `Resources` when the system has no thread for one or several of
-    /// them, with their names: the others run.
+    /// `Stopped` after the stop; `Resources` with the names of those for which the system has no
+    /// thread; the others run.
     #[doc(alias = "StartWithContext")]
     pub fn start(&self) -> Result<(), Error> {
         let members = {
@@ -271,7 +271,8 @@ impl<C> InformerSet<C> {
         SyncResult { outcomes }
     }
 
-    /// Whether the first lists of all informers are in their stores; true of none. Never blocks.
+    /// Whether the first lists of all informers are in their stores; true for an empty set. Never
+    /// blocks.
     pub fn has_synced(&self) -> bool {
         self.members().iter().all(AnyInformer::has_synced)
     }
@@ -295,7 +296,8 @@ impl<C> InformerSet<C> {
         self.members.lock().stopped
     }
 
-    /// Asks all informers to end, and returns at once. From any thread, a handler's own included.
+    /// Asks all informers to end, and returns at once. Any thread may call it, a handler's own
+    /// included.
     ///
     /// No informer is made or started after this. Waits for them end with an error; what is in the
     /// stores stays readable.
@@ -392,8 +394,8 @@ impl<C> InformerSet<C> {
         Ok(None)
     }
 
-    /// The plural of the kind; with what sets it apart, if it is not the set's own scope or there
-    /// is one of that name.
+    /// The plural of the kind; with the scope, if it is not the set's own or another informer has
+    /// that name.
     fn name<K: Object>(&self, scope: &Scope) -> String {
         let mut name = K::resource().to_string();
         let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);

@@ -1,4 +1,4 @@
-//! What can be set about all informers of a set.
+//! The options of all informers of a set.
 
 use std::time::Duration;
 
@@ -7,9 +7,8 @@ use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
 use crate::store::Indexers;
 
-/// The default options of the informers of an [`InformerSet`](crate::informer::InformerSet). Each
-/// may differ in what [`informer_with`](crate::informer::InformerSet::informer_with) changes for
-/// it.
+/// The options of the informers of an [`InformerSet`](crate::informer::InformerSet).
+/// [`informer_with`](crate::informer::InformerSet::informer_with) changes them for one informer.
 ///
 /// # Examples
 ///
@@ -32,11 +31,10 @@ pub struct InformerSetOptions {
 }
 
 impl InformerSetOptions {
-    /// Which objects informers keep for which no scope is asked: one namespace, or those that match
-    /// selectors. Default: all.
+    /// Sets the scope of informers that are made without one: one namespace, or the objects that
+    /// match selectors. Default: all objects.
     ///
-    /// Of a kind that lives in no namespace they keep all that match the selectors, as in
-    /// client-go.
+    /// For a kind that lives in no namespace only the selectors count, as in client-go.
     #[doc(alias = "WithNamespace")]
     #[doc(alias = "WithTweakListOptions")]
     pub fn scope(mut self, scope: Scope) -> Self {
@@ -44,7 +42,8 @@ impl InformerSetOptions {
         self
     }
 
-    /// How often handlers that say nothing else get every object once more. Default zero: never.
+    /// Sets how often handlers without a period of their own receive every object once more.
+    /// Default: zero, which is never.
     #[doc(alias = "defaultResync")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = period;

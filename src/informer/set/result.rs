@@ -1,10 +1,10 @@
-//! How a wait for several informers or handlers ended: for each one whether it has synced, or why
+//! The result of a wait for several informers or handlers: for each, whether it has synced, or why
 //! not.
 
 use crate::error::{Error, ErrorKind};
 
-/// How a wait of an [`InformerSet`](crate::informer::InformerSet) ended, informer by informer or
-/// handler by handler.
+/// The result of a wait of an [`InformerSet`](crate::informer::InformerSet): one outcome for each
+/// informer or handler.
 ///
 /// A program that can go on with some of them looks at each. One that needs all calls
 /// [`into_result`](Self::into_result).
@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 #[must_use = "a wait may have ended without all of them synced"]
 #[non_exhaustive]
 pub struct SyncResult {
-    /// One for each, in the order in which they were added.
+    /// One outcome for each informer or handler, in the order in which they were added.
     pub outcomes: Vec<SyncOutcome>,
 }
 
@@ -20,15 +20,15 @@ pub struct SyncResult {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SyncOutcome {
-    /// The name of an informer, such as `pods`; of a handler its
-    /// [`sync_name`](crate::informer::Registration::sync_name), such as
-    /// `SharedInformer Pod + event handler audit`.
+    /// An informer's name, such as `pods`, or a handler's
+    /// [`sync_name`](crate::informer::Registration::sync_name), such as `SharedInformer Pod + event
+    /// handler audit`.
     pub name: String,
-    /// Why it has not synced; `None` if it has.
+    /// The reason why it has not synced. `None` if it has.
     ///
     /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
-    /// `Forbidden` and `NotFound` are the server's refusal. `Stopped` and `Config` are of informers
-    /// that have stopped, or were not started.
+    /// `Forbidden` and `NotFound` are the server's refusal. `Stopped` if the informer has stopped,
+    /// `Config` if it was not started.
     pub error: Option<Error>,
 }
 
@@ -55,18 +55,18 @@ impl SyncOutcome {
 }
 
 impl SyncResult {
-    /// Whether all of them have synced; true of none.
+    /// Whether all of them have synced; true if there are none.
     pub fn all_synced(&self) -> bool {
         self.unsynced().next().is_none()
     }
 
-    /// Those that have not synced.
+    /// Returns the informers or handlers that have not synced.
     pub fn unsynced(&self) -> impl Iterator<Item = &SyncOutcome> {
         let outcomes = self.outcomes.iter();
         outcomes.filter(|outcome| outcome.error.is_some())
     }
 
-    /// The outcome of the informer or handler of that name.
+    /// Returns the outcome of the informer or handler of that name.
     pub fn get(&self, name: &str) -> Option<&SyncOutcome> {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }

@@ -18,9 +18,10 @@ use crate::worker::Task;
 const OWN_TIME: Duration = Duration::from_millis(500);
 
 impl<K: Object> SharedInformer<K> {
-    /// Starts the informer's thread and returns at once; the network is used on that thread.
+    /// Starts the informer's thread and returns at once. That thread sends the requests.
     ///
-    /// The periods of the handlers added so far decide how often it looks for a resync that is due.
+    /// The resync periods of the handlers added so far decide how often the informer checks whether
+    /// a resync is due.
     ///
     /// # Errors
     ///
@@ -76,12 +77,12 @@ impl<K: Object> SharedInformer<K> {
         Ok(())
     }
 
-    /// Asks the informer to end, and returns at once: no further call of a handler begins, what
-    /// waits is dropped.
+    /// Asks the informer to end, and returns at once. No further call of a handler begins, and
+    /// queued notifications are dropped.
     ///
-    /// From any thread, a handler's own included, and by code that [`start`](Self::start) calls.
-    /// Waits for its content to sync end with an error; what is in the store stays readable.
-    /// Stopping twice does nothing.
+    /// Any thread may call it, a handler's own included, and so may code that
+    /// [`start`](Self::start) calls. Waits for its content to sync end with an error. The store
+    /// stays readable. Stopping twice does nothing.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         let parts = {
@@ -106,9 +107,9 @@ impl<K: Object> SharedInformer<K> {
     /// Stops the informer and blocks until its threads have ended, the reflector's first, at most
     /// until `deadline`.
     ///
-    /// The reflector's thread ends within milliseconds of whatever it is blocked in. Code of the
-    /// program ends when it returns: a transform, an index function, a call of a handler. The
-    /// reflector's thread gets half a second of the system's time in any case.
+    /// The reflector's thread ends within milliseconds of whatever it is blocked in. It cannot
+    /// interrupt code of the program: a transform, an index function, a call of a handler. It waits
+    /// for the reflector's thread for half a second of real time, also past the deadline.
     ///
     /// It does not wait for the thread that calls this, if that is one of the informer's. Nor does
     /// it wait for a thread that waits for the end of the calling thread, directly or through
@@ -116,8 +117,8 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// # Errors
     ///
-    /// `Timeout` with the names of the threads and handlers that still run. They tell no handler
-    /// anything more and end when their calls return; dropping the informer does not wait for them.
+    /// `Timeout` with the names of the threads and handlers that still run. They deliver nothing
+    /// more and end when their calls return; dropping the informer does not wait for them.
     ///
     /// `Timeout` at once, if code that [`start`](Self::start) calls, such as a metrics hook, calls
     /// this. The informer ends when that start returns.

@@ -114,7 +114,8 @@ pub struct SharedInformer<K: Object> {
 }
 
 impl<K: Object> SharedInformer<K> {
-    /// An informer of what `source` lists. It starts no thread and asks nothing of the server yet.
+    /// Makes an informer of the objects that `source` lists. It starts no thread and sends no
+    /// request yet.
     pub fn new(source: Arc<dyn ListerWatcher<K>>, options: InformerOptions<K>) -> Self {
         let sync_name = match &options.name {
             Some(name) => format!("SharedInformer {} ({name})", K::resource().kind()),
@@ -225,22 +226,24 @@ impl<K: Object> SharedInformer<K> {
         self.processor.register(handler, options)
     }
 
-    /// The handlers that have not been removed, oldest first: to read their queues.
+    /// Returns the handlers that have not been removed, oldest first.
     ///
-    /// None once the informer has stopped. For a handler's final counts, keep what
-    /// [`add_handler`](Self::add_handler) returned.
+    /// Empty once the informer has stopped. For a handler's final counts, keep the [`Registration`]
+    /// that [`add_handler`](Self::add_handler) returned.
     pub fn registrations(&self) -> Vec<Registration> {
         self.processor.registrations()
     }
 
-    /// The informer's content: for reads, listers and indices, also after the stop.
+    /// Returns the informer's content, for reads, listers and indices. It stays readable after the
+    /// stop.
     #[doc(alias = "GetIndexer")]
     #[doc(alias = "GetStore")]
     pub fn store(&self) -> &Store<K> {
         &self.store
     }
 
-    /// Adds indices, before the start or while it runs; what is in the store is in them at once.
+    /// Adds indices, before the start or while the informer runs. They list the store's present
+    /// objects at once.
     ///
     /// # Errors
     ///
@@ -274,7 +277,7 @@ impl<K: Object> SharedInformer<K> {
         self.store.wait_until_synced(deadline)
     }
 
-    /// What the reflector does now and how it went. Never blocks on the network.
+    /// Returns the state of the informer's reflector. Never blocks on the network.
     pub fn status(&self) -> ReflectorStatus {
         self.store.status()
     }
@@ -294,21 +297,22 @@ impl<K: Object> SharedInformer<K> {
         health.map_err(|error| error.context(&self.name))
     }
 
-    /// What errors of waits call it: `SharedInformer ConfigMap`, and its name if it was given one.
+    /// Returns the informer's name in errors of waits: `SharedInformer ConfigMap`, and its name if
+    /// it was given one.
     #[doc(alias = "HasSyncedChecker")]
     pub fn sync_name(&self) -> String {
         self.store.name().into_owned()
     }
 
-    /// What the informer is called in logs and errors.
+    /// Returns the informer's name in logs and errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it has stopped; it stays so for good.
+    /// Whether the informer has stopped. A stopped informer never runs again.
     ///
-    /// Also by itself, when its thread panicked: then [`status`](Self::status) says why, as do
-    /// waits, and nothing of it runs on.
+    /// An informer also stops when its thread panics. Then [`status`](Self::status) and waits have
+    /// the cause.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst) || self.store.has_ended()
     }

@@ -1,4 +1,4 @@
-//! What can be set about a shared informer.
+//! The options of a shared informer.
 
 use std::fmt;
 use std::time::Duration;
@@ -40,17 +40,17 @@ pub struct InformerOptions<K: Object> {
 }
 
 impl<K: Object> InformerOptions<K> {
-    /// What the informer is called in logs and errors. Default: the plural of its kind, such as
+    /// Sets the informer's name in logs and errors. Default: the plural of its kind, such as
     /// `pods`.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
     }
 
-    /// How often handlers that say nothing else get every object once more. Default zero: never,
-    /// for no handler.
+    /// Sets how often handlers without a period of their own receive every object once more.
+    /// Default: zero, which switches resyncs off for all handlers.
     ///
-    /// A resync asks nothing of the server, and passes through the handlers' queues, so that it
+    /// A resync sends no request to the server. It passes through the handlers' queues, so that it
     /// never overtakes a change.
     #[doc(alias = "defaultEventHandlerResyncPeriod")]
     pub fn resync_period(mut self, period: Duration) -> Self {
@@ -58,13 +58,14 @@ impl<K: Object> InformerOptions<K> {
         self
     }
 
-    /// The indices of the store. Default: none. More can be added to a running informer.
+    /// Sets the indices of the store. Default: none. More can be added to a running informer.
     pub fn indexers(mut self, indexers: Indexers<K>) -> Self {
         self.indexers = indexers;
         self
     }
 
-    /// Changes each object before it is stored and told of: once per object that the server sent.
+    /// Sets a function that changes each object before the store and the handlers get it: once per
+    /// object that the server sent.
     ///
     /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
     /// are. An error or a panic of it leaves the store as it was, and the reflector lists again
@@ -90,10 +91,10 @@ impl<K: Object> InformerOptions<K> {
         self
     }
 
-    /// Metrics that are told of lists, watches and changes. Default: none, which costs
+    /// Sets the hook for measurements of lists, watches and changes. Default: none, which costs
     /// nothing.
     ///
-    /// The informer lets go of them when its threads have ended.
+    /// The informer drops the hook when its threads have ended.
     pub fn metrics(mut self, metrics: Hook<InformerMetric>) -> Self {
         self.metrics = Some(metrics);
         self

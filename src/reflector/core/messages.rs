@@ -108,7 +108,7 @@ pub(crate) enum Effect {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) now: Instant,
-    /// Somebody waits for the first sync.
+    /// A caller waits for the first sync.
     pub(crate) urgent: bool,
     /// The source can stream lists (LW-5); asked for where a cycle may begin.
     pub(crate) streams: bool,

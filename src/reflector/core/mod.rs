@@ -40,7 +40,8 @@ use state::{History, ReflectorState};
 use steps::{AfterPause, Committing, Cycle, Step, Watching};
 
 impl Core {
-    /// `what` is what is listed, for messages; `one_object` says that it is one object by name.
+    /// `what` names the listed objects in messages. `one_object` says that the scope is one object
+    /// by name.
     pub(crate) fn new(
         options: &ReflectorOptions,
         what: String,
@@ -68,7 +69,7 @@ impl Core {
         &self.state.status
     }
 
-    /// What is to be done beside the last action.
+    /// The side effects that go with the last action.
     pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.state.effects)
     }
@@ -213,7 +214,7 @@ impl Core {
         Action::Pause { until, on_demand }
     }
 
-    /// Somebody waits now: the pause becomes a fast one, counted from its beginning.
+    /// A caller waits now: the pause becomes a fast one, counted from its beginning.
     fn demanded(
         &mut self,
         since: Instant,

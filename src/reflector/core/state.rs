@@ -71,7 +71,7 @@ pub(super) struct ReflectorState {
     pub(super) quiet_until: Option<Instant>,
     /// Whether the server has confirmed the content since the last watch was opened.
     pub(super) confirmed: bool,
-    /// When something last came of a list that is on its way.
+    /// When a part of a running list last came.
     progress: Option<Instant>,
     known_version: ResourceVersion,
     /// Whether lists may be streamed.
@@ -84,7 +84,8 @@ pub(super) struct ReflectorState {
     /// Failures since a watch was last open, and whether the first one was a warning, so that the
     /// end of the series is told at a level that is seen.
     series: Option<(u32, bool)>,
-    /// The last failure proved no life of the server: nobody listens, nothing comes, 5xx, 429.
+    /// The last failure does not prove that the server works: no process listens, nothing comes,
+    /// 5xx, 429.
     away: bool,
     /// What an answer may do once until a watch has served again, so that a server whose every
     /// watch expires, or whose lists succeed while its watches fail, is not asked without end at
@@ -237,9 +238,9 @@ impl ReflectorState {
         }
     }
 
-    /// Something came of a list that is on its way: no confirmation, but no silence either. After a
-    /// failure it does not count: lists that fail half-way again and again leave the content to
-    /// grow old.
+    /// A part of a running list came: no confirmation, but no silence either. After a failure it
+    /// does not count: otherwise lists that fail half-way again and again would hide that the
+    /// content is old.
     pub(super) fn progress(&mut self, at: Instant) {
         let last = self.status.failures.last();
         if last.is_none_or(|error| error.kind() == ErrorKind::Expired) {
@@ -317,7 +318,7 @@ impl ReflectorState {
         self.status.refusal = None;
     }
 
-    /// Notes a failure; says when to go on, and whether somebody who waits may expedite it.
+    /// Notes a failure; says when to go on, and whether a caller that waits may expedite it.
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let class = classify(&error);
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
@@ -344,8 +345,8 @@ impl ReflectorState {
         (until, expedited)
     }
 
-    /// Notes that the position has expired. Says when the list follows, and whether somebody may
-    /// expedite it: at a moment of the next second, once until a watch has served (B9); else as
+    /// Notes that the position has expired. Says when the list follows, and whether a caller may
+    /// expedite it: at a random time within a second, once until a watch has served (B9); else as
     /// after any failure.
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
@@ -359,7 +360,7 @@ impl ReflectorState {
         (later(facts.now, wait), false)
     }
 
-    /// The end of a pause that somebody began to wait in (B3), or read what is held (B10): never
+    /// The end of a pause in which a caller began to wait (B3), or read the content (B10): never
     /// later than it would have been.
     pub(super) fn expedited(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
         if self.status.synced {
@@ -416,7 +417,7 @@ impl ReflectorState {
         Some(later(since, self.forbidden_grace))
     }
 
-    /// The next fast wait, if somebody waits for a first sync; inside the grace of a refusal they
+    /// The next fast wait, if a caller waits for a first sync. Inside the grace of a refusal they
     /// do not run out.
     fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
         if self.status.synced || !facts.urgent || self.status.refusal.is_some() {

@@ -240,8 +240,8 @@ fn a_relist_keeps_what_has_not_changed() {
     ));
 }
 
-/// B12: what does not decode is set aside with key and reason; the rest syncs; nobody sees a false
-/// delete.
+/// B12: what does not decode is set aside with key and reason; the rest syncs; no reader sees a
+/// false delete.
 #[test]
 fn one_bad_object_does_not_hold_up_the_rest() {
     let world = World::new();

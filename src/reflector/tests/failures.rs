@@ -19,7 +19,7 @@ fn waiter(store: &Store<ConfigMap>, deadline: Deadline) -> Waiter {
     (worker.unwrap(), told)
 }
 
-/// Starts a reflector for whose first sync somebody waits already.
+/// Starts a reflector for whose first sync a caller waits already.
 fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflector, Waiter) {
     let clock = world.options.clock.clone();
     let (store, writer) = Store::new(Indexers::new(), clock);
@@ -34,8 +34,8 @@ fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflect
     (store, reflector, waiter)
 }
 
-/// B3 and B2: five requests fit into the second somebody waits, and the error says why it was in
-/// vain.
+/// B3 and B2: five requests fit into the second that a caller waits, and the error says why it was
+/// in vain.
 #[test]
 fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
     let world = World::new();
@@ -70,7 +70,7 @@ fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
     );
 }
 
-/// B3: without anybody waiting the same second sees two requests.
+/// B3: while no caller waits the same second sees two requests.
 #[test]
 fn nobody_waits_nobody_hurries() {
     let world = World::new();
@@ -253,7 +253,7 @@ fn a_server_that_closes_every_watch_is_not_hammered() {
     );
 }
 
-/// The phase is `Stopped` once the thread has ended, whoever asks.
+/// Every reader sees the phase `Stopped` once the thread has ended.
 #[test]
 fn the_status_outlives_the_thread() {
     let world = World::new();
@@ -305,7 +305,7 @@ fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
     assert!(told.is_empty());
 }
 
-/// A stop is no failure, and a hook that panics harms nobody.
+/// A stop is no failure, and a hook that panics harms no caller.
 #[test]
 fn an_error_hook_that_panics_ends_nothing_and_a_stop_is_not_told() {
     let mut world = World::new();

@@ -55,7 +55,7 @@ struct Simulation {
     /// A stream delivers its initial events: what would be repeated on it now would come after its
     /// end.
     collecting: bool,
-    /// Somebody waits for the first sync.
+    /// A caller waits for the first sync.
     waiting: Option<WaiterGuard>,
 }
 

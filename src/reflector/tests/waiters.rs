@@ -1,4 +1,4 @@
-//! Who begins to wait for a list that is under way makes it urgent.
+//! A caller that begins to wait for a running list makes it urgent.
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 

@@ -71,7 +71,7 @@ fn mx_4_a_created_object_is_shown_before_the_store_knows_it() {
     assert_eq!(under(&cache, "blue"), ["new@4"]);
     assert_eq!(cache.list().len(), 1);
 
-    // Somebody else deleted it meanwhile: the watch, or a bookmark, is past the write and the
+    // Another client deleted it meanwhile: the watch, or a bookmark, is past the write and the
     // object is not there.
     writer.bookmark(&"9".into());
     assert_eq!(shown(&cache, "new"), None);

@@ -14,7 +14,7 @@ struct StoreWaiter {
     _worker: Worker,
 }
 
-/// A store with one caller who waits for its first list, parked in the fake clock.
+/// A store with one caller that waits for its first list, parked in the fake clock.
 fn waiting(seconds: Option<u64>) -> StoreWaiter {
     waiting_in(seconds, Store::wait_until_synced)
 }
@@ -145,7 +145,7 @@ fn waiting_for_version_8() -> StoreWaiter {
     })
 }
 
-/// B3: who waits for a version waits for the first list, too.
+/// B3: a caller that waits for a version waits for the first list, too.
 #[test]
 fn waiting_for_a_version_hastens_the_first_sync() {
     let mut waiting = waiting_for_version_8();

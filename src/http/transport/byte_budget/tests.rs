@@ -185,14 +185,15 @@ fn b7_who_grows_to_be_the_largest_is_refused_itself() {
         "{error}"
     );
     assert!(!one.is_closed());
-    // What it holds until it has gone stands beside the limit.
+    // The bytes that it holds until it is dropped stand beside the limit.
     assert_eq!(totals(&budget), (2, 50 * KIB, 40 * KIB));
     assert_eq!(one.grow(50 * KIB, 51 * KIB).unwrap(), 50 * KIB);
     two.let_go();
     assert_eq!(totals(&budget), (1, 50 * KIB, 0));
 }
 
-/// A reader that never comes back to its answer keeps nobody from growing, up to twice the limit.
+/// A reader that never comes back to its answer keeps no other answer from growing, up to twice the
+/// limit.
 #[test]
 fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     let (budget, mut all) = readers::<6>(100 * KIB);

@@ -3,10 +3,10 @@
 //! What a set promises, by number: IS-1 one informer per type and scope; IS-2 its options are those
 //! of its first request; IS-3 a start starts those that were not started; IS-4 a stop is raised
 //! everywhere before anything is waited for, and nothing begins after it; IS-5 a shutdown has one
-//! deadline and names who is late, a drop joins all; IS-6 a wait hurries all at once and has one
-//! deadline; IS-7 an informer that cannot sync holds up no other and says why; IS-8 members can be
-//! read whatever their types; IS-9 options of the set are those of its informers, unless they say
-//! otherwise.
+//! deadline and names the late informers, a drop joins all; IS-6 a wait hurries all at once and has
+//! one deadline; IS-7 an informer that cannot sync holds up no other and says why; IS-8 members can
+//! be read whatever their types; IS-9 options of the set are those of its informers, unless they
+//! say otherwise.
 
 mod readings;
 mod requests;

@@ -22,8 +22,8 @@ fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
     set.shutdown(world.now()).unwrap();
 }
 
-/// The first informer's handler does not return: the others have ended nevertheless, before anybody
-/// waits for it.
+/// The first informer's handler does not return: the others have ended nevertheless, before any
+/// thread waits for it.
 #[test]
 fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
     for drops in [false, true] {

@@ -263,7 +263,7 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     let before = world.clock.now();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-    // Nobody else has a timer: no time passes before this one hurries.
+    // No other informer has a timer: no time passes before this one hurries.
     while world.fake.wait_for_timers(1) >= Duration::from_millis(800) {
         std::thread::yield_now();
     }

@@ -181,7 +181,7 @@ fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
 }
 
 /// `TestReplaceEvents`: what a list changes is told, the deletions by their type; the store is
-/// whole at once. Nobody was asked for a resync yet, so that all handlers count as syncing, and
+/// whole at once. No handler was asked for a resync yet, so that all handlers count as syncing, and
 /// told of `c` too (SI-24).
 #[test]
 fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {

@@ -28,7 +28,7 @@ use crate::object::Status;
 ///
 /// Each line of a story is `input -> action`. An input may begin with the time that passes before
 /// it (`+5s`, `+50ms`); `paused` lets exactly the time of the pause pass. `soon` is a pause of less
-/// than a second that nobody expedites.
+/// than a second that no caller expedites.
 pub(super) struct Row {
     pub(super) id: &'static str,
     pub(super) options: &'static str,

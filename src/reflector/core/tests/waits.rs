@@ -255,7 +255,7 @@ fn b9_the_list_after_a_410_is_spread_over_a_second() {
 }
 
 /// A read of what is held during a backoff shortens it to its first step, once per failure; a wait
-/// that the server asked for, or too many requests, nobody shortens.
+/// that the server asked for, or too many requests, no caller shortens.
 #[test]
 fn b10_a_read_shortens_a_backoff_to_its_first_step() {
     check(&[
@@ -303,7 +303,7 @@ fn pause(action: &str) -> Duration {
     }
 }
 
-/// B3: while somebody waits a first sync is retried after 50 ms, doubling, and falls into the
+/// B3: while a caller waits a first sync is retried after 50 ms, doubling, and falls into the
 /// steady backoff.
 #[test]
 fn a_first_sync_somebody_waits_for_is_retried_fast() {
@@ -334,8 +334,8 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
     );
 }
 
-/// B3: fast retries use nothing up of the steady backoff, which begins at its beginning when nobody
-/// waits any more.
+/// B3: fast retries use nothing up of the steady backoff, which begins at its beginning when no
+/// caller waits any more.
 #[test]
 fn who_waited_and_left_costs_no_backoff() {
     let mut bench = Bench::new("waited");
@@ -368,14 +368,14 @@ const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
     ),
 ];
 
-/// B3 holds only while somebody waits, and not after the first sync.
+/// B3 holds only while a caller waits, and not after the first sync.
 #[test]
 fn nobody_waits_or_it_is_synced_already() {
     check(NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY);
 }
 
-/// B3: who begins to wait during a steady backoff wakes it; those who come and go cannot keep it
-/// awake.
+/// B3: a caller that begins to wait during a steady backoff wakes it; callers that come and go
+/// cannot keep it awake.
 #[test]
 fn a_reader_who_comes_during_a_backoff_expedites_it() {
     let mut bench = Bench::new("");
@@ -403,7 +403,7 @@ fn a_reader_who_comes_during_a_backoff_expedites_it() {
     );
 }
 
-/// R4: a refusal is retried fast for three seconds while somebody waits, and is an answer then.
+/// R4: a refusal is retried fast for three seconds while a caller waits, and is an answer then.
 #[test]
 fn a_refusal_becomes_an_answer() {
     let mut bench = Bench::new("waited");
@@ -438,7 +438,7 @@ fn a_refusal_becomes_an_answer() {
     );
 }
 
-/// R4: nobody waits: one try falls exactly on the end of the grace.
+/// R4: no caller waits: one try falls exactly on the end of the grace.
 #[test]
 fn a_refusal_nobody_waits_for() {
     let mut bench = Bench::new("");
