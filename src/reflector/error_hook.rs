@@ -10,8 +10,8 @@ use crate::reflector::Phase;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FailedAttempt {
-    /// The name that the reflector was started with. For a get, the manager's name, such as `the
-    /// secret cache`.
+    /// The name that the reflector was started with. For a get, the manager's name, such as
+    /// `the secret cache`.
     pub reflector: String,
     /// The objects that were asked for: `secrets in namespace "shop"`.
     pub what: String,

@@ -21,8 +21,8 @@ pub struct SyncResult {
 #[non_exhaustive]
 pub struct SyncOutcome {
     /// An informer's name, such as `pods`, or a handler's
-    /// [`sync_name`](crate::informer::Registration::sync_name), such as `SharedInformer Pod + event
-    /// handler audit`.
+    /// [`sync_name`](crate::informer::Registration::sync_name), such as
+    /// `SharedInformer Pod + event handler audit`.
     pub name: String,
     /// The reason why it has not synced. `None` if it has.
     ///

@@ -334,7 +334,7 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
     );
 }
 
-/// B3: fast retries use nothing up of the steady backoff, which begins at its beginning when no
+/// B3: fast retries use nothing up of the steady backoff, which begins at its first base once no
 /// caller waits any more.
 #[test]
 fn who_waited_and_left_costs_no_backoff() {
