@@ -69,7 +69,7 @@ pub trait Sink<K: Object>: Send + 'static {
     fn backlog(&mut self, _backlog: Backlog) {}
 }
 
-/// What a replacement is of.
+/// The facts about a whole list that decide whether it may replace the content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_structs,
@@ -78,7 +78,8 @@ pub trait Sink<K: Object>: Send + 'static {
 pub struct Replacement {
     /// The version of the whole list.
     pub resource_version: ResourceVersion,
-    /// Read at the most recent version: always accepted, and takes the place of what is known.
+    /// Whether the list was read at the most recent version. Such a list always replaces the
+    /// content.
     pub consistent: bool,
     /// Whether the version known before was too old for the server's history, or newer than the
     /// server's own.

@@ -56,7 +56,7 @@ impl Registration {
     /// During the wait, a first list that fails is retried fast.
     ///
     /// If one of the handler's own methods calls this during the initial list, it returns an error
-    /// at once, because the handler would wait for itself.
+    /// at once. Otherwise the handler would wait for itself.
     ///
     /// # Errors
     ///

@@ -109,8 +109,8 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// The reflector's thread ends within milliseconds of whatever it is blocked in. A shutdown
     /// cannot interrupt code of the program, such as a transform, an index function or a call of a
-    /// handler: it waits until that returns. It waits for the reflector's thread for at least half
-    /// a second of real time, also past the deadline.
+    /// handler. It waits for the reflector's thread for at least half a second of real time, also
+    /// past the deadline.
     ///
     /// It does not wait for the thread that calls this, if that is one of the informer's. Nor does
     /// it wait for a thread that waits for the end of the calling thread, directly or through
