@@ -47,8 +47,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 ///
 /// - A watch after one that lived five seconds or more.
 /// - Once per list, a different request that an answer calls for: a list or stream at the most
-///   recent version, one full list in place of pages that expired, or a plain list in place of a
-///   stream.
+///   recent version, a full list after pages that expired, or a plain list after a stream.
 /// - The page after an empty one that announces more pages, five times in a row at most.
 ///
 /// After a watch that was silent from its opening to its end, the reflector first lists one item.

@@ -68,10 +68,10 @@ impl HandlerOptions {
     /// Sets how often the handler receives every object once more as an update. Zero is never.
     /// Default: the informer's own period.
     ///
-    /// The shortest period is a second. No period is shorter than the informer's check, which runs
-    /// at the shortest of its own period and those of the handlers added before its start. If the
-    /// informer's own period is zero, none of its handlers gets resyncs. A resync sends no request
-    /// to the server.
+    /// The shortest period is a second. No period is shorter than that of the informer's check. The
+    /// check runs at the shortest period of the informer and of the handlers added before its
+    /// start. If the informer's own period is zero, none of its handlers gets resyncs. A resync
+    /// sends no request to the server.
     #[doc(alias = "AddEventHandlerWithResyncPeriod")]
     pub fn resync_period(mut self, period: Duration) -> Self {
         self.resync_period = Some(period);
