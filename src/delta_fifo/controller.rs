@@ -78,12 +78,12 @@ impl<K: Object> Controller<K> {
         })
     }
 
-    /// The queue: to wait until it has synced, and to look at it.
+    /// Returns a handle of the queue, to wait until it has synced and to look at it.
     pub fn queue(&self) -> &DeltaFifoHandle<K> {
         &self.queue
     }
 
-    /// Asks both threads to end; returns at once. What is still queued then is dropped.
+    /// Asks both threads to end, and returns at once. Queued entries are dropped.
     pub fn stop(&self) {
         self.consumer.stop();
     }

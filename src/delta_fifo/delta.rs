@@ -79,8 +79,7 @@ pub struct Deltas<K: Object> {
 }
 
 impl<K: Object> Delta<K> {
-    /// Namespace and name of the object that the delta is about; `None` for those about no single
-    /// object.
+    /// Returns namespace and name of the delta's object; `None` if it belongs to no single object.
     #[doc(alias = "KeyOf")]
     pub fn key(&self) -> Option<ObjectKey> {
         match self {
@@ -93,7 +92,7 @@ impl<K: Object> Delta<K> {
         }
     }
 
-    /// The object itself, if it decodes; of a deletion, its last known state.
+    /// Returns the object, if it decodes. For a deletion, that is its last known state.
     pub fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         match self {
             Self::Added(object) | Self::Updated(object) | Self::Replaced(object) => {
@@ -105,7 +104,7 @@ impl<K: Object> Delta<K> {
         }
     }
 
-    /// Whether the object is gone after this.
+    /// Whether the delta deletes its object.
     pub fn is_deletion(&self) -> bool {
         matches!(self, Self::Deleted(_))
     }
@@ -196,7 +195,7 @@ impl<K: Object> Deltas<K> {
         }
     }
 
-    /// The object that they are about; `None` for a delta about no single object.
+    /// Returns namespace and name of the object; `None` if the delta belongs to no single object.
     #[doc(alias = "KeyOf")]
     pub fn key(&self) -> Option<&ObjectKey> {
         self.key.as_deref()
@@ -206,7 +205,7 @@ impl<K: Object> Deltas<K> {
         self.key.as_ref()
     }
 
-    /// The last of the changes.
+    /// Returns the last of the changes.
     pub fn newest(&self) -> &Delta<K> {
         self.later.last().unwrap_or(&self.oldest)
     }
@@ -215,7 +214,7 @@ impl<K: Object> Deltas<K> {
         self.later.last_mut().unwrap_or(&mut self.oldest)
     }
 
-    /// The changes, oldest first.
+    /// Returns the changes, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Delta<K>> {
         std::iter::once(&self.oldest).chain(&self.later)
     }

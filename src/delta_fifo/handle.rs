@@ -69,7 +69,7 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.len() == 0
     }
 
-    /// Closes the queue: the consumer still gets what waits, and then an error. Never
+    /// Closes the queue. The consumer still gets the queued entries, and then an error. Never
     /// blocks; closing twice does nothing.
     ///
     /// What is written after this is still queued, as long as the consumer is there and the writer
@@ -84,7 +84,7 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.state.notify_all();
     }
 
-    /// What the reflector that fills the queue last reported.
+    /// Returns the last status of the reflector that fills the queue.
     pub fn status(&self) -> ReflectorStatus {
         self.state.lock().status.clone()
     }

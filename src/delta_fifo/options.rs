@@ -23,11 +23,11 @@ const EVENTS_MAX: usize = 2_000;
 /// A view that panics is an error of the call that asked it.
 #[doc(alias = "KeyListerGetter")]
 pub trait KnownObjects<K: Object>: Send + Sync {
-    /// Every key, those of objects that do not decode included.
+    /// Returns every key, those of objects that do not decode included.
     #[doc(alias = "ListKeys")]
     fn keys(&self) -> Vec<ObjectKey>;
 
-    /// The present object of that key; `None` when there is none.
+    /// Returns the present object with that key; `None` when there is none.
     ///
     /// # Errors
     ///
@@ -36,7 +36,8 @@ pub trait KnownObjects<K: Object>: Send + Sync {
     #[doc(alias = "GetByKey")]
     fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<K>>>, Error>;
 
-    /// The last state of that key that decoded, which may not be its present one: for deletions.
+    /// Returns the last state with that key that decoded, for deletions. It may not be the present
+    /// one.
     fn last_good(&self, key: &ObjectKey) -> Option<Arc<StoredObject<K>>> {
         self.get(key).ok().flatten()
     }

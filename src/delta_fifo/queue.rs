@@ -1,4 +1,4 @@
-//! The queue: its making, and the consumer's side.
+//! The queue, and the consumer's side of it.
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -120,7 +120,7 @@ impl<K: Object> DeltaFifo<K> {
         })
     }
 
-    /// For others than writer and consumer: to wait until the queue has synced, to look at it, to
+    /// Returns a handle for other threads, which look at the queue, wait until it has synced, or
     /// close it.
     pub fn handle(&self) -> DeltaFifoHandle<K> {
         self.queue.clone()

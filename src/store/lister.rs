@@ -47,7 +47,7 @@ impl<K: Object> Store<K> {
 }
 
 impl<K: Object> Lister<K> {
-    /// The same lister for one namespace; an empty name stands for all.
+    /// Makes a lister of one namespace. An empty name stands for all.
     #[must_use]
     #[doc(alias = "ByNamespace")]
     pub fn namespace(&self, namespace: impl Into<Arc<str>>) -> Self {
@@ -57,7 +57,7 @@ impl<K: Object> Lister<K> {
         }
     }
 
-    /// The objects whose labels match, in no particular order.
+    /// Returns the objects whose labels match, in no particular order.
     ///
     /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at
     /// the labels. Objects that do not decode are left out. The cost grows with the namespace where

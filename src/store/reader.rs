@@ -20,8 +20,8 @@ use crate::sync::{Arc, Monitor, Rank};
 /// A collection of objects in memory, which one reflector keeps equal to the server. Cheap to
 /// clone, for any number of readers. Only the `wait_until_…` calls block.
 ///
-/// Every read sees all or nothing of a replacement. What is read is shared, not copied; an object
-/// out of a cache is not for writing back.
+/// Every read sees all or nothing of a replacement. Reads share the objects and copy nothing. Do
+/// not send an object from a cache back to the server as an update.
 ///
 /// # Examples
 ///
@@ -58,7 +58,7 @@ pub struct Store<K: Object> {
     state: Arc<Monitor<StoreContent<K>>>,
     waiters: Waiters,
     clock: Clock,
-    /// What errors call the content; by default by the kind of its objects.
+    /// The name of the content in errors. Default: the kind of its objects.
     name: Option<Arc<str>>,
 }
 
@@ -133,7 +133,7 @@ impl<K: Object> Store<K> {
         (!state.synced).then(|| state.status.failures_of_wait(state.since, now))
     }
 
-    /// Why nothing will fill the store any more, if that is so.
+    /// The error of a store that nothing will fill any more, else `None`.
     pub(crate) fn end_error(&self) -> Option<Error> {
         let state = self.state.lock();
         state.ended.then(|| ended(&state, &self.name()))
@@ -221,7 +221,7 @@ impl<K: Object> Store<K> {
         held.last_good().map(Arc::clone)
     }
 
-    /// Every object that decodes, in no particular order.
+    /// Returns every object that decodes, in no particular order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
         self.state.lock().list()
     }
@@ -233,7 +233,7 @@ impl<K: Object> Store<K> {
         last_good.map(Arc::clone).collect()
     }
 
-    /// Every key, in no particular order: those of objects that do not decode included.
+    /// Returns every key, in no particular order. Keys of objects that do not decode are included.
     #[doc(alias = "ListKeys")]
     pub fn keys(&self) -> Vec<ObjectKey> {
         let state = self.state.lock();
@@ -305,7 +305,7 @@ impl<K: Object> Store<K> {
         self.state.lock().indices.all_values(index)
     }
 
-    /// Adds indices; what is in the store is in them at once.
+    /// Adds indices. They list the store's present objects at once.
     ///
     /// # Errors
     ///
@@ -344,7 +344,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// The version of the content: that of the last list, event or bookmark.
+    /// Returns the version of the content: that of the last list, event or bookmark.
     #[doc(alias = "LastStoreSyncResourceVersion")]
     pub fn resource_version(&self) -> ResourceVersion {
         self.state.lock().guard.position().clone()
@@ -360,7 +360,7 @@ impl<K: Object> Store<K> {
         self.state.lock().cause.clone()
     }
 
-    /// Whether its writer is gone: nothing will ever change.
+    /// Whether the writer was dropped. Then the content never changes again.
     pub(crate) fn has_ended(&self) -> bool {
         self.state.lock().ended
     }
@@ -370,7 +370,7 @@ impl<K: Object> Store<K> {
         self.state.lock().indices.functions().panics()
     }
 
-    /// What the reflector that fills the store last reported.
+    /// Returns the last status of the reflector that fills the store.
     pub fn status(&self) -> ReflectorStatus {
         self.state.lock().status.clone()
     }
@@ -430,7 +430,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// What is waited for, as errors name it (WT-4).
+    /// The subject of a wait, as errors name it (WT-4).
     pub(crate) fn name(&self) -> Cow<'_, str> {
         match &self.name {
             Some(name) => Cow::Borrowed(name),

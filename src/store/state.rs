@@ -13,7 +13,7 @@ use crate::store::index::{Indexers, Indices, Values};
 use crate::store::version_guard::VersionGuard;
 use crate::sync::{Arc, Monitor};
 
-/// What is known of one object, with the index values it stands under; both change together.
+/// The states of one object, with its index values; both change together.
 pub(super) struct StoreEntry<K: Object> {
     pub(super) item: Listed<K>,
     /// The last state that decoded, of an object that does not (B12).
@@ -47,7 +47,7 @@ pub(super) type Items<K> = HashMap<Arc<ObjectKey>, StoreEntry<K>>;
 pub(super) struct StoreContent<K: Object> {
     pub(super) items: Items<K>,
     pub(super) indices: Indices<K>,
-    /// What is too old for the content, and how far the content has come.
+    /// Refuses states that are too old for the content, and knows its version.
     pub(super) guard: VersionGuard,
     pub(super) synced: bool,
     /// The writer was dropped: nothing will ever change.

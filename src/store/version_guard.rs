@@ -7,11 +7,12 @@ use crate::error::{Error, ErrorKind};
 use crate::object::{ResourceVersion, numeric_order};
 use crate::reflector::Replacement;
 
-/// Deletions remembered of a collection since its last list, so that a repeated old event does not
-/// bring an object back. Uids are never used twice; what repeats is recent.
+/// The number of deletions that are remembered since the last list of a collection, so that a
+/// repeated old event does not bring an object back. Uids are never used twice, and only recent
+/// events repeat.
 const TOMBSTONES_MAX: usize = 64;
 
-/// Refuses what would take an object back in time (B18), and counts it.
+/// Refuses states that would take an object back in time (B18), and counts them.
 ///
 /// An object that is held is judged by its own version. One that is not held had ended, or was not
 /// there yet, when the content was last listed: a state that is not newer than the list is old.
@@ -148,7 +149,7 @@ impl VersionGuard {
         Error::new(ErrorKind::Stale, text)
     }
 
-    /// Counts what its place refuses for reasons of its own.
+    /// Counts a refusal that its owner decides for other reasons.
     pub(crate) fn refuse(&mut self) {
         self.refused = self.refused.saturating_add(1);
     }

@@ -23,12 +23,12 @@ pub struct StoreWriter<K: Object> {
     push: Option<Push<K>>,
 }
 
-/// What is called with the whole list after each change.
+/// The function that gets the whole list after each change.
 type Push<K> = Box<dyn FnMut(Vec<Arc<StoredObject<K>>>) + Send>;
 
 /// A new content for a store, not yet visible to readers. A drop leaves the old content.
 ///
-/// It holds what is new, and shares what has not changed with the content it will replace.
+/// It shares the unchanged objects with the content that it will replace.
 pub struct Staging<K: Object> {
     items: Items<K>,
     /// The keys in the order in which they first came, those that were taken back included.

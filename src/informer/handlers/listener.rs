@@ -20,7 +20,7 @@ use crate::sync::{
 };
 use crate::worker::{StopSource, ThreadWait};
 
-/// How many notifications may wait for a handler that is not woken, while more come at once.
+/// How many notifications may wait for a sleeping handler while more events are coming.
 const UNWOKEN_MAX: usize = 32;
 
 /// The shared side of one handler.
@@ -248,7 +248,7 @@ impl<K: Object> Listener<K> {
         Error::new(kind, format!("failed to sync {}: {cause}", self.sync_name))
     }
 
-    /// The handler's name and what it is at, for an error that names late handlers.
+    /// The handler's name and its running call, for an error that names late handlers.
     pub(super) fn straggler(&self) -> String {
         let call = self.state.lock().call(self.clock.now());
         match call {
@@ -290,7 +290,7 @@ impl<K: Object> Listener<K> {
         called
     }
 
-    /// Calls what is no notification; a panic there is logged and otherwise ignored.
+    /// Calls a method that gets no notification. A panic of it is logged and otherwise ignored.
     fn guard<T>(&self, method: &str, call: impl FnOnce() -> T) -> Option<T> {
         let called = guard(format_args!("handler {}, in {method},", self.name), call);
         called.map_err(|error| log::error!("{error}")).ok()

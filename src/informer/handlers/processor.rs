@@ -61,7 +61,7 @@ struct HandlerEntry<K: Object> {
     /// `None` in models of thread schedules, whose threads are the checker's.
     worker: Option<Worker>,
     resync: Resync,
-    /// It has been told of the store's content, and is told of each change from then on.
+    /// It has received the store's content, and receives each change from then on.
     has_joined: bool,
     /// A stop or a removal with a deadline has named it.
     named_late: bool,
@@ -229,7 +229,7 @@ impl<K: Object> Processor<K> {
                 table.is_turn = false;
                 drop(table);
                 self.table.notify_all();
-                // The last hold of an object: its drop may be code of the user's.
+                // This may be the last pointer to an object, whose drop may be the user's code.
                 drop(snapshots);
                 return;
             }
@@ -320,7 +320,7 @@ impl<K: Object> Processor<K> {
         running.map(Arc::clone).collect()
     }
 
-    /// Where the threads of the informer leave what they are done with.
+    /// The place to which the threads of the informer return objects.
     pub(crate) fn reclaimer(&self) -> &Arc<Reclaimer<K>> {
         &self.reclaimer
     }

@@ -1,4 +1,4 @@
-//! Which handler is due for a resync, and what a resync's update is. Pure, over instants.
+//! Decides which handler is due for a resync, and which updates belong to one. Pure, over instants.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ impl CheckPeriod {
         self.started = true;
     }
 
-    /// Takes in what a new handler asks for.
+    /// Takes in the period of a new handler.
     pub(super) fn admit(&mut self, requested: Duration) {
         if !self.started && self.period.is_some() {
             let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
@@ -87,8 +87,8 @@ impl Resync {
     }
 }
 
-/// Whether a notification delivers again what is known: an update whose two sides are of one
-/// version (SI-24).
+/// Whether a notification repeats a known state: an update whose two sides have one version
+/// (SI-24).
 ///
 /// Objects without a version count only if they are the same in memory, so that no change is
 /// withheld.

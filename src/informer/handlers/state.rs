@@ -17,7 +17,7 @@ const CALL_WARNING: Duration = Duration::from_millis(100);
 /// Where a handler is between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandlerPhase {
-    /// It is told of what comes.
+    /// It receives notifications.
     Running,
     /// No further call begins; one may be under way.
     Ending,
@@ -25,7 +25,7 @@ pub(super) enum HandlerPhase {
     Ended,
 }
 
-/// What is to be done after the lock is given back.
+/// The effects that follow after the lock is released.
 #[must_use = "the caller wakes and drops after the lock is given back"]
 pub(super) struct HandlerEffects<K: Object> {
     /// A thread waits for what has happened.

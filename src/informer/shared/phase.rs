@@ -1,4 +1,4 @@
-//! Whether a shared informer was started, and what it is started from.
+//! Whether a shared informer was started, and the parts to start it from.
 
 use super::sink::InformerSink;
 use crate::hooks::Hook;
@@ -19,7 +19,7 @@ pub(super) enum InformerPhase<K: Object> {
     Over,
 }
 
-/// What an informer is started from.
+/// The parts that an informer is started from.
 pub(super) struct StartParts<K: Object> {
     pub(super) source: Arc<dyn ListerWatcher<K>>,
     pub(super) sink: InformerSink<K>,

@@ -11,7 +11,7 @@ use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::{Change, Staging, Store, StoreWriter};
 use crate::sync::Arc;
 
-/// What the informer's reflector writes to, on the reflector's thread.
+/// The sink of the informer's reflector, on the reflector's thread.
 ///
 /// Each event changes the store, and then the handlers are told what that changed. So the store is
 /// never behind what a handler was told (SI-20), and decides what is new to the handlers (CT-4).
@@ -85,7 +85,7 @@ impl<K: Object> InformerSink<K> {
         }
     }
 
-    /// What a handler is told of a change.
+    /// The notification of a change.
     fn notification(
         &self,
         change: Change<K>,

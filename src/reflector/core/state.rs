@@ -324,7 +324,7 @@ impl ReflectorState {
         let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
         self.note(error, facts);
         self.status.phase = Phase::BackingOff;
-        // The server's wait, not ours: it uses nothing up of the backoff either.
+        // The server chose this wait, so it uses up no step of the backoff.
         if let Some(asked) = retry_after {
             return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
         }
@@ -374,7 +374,7 @@ impl ReflectorState {
         sooner.min(until)
     }
 
-    /// What B9 asks to wait before a watch is opened that takes over from one which lived so long.
+    /// The wait of B9 before a watch is opened after one that lived so long.
     pub(super) fn reopen_wait(&mut self, lived: Duration) -> Duration {
         self.reopen.after_watch(lived, &mut self.chance)
     }
@@ -447,8 +447,8 @@ impl ReflectorState {
     }
 }
 
-/// Whether a failure is an answer that only a server gives which can work: 5xx and 429 come from
-/// those that cannot, too.
+/// Whether a failure proves that the server works. Servers that do not work also answer 5xx and
+/// 429.
 fn proves_life(error: &Error) -> bool {
     let code = error.status().map(crate::object::Status::code);
     code.is_some_and(|code| code < 500 && code != 429)

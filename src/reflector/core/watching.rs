@@ -13,7 +13,7 @@ use super::messages::{Action, Effect, Facts, Seen};
 use super::state::History;
 use super::steps::{AfterPause, Committing, Core, Step, VERY_SHORT, Watching, use_up};
 
-/// What a server may be late in ending a watch by its own time-out (B11).
+/// How late a server may be in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest
 /// objects fit in at 30 kB a second. Blank lines are bytes, too.
@@ -263,7 +263,7 @@ impl Core {
         }
     }
 
-    /// RF-25, RF-28: what is no change is reported once at a level that is seen, then quietly.
+    /// RF-25, RF-28: an event that is no change is logged once at a visible level, then quietly.
     fn skipped(&mut self, reason: String) {
         let level = if self.state.status.skipped == 0 {
             log::Level::Warn
