@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"os"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/streaming"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	restwatch "k8s.io/client-go/rest/watch"
+)
+
+// Reads JSON, a document a line, and writes the same in protobuf as a kube-apiserver encodes it,
+// each with its length before it: objects, or events of a watch.
+func convert(what string) {
+	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
+	out := bufio.NewWriterSize(os.Stdout, 1<<20)
+	framer := info.StreamSerializer.Framer.NewFrameWriter(out)
+	events := restwatch.NewEncoder(streaming.NewEncoder(framer, scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, corev1.SchemeGroupVersion)), encoder)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err == io.EOF {
+			break
+		}
+		must(err)
+		if what == "events" {
+			var event struct {
+				Type   string
+				Object json.RawMessage
+			}
+			must(json.Unmarshal(line, &event))
+			must(events.Encode(&watch.Event{Type: watch.EventType(event.Type), Object: decoded(event.Object)}))
+			continue
+		}
+		bytes, err := runtime.Encode(encoder, decoded(line))
+		must(err)
+		must(binary.Write(out, binary.BigEndian, uint32(len(bytes))))
+		_, err = out.Write(bytes)
+		must(err)
+	}
+	must(out.Flush())
+}
+
+func decoded(line []byte) runtime.Object {
+	object, err := runtime.Decode(scheme.Codecs.UniversalDeserializer(), line)
+	must(err)
+	return object
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/kubernetes/pkg/kubelet/secret"
+)
+
+const (
+	namespace = "shop"
+	// Reads per repeat, and repeats; the median counts.
+	reads   = 200_000
+	repeats = 7
+)
+
+func names(t task) []string {
+	var names []string
+	for nth := range t.count {
+		names = append(names, fmt.Sprintf("secret-%d", nth))
+	}
+	return names
+}
+
+func watches(t task) {
+	_, way := client(t)
+	if way == "manager" {
+		manager(t)
+	} else {
+		reflectors(t)
+	}
+}
+
+// The kubelet's watching manager.
+func manager(t task) {
+	clientset, _ := client(t)
+	names := names(t)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", UID: "uid"}}
+	for _, name := range names {
+		source := corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}
+		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	}
+	// No watch becomes idle while this runs.
+	secrets := secret.NewWatchingSecretManager(clientset, time.Hour)
+	tell("up")
+	order()
+	secrets.RegisterPod(pod)
+	for _, name := range names {
+		// A get waits for a second.
+		for {
+			if _, err := secrets.GetSecret(namespace, name); err == nil {
+				break
+			}
+		}
+	}
+	tell("read")
+	if order() == "get" {
+		measure(names, func(name string) {
+			if _, err := secrets.GetSecret(namespace, name); err != nil {
+				panic(err)
+			}
+		})
+		order()
+	}
+}
+
+// Plain reflectors, which can be joined.
+func reflectors(t task) {
+	clientset, _ := client(t)
+	names := names(t)
+	tell("up")
+	order()
+	context, stop := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	var stores []cache.Store
+	for _, name := range names {
+		selector := fields.OneTermEqualSelector("metadata.name", name)
+		source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), "secrets", namespace, selector)
+		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
+		reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, store, cache.ReflectorOptions{})
+		stores = append(stores, store)
+		running.Go(func() { reflector.RunWithContext(context) })
+	}
+	for nth, name := range names {
+		waitFor(func() bool {
+			_, exists, _ := stores[nth].GetByKey(namespace + "/" + name)
+			return exists
+		})
+	}
+	tell("read")
+	if order() == "stop" {
+		begun := time.Now()
+		stop()
+		running.Wait()
+		tell(fmt.Sprintf("stopped %v", time.Since(begun).Seconds()))
+		order()
+	}
+}
+
+// A store of as many objects, read.
+func store(t task) {
+	clientset, _ := client(t)
+	source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), "secrets", namespace, fields.Everything())
+	objects := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, objects, cache.ReflectorOptions{})
+	tell("up")
+	order()
+	go reflector.RunWithContext(context.Background())
+	waitFor(func() bool { return len(objects.ListKeys()) == t.count })
+	tell("read")
+	order()
+	measure(names(t), func(name string) {
+		if _, exists, _ := objects.GetByKey(namespace + "/" + name); !exists {
+			panic(name)
+		}
+	})
+	order()
+}
+
+// Nanoseconds of a read on one goroutine, and on each of two.
+func measure(names []string, read func(string)) {
+	random := rand.New(rand.NewSource(1))
+	var order []string
+	for range reads {
+		order = append(order, names[random.Intn(len(names))])
+	}
+	all := func() {
+		for _, name := range order {
+			read(name)
+		}
+	}
+	var one, two []float64
+	for range repeats {
+		begun := time.Now()
+		all()
+		one = append(one, float64(time.Since(begun).Nanoseconds())/reads)
+		begun = time.Now()
+		var both sync.WaitGroup
+		both.Go(all)
+		both.Go(all)
+		both.Wait()
+		two = append(two, float64(time.Since(begun).Nanoseconds())/reads)
+	}
+	slices.Sort(one)
+	slices.Sort(two)
+	tell(fmt.Sprintf("got %v %v", one[repeats/2], two[repeats/2]))
+}

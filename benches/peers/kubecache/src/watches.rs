@@ -1,0 +1,121 @@
+//! Watches of single objects, read, stopped and joined; and a store of as many objects, read.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::clock::Deadline;
+use kubecache::manager::{ManagerOptions, Owner, SecretManager};
+use kubecache::object::{ObjectKey, Scope};
+use kubecache::reflector::ReflectorOptions;
+use kubecache::store::{Indexers, Store};
+
+use crate::marks::{Task, order, tell};
+use crate::reads::{at_random, nanos_each, time, time_two};
+
+const NAMESPACE: &str = "shop";
+
+/// How often reads are measured; the median counts.
+const REPEATS: usize = 7;
+
+pub(crate) fn names(task: &Task) -> Vec<String> {
+    (0..task.count).map(|nth| format!("secret-{nth}")).collect()
+}
+
+pub(crate) fn run(task: &Task) {
+    match task.way.as_str() {
+        "manager" => manager(task),
+        "reflectors" => reflectors(task),
+        other => panic!("unknown way {other}"),
+    }
+}
+
+fn manager(task: &Task) {
+    let names = names(task);
+    let options = ManagerOptions::default().reflectors_max(task.count);
+    let manager = SecretManager::new(crate::client(task), options).unwrap();
+    tell("up");
+    order();
+    let owner = Owner::new("Pod", ObjectKey::new(NAMESPACE, "pod"));
+    let keys = names
+        .iter()
+        .map(|name| ObjectKey::new(NAMESPACE, name.as_str()));
+    manager.set_references(&owner, keys);
+    for name in &names {
+        drop(manager.get_by(NAMESPACE, name, Deadline::NEVER).unwrap());
+    }
+    tell("read");
+    let mut next = order();
+    if next == "get" {
+        measure(&names, |name| {
+            drop(black_box(manager.get(NAMESPACE, name).unwrap()));
+        });
+        next = order();
+    }
+    if next == "stop" {
+        let begun = Instant::now();
+        manager.stop();
+        drop(manager);
+        tell(&format!("stopped {}", begun.elapsed().as_secs_f64()));
+    }
+}
+
+fn reflectors(task: &Task) {
+    let names = names(task);
+    let client = crate::client(task);
+    tell("up");
+    order();
+    let spawn = |name: &String| {
+        let key = ObjectKey::new(NAMESPACE, name.as_str());
+        let source = client.lister_watcher::<Secret>(Scope::object(&key));
+        let mut options = ReflectorOptions::default();
+        options.watch_list = false;
+        Store::spawn(key.to_string(), source, Indexers::new(), options).unwrap()
+    };
+    let spawned: Vec<_> = names.iter().map(spawn).collect();
+    for ((store, _), name) in spawned.iter().zip(&names) {
+        store.wait_until_synced(Deadline::NEVER).unwrap();
+        assert!(store.get(NAMESPACE, name).unwrap().is_some());
+    }
+    tell("read");
+    if order() == "stop" {
+        let begun = Instant::now();
+        for (_, reflector) in &spawned {
+            reflector.stop();
+        }
+        drop(spawned);
+        tell(&format!("stopped {}", begun.elapsed().as_secs_f64()));
+    }
+}
+
+pub(crate) fn store(task: &Task) {
+    let source = crate::client(task).lister_watcher::<Secret>(Scope::namespace(NAMESPACE));
+    let mut options = ReflectorOptions::default();
+    options.watch_list = false;
+    tell("up");
+    order();
+    let (store, _reflector) = Store::spawn("peers", source, Indexers::new(), options).unwrap();
+    store.wait_until_synced(Deadline::NEVER).unwrap();
+    tell("read");
+    order();
+    measure(&names(task), |name| {
+        let object: Arc<_> = store.get(NAMESPACE, name).unwrap().unwrap();
+        drop(black_box(object));
+    });
+    order();
+}
+
+/// Nanoseconds of a read on one thread, and on each of two.
+pub(crate) fn measure(names: &[String], read: impl Fn(&str) + Copy + Send) {
+    let names = at_random(names);
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        one.push(time(&names, read));
+        two.push(time_two(&names, read));
+    }
+    one.sort_unstable();
+    two.sort_unstable();
+    let [one, two] = [one, two].map(|times| nanos_each(times[REPEATS / 2]));
+    tell(&format!("got {one} {two}"));
+}
