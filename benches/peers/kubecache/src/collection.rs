@@ -37,7 +37,7 @@ pub(crate) fn run<K: Object>(task: &Task) {
             let last = Arc::new(AtomicBool::new(false));
             let seen = Arc::clone(&last);
             let handlers = Handlers::<K>::new().on_add(move |object, _| {
-                if object.metadata().name.as_deref() == Some(LAST.1) {
+                if object.name() == LAST.1 {
                     seen.store(true, Ordering::SeqCst);
                 }
             });

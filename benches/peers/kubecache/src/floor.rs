@@ -126,7 +126,7 @@ where
 
 fn is_last_typed<K: Object + DeserializeOwned>(event: &[u8]) -> bool {
     match serde_json::from_slice::<WatchEvent<K>>(event).unwrap() {
-        WatchEvent::Added(object) => object.metadata().name.as_deref() == Some("the-last"),
+        WatchEvent::Added(object) => object.name() == "the-last",
         other => {
             drop(black_box(other));
             false

@@ -55,8 +55,7 @@ fn manager(task: &Task) {
     }
     if next == "stop" {
         let begun = Instant::now();
-        manager.stop();
-        drop(manager);
+        manager.shutdown(Deadline::NEVER).unwrap();
         tell(&format!("stopped {}", begun.elapsed().as_secs_f64()));
     }
 }
