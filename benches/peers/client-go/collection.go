@@ -17,7 +17,8 @@ const last = "team-0/the-last"
 // A collection: a list, then the events of its watch.
 func collection(t task) {
 	clientset, way := client(t)
-	source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), t.resource, "", fields.Everything())
+	api := clientset.CoreV1().RESTClient()
+	source := cache.NewListWatchFromClient(api, t.resource, "", fields.Everything())
 	var kind runtime.Object = &corev1.ConfigMap{}
 	if t.resource == "pods" {
 		kind = &corev1.Pod{}
@@ -30,7 +31,9 @@ func collection(t task) {
 		objects := cache.NewStore(cache.MetaNamespaceKeyFunc)
 		reflector := cache.NewReflectorWithOptions(source, kind, objects, cache.ReflectorOptions{})
 		go reflector.RunWithContext(context.Background())
-		waitFor(func() bool { return reflector.LastSyncResourceVersion() != "" && len(objects.ListKeys()) == t.count })
+		waitFor(func() bool {
+			return reflector.LastSyncResourceVersion() != "" && len(objects.ListKeys()) == t.count
+		})
 		has = func() bool { _, exists, _ := objects.GetByKey(last); return exists }
 	case "informer":
 		var seen atomic.Bool

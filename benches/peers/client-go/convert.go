@@ -18,12 +18,15 @@ import (
 // Reads JSON, a document a line, and writes the same in protobuf as a kube-apiserver encodes it,
 // each with its length before it: objects, or events of a watch.
 func convert(what string) {
-	info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
+	known := scheme.Codecs.SupportedMediaTypes()
+	info, _ := runtime.SerializerInfoForMediaType(known, runtime.ContentTypeProtobuf)
 	encoder := scheme.Codecs.EncoderForVersion(info.Serializer, corev1.SchemeGroupVersion)
+	stream := info.StreamSerializer
+	wrapper := scheme.Codecs.EncoderForVersion(stream.Serializer, corev1.SchemeGroupVersion)
 	lines := bufio.NewReaderSize(os.Stdin, 1<<20)
 	out := bufio.NewWriterSize(os.Stdout, 1<<20)
-	framer := info.StreamSerializer.Framer.NewFrameWriter(out)
-	events := restwatch.NewEncoder(streaming.NewEncoder(framer, scheme.Codecs.EncoderForVersion(info.StreamSerializer.Serializer, corev1.SchemeGroupVersion)), encoder)
+	frames := streaming.NewEncoder(stream.Framer.NewFrameWriter(out), wrapper)
+	events := restwatch.NewEncoder(frames, encoder)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if err == io.EOF {
@@ -36,7 +39,8 @@ func convert(what string) {
 				Object json.RawMessage
 			}
 			must(json.Unmarshal(line, &event))
-			must(events.Encode(&watch.Event{Type: watch.EventType(event.Type), Object: decoded(event.Object)}))
+			kind, object := watch.EventType(event.Type), decoded(event.Object)
+			must(events.Encode(&watch.Event{Type: kind, Object: object}))
 			continue
 		}
 		bytes, err := runtime.Encode(encoder, decoded(line))

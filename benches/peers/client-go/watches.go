@@ -75,6 +75,7 @@ func manager(t task) {
 // Plain reflectors, which can be joined.
 func reflectors(t task) {
 	clientset, _ := client(t)
+	api := clientset.CoreV1().RESTClient()
 	names := names(t)
 	tell("up")
 	order()
@@ -83,9 +84,10 @@ func reflectors(t task) {
 	var stores []cache.Store
 	for _, name := range names {
 		selector := fields.OneTermEqualSelector("metadata.name", name)
-		source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), "secrets", namespace, selector)
+		source := cache.NewListWatchFromClient(api, "secrets", namespace, selector)
 		store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-		reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, store, cache.ReflectorOptions{})
+		options := cache.ReflectorOptions{}
+		reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, store, options)
 		stores = append(stores, store)
 		running.Go(func() { reflector.RunWithContext(context) })
 	}
@@ -108,9 +110,11 @@ func reflectors(t task) {
 // A store of as many objects, read.
 func store(t task) {
 	clientset, _ := client(t)
-	source := cache.NewListWatchFromClient(clientset.CoreV1().RESTClient(), "secrets", namespace, fields.Everything())
+	api := clientset.CoreV1().RESTClient()
+	source := cache.NewListWatchFromClient(api, "secrets", namespace, fields.Everything())
 	objects := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, objects, cache.ReflectorOptions{})
+	options := cache.ReflectorOptions{}
+	reflector := cache.NewReflectorWithOptions(source, &corev1.Secret{}, objects, options)
 	tell("up")
 	order()
 	go reflector.RunWithContext(context.Background())

@@ -81,7 +81,8 @@ struct Line {
 }
 
 pub(crate) const HEAD: &str = "\
-| work | kubecache | goal | kube-rs | client-go JSON | protobuf | floor: typed | raw | of kube-rs | of client-go |
+| work | kubecache | goal | kube-rs | client-go JSON | protobuf | floor: typed | raw \
+| of kube-rs | of client-go |
 |---|---|---|---|---|---|---|---|---|---|";
 
 /// The table of what was measured.
@@ -129,8 +130,8 @@ pub(crate) fn print(results: &Results) {
     }
     println!();
     println!(
-        "Medians (least-most of the rounds). The last two columns: kubecache's cost over the peer's, \
-         of client-go's encodings the better one; above 1 the peer is ahead."
+        "Medians (least-most of the rounds). The last two columns: kubecache's cost over the \
+         peer's, of client-go's encodings the better one; above 1 the peer is ahead."
     );
 }
 

@@ -1,4 +1,4 @@
-//! What the server sends: the same bytes to all sides, in JSON, and in protobuf for who asks for it.
+//! What the server sends: the same to all sides, in JSON, and in protobuf to who asks for it.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};

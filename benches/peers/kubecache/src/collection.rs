@@ -18,9 +18,8 @@ const LAST: (&str, &str) = ("team-0", "the-last");
 pub(crate) fn run<K: Object>(task: &Task) {
     let client = crate::client(task);
     let source = client.lister_watcher::<K>(Scope::all());
-    let mut options = ReflectorOptions::default();
     // The server streams no lists: all sides ask for the same.
-    options.watch_list = false;
+    let options = ReflectorOptions::default().watch_list(false);
     tell("up");
     order();
     match task.way.as_str() {

@@ -68,8 +68,7 @@ fn reflectors(task: &Task) {
     let spawn = |name: &String| {
         let key = ObjectKey::new(NAMESPACE, name.as_str());
         let source = client.lister_watcher::<Secret>(Scope::object(&key));
-        let mut options = ReflectorOptions::default();
-        options.watch_list = false;
+        let options = ReflectorOptions::default().watch_list(false);
         Store::spawn(key.to_string(), source, Indexers::new(), options).unwrap()
     };
     let spawned: Vec<_> = names.iter().map(spawn).collect();
@@ -90,8 +89,7 @@ fn reflectors(task: &Task) {
 
 pub(crate) fn store(task: &Task) {
     let source = crate::client(task).lister_watcher::<Secret>(Scope::namespace(NAMESPACE));
-    let mut options = ReflectorOptions::default();
-    options.watch_list = false;
+    let options = ReflectorOptions::default().watch_list(false);
     tell("up");
     order();
     let (store, _reflector) = Store::spawn("peers", source, Indexers::new(), options).unwrap();
