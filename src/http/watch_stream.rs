@@ -258,8 +258,12 @@ impl<K: Object> WatchReader<K> {
         {
             match self.fill(false) {
                 Ok(0) => {
-                    self.answer = None;
-                    self.end = self.decoder.finish();
+                    self.decoder.end_of_body();
+                    self.decode();
+                    if self.events.len() < self.events_max {
+                        self.answer = None;
+                        self.end = self.decoder.finish();
+                    }
                 }
                 Ok(count) => {
                     read = read.saturating_add(count);

@@ -126,15 +126,10 @@ impl Buffer {
     }
 
     /// Consumes `count` bytes and returns them. They stay in place until the next call of `space`.
-    pub(crate) fn take(&mut self, count: usize) -> &mut [u8] {
+    pub(crate) fn take(&mut self, count: usize) -> &[u8] {
         let from = self.start;
         self.start = from.saturating_add(count).min(self.end);
-        self.bytes.get_mut(from..self.start).unwrap_or_default()
-    }
-
-    /// The consumed bytes that are still in place, until the next call of `space`.
-    pub(super) fn consumed(&mut self) -> &mut [u8] {
-        self.bytes.get_mut(..self.start).unwrap_or_default()
+        self.bytes.get(from..self.start).unwrap_or_default()
     }
 
     /// Frees the memory when no byte is pending.

@@ -5,16 +5,18 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use memchr::memchr;
 use serde::de::IgnoredAny;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
 use super::item::{self, Fault};
+use super::json::Skipped;
 use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
 use super::reason;
-use super::scan::{Shape, spells};
+use super::scan::spells;
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion, Status};
@@ -31,6 +33,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// An event is a JSON object. White space and newlines between two events have no meaning.
 pub struct EventDecoder<K> {
     frames: Frames,
+    skipped: Skipped,
     initial: Option<InitialEvents>,
     ended: bool,
     kind: PhantomData<fn() -> K>,
@@ -62,7 +65,8 @@ impl<K: Object> EventDecoder<K> {
 
     fn with_limit(options: &DecodeOptions, bytes_max: usize, option: &'static str) -> Self {
         Self {
-            frames: Frames::new(item::cutting::<K>(options), bytes_max, option),
+            frames: Frames::new(bytes_max, option),
+            skipped: item::skipped::<K>(options),
             initial: None,
             ended: false,
             kind: PhantomData,
@@ -134,10 +138,13 @@ impl<K: Object> EventDecoder<K> {
     }
 
     fn next_event(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
-        let decoded = self.frames.next()?.map(|frame| match frame {
-            Ok(frame) => decode_frame(frame),
-            Err(_) => Err(NO_EVENT.to_owned()),
-        });
+        let decoded = match self.decode_line() {
+            Some(event) => Some(Ok(event)),
+            None => self.frames.next()?.map(|frame| match frame {
+                Ok(frame) => decode_frame(&frame, self.skipped),
+                Err(_) => Err(NO_EVENT.to_owned()),
+            }),
+        };
         let used = self.frames.used();
         if let Some(initial) = &self.initial
             && used > initial.bytes_max
@@ -154,6 +161,29 @@ impl<K: Object> EventDecoder<K> {
         });
         self.count(&event)?;
         Ok(Some(event))
+    }
+
+    /// The event that is the next line, if it is written as API servers write it. Anything else is
+    /// for the scanner.
+    fn decode_line(&mut self) -> Option<WatchEvent<K>> {
+        let line = self.frames.line()?;
+        let length = line.len();
+        let rest = line.strip_prefix(br#"{"type":""#)?;
+        let (kind, rest) = rest.split_at_checked(memchr(b'"', rest)?)?;
+        let object = rest.strip_prefix(br#"","object":"#)?.strip_suffix(b"}")?;
+        let event = if kind == b"BOOKMARK" {
+            bookmark(object).ok()?
+        } else {
+            let kind = change_kind(|word| word.as_bytes() == kind)?;
+            let (read, length) = item::read(object, self.skipped).ok()?;
+            if length != object.len() {
+                return None;
+            }
+            let object = Listed::Object(read);
+            WatchEvent::Object(ObjectEvent { kind, object })
+        };
+        self.frames.pass(length);
+        Some(event)
     }
 
     /// Counts each initial event with an object, also for one key: telling them apart would need
@@ -185,6 +215,12 @@ impl<K: Object> EventDecoder<K> {
     /// Whether the stream is broken. The decoder then ignores further bytes.
     pub fn is_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Tells that the body is at its end. [`next`](Self::next) decodes what is left, also without a
+    /// newline behind it.
+    pub fn end_of_body(&mut self) {
+        self.frames.end();
     }
 
     /// Ends the stream at the end of the body. Returns the error of an event that was cut off.
@@ -267,13 +303,12 @@ fn broken(why: &str) -> Error {
 }
 
 /// The event in a frame; fails with why it is none.
-fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, String> {
+fn decode_frame<K: Object>(frame: &Frame<'_>, skipped: Skipped) -> Result<WatchEvent<K>, String> {
     let Frame {
         bytes,
         kind,
         object,
-        shape,
-    } = frame;
+    } = *frame;
     let Some(object) = object else {
         // A server that fails in the middle of a stream may write the bare status.
         return match decode_status(bytes) {
@@ -281,19 +316,13 @@ fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, String> {
             None => Err(NO_EVENT.to_owned()),
         };
     };
-    let is = |word| kind.is_some_and(|kind| spells(kind.of(bytes), word));
-    let changes = [
-        ("ADDED", EventKind::Added),
-        ("MODIFIED", EventKind::Modified),
-        ("DELETED", EventKind::Deleted),
-    ];
-    if let Some((_, kind)) = changes.into_iter().find(|(word, _)| is(word)) {
-        let object = bytes.get_mut(object.start..object.end);
-        return change(object.unwrap_or_default(), shape, kind);
+    let is = |word: &str| kind.is_some_and(|kind| spells(kind.of(bytes), word));
+    if let Some(kind) = change_kind(is) {
+        return change(object.of(bytes), skipped, kind);
     }
     let object = object.of(bytes);
     if is("BOOKMARK") {
-        return bookmark(object, shape);
+        return bookmark(object);
     }
     if is("ERROR") {
         return failure(object);
@@ -311,19 +340,30 @@ fn decode_frame<K: Object>(frame: Frame<'_>) -> Result<WatchEvent<K>, String> {
     })
 }
 
+/// The change that the `type` of an event spells.
+fn change_kind(is: impl Fn(&str) -> bool) -> Option<EventKind> {
+    let changes = [
+        ("MODIFIED", EventKind::Modified),
+        ("ADDED", EventKind::Added),
+        ("DELETED", EventKind::Deleted),
+    ];
+    let change = changes.into_iter().find(|(word, _)| is(word));
+    change.map(|(_, kind)| kind)
+}
+
 fn well_formed(json: &[u8]) -> Result<(), String> {
     let parsed = serde_json::from_slice::<IgnoredAny>(json);
     parsed
         .map(|_| ())
-        .map_err(|error| no_object(&reason::without_values(&error)))
+        .map_err(|error| no_object(&reason::not_json(&error)))
 }
 
 fn change<K: Object>(
-    bytes: &mut [u8],
-    shape: &Shape,
+    bytes: &[u8],
+    skipped: Skipped,
     kind: EventKind,
 ) -> Result<WatchEvent<K>, String> {
-    let object = match item::decode(bytes, shape) {
+    let object = match item::decode(bytes, skipped) {
         Ok(object) => Listed::Object(object),
         Err(Fault::Malformed(why)) => return Err(no_object(&why)),
         Err(Fault::Foreign { found, .. }) => return Ok(foreign(&found)),
@@ -357,9 +397,10 @@ fn skipped<K: Object>(reason: String) -> WatchEvent<K> {
 }
 
 /// RF-27: only the metadata of a bookmark means anything.
-fn bookmark<K: Object>(bytes: &[u8], shape: &Shape) -> Result<WatchEvent<K>, String> {
+fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
     well_formed(bytes)?;
-    if let Some(found) = item::foreign_kind::<K>(bytes, shape) {
+    let (kind, api_version) = (find(bytes, "kind"), find(bytes, "apiVersion"));
+    if let Some(found) = item::foreign_kind::<K>(kind, api_version) {
         return Ok(foreign(&found));
     }
     let metadata = find(bytes, "metadata").unwrap_or_default();

@@ -1,11 +1,11 @@
 //! Finds events in chunks. Each is one JSON value of bounded size. Between events a stream holds no
 //! memory.
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 
 use super::buffer::Buffer;
-use super::members::{Expected, MemberPart, Members};
-use super::scan::{Cutting, NotJson, Shape, Span, is_space, spells};
+use super::members::{MemberPart, MemberPlace, Members};
+use super::scan::{NotJson, Span, is_space, spells};
 use crate::error::{Error, ErrorKind};
 
 /// The room for a read of a quiet stream: all that it holds while it waits.
@@ -22,6 +22,8 @@ pub(super) struct Frames {
     key: Span,
     kind: Option<Span>,
     object: Option<Span>,
+    /// Whether no more bytes come.
+    at_end: bool,
     /// Pending bytes up to the newline behind which none was looked for.
     searched: usize,
     /// Bytes of events and between them that were used up.
@@ -34,27 +36,57 @@ pub(super) struct Frames {
 /// One event, and the spans of its members. Of several members of a name the last one counts, as in
 /// the decoder.
 pub(super) struct Frame<'a> {
-    pub(super) bytes: &'a mut [u8],
+    pub(super) bytes: &'a [u8],
     /// The value of `type`.
     pub(super) kind: Option<Span>,
     pub(super) object: Option<Span>,
-    pub(super) shape: &'a Shape,
 }
 
 impl Frames {
     /// Events of at most `bytes_max`, a limit that `option` raises.
-    pub(super) fn new(cutting: Cutting, bytes_max: usize, option: &'static str) -> Self {
+    pub(super) fn new(bytes_max: usize, option: &'static str) -> Self {
         Self {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
-            members: Members::new(cutting),
+            members: Members::default(),
             key: Span::default(),
             kind: None,
             object: None,
+            at_end: false,
             searched: 0,
             used: 0,
             bytes_max,
             option,
         }
+    }
+
+    /// The line that comes next, without its newline. `None` until it has come whole, and once the
+    /// scan of its event has begun.
+    pub(super) fn line(&mut self) -> Option<&[u8]> {
+        if self.members.place() != MemberPlace::Start {
+            return None;
+        }
+        self.pass_blanks();
+        let pending = self.buffer.pending();
+        let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
+        let unsearched = bytes.get(self.searched..).unwrap_or_default();
+        let Some(newline) = memchr(b'\n', unsearched) else {
+            self.searched = bytes.len();
+            return None;
+        };
+        bytes.get(..self.searched.saturating_add(newline))
+    }
+
+    /// No more bytes come.
+    pub(super) fn end(&mut self) {
+        self.at_end = true;
+    }
+
+    /// So many pending bytes were an event.
+    pub(super) fn pass(&mut self, length: usize) -> &[u8] {
+        self.searched = 0;
+        self.used = self.used.saturating_add(length);
+        self.members.begin();
+        self.buffer.take(length)
     }
 
     /// The next whole event, or that the bytes are no JSON object; `None` asks for bytes.
@@ -63,9 +95,6 @@ impl Frames {
     ///
     /// `TooLarge`, naming the option, when an event exceeds its maximum.
     pub(super) fn next(&mut self) -> Result<Option<Result<Frame<'_>, NotJson>>, Error> {
-        if self.members.at() == 0 {
-            self.pass_blanks();
-        }
         let length = match self.advance() {
             Ok(length) => length,
             Err(broken) => return Ok(Some(Err(broken))),
@@ -77,14 +106,12 @@ impl Frames {
             self.release();
             return Ok(None);
         };
-        self.searched = 0;
-        self.used = self.used.saturating_add(length);
-        self.members.begin();
+        let (kind, object) = (self.kind.take(), self.object.take());
+        let bytes = self.pass(length);
         Ok(Some(Ok(Frame {
-            bytes: self.buffer.take(length),
-            kind: self.kind.take(),
-            object: self.object.take(),
-            shape: self.members.scan().shape(),
+            bytes,
+            kind,
+            object,
         })))
     }
 
@@ -92,10 +119,18 @@ impl Frames {
     ///
     /// It goes on line by line. Servers end an event with its only newline. A newline before the
     /// end stands between tokens, or the event was cut off in a string. Such a string would swallow
-    /// the events behind it.
+    /// the events behind it. A short event without a newline is looked at when it may be whole.
     fn advance(&mut self) -> Result<Option<usize>, NotJson> {
         let pending = self.buffer.pending();
         let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
+        if self.members.place() == MemberPlace::Start {
+            let has_newline = self.searched < bytes.len();
+            let must_be_known = self.at_end || pending.len() > READ_BYTES_MAX.min(self.bytes_max);
+            if !has_newline && !must_be_known && !may_be_whole(bytes) {
+                return Ok(None);
+            }
+            self.searched = 0;
+        }
         loop {
             let unsearched = bytes.get(self.searched..).unwrap_or_default();
             let newline = memchr(b'\n', unsearched);
@@ -104,13 +139,9 @@ impl Frames {
             let lines = bytes.get(..line_end).unwrap_or_default();
             while let Some((part, span)) = self.members.next(lines)? {
                 match part {
-                    MemberPart::Key => {
-                        self.key = span;
-                        if spells(span.of(bytes), "object") {
-                            self.members.expect(Expected::Object);
-                        }
-                    }
+                    MemberPart::Key => self.key = span,
                     MemberPart::End => return Ok(Some(span.end)),
+                    MemberPart::ItemStart => {}
                     MemberPart::Value | MemberPart::Item => {
                         let key = self.key.of(bytes);
                         if spells(key, "object") {
@@ -153,20 +184,16 @@ impl Frames {
     pub(super) fn release(&mut self) {
         if self.partial() == 0 {
             self.buffer.release();
-            self.members.release();
         }
     }
 
     /// Gives all memory back, and what was read with it: the stream is at its end.
     pub(super) fn discard(&mut self) {
         self.buffer = Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX);
-        self.members.release();
     }
 
     pub(super) fn held(&self) -> usize {
-        self.buffer
-            .held()
-            .saturating_add(self.members.scan().held())
+        self.buffer.held()
     }
 
     fn too_large(&self) -> Error {
@@ -179,4 +206,11 @@ impl Frames {
         );
         Error::new(ErrorKind::TooLarge, message)
     }
+}
+
+/// Whether bytes without a newline may hold a whole event, or begin with none for certain.
+fn may_be_whole(bytes: &[u8]) -> bool {
+    bytes.first().is_some_and(|first| *first != b'{')
+        || bytes.trim_ascii_end().ends_with(b"}")
+        || memmem::find(bytes, b"}{").is_some()
 }

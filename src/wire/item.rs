@@ -2,11 +2,12 @@
 
 use serde::de::IgnoredAny;
 
+use super::json::{Decoder, Noted, Skipped};
 use super::members::find;
 use super::message::Undecodable;
 use super::options::{DecodeOptions, Trim};
 use super::reason;
-use super::scan::{Cutting, Shape, Span};
+use super::scan::spells;
 use super::secret_data::SecretData;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
@@ -22,63 +23,53 @@ pub(super) enum Fault {
     Undecodable(Undecodable),
 }
 
-/// What is cut out of the text of a `K`.
-pub(super) fn cutting<K: Object>(options: &DecodeOptions) -> Cutting {
-    Cutting {
+/// What is passed over in the text of a `K`.
+pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
+    Skipped {
         trim: options.trim == Trim::Skip,
         secret_data: SecretData::is_of::<K>(),
     }
 }
 
-/// Decodes an object that was scanned; its bytes are used up.
-pub(super) fn decode<K: Object>(
-    bytes: &mut [u8],
-    shape: &Shape,
-) -> Result<Arc<StoredObject<K>>, Fault> {
-    let data = secret_data::<K>(bytes, shape)?;
-    decode_json(cut(bytes, &shape.cuts), data)
-}
-
-/// Decodes what stands apart of an object that was scanned, if it says that it is a `K`. When that
-/// fails, its bytes are used up.
-pub(super) fn secret_data<K: Object>(bytes: &mut [u8], shape: &Shape) -> Result<SecretData, Fault> {
-    if let Some(found) = foreign_kind::<K>(bytes, shape) {
-        let json = cut(bytes, &shape.cuts);
-        return Err(set_foreign_aside::<K>(json, found));
+/// Decodes the object that the bytes begin with, and tells its length. Fails with the reason when
+/// they begin with no `K`, or end before it does.
+pub(super) fn read<K: Object>(
+    bytes: &[u8],
+    skipped: Skipped,
+) -> Result<(Arc<StoredObject<K>>, usize), String> {
+    let mut decoder = Decoder::of_object(bytes, skipped);
+    let mut object = decoder.decode::<K>()?;
+    let Noted {
+        kind,
+        api_version,
+        secret_data,
+    } = *decoder.noted();
+    let data = SecretData::decode(secret_data)?;
+    if let Some(found) = foreign_kind::<K>(kind, api_version) {
+        return Err(found);
     }
-    SecretData::decode(bytes, shape).map_err(|why| {
-        // No other code looks at what is cut out.
-        malformed(bytes).unwrap_or_else(|| {
-            let json = cut(bytes, &shape.cuts);
-            set_aside(json, K::resource().kind(), &why)
-        })
-    })
-}
-
-/// Decodes an object, and gives it what stood apart.
-pub(super) fn decode_json<K: Object>(
-    json: &[u8],
-    data: SecretData,
-) -> Result<Arc<StoredObject<K>>, Fault> {
-    match serde_json::from_slice::<K>(json) {
-        Ok(object) if has_name(&object) => Ok(hold(object, data)),
-        Ok(_) => Err(set_aside(
-            json,
-            K::resource().kind(),
-            "metadata.name: missing",
-        )),
-        Err(error) => Err(set_aside(
-            json,
-            K::resource().kind(),
-            &reason::why(json, &error),
-        )),
+    if !has_name(&object) {
+        return Err("metadata.name: missing".to_owned());
     }
-}
-
-/// An object with what stood apart.
-pub(super) fn hold<K: Object>(mut object: K, data: SecretData) -> Arc<StoredObject<K>> {
     data.put_into(&mut object);
-    Arc::new(StoredObject::new(object))
+    Ok((Arc::new(StoredObject::new(object)), decoder.used()))
+}
+
+/// Decodes bytes that are one object from their first to their last.
+pub(super) fn decode<K: Object>(
+    bytes: &[u8],
+    skipped: Skipped,
+) -> Result<Arc<StoredObject<K>>, Fault> {
+    let why = match read(bytes, skipped) {
+        Ok((object, length)) if length == bytes.len() => return Ok(object),
+        Ok(_) => "trailing characters".to_owned(),
+        Err(why) => why,
+    };
+    let [kind, api_version] = ["kind", "apiVersion"].map(|name| find(bytes, name));
+    Err(match foreign_kind::<K>(kind, api_version) {
+        Some(found) => set_foreign_aside::<K>(bytes, found),
+        None => set_aside(bytes, K::resource().kind(), &why),
+    })
 }
 
 /// Sets an object of another kind aside.
@@ -96,7 +87,7 @@ fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
     }
 }
 
-pub(super) fn has_name<K: Object>(object: &K) -> bool {
+fn has_name<K: Object>(object: &K) -> bool {
     !object.name().is_empty()
 }
 
@@ -125,7 +116,7 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
 fn malformed(json: &[u8]) -> Option<Fault> {
     let parsed = serde_json::from_slice::<IgnoredAny>(json);
     let error = parsed.err()?;
-    Some(Fault::Malformed(reason::without_values(&error)))
+    Some(Fault::Malformed(reason::not_json(&error)))
 }
 
 /// The key of an object of any type.
@@ -148,34 +139,21 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
 
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
 /// nothing.
-pub(super) fn foreign_kind<K: Object>(bytes: &[u8], shape: &Shape) -> Option<String> {
-    let resource = K::resource();
-    let is = |said: Option<Span>, ours: &str| {
-        said.is_none_or(|said| super::scan::spells(said.of(bytes), ours))
+pub(super) fn foreign_kind<K: Object>(
+    kind: Option<&[u8]>,
+    api_version: Option<&[u8]>,
+) -> Option<String> {
+    let differs = |said: Option<&[u8]>, ours: &str| {
+        said.is_some_and(|said| said.starts_with(b"\"") && !spells(said, ours))
     };
-    if is(shape.kind, resource.kind()) && is(shape.api_version, resource.api_version()) {
+    let resource = K::resource();
+    if !differs(kind, resource.kind()) && !differs(api_version, resource.api_version()) {
         return None;
     }
-    let word = |said: Option<Span>| {
-        let word = text(said.map(|said| said.of(bytes)));
+    let word = |said| {
+        let word = text(said);
         reason::clip(&word).escape_debug().to_string()
     };
-    let (version, kind) = (word(shape.api_version), word(shape.kind));
+    let (version, kind) = (word(api_version), word(kind));
     Some(format!("{version} {kind}").trim().to_owned())
-}
-
-/// Moves what stays to the front and returns it.
-pub(super) fn cut<'a>(bytes: &'a mut [u8], cuts: &[Span]) -> &'a [u8] {
-    let mut length = bytes.len();
-    if let Some(first) = cuts.first() {
-        length = first.start;
-        for (nth, cut) in cuts.iter().enumerate() {
-            let next = cuts
-                .get(nth.saturating_add(1))
-                .map_or(bytes.len(), |next| next.start);
-            bytes.copy_within(cut.end..next, length);
-            length = length.saturating_add(next.saturating_sub(cut.end));
-        }
-    }
-    bytes.get(..length).unwrap_or_default()
 }

@@ -3,14 +3,15 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use super::batch::{self, Batch};
 use super::buffer::{Buffer, Grant};
-use super::item;
-use super::list_scan::ListScan;
+use super::item::{self, Fault};
+use super::json::Skipped;
+use super::list_scan::{ListPart, ListScan};
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, list_too_large};
-use crate::error::Error;
-use crate::object::Object;
+use crate::error::{Error, ErrorKind};
+use crate::object::{Object, StoredObject};
+use crate::sync::Arc;
 
 /// The room for the first read: many lists are one small object.
 const READ_BYTES_MIN: usize = 4 * 1024;
@@ -26,7 +27,10 @@ const READ_BYTES_MAX: usize = 64 * 1024;
 pub struct ListDecoder<K> {
     buffer: Buffer,
     scan: ListScan,
-    batch: Batch,
+    skipped: Skipped,
+    /// The length of an item before.
+    item_bytes: usize,
+    item_bytes_max: usize,
     items_max: usize,
     bytes_max: usize,
     /// The length of the body so far.
@@ -39,8 +43,10 @@ impl<K: Object> ListDecoder<K> {
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
-            scan: ListScan::new(item::cutting::<K>(options), options.item_bytes_max),
-            batch: Batch::default(),
+            scan: ListScan::new(options.item_bytes_max),
+            skipped: item::skipped::<K>(options),
+            item_bytes: 0,
+            item_bytes_max: options.item_bytes_max,
             items_max: options.list_items_max,
             bytes_max: options.list_bytes_max,
             bytes: 0,
@@ -79,46 +85,44 @@ impl<K: Object> ListDecoder<K> {
         if self.bytes > self.bytes_max {
             return Err(list_too_large(self.bytes_max, "bytes", "list_bytes_max"));
         }
-        loop {
-            match self.scan.step(&mut self.buffer, K::resource().kind()) {
-                Ok(Some(_)) if self.scan.items() > self.items_max => {
-                    self.hand_over(each)?;
-                    return Err(list_too_large(self.items_max, "items", "list_items_max"));
-                }
-                Ok(Some(length)) => self.item(length, each)?,
-                Ok(None) => return self.hand_over(each),
-                Err(error) => {
-                    self.hand_over(each)?;
-                    return Err(error);
-                }
-            }
+        let resource = K::resource();
+        while let Some(part) = self.scan.step(&mut self.buffer, resource.kind())? {
+            self.item(part, each)?;
         }
-    }
-
-    /// So many pending bytes are one item.
-    fn item(&mut self, length: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
-        let shape = self.scan.shape();
-        let bytes = self.buffer.take(length);
-        let fault = match item::secret_data::<K>(bytes, shape) {
-            Ok(data) => {
-                let consumed = self.buffer.consumed();
-                self.batch.add(consumed, length, &shape.cuts, data);
-                return Ok(());
-            }
-            Err(fault) => fault,
-        };
-        self.batch.decode(
-            self.buffer.consumed(),
-            self.scan.items().saturating_sub(1),
-            each,
-        )?;
-        each(batch::listed(Err(fault), self.scan.items())?);
         Ok(())
     }
 
-    fn hand_over(&mut self, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
-        self.batch
-            .decode(self.buffer.consumed(), self.scan.items(), each)
+    /// Decodes an item that has come whole: from its first byte on, or once its end was looked for.
+    fn item(&mut self, part: ListPart, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
+        let pending = self.buffer.pending();
+        let item = match part {
+            ListPart::ItemStart => {
+                let bytes = pending.get(..self.item_bytes_max).unwrap_or(pending);
+                // To look for the end of an item that has hardly come whole costs less than to
+                // decode its beginning for nothing.
+                if bytes.len() < self.item_bytes {
+                    return Ok(());
+                }
+                let Ok((object, length)) = item::read(bytes, self.skipped) else {
+                    return Ok(());
+                };
+                self.item_bytes = length;
+                self.scan.pass_item(length);
+                self.buffer.take(length);
+                Listed::Object(object)
+            }
+            ListPart::Item(length) => {
+                let bytes = pending.get(..length).unwrap_or(pending);
+                let item = listed(item::decode(bytes, self.skipped), self.scan.items());
+                self.buffer.take(length);
+                item?
+            }
+        };
+        if self.scan.items() > self.items_max {
+            return Err(list_too_large(self.items_max, "items", "list_items_max"));
+        }
+        each(item);
+        Ok(())
     }
 
     /// Ends the list at the end of the body. Returns its metadata.
@@ -133,10 +137,7 @@ impl<K: Object> ListDecoder<K> {
 
     /// The heap memory held, in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.buffer
-            .held()
-            .saturating_add(self.scan.held())
-            .saturating_add(self.batch.held())
+        self.buffer.held().saturating_add(self.scan.held())
     }
 }
 
@@ -145,5 +146,20 @@ impl<K> fmt::Debug for ListDecoder<K> {
         f.debug_struct("ListDecoder")
             .field("items", &self.scan.items())
             .finish_non_exhaustive()
+    }
+}
+
+/// What an item came to.
+fn listed<K: Object>(
+    decoded: Result<Arc<StoredObject<K>>, Fault>,
+    nth: usize,
+) -> Result<Listed<K>, Error> {
+    match decoded {
+        Ok(object) => Ok(Listed::Object(object)),
+        Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => Ok(Listed::from(aside)),
+        Err(Fault::Malformed(why)) => Err(Error::new(
+            ErrorKind::Protocol,
+            format!("item {nth} of the list is not JSON: {why}"),
+        )),
     }
 }

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::buffer::Buffer;
-use super::members::{Expected, MemberPart, MemberPlace, Members};
+use super::members::{MemberPart, MemberPlace, Members};
 use super::message::ListPage;
-use super::scan::{Cutting, NotJson, Shape, spells};
+use super::scan::{NotJson, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion};
@@ -36,6 +36,15 @@ enum ListMember {
     PassedOver,
 }
 
+/// What the scan of a list came to, with all pending bytes from there on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListPart {
+    /// An item begins here. Unless the caller passes it, the scan looks for its end.
+    ItemStart,
+    /// So many pending bytes are one item, which the caller takes before the next step.
+    Item(usize),
+}
+
 /// Follows one body through any number of refills.
 pub(super) struct ListScan {
     members: Members,
@@ -53,9 +62,9 @@ pub(super) struct ListScan {
 }
 
 impl ListScan {
-    pub(super) fn new(cutting: Cutting, item_bytes_max: usize) -> Self {
+    pub(super) fn new(item_bytes_max: usize) -> Self {
         Self {
-            members: Members::new(cutting),
+            members: Members::default(),
             member: ListMember::PassedOver,
             item_bytes_max,
             passed: 0,
@@ -71,19 +80,17 @@ impl ListScan {
         self.items
     }
 
-    /// What was seen of the item that the last step found.
-    pub(super) fn shape(&self) -> &Shape {
-        self.members.scan().shape()
-    }
-
     pub(super) fn held(&self) -> usize {
-        let scan = self.members.scan().held();
-        self.head.capacity().saturating_add(scan)
+        self.head.capacity()
     }
 
-    /// Goes on to the next item: so many pending bytes, which are to be taken before the next step.
-    /// `None` asks for bytes. `kind` is what the items are meant to be, for messages.
-    pub(super) fn step(&mut self, buffer: &mut Buffer, kind: &str) -> Result<Option<usize>, Error> {
+    /// Goes on to the next item. `None` asks for bytes. `kind` is what the items are meant to be,
+    /// for messages.
+    pub(super) fn step(
+        &mut self,
+        buffer: &mut Buffer,
+        kind: &str,
+    ) -> Result<Option<ListPart>, Error> {
         loop {
             let pending = buffer.pending();
             let part = self.members.next(pending);
@@ -95,15 +102,15 @@ impl ListScan {
             let bytes = span.of(pending);
             self.limit(part, bytes.len())?;
             match part {
+                MemberPart::ItemStart => {
+                    self.pass(buffer, span.start)?;
+                    return Ok(Some(ListPart::ItemStart));
+                }
                 MemberPart::Item => {
                     let length = bytes.len();
                     self.pass(buffer, span.start)?;
-                    self.items = self.items.saturating_add(1);
-                    let before = self.offset.saturating_add(self.passed);
-                    self.offset = before.saturating_add(length);
-                    self.passed = 0;
-                    self.members.forget(length);
-                    return Ok(Some(length));
+                    self.count_item(length);
+                    return Ok(Some(ListPart::Item(length)));
                 }
                 MemberPart::Key => self.name(bytes)?,
                 MemberPart::Value => self.keep(bytes, kind)?,
@@ -111,6 +118,21 @@ impl ListScan {
             }
             self.pass(buffer, span.end)?;
         }
+    }
+
+    /// The item that begins here takes so many pending bytes, which the caller takes before the
+    /// next step.
+    pub(super) fn pass_item(&mut self, length: usize) {
+        self.members.pass_item(length);
+        self.count_item(length);
+    }
+
+    fn count_item(&mut self, length: usize) {
+        self.items = self.items.saturating_add(1);
+        let before = self.offset.saturating_add(self.passed);
+        self.offset = before.saturating_add(length);
+        self.passed = 0;
+        self.members.forget(length);
     }
 
     /// Part of a value, or of nothing, has come: what need not stay is used up.
@@ -151,7 +173,7 @@ impl ListScan {
             }
             self.has_items = true;
             self.member = ListMember::Items;
-            self.members.expect(Expected::Items);
+            self.members.expect_items();
         } else if KEPT.iter().any(|kept| spells(key, kept)) {
             self.member = ListMember::Kept;
             if !self.head.is_empty() {
@@ -221,7 +243,7 @@ impl ListScan {
         json.extend_from_slice(&self.head);
         json.push(b'}');
         serde_json::from_slice(&json).map_err(|error| {
-            let why = super::reason::without_values(&error);
+            let why = super::reason::not_json(&error);
             protocol(&format!("the list is not JSON: {why}"))
         })
     }

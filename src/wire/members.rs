@@ -2,14 +2,16 @@
 
 use std::iter;
 
-use super::scan::{Cutting, NotJson, Scan, Span, is_space, spells};
+use super::scan::{NotJson, Scan, Span, is_space, spells};
 
 /// A part of the object that has come whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberPart {
     Key,
     Value,
-    /// An item of the array that [`Expected::Items`] announced.
+    /// An item of the array that was announced begins here; an object.
+    ItemStart,
+    /// An item of that array.
     Item,
     /// The object itself.
     End,
@@ -33,45 +35,26 @@ pub(super) enum MemberPlace {
     Inside(MemberPart),
 }
 
-/// How the value behind a key is walked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Expected {
-    #[default]
-    Anything,
-    /// An object of the API, whose shape is noted.
-    Object,
-    /// If it is an array: an object of the API after the other.
-    Items,
-}
-
 /// One object being walked. The same bytes are handed in again with more behind them.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     at: usize,
     place: MemberPlace,
-    expected: Expected,
-    cutting: Cutting,
+    /// Whether the value that comes is walked item by item, if it is an array.
+    has_items: bool,
     scan: Scan,
 }
 
 impl Members {
-    /// The spans that are to be cut out of objects of the API are noted.
-    pub(super) fn new(cutting: Cutting) -> Self {
-        Self {
-            cutting,
-            ..Self::default()
-        }
-    }
-
-    /// Begins the next object. The shape of the last one's object stays.
+    /// Begins the next object.
     pub(super) fn begin(&mut self) {
         self.at = 0;
         self.place = MemberPlace::Start;
     }
 
-    /// How the value behind the key that came last is walked.
-    pub(super) fn expect(&mut self, expected: Expected) {
-        self.expected = expected;
+    /// The value behind the key that came last is walked item by item, if it is an array.
+    pub(super) fn expect_items(&mut self) {
+        self.has_items = true;
     }
 
     /// How far the walk has come.
@@ -88,14 +71,10 @@ impl Members {
         matches!(self.place, MemberPlace::Inside(_)) && self.scan.is_in_text()
     }
 
-    /// The scan of the value that came last, or is coming.
-    pub(super) fn scan(&self) -> &Scan {
-        &self.scan
-    }
-
-    /// Gives back the memory of an object that had much to cut.
-    pub(super) fn release(&mut self) {
-        self.scan.release();
+    /// The item that begins here is so long, so nothing has to look for its end.
+    pub(super) fn pass_item(&mut self, length: usize) {
+        self.at = self.at.saturating_add(length);
+        self.place = MemberPlace::AfterItem;
     }
 
     /// The first `count` bytes are gone. Within a part they may be those of a value that is passed
@@ -120,7 +99,7 @@ impl Members {
                 self.at = start.saturating_add(length);
                 self.place = match part {
                     MemberPart::Key => MemberPlace::Colon,
-                    MemberPart::Item => MemberPlace::AfterItem,
+                    MemberPart::Item | MemberPart::ItemStart => MemberPlace::AfterItem,
                     MemberPart::Value | MemberPart::End => MemberPlace::AfterValue,
                 };
                 let end = self.at;
@@ -131,8 +110,12 @@ impl Members {
             };
             if !is_space(byte) {
                 self.place = self.follow(byte)?;
-                if matches!(self.place, MemberPlace::Inside(_)) {
+                if let MemberPlace::Inside(part) = self.place {
                     // This byte is the scanner's to see.
+                    if part == MemberPart::Item {
+                        let end = start;
+                        return Ok(Some((MemberPart::ItemStart, Span { start, end })));
+                    }
                     continue;
                 }
             }
@@ -157,7 +140,7 @@ impl Members {
                 return Ok(MemberPlace::AfterValue);
             }
             (MemberPlace::AfterItem, b',') => return Ok(MemberPlace::NextItem),
-            (MemberPlace::Value, b'[') if self.expected == Expected::Items => {
+            (MemberPlace::Value, b'[') if self.has_items => {
                 return Ok(MemberPlace::FirstItem);
             }
             (MemberPlace::FirstKey | MemberPlace::NextKey, b'"') => MemberPart::Key,
@@ -165,14 +148,10 @@ impl Members {
             (MemberPlace::Value, _) => MemberPart::Value,
             _ => return Err(NotJson(Some(byte))),
         };
-        match part {
-            MemberPart::Value if self.expected != Expected::Object => self.scan.begin(),
-            MemberPart::Value | MemberPart::Item => self.scan.begin_object(self.cutting),
-            MemberPart::Key | MemberPart::End => {
-                self.expected = Expected::Anything;
-                self.scan.begin();
-            }
+        if part == MemberPart::Key {
+            self.has_items = false;
         }
+        self.scan.begin();
         Ok(MemberPlace::Inside(part))
     }
 }
@@ -190,7 +169,7 @@ pub(super) fn members_of(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[
                 Ok(Some((MemberPart::Value | MemberPart::Item, value))) => {
                     return Some(Ok((key.of(bytes), value.of(bytes))));
                 }
-                Ok(Some((MemberPart::End, _))) => {}
+                Ok(Some((MemberPart::End | MemberPart::ItemStart, _))) => {}
                 Ok(None) if members.place == MemberPlace::End => return None,
                 Ok(None) => return Some(Err(NotJson(None))),
                 Err(error) => return Some(Err(error)),

@@ -4,11 +4,13 @@
 //! items. A decoder holds incomplete items only, up to the limits of its [`DecodeOptions`]. It
 //! panics on no input.
 
-mod batch;
 mod buffer;
 mod event;
 mod frame;
 mod item;
+mod json;
+mod json_error;
+mod json_text;
 mod list;
 mod list_scan;
 mod members;

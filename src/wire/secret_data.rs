@@ -2,8 +2,7 @@
 //! copies of values in memory.
 //!
 //! Its errors quote values, and it drops decoded values without overwriting them. So the JSON
-//! decoder never sees the values: they are cut out of the text like fields that a cache does not
-//! keep.
+//! decoder never sees the values: it passes over them like fields that a cache does not keep.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -12,15 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
+use super::json::Decoder;
 use super::members::members_of;
-use super::reason;
-use super::scan::Shape;
+use super::reason::{self, PathStep, path};
 use crate::object::Object;
-
-/// The key of the values, with its quotes.
-const DATA: &[u8] = b"\"data\"";
 
 /// What `data` of a Secret comes to; nothing for objects of other types. Overwritten when it is
 /// dropped.
@@ -33,13 +30,11 @@ impl SecretData {
         TypeId::of::<K>() == TypeId::of::<Secret>()
     }
 
-    /// Decodes the values of an object that was scanned and is not yet cut; fails with the reason,
-    /// which quotes no value.
-    pub(super) fn decode(object: &[u8], shape: &Shape) -> Result<Self, String> {
-        let Some(member) = shape.secret_data else {
+    /// Decodes the values, if there are any. Fails with the reason, which quotes no value.
+    pub(super) fn decode(json: Option<&[u8]>) -> Result<Self, String> {
+        let Some(json) = json else {
             return Ok(Self::default());
         };
-        let json = value_of(member.of(object));
         match json.first() {
             Some(b'{') => {}
             Some(b'n') if json == b"null" => return Ok(Self::default()),
@@ -50,7 +45,7 @@ impl SecretData {
             let (quoted, found) = member.map_err(|_broken| no_map(json))?;
             let value = value(quoted, found)?;
             let key = serde_json::from_slice::<String>(quoted);
-            let key = key.map_err(|error| reason::without_values(&error))?;
+            let key = key.map_err(|error| reason::not_json(&error))?;
             let values = data.0.get_or_insert_default();
             if let Some(mut before) = values.insert(key, value) {
                 before.0.zeroize();
@@ -80,13 +75,6 @@ impl Drop for SecretData {
     }
 }
 
-/// The value of a member that stands whole: `"data": {…}`.
-fn value_of(member: &[u8]) -> &[u8] {
-    let colon = memchr::memchr(b':', member);
-    let value = colon.and_then(|colon| member.get(colon.saturating_add(1)..));
-    value.unwrap_or_default().trim_ascii()
-}
-
 fn value(key: &[u8], json: &[u8]) -> Result<ByteString, String> {
     if json == b"null" {
         return Ok(ByteString(Vec::new()));
@@ -101,12 +89,12 @@ fn value(key: &[u8], json: &[u8]) -> Result<ByteString, String> {
             from_base64(text)
         }
     });
-    decoded.ok_or_else(|| unlike::<ByteString>(&[DATA, key], json))
+    decoded.ok_or_else(|| unlike::<ByteString>(Some(key), json))
 }
 
 #[cold]
 fn no_map(json: &[u8]) -> String {
-    unlike::<BTreeMap<String, ByteString>>(&[DATA], json)
+    unlike::<BTreeMap<String, ByteString>>(None, json)
 }
 
 fn from_base64(text: &[u8]) -> Option<ByteString> {
@@ -147,7 +135,7 @@ fn unescaped(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 /// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON
 /// type.
 #[cold]
-fn unlike<T: serde::de::DeserializeOwned>(path: &[&[u8]], json: &[u8]) -> String {
+fn unlike<T: DeserializeOwned>(key: Option<&[u8]>, json: &[u8]) -> String {
     let harmless = match json.first() {
         Some(b'"') => "\"?\"",
         Some(b'{') => "{}",
@@ -157,53 +145,39 @@ fn unlike<T: serde::de::DeserializeOwned>(path: &[&[u8]], json: &[u8]) -> String
         _ if json.iter().any(|byte| matches!(byte, b'.' | b'e' | b'E')) => "0.5",
         _ => "0",
     };
-    let why = match serde_json::from_str::<T>(harmless) {
-        Err(error) => reason::without_values(&error),
+    let why = match Decoder::new(harmless.as_bytes()).decode::<T>() {
+        Err(why) => why,
         Ok(_) => "the value is not acceptable".to_owned(),
     };
-    format!("{}: {why}", reason::path_of(path))
+    let data = PathStep::Key("data".to_owned());
+    let key = key.map(|quoted| PathStep::Key(serde_json::from_slice(quoted).unwrap_or_default()));
+    let steps: Vec<_> = std::iter::once(&data).chain(&key).collect();
+    format!("{}: {why}", path(&steps))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::item;
     use super::super::options::{DecodeOptions, Trim};
-    use super::super::scan::Scan;
     use super::*;
 
     const CANARY: &str = "Q0FOQVJZ";
 
-    fn options() -> DecodeOptions {
-        DecodeOptions::default().trim(Trim::Keep)
-    }
-
-    /// What an object comes to, by this module and by the JSON decoder alone.
-    fn both(json: &str) -> [Result<Secret, String>; 2] {
-        let options = options();
-        let mut scan = Scan::default();
-        scan.begin_object(item::cutting::<Secret>(&options));
-        assert_eq!(
-            scan.advance(json.as_bytes()),
-            Ok(Some(json.len())),
-            "{json}"
-        );
-        let mut bytes = json.as_bytes().to_vec();
-        let apart = match item::decode::<Secret>(&mut bytes, scan.shape()) {
+    fn decode(json: &str) -> Result<Secret, String> {
+        let options = DecodeOptions::default().trim(Trim::Keep);
+        match item::decode::<Secret>(json.as_bytes(), item::skipped::<Secret>(&options)) {
             Ok(secret) => Ok(Secret::clone(&secret)),
             Err(item::Fault::Undecodable(aside)) => Err(aside.error.to_string()),
             Err(item::Fault::Malformed(why)) => Err(format!("malformed: {why}")),
             Err(item::Fault::Foreign { found, .. }) => Err(found),
-        };
-        let alone = serde_json::from_str::<Secret>(json);
-        let alone = alone.map_err(|error| {
-            let why = reason::why(json.as_bytes(), &error);
-            if error.is_data() {
-                format!("Secret n/a does not decode: {why}")
-            } else {
-                format!("malformed: {}", reason::without_values(&error))
-            }
-        });
-        [apart, alone]
+        }
+    }
+
+    /// What an object comes to, by this module and by the JSON decoder alone.
+    fn both(json: &str) -> [Result<Secret, String>; 2] {
+        let alone = Decoder::new(json.as_bytes()).decode::<Secret>();
+        let alone = alone.map_err(|why| format!("Secret n/a does not decode: {why}"));
+        [decode(json), alone]
     }
 
     /// F21: the values come to what they came to in one piece with their Secret, errors to the
@@ -266,15 +240,8 @@ mod tests {
             "{\"k\":\"\n\"}",
         ] {
             let json = format!(r#"{{"metadata":{{"name":"a","namespace":"n"}},"data":{data}}}"#);
-            let options = options();
-            let mut scan = Scan::default();
-            scan.begin_object(item::cutting::<Secret>(&options));
-            if scan.advance(json.as_bytes()).is_err() {
-                continue;
-            }
-            let mut bytes = json.into_bytes();
-            let decoded = item::decode::<Secret>(&mut bytes, scan.shape());
-            assert!(matches!(decoded, Err(item::Fault::Malformed(_))), "{data}");
+            let decoded = decode(&json).unwrap_err();
+            assert!(decoded.starts_with("malformed: "), "{data}: {decoded}");
         }
     }
 

@@ -3,11 +3,10 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::item::{self, Fault, text};
+use super::json::Decoder;
 use super::members::find;
 use super::options::DecodeOptions;
-use super::reason;
 use super::scan::Scan;
-use super::wiped::Wiped;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, Status, StoredObject};
 use crate::sync::Arc;
@@ -34,14 +33,11 @@ pub(crate) fn decode_object<K: Object>(
         ));
     }
     let json = bytes.trim_ascii();
-    let mut json = Wiped::beginning_with(json, json.len());
-    let mut scan = Scan::default();
-    scan.begin_object(item::cutting::<K>(options));
-    if !json.starts_with(b"{") || !matches!(scan.advance(&json), Ok(Some(end)) if end == json.len())
-    {
+    let ends = Scan::default().advance(json) == Ok(Some(json.len()));
+    if !json.starts_with(b"{") || !ends {
         return Err(protocol("the answer is no JSON object, or is cut off"));
     }
-    item::decode(&mut json, scan.shape()).map_err(|fault| match fault {
+    item::decode(json, item::skipped::<K>(options)).map_err(|fault| match fault {
         Fault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
         Fault::Foreign { found, .. } => match decode_status(bytes) {
             Some(status) => Error::from_status(status),
@@ -64,18 +60,14 @@ pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
     if text(find(bytes, "kind")) != "Status" {
         return None;
     }
-    let status = serde_json::from_slice::<meta::Status>(bytes);
+    let status = Decoder::new(bytes).decode::<meta::Status>();
     Some(Status::from(status.unwrap_or_else(|error| {
         // What can be read of it says more than nothing.
         let text = |name| Some(text(find(bytes, name))).filter(|text| !text.is_empty());
         meta::Status {
             code: find(bytes, "code").and_then(|code| serde_json::from_slice(code).ok()),
-            message: text("message").or_else(|| {
-                Some(format!(
-                    "the server's status does not decode: {}",
-                    reason::without_values(&error)
-                ))
-            }),
+            message: text("message")
+                .or_else(|| Some(format!("the server's status does not decode: {error}"))),
             reason: text("reason"),
             ..meta::Status::default()
         }

@@ -1,6 +1,7 @@
 //! Tests of the decoders: tables, every split, odd bodies, mutations.
 
 mod events;
+mod json;
 mod lean;
 mod lists;
 mod mutations;
@@ -130,6 +131,15 @@ fn events_of<K: Object>(
     options: &DecodeOptions,
 ) -> Vec<String> {
     let mut events = Vec::new();
+    let mut decode = |decoder: &mut EventDecoder<K>| {
+        loop {
+            match decoder.next() {
+                Ok(Some(event)) => events.push(describe_event(event)),
+                Ok(None) => break,
+                Err(error) => events.push(format!("failed: {error:?}")),
+            }
+        }
+    };
     for chunk in chunks {
         let mut bytes = chunk.as_ref();
         while !bytes.is_empty() {
@@ -140,15 +150,11 @@ fn events_of<K: Object>(
             decoder.filled(count);
             let line = options.frame_bytes_max.saturating_add(16 << 10);
             assert!(decoder.held_bytes() <= line.saturating_mul(4));
-            loop {
-                match decoder.next() {
-                    Ok(Some(event)) => events.push(describe_event(event)),
-                    Ok(None) => break,
-                    Err(error) => events.push(format!("failed: {error:?}")),
-                }
-            }
+            decode(&mut decoder);
         }
     }
+    decoder.end_of_body();
+    decode(&mut decoder);
     if let Some(error) = decoder.finish() {
         events.push(format!("cut: {error:?}"));
     }

@@ -51,7 +51,7 @@ const PIECES: [&[u8]; 20] = [
 ];
 
 #[expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
-fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
+pub(super) fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = seed.to_vec();
     for _ in 0..=random.below(3) {
         let at = random.below(bytes.len());

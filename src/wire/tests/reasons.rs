@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, Unexpected};
 
-use super::super::reason::why;
+use super::super::json::Decoder;
 use super::*;
 
 fn pod(body: &str) -> String {
@@ -117,7 +117,7 @@ fn no_value_is_repeated_however_the_type_words_its_error() {
         ("variant", "a.b: unknown variant, expected `A` or `B`"),
         ("field", "a.b: unknown field, expected `a` or `b`"),
         ("nofield", "a.b: unknown field"),
-        ("missing", "a: missing field `image`"),
+        ("missing", "a.b: missing field `image`"),
         ("custom", "a.b: the value is not acceptable"),
     ] {
         for canary in [
@@ -129,8 +129,8 @@ fn no_value_is_repeated_however_the_type_words_its_error() {
             "CANARY\\nCANARY",
         ] {
             let json = format!(r#"{{"a":{{"b":"{how}:{canary}"}}}}"#);
-            let error = serde_json::from_str::<Nested>(&json).err().unwrap();
-            let why = why(json.as_bytes(), &error);
+            let why = Decoder::new(json.as_bytes()).decode::<Nested>();
+            let why = why.err().unwrap();
             assert!(!why.contains("CANARY"), "{why}");
             if canary == "CANARY" {
                 assert_eq!(why, reason);

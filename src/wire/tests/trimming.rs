@@ -3,30 +3,30 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::item::{cut, text};
-use super::super::scan::{Cutting, Scan};
+use super::super::json::{Decoder, Skipped};
 use super::*;
 
 const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The object without what a cache skips, and what was noted of it, scanned in these chunks.
-fn trimmed(json: &[u8], ends: &[usize]) -> String {
-    let mut scan = Scan::default();
-    scan.begin_object(Cutting {
+/// The object without what a cache skips. The decoder sees where it ends, and that it is not whole
+/// without its last byte.
+fn trimmed(json: &str) -> Value {
+    let skipped = Skipped {
         trim: true,
         secret_data: false,
-    });
-    for end in ends {
-        assert_eq!(scan.advance(&json[..*end]).unwrap(), None);
-    }
+    };
     // What stands behind the value is none of it.
-    let mut longer = json.to_vec();
-    longer.extend_from_slice(b",{\"metadata\":{\"managedFields\":[");
-    assert_eq!(scan.advance(&longer).unwrap(), Some(json.len()));
-    let kind = text(scan.shape().kind.map(|kind| kind.of(json)));
-    assert!(matches!(&*kind, "" | "K"), "{kind}");
-    let mut copy = json.to_vec();
-    String::from_utf8(cut(&mut copy, &scan.shape().cuts).to_vec()).unwrap()
+    let longer = format!("{json},{{\"metadata\":{{\"managedFields\":[");
+    let mut decoder = Decoder::of_object(longer.as_bytes(), skipped);
+    let value = decoder.decode::<Value>().unwrap();
+    assert_eq!(decoder.used(), json.len(), "{json}");
+    let kind = decoder.noted().kind.map(String::from_utf8_lossy);
+    assert!(matches!(kind.as_deref(), None | Some("\"K\"")), "{kind:?}");
+    for end in 0..json.len() {
+        let mut decoder = Decoder::of_object(&json.as_bytes()[..end], skipped);
+        assert!(decoder.decode::<Value>().is_err(), "{json} up to {end}");
+    }
+    value
 }
 
 /// An object, and below it what is left of it; `=` is the same.
@@ -80,7 +80,7 @@ const TRIMMED: &str = r#"{"metadata":{"managedFields":[]}}
   {"metadata":{"annotations":{}}}"#;
 
 #[test]
-fn the_spans_and_their_commas() {
+fn the_fields_are_passed_over_where_they_mean_it() {
     let last = format!(r#""{LAST}":"{{\"a\":[\"}}\",\"\\\\\"]}}""#);
     let table = TRIMMED.replace("$LAST", &last);
     let lines: Vec<_> = table.lines().map(str::trim_start).collect();
@@ -90,16 +90,8 @@ fn the_spans_and_their_commas() {
             [json, expected] => (json, expected),
             _ => panic!("half a row: {row:?}"),
         };
-        assert_eq!(trimmed(json.as_bytes(), &[]), expected);
-        for split in 0..json.len() {
-            assert_eq!(
-                trimmed(json.as_bytes(), &[split]),
-                expected,
-                "{json} at {split}"
-            );
-        }
-        let every: Vec<usize> = (0..json.len()).collect();
-        assert_eq!(trimmed(json.as_bytes(), &every), expected, "{json}");
+        let expected: Value = serde_json::from_str(expected).unwrap();
+        assert_eq!(trimmed(json), expected, "{json}");
     }
 }
 
@@ -190,12 +182,11 @@ fn trimming_while_decoding_is_decoding_and_then_removing() {
         let mut text = String::new();
         spaced(&object, &mut random, &mut text);
         let text = text.trim();
-        let split = random.below(text.len());
-        let trimmed = trimmed(text.as_bytes(), &[split]);
-        let decoded: Value = serde_json::from_str(&trimmed).unwrap_or_else(|error| {
-            panic!("round {round}: {error}: {text} became {trimmed}");
-        });
-        assert_eq!(decoded, without_the_fields(object), "round {round}: {text}");
+        assert_eq!(
+            trimmed(text),
+            without_the_fields(object),
+            "round {round}: {text}"
+        );
     }
 }
 

@@ -75,7 +75,10 @@ fn a_status_is_one_by_its_kind_alone() {
         (r#"{"kind":"Status","message":"m","details":7}"#, Some("m")),
         (
             r#"{"kind":"Status","message":["CANARY"],"code":500}"#,
-            Some("the server's status does not decode: invalid type: sequence, expected a string"),
+            Some(
+                "the server's status does not decode: message: invalid type: sequence, \
+                 expected a string",
+            ),
         ),
         (r#"{"message":"m","code":500}"#, None),
         (r#"{"kind":"Secret"}"#, None),

@@ -1,0 +1,628 @@
+//! Decodes JSON in one pass over its bytes, and passes over what a cache does not keep.
+//!
+//! It knows where the value ends, so nothing has to look for the end first. Its errors quote no
+//! value.
+
+use std::mem;
+
+use serde::de::{
+    self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer as _, Visitor,
+};
+use serde::forward_to_deserialize_any;
+
+use super::json_error::{JsonError, broken};
+use super::json_text::{special, unescape};
+use super::reason::{PathStep, path};
+use super::scan::{Scan, is_space};
+
+/// Levels of nesting that are decoded; the limit of `serde_json` too.
+const DEPTH_MAX: usize = 128;
+
+/// The annotation in which `kubectl apply` keeps a second copy of the object.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// What is passed over in an object of the API.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Skipped {
+    /// What a cache does not keep (B19).
+    pub(super) trim: bool,
+    /// The values of a Secret, which are decoded apart.
+    pub(super) secret_data: bool,
+}
+
+/// Members of an object of the API that its decoder noted: the values, as they stand in the text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Noted<'de> {
+    pub(super) kind: Option<&'de [u8]>,
+    pub(super) api_version: Option<&'de [u8]>,
+    /// `data`, where that is passed over; the last one of several.
+    pub(super) secret_data: Option<&'de [u8]>,
+}
+
+/// A container of which some members matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Place {
+    Object,
+    Metadata,
+    Annotations,
+    #[default]
+    Elsewhere,
+}
+
+/// What the decoder does with a member.
+enum MemberUse {
+    Skip,
+    Kind,
+    ApiVersion,
+    SecretData,
+    /// Decoded; a map in it is this place.
+    Value(Place),
+}
+
+/// Decodes the value that begins at the first byte.
+#[derive(Debug)]
+pub(super) struct Decoder<'de> {
+    bytes: &'de [u8],
+    at: usize,
+    depth: usize,
+    /// What a map that begins here is.
+    place: Place,
+    skipped: Skipped,
+    noted: Noted<'de>,
+    /// After an error: the way to it, from the inside to the outside.
+    steps: Vec<PathStep>,
+}
+
+/// A string: as it stands in the text, or without its escapes.
+enum Text<'de> {
+    Plain(&'de str),
+    Unescaped(String),
+}
+
+impl<'de> Decoder<'de> {
+    pub(super) fn new(bytes: &'de [u8]) -> Self {
+        Self {
+            bytes,
+            at: 0,
+            depth: 0,
+            place: Place::Elsewhere,
+            skipped: Skipped::default(),
+            noted: Noted::default(),
+            steps: Vec::new(),
+        }
+    }
+
+    /// Decodes an object of the API.
+    pub(super) fn of_object(bytes: &'de [u8], skipped: Skipped) -> Self {
+        Self {
+            place: Place::Object,
+            skipped,
+            ..Self::new(bytes)
+        }
+    }
+
+    /// Decodes the value. The error says where in it, and why.
+    pub(super) fn decode<T: Deserialize<'de>>(&mut self) -> Result<T, String> {
+        T::deserialize(&mut *self).map_err(|error| {
+            let steps: Vec<_> = self.steps.iter().rev().collect();
+            match &*path(&steps) {
+                "" => error.to_string(),
+                path => format!("{path}: {error}"),
+            }
+        })
+    }
+
+    /// How many bytes the value took.
+    pub(super) fn used(&self) -> usize {
+        self.at
+    }
+
+    pub(super) fn noted(&self) -> &Noted<'de> {
+        &self.noted
+    }
+
+    fn byte(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// The next byte that is no white space, which stays.
+    fn blank(&mut self) -> Option<u8> {
+        while let Some(byte) = self.byte() {
+            if !is_space(byte) {
+                return Some(byte);
+            }
+            self.pass();
+        }
+        None
+    }
+
+    fn pass(&mut self) {
+        self.at = self.at.wrapping_add(1);
+    }
+
+    fn slice(&self, from: usize, to: usize) -> &'de [u8] {
+        self.bytes.get(from..to).unwrap_or_default()
+    }
+
+    /// Passes a value without a look at what it is.
+    fn skip(&mut self) -> Result<&'de [u8], JsonError> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let Ok(Some(length)) = Scan::default().advance(rest) else {
+            return Err(broken("a value that has no end"));
+        };
+        let start = self.at;
+        self.at = start.wrapping_add(length);
+        Ok(self.slice(start, self.at))
+    }
+
+    /// The string whose opening quote stands here.
+    fn text(&mut self) -> Result<Text<'de>, JsonError> {
+        let from = self.at.wrapping_add(1);
+        let mut end = from;
+        let mut shorter = 0_usize;
+        loop {
+            end = special(self.bytes, end);
+            match self.bytes.get(end) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    shorter = shorter.wrapping_add(1);
+                    end = end.wrapping_add(2);
+                }
+                Some(_) => return Err(broken("a control character in a string")),
+                None => return Err(broken("a string that has no end")),
+            }
+        }
+        self.at = end.wrapping_add(1);
+        let raw = self.slice(from, end);
+        let no_text = || broken("invalid unicode code point");
+        if shorter == 0 {
+            let plain = std::str::from_utf8(raw);
+            return plain.map(Text::Plain).map_err(|_invalid| no_text());
+        }
+        let mut text = Vec::with_capacity(raw.len().saturating_sub(shorter));
+        unescape(raw, &mut text)?;
+        text.shrink_to_fit();
+        let text = String::from_utf8(text);
+        text.map(Text::Unescaped).map_err(|_invalid| no_text())
+    }
+
+    /// The key that comes, and the colon behind it; `None` at the end of the map.
+    fn key(&mut self, is_first: bool) -> Result<Option<Text<'de>>, JsonError> {
+        let mut byte = self.blank();
+        if byte == Some(b'}') {
+            return Ok(None);
+        }
+        if !is_first {
+            if byte != Some(b',') {
+                return Err(broken("expected `,` or `}`"));
+            }
+            self.pass();
+            byte = self.blank();
+        }
+        if byte != Some(b'"') {
+            return Err(broken("key must be a string"));
+        }
+        let key = self.text()?;
+        if self.blank() != Some(b':') {
+            return Err(broken("expected `:`"));
+        }
+        self.pass();
+        self.blank();
+        Ok(Some(key))
+    }
+
+    fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
+        let start = self.at;
+        let is_negative = self.byte() == Some(b'-');
+        if is_negative {
+            self.pass();
+        }
+        let first = self.byte();
+        let mut is_number = self.digits() > 0;
+        let whole = start.wrapping_add(usize::from(is_negative));
+        is_number &= first != Some(b'0') || self.at == whole.wrapping_add(1);
+        let mut is_integer = true;
+        if self.byte() == Some(b'.') {
+            is_integer = false;
+            self.pass();
+            is_number &= self.digits() > 0;
+        }
+        if let Some(b'e' | b'E') = self.byte() {
+            is_integer = false;
+            self.pass();
+            if let Some(b'+' | b'-') = self.byte() {
+                self.pass();
+            }
+            is_number &= self.digits() > 0;
+        }
+        let text = std::str::from_utf8(self.slice(start, self.at)).unwrap_or_default();
+        if !is_number {
+            return Err(broken("invalid number"));
+        }
+        if is_integer && let Ok(number) = text.parse::<u64>() {
+            return visitor.visit_u64(number);
+        }
+        if is_integer
+            && let Ok(number) = text.parse::<i64>()
+            && number != 0
+        {
+            return visitor.visit_i64(number);
+        }
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => visitor.visit_f64(number),
+            _ => Err(broken("number out of range")),
+        }
+    }
+
+    /// Passes digits, and counts them.
+    fn digits(&mut self) -> usize {
+        let start = self.at;
+        while self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.pass();
+        }
+        self.at.wrapping_sub(start)
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), JsonError> {
+        let end = self.at.wrapping_add(word.len());
+        if self.slice(self.at, end) != word.as_bytes() {
+            return Err(broken("expected value"));
+        }
+        self.at = end;
+        Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), JsonError> {
+        self.depth = self.depth.wrapping_add(1);
+        if self.depth >= DEPTH_MAX {
+            return Err(broken(&format!("nested deeper than {DEPTH_MAX} levels")));
+        }
+        self.pass();
+        Ok(())
+    }
+
+    fn leave(&mut self, bracket: u8) -> Result<(), JsonError> {
+        if self.blank() != Some(bracket) {
+            return Err(broken("trailing characters"));
+        }
+        self.pass();
+        self.depth = self.depth.wrapping_sub(1);
+        Ok(())
+    }
+
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
+        let place = mem::take(&mut self.place);
+        self.enter()?;
+        let mut members = MapMembers {
+            decoder: self,
+            place,
+            is_first: true,
+            key: (0, 0),
+            inner: Place::Elsewhere,
+        };
+        let value = visitor.visit_map(&mut members)?;
+        self.leave(b'}')?;
+        Ok(value)
+    }
+
+    fn list<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
+        self.place = Place::Elsewhere;
+        self.enter()?;
+        let value = visitor.visit_seq(&mut ListItems {
+            decoder: self,
+            items: 0,
+        })?;
+        self.leave(b']')?;
+        Ok(value)
+    }
+}
+
+impl Place {
+    fn member(self, key: &str, skipped: Skipped) -> MemberUse {
+        let Skipped { trim, secret_data } = skipped;
+        match (self, key) {
+            (Self::Object, "metadata") => MemberUse::Value(Self::Metadata),
+            (Self::Object, "kind") => MemberUse::Kind,
+            (Self::Object, "apiVersion") => MemberUse::ApiVersion,
+            (Self::Object, "data") if secret_data => MemberUse::SecretData,
+            (Self::Metadata, "managedFields") if trim => MemberUse::Skip,
+            (Self::Metadata, "annotations") if trim => MemberUse::Value(Self::Annotations),
+            (Self::Annotations, LAST_APPLIED) => MemberUse::Skip,
+            _ => MemberUse::Value(Self::Elsewhere),
+        }
+    }
+}
+
+/// The members of a map, as its type asks for them.
+struct MapMembers<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    place: Place,
+    is_first: bool,
+    /// Where the last key stands, its quotes included.
+    key: (usize, usize),
+    /// What a map that is the next value is.
+    inner: Place,
+}
+
+impl<'de> MapMembers<'_, 'de> {
+    /// The next member that is decoded.
+    fn next(&mut self) -> Result<Option<Text<'de>>, JsonError> {
+        loop {
+            let is_first = mem::take(&mut self.is_first);
+            let start = self.decoder.at;
+            let Some(key) = self.decoder.key(is_first)? else {
+                return Ok(None);
+            };
+            self.key = (start, self.decoder.at);
+            if self.place == Place::Elsewhere {
+                return Ok(Some(key));
+            }
+            match self.place.member(key.as_str(), self.decoder.skipped) {
+                MemberUse::Value(inner) => {
+                    self.inner = inner;
+                    return Ok(Some(key));
+                }
+                MemberUse::Skip => drop(self.decoder.skip()?),
+                MemberUse::SecretData => {
+                    self.decoder.noted.secret_data = Some(self.decoder.skip()?);
+                }
+                MemberUse::Kind => {
+                    self.decoder.noted.kind = self.look()?;
+                    return Ok(Some(key));
+                }
+                MemberUse::ApiVersion => {
+                    self.decoder.noted.api_version = self.look()?;
+                    return Ok(Some(key));
+                }
+            }
+        }
+    }
+
+    /// The value that comes, if it is a string; it stays.
+    fn look(&mut self) -> Result<Option<&'de [u8]>, JsonError> {
+        self.inner = Place::Elsewhere;
+        if self.decoder.byte() != Some(b'"') {
+            return Ok(None);
+        }
+        let start = self.decoder.at;
+        let value = self.decoder.skip()?;
+        self.decoder.at = start;
+        Ok(Some(value))
+    }
+
+    #[cold]
+    fn note_step(&mut self) {
+        let (start, end) = self.key;
+        let mut key = Decoder::new(self.decoder.slice(start, end));
+        let is_quote = |byte: &u8| *byte == b'"';
+        key.at = key.bytes.iter().position(is_quote).unwrap_or_default();
+        let key = key.text().map(Text::into_string).unwrap_or_default();
+        self.decoder.steps.push(PathStep::Key(key));
+    }
+}
+
+impl<'de> de::MapAccess<'de> for &mut MapMembers<'_, 'de> {
+    type Error = JsonError;
+
+    fn next_key_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, JsonError> {
+        let Some(key) = self.next()? else {
+            return Ok(None);
+        };
+        seed.deserialize(key).map(Some)
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, JsonError> {
+        self.decoder.place = self.inner;
+        // The value may be large: it is not moved for the sake of its error.
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            self.note_step();
+        }
+        value
+    }
+}
+
+/// The items of a list, as its type asks for them.
+struct ListItems<'a, 'de> {
+    decoder: &'a mut Decoder<'de>,
+    items: usize,
+}
+
+impl<'de> de::SeqAccess<'de> for &mut ListItems<'_, 'de> {
+    type Error = JsonError;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, JsonError> {
+        let byte = self.decoder.blank();
+        if byte == Some(b']') {
+            return Ok(None);
+        }
+        if self.items > 0 {
+            if byte != Some(b',') {
+                return Err(broken("expected `,` or `]`"));
+            }
+            self.decoder.pass();
+        }
+        let value = seed.deserialize(&mut *self.decoder);
+        if value.is_err() {
+            self.decoder.steps.push(PathStep::Index(self.items));
+        }
+        self.items = self.items.wrapping_add(1);
+        value.map(Some)
+    }
+}
+
+impl<'de> Deserializer<'de> for &mut Decoder<'de> {
+    type Error = JsonError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.blank() {
+            Some(b'"') => match self.text()? {
+                Text::Plain(text) => visitor.visit_borrowed_str(text),
+                Text::Unescaped(text) => visitor.visit_string(text),
+            },
+            Some(b'{') => self.map(visitor),
+            Some(b'[') => self.list(visitor),
+            Some(b'-' | b'0'..=b'9') => self.number(visitor),
+            Some(b't') => {
+                self.word("true")?;
+                visitor.visit_bool(true)
+            }
+            Some(b'f') => {
+                self.word("false")?;
+                visitor.visit_bool(false)
+            }
+            Some(b'n') => {
+                self.word("null")?;
+                visitor.visit_unit()
+            }
+            _ => Err(broken("expected value")),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        if self.blank() == Some(b'n') {
+            self.word("null")?;
+            return visitor.visit_none();
+        }
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        self.blank();
+        let ignored = serde_json::from_slice::<IgnoredAny>(self.skip()?);
+        ignored.map_err(|_broken| broken("expected value"))?;
+        visitor.visit_unit()
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        if self.blank() != Some(b'"') {
+            return self.deserialize_any(visitor);
+        }
+        match self.text()? {
+            Text::Plain(text) => visitor.visit_borrowed_bytes(text.as_bytes()),
+            Text::Unescaped(text) => visitor.visit_byte_buf(text.into_bytes()),
+        }
+    }
+
+    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        self.deserialize_bytes(visitor)
+    }
+
+    /// The types that `serde_json` knows by name, a raw value for one, it decodes itself.
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        if !name.starts_with("$serde_json::") {
+            return visitor.visit_newtype_struct(self);
+        }
+        self.blank();
+        let mut own = serde_json::Deserializer::from_slice(self.skip()?);
+        let value = own.deserialize_newtype_struct(name, visitor);
+        value.map_err(de::Error::custom)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        self.blank();
+        let mut own = serde_json::Deserializer::from_slice(self.skip()?);
+        let value = own.deserialize_enum(name, variants, visitor);
+        value.map_err(de::Error::custom)
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string unit unit_struct seq
+        tuple tuple_struct map struct identifier
+    }
+}
+
+impl Text<'_> {
+    fn as_str(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Unescaped(text) => text,
+        }
+    }
+
+    fn into_string(self) -> String {
+        match self {
+            Self::Plain(text) => text.to_owned(),
+            Self::Unescaped(text) => text,
+        }
+    }
+}
+
+/// Keys that are numbers or truth values stand in quotes.
+macro_rules! quoted {
+    ($($deserialize:ident $visit:ident $type:ty)*) => {
+        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+            match self.as_str().parse::<$type>() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => self.deserialize_any(visitor),
+            }
+        })*
+    };
+}
+
+/// A key.
+impl<'de> Deserializer<'de> for Text<'de> {
+    type Error = JsonError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self {
+            Self::Plain(text) => visitor.visit_borrowed_str(text),
+            Self::Unescaped(text) => visitor.visit_string(text),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        visitor.visit_enum(self.as_str().into_deserializer())
+    }
+
+    quoted! {
+        deserialize_bool visit_bool bool
+        deserialize_i8 visit_i64 i64
+        deserialize_i16 visit_i64 i64
+        deserialize_i32 visit_i64 i64
+        deserialize_i64 visit_i64 i64
+        deserialize_u8 visit_u64 u64
+        deserialize_u16 visit_u64 u64
+        deserialize_u32 visit_u64 u64
+        deserialize_u64 visit_u64 u64
+        deserialize_f32 visit_f64 f64
+        deserialize_f64 visit_f64 f64
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
+        identifier ignored_any
+    }
+}
