@@ -347,6 +347,7 @@ pub use {crossbeam_channel, k8s_openapi, rustls};
 pub use error::{Error, ErrorKind};
 pub use failures::Failures;
 pub use hooks::{Hook, Reading};
+pub use wire::{Compact, Dynamic, Metadata, undecodable_reads};
 
 #[cfg(test)]
 mod dice;

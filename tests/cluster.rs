@@ -25,6 +25,8 @@ mod protocol;
 #[cfg(feature = "testing")]
 #[path = "cluster/recorder.rs"]
 mod recorder;
+#[path = "cluster/representations.rs"]
+mod representations;
 #[path = "cluster/stores.rs"]
 mod stores;
 #[path = "cluster/strategies.rs"]

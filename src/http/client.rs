@@ -20,7 +20,7 @@ use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher};
-use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
+use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -65,7 +65,11 @@ const READERS_MAX: usize = 16;
 /// hold tokens and the values of Secrets. It cannot overwrite what the TLS library and the
 /// decompressor hold.
 #[derive(Clone)]
-pub struct Client(Arc<ClientInner>);
+pub struct Client {
+    inner: Arc<ClientInner>,
+    /// The resource of all requests; `None`: that of the type.
+    resource: Option<Arc<Resource>>,
+}
 
 impl Client {
     /// Makes a client of the server in `config`.
@@ -187,8 +191,8 @@ impl Client {
         scope: Scope,
         deadline: Deadline,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
-        let source = HttpListerWatcher::<K>::new(&self.0, scope);
-        let items_max = self.0.context.options.decode.list_items_max;
+        let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope);
+        let items_max = self.inner.context.options.decode.list_items_max;
         let mut request = ListRequest {
             limit: PAGE_ITEMS,
             urgent: true,
@@ -235,16 +239,53 @@ impl Client {
 
     /// Makes a source of lists and watches of `scope`, with a connection of its own.
     pub fn lister_watcher<K: Object>(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
-        Arc::new(HttpListerWatcher::new(&self.0, scope))
+        Arc::new(HttpListerWatcher::new(
+            &self.inner,
+            self.resource::<K>(),
+            scope,
+        ))
     }
 
     /// Makes a source of single objects. All getters share the client's pool of connections.
     pub fn getter<K: Object>(&self) -> Arc<dyn Getter<K>> {
-        Arc::new(ObjectGetter::new(&self.0))
+        Arc::new(ObjectGetter::new(&self.inner, self.resource::<K>()))
+    }
+
+    /// Makes a client of `resource`, whatever the type of the objects, such as [`Dynamic`].
+    ///
+    /// Touches no network. Shares all with this client, as a clone does.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use kubecache::Dynamic;
+    /// use kubecache::http::{Client, ClientOptions, Config};
+    /// use kubecache::object::{Resource, Scope};
+    ///
+    /// let client = Client::new(&Config::infer()?, ClientOptions::default())?;
+    /// let racks = client.with_resource(Resource::new("example.com", "v1", "racks", "Rack"));
+    /// for rack in racks.list::<Dynamic>(Scope::all())? {
+    ///     println!("{:?}", rack.field::<u32>("/spec/units")?);
+    /// }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    ///
+    /// [`Dynamic`]: crate::Dynamic
+    #[must_use]
+    pub fn with_resource(&self, resource: Resource) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            resource: Some(Arc::new(resource)),
+        }
+    }
+
+    fn resource<K: Object>(&self) -> Resource {
+        let own = self.resource.as_deref();
+        own.map_or_else(K::resource, Resource::clone)
     }
 
     fn deadline(&self) -> Deadline {
-        Clock::system().after(self.0.context.options.request_timeout)
+        Clock::system().after(self.inner.context.options.request_timeout)
     }
 
     fn build(config: &Config, options: ClientOptions, lookup: Box<Lookup>) -> Result<Self, Error> {
@@ -282,7 +323,10 @@ impl Client {
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
             threads: RequestThreads::new(SLOTS, READERS_MAX),
         };
-        Ok(Self(Arc::new(inner)))
+        Ok(Self {
+            inner: Arc::new(inner),
+            resource: None,
+        })
     }
 }
 
@@ -308,14 +352,14 @@ impl Client {
 #[cfg(any(test, feature = "testing"))]
 impl Client {
     pub(crate) fn inner(&self) -> &Arc<ClientInner> {
-        &self.0
+        &self.inner
     }
 }
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("server", &self.0.context.endpoint.base)
+            .field("server", &self.inner.context.endpoint.base)
             .finish_non_exhaustive()
     }
 }

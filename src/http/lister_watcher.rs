@@ -45,10 +45,10 @@ pub(crate) struct HttpListerWatcher<K> {
 }
 
 impl<K: Object> HttpListerWatcher<K> {
-    pub(crate) fn new(client: &Arc<ClientInner>, scope: Scope) -> Self {
+    pub(crate) fn new(client: &Arc<ClientInner>, resource: Resource, scope: Scope) -> Self {
         Self {
             client: Arc::clone(client),
-            resource: K::resource(),
+            resource,
             scope,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
@@ -125,6 +125,7 @@ impl<K: Object> ListJob<K> {
             second_try: self.one_object.then_some(&permit),
             sooner_if_kept: false,
             of_collection: true,
+            accept: requests::accept::<K>(true),
         };
         let mut answer = self.agent.get(&self.context.endpoint, &request, &call)?;
         let mut decoder = if self.one_object {
@@ -224,6 +225,7 @@ impl<K: Object> HttpListerWatcher<K> {
                 second_try: Some(&|| Ok(())),
                 sooner_if_kept: false,
                 of_collection: true,
+                accept: requests::accept::<K>(false),
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
             let mut answer = agent.get(&context.endpoint, &request, &telling)?;
@@ -326,10 +328,10 @@ pub(crate) struct ObjectGetter<K> {
 }
 
 impl<K: Object> ObjectGetter<K> {
-    pub(crate) fn new(client: &Arc<ClientInner>) -> Self {
+    pub(crate) fn new(client: &Arc<ClientInner>, resource: Resource) -> Self {
         Self {
             client: Arc::clone(client),
-            resource: K::resource(),
+            resource,
             kind: PhantomData,
         }
     }
@@ -393,6 +395,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
             // A server that has not yet reached the version may hold the response back for seconds.
             sooner_if_kept: version.is_unset(),
             of_collection: false,
+            accept: requests::accept::<K>(false),
         };
         let ClientInner { context, pool, .. } = &*self.client;
         self.decode(pool.get(&context.endpoint, &request, &call)?)

@@ -34,6 +34,7 @@ impl Client {
             second_try: None,
             sooner_if_kept: false,
             of_collection: false,
+            accept: requests::JSON,
         };
         let endpoint = &inner.context.endpoint;
         let what = requests::shown(&format!("GET {}{path}", endpoint.base));

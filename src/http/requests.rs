@@ -5,10 +5,22 @@ use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListRequest, VersionMatch, WatchRequest};
-use crate::object::{ObjectKey, Resource, ResourceVersion, Scope};
+use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope};
 
 /// The parameter of a version.
 const VERSION: &str = "resourceVersion";
+
+/// The representation of objects in full.
+pub(crate) const JSON: &str = "application/json";
+
+/// The representation that requests for a `K` ask for; lists name that of the list.
+pub(crate) fn accept<K: Object>(is_list: bool) -> &'static str {
+    match (K::METADATA_ONLY, is_list) {
+        (false, _) => JSON,
+        (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
+        (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+    }
+}
 
 /// The path of a kind's objects: all of them, or those of one namespace.
 ///
@@ -201,7 +213,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 
     use super::*;
-    use crate::object::{FieldSelector, LabelSelector, Object as _};
+    use crate::object::{FieldSelector, LabelSelector};
 
     fn listing() -> ListRequest {
         ListRequest::default()

@@ -515,7 +515,8 @@ mod tests {
         let mut options = ClientOptions::default();
         options.decode.list_items_max = 3;
         let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
-        let source = HttpListerWatcher::<Secret>::new(client.inner(), Scope::all());
+        let source =
+            HttpListerWatcher::<Secret>::new(client.inner(), Secret::resource(), Scope::all());
         let request = WatchRequest {
             resource_version: "1".into(),
             timeout: Duration::ZERO,

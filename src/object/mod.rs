@@ -72,6 +72,9 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
+    /// Whether the server shall send metadata alone, as `PartialObjectMetadata`. Default: false.
+    const METADATA_ONLY: bool = false;
+
     /// The resource that objects of this type belong to.
     fn resource() -> Resource;
 

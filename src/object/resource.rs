@@ -58,6 +58,11 @@ impl Resource {
         }
     }
 
+    /// What a type has that stands for every resource: no group, version or kind.
+    pub(crate) fn any() -> Self {
+        Self::new("", "", "objects", "")
+    }
+
     /// The same resource, with objects that have no namespace.
     #[must_use]
     pub fn cluster_scoped(mut self) -> Self {
@@ -98,6 +103,11 @@ impl Resource {
     /// The kind, as it stands in objects: `Deployment`.
     pub fn kind(&self) -> &str {
         &self.kind
+    }
+
+    /// Group and version, and the kind, as they stand in objects.
+    pub(crate) fn type_names(self) -> (Cow<'static, str>, Cow<'static, str>) {
+        (self.api_version, self.kind)
     }
 
     /// The kind, to keep.

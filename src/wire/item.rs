@@ -1,5 +1,7 @@
 //! One object of the API: trimmed, decoded, or set aside with its key and the reason.
 
+use std::borrow::Cow;
+
 use serde::de::IgnoredAny;
 
 use super::json::{Decoder, Noted, Skipped};
@@ -75,13 +77,9 @@ pub(super) fn decode<K: Object>(
 /// Sets an object of another kind aside.
 #[cold]
 fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
-    let resource = K::resource();
-    let why = format!(
-        "it is {found}, not {} {}",
-        resource.api_version(),
-        resource.kind()
-    );
-    match set_aside(json, resource.kind(), &why) {
+    let (api_version, kind) = expected::<K>().unwrap_or_default();
+    let why = format!("it is {found}, not {api_version} {kind}");
+    match set_aside(json, K::resource().kind(), &why) {
         Fault::Undecodable(aside) => Fault::Foreign { found, aside },
         fault @ (Fault::Malformed(_) | Fault::Foreign { .. }) => fault,
     }
@@ -137,6 +135,16 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
         .unwrap_or_default()
 }
 
+/// The group and version, and the kind, that objects of the type name; `None` if any will do.
+pub(super) fn expected<K: Object>() -> Option<(Cow<'static, str>, Cow<'static, str>)> {
+    if K::METADATA_ONLY {
+        let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+        return Some((Cow::Borrowed(group), Cow::Borrowed(kind)));
+    }
+    let (api_version, kind) = K::resource().type_names();
+    (!kind.is_empty()).then_some((api_version, kind))
+}
+
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
 /// nothing.
 pub(super) fn foreign_kind<K: Object>(
@@ -146,8 +154,8 @@ pub(super) fn foreign_kind<K: Object>(
     let differs = |said: Option<&[u8]>, ours: &str| {
         said.is_some_and(|said| said.starts_with(b"\"") && !spells(said, ours))
     };
-    let resource = K::resource();
-    if !differs(kind, resource.kind()) && !differs(api_version, resource.api_version()) {
+    let (our_version, our_kind) = expected::<K>()?;
+    if !differs(kind, &our_kind) && !differs(api_version, &our_version) {
         return None;
     }
     let word = |said| {

@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::buffer::Buffer;
+use super::item::expected;
 use super::members::{MemberPart, MemberPlace, Members};
 use super::message::ListPage;
 use super::scan::{NotJson, spells};
@@ -320,13 +321,15 @@ fn refuse_table(head: &Value, kind: &str) -> Result<(), Error> {
 /// RF-25: as an object, a list that says what it is must be what was asked for.
 fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
     let (version, said) = (word(head, "apiVersion"), word(head, "kind"));
-    let resource = K::resource();
-    let ours = format!("{}List", resource.kind());
+    let Some((api_version, kind)) = expected::<K>() else {
+        return Ok(());
+    };
+    let ours = format!("{kind}List");
     // A group with a dot may be of custom resources, which choose the kind of their lists
     // (`listKind`).
-    let is_kind =
-        said == ours || said == "List" || resource.group().contains('.') && said.ends_with("List");
-    let is_version = version.is_empty() || version == resource.api_version();
+    let has_dot = K::resource().group().contains('.') && !K::METADATA_ONLY;
+    let is_kind = said == ours || said == "List" || has_dot && said.ends_with("List");
+    let is_version = version.is_empty() || version == api_version;
     if (said.is_empty() || is_kind) && is_version {
         return Ok(());
     }
@@ -339,7 +342,7 @@ fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
     Err(protocol(&format!(
         "the answer is {}, not {} {ours}",
         found.trim(),
-        resource.api_version()
+        api_version
     )))
 }
 

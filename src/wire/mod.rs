@@ -5,16 +5,20 @@
 //! panics on no input.
 
 mod buffer;
+mod compact;
 mod event;
 mod frame;
 mod item;
 mod json;
+mod json_copy;
 mod json_error;
 mod json_text;
 mod list;
 mod list_scan;
 mod members;
 mod message;
+mod metadata;
+mod object_text;
 mod options;
 mod reason;
 mod scan;
@@ -25,9 +29,11 @@ mod whole;
 mod wiped;
 
 pub(crate) use buffer::{Buffer, Growth};
+pub use compact::{Compact, Dynamic, undecodable_reads};
 pub use event::EventDecoder;
 pub use list::ListDecoder;
 pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
+pub use metadata::Metadata;
 pub use options::{DecodeOptions, Trim};
 pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -39,14 +39,13 @@ pub(crate) fn decode_object<K: Object>(
     }
     item::decode(json, item::skipped::<K>(options)).map_err(|fault| match fault {
         Fault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
-        Fault::Foreign { found, .. } => match decode_status(bytes) {
-            Some(status) => Error::from_status(status),
-            None => protocol(&format!(
-                "the answer is {found}, not {} {}",
-                K::resource().api_version(),
-                K::resource().kind()
-            )),
-        },
+        Fault::Foreign { found, .. } => {
+            if let Some(status) = decode_status(bytes) {
+                return Error::from_status(status);
+            }
+            let (api_version, kind) = item::expected::<K>().unwrap_or_default();
+            protocol(&format!("the answer is {found}, not {api_version} {kind}"))
+        }
         Fault::Undecodable(object) => object.error,
     })
 }

@@ -40,7 +40,7 @@ const LOUD_TARGET: &str = "ureq_proto::util";
 pub(crate) struct Endpoint {
     /// Scheme, authority and base path.
     pub(crate) base: String,
-    /// The headers of every request but `Authorization` and `Accept-Encoding`.
+    /// The headers of every request but `Authorization`, `Accept` and `Accept-Encoding`.
     pub(crate) headers: HeaderMap,
     pub(crate) credentials: Credentials,
     pub(crate) dialer: Arc<ServerConnector>,
@@ -63,6 +63,8 @@ pub(crate) struct HttpRequest<'a> {
     /// Whether the path is a collection's. A 404 then means that the server does not serve the
     /// kind.
     pub(crate) of_collection: bool,
+    /// The representation of objects that the server is to send.
+    pub(crate) accept: &'static str,
 }
 
 /// A ureq agent with its pool of connections.
@@ -117,7 +119,6 @@ impl Endpoint {
             Error::new(ErrorKind::Config, message)
         };
         let mut map = HeaderMap::new();
-        map.insert(ACCEPT, HeaderValue::from_static("application/json"));
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|_value| invalid("User-Agent"))?;
         map.insert(USER_AGENT, user_agent);
@@ -453,6 +454,7 @@ fn head(
         .map_err(unwritable)?;
     let headers = request.headers_mut();
     headers.clone_from(&endpoint.headers);
+    headers.insert(ACCEPT, HeaderValue::from_static(asked.accept));
     let encoding = if asked.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
     let authorization = endpoint.credentials.authorization(call)?;

@@ -6,6 +6,7 @@ mod lean;
 mod lists;
 mod mutations;
 mod reasons;
+mod representations;
 mod trimming;
 mod whole;
 

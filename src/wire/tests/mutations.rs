@@ -116,3 +116,14 @@ fn mutated_bodies_come_to_an_end_without_harm() {
         drop(super::super::decode_status(&mutate(LIST, &mut random)));
     }
 }
+
+/// Lists with and without a mutation, for other tests.
+pub(super) fn mutated_lists(count: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|round| {
+        if round % 4 == 0 {
+            LIST.to_vec()
+        } else {
+            mutate(LIST, &mut Random(round))
+        }
+    })
+}

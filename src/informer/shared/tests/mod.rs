@@ -10,6 +10,7 @@ mod lifecycles;
 mod metrics;
 mod random;
 mod refusals;
+mod representations;
 mod resyncs;
 mod syncing;
 

@@ -1,0 +1,156 @@
+//! Copies what a deserializer reads into JSON text, so that a type can keep the text of an object
+//! of which parts are passed over.
+
+use std::fmt;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use zeroize::Zeroize as _;
+
+/// The first room of a copy.
+const BYTES_MIN: usize = 1024;
+
+/// Text that may be secret, while it grows. No copy of it is left in freed memory.
+#[derive(Default)]
+pub(super) struct JsonCopy(Vec<u8>);
+
+impl JsonCopy {
+    /// Copies all that the deserializer reads.
+    pub(super) fn of<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let mut copy = Self::default();
+        Value(&mut copy).deserialize(from)?;
+        Ok(copy)
+    }
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        let needed = self.0.len().saturating_add(bytes.len());
+        if needed > self.0.capacity() {
+            // A vector that grows by itself leaves its bytes where it was.
+            let room = needed.max(self.0.capacity().saturating_mul(2));
+            let mut grown = Vec::with_capacity(room.max(BYTES_MIN));
+            grown.extend_from_slice(&self.0);
+            self.0.zeroize();
+            self.0 = grown;
+        }
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Ends a list or a map, whose last member a comma follows.
+    fn close(&mut self, bracket: &[u8]) {
+        self.0.pop_if(|last| *last == b',');
+        self.push(bracket);
+    }
+
+    /// Writes a string. What JSON does not escape is written in one piece.
+    fn push_text(&mut self, text: &str) {
+        self.push(b"\"");
+        let mut rest = text;
+        let is_escaped = |c: char| c == '"' || c == '\\' || c < ' ';
+        while let Some(at) = rest.find(is_escaped) {
+            let (plain, escaped) = rest.split_at(at);
+            self.push(plain.as_bytes());
+            let mut characters = escaped.chars();
+            match characters.next() {
+                Some('"') => self.push(b"\\\""),
+                Some('\\') => self.push(b"\\\\"),
+                Some('\n') => self.push(b"\\n"),
+                Some(other) => self.push(format!("\\u{:04x}", u32::from(other)).as_bytes()),
+                None => {}
+            }
+            rest = characters.as_str();
+        }
+        self.push(rest.as_bytes());
+        self.push(b"\"");
+    }
+}
+
+impl Drop for JsonCopy {
+    fn drop(&mut self) {
+        self.0.zeroize();
+    }
+}
+
+/// One value, to be written behind what is there.
+struct Value<'a>(&'a mut JsonCopy);
+
+/// The name of a member.
+struct Name<'a>(&'a mut JsonCopy);
+
+impl<'de> DeserializeSeed<'de> for Value<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Name<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<(), D::Error> {
+        from.deserialize_str(Value(self.0))
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.0.push(if value { b"true" } else { b"false" });
+        Ok(())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.0.push(value.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.0.push(value.to_string().as_bytes());
+        Ok(())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+        let text = serde_json::to_vec(&value).map_err(E::custom)?;
+        self.0.push(&text);
+        Ok(())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<(), E> {
+        self.0.push_text(value);
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        self.0.push(b"null");
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        self.0.push(b"[");
+        while list.next_element_seed(Value(self.0))?.is_some() {
+            self.0.push(b",");
+        }
+        self.0.close(b"]");
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        self.0.push(b"{");
+        while map.next_key_seed(Name(self.0))?.is_some() {
+            self.0.push(b":");
+            map.next_value_seed(Value(self.0))?;
+            self.0.push(b",");
+        }
+        self.0.close(b"}");
+        Ok(())
+    }
+}

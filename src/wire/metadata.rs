@@ -1,0 +1,121 @@
+//! The metadata of an object without the rest, as the server sends it when it is asked for that.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::object::{Object, Resource};
+
+/// The metadata of a `K`. The server sends nothing else of the object, so that no value of a Secret
+/// crosses the wire.
+///
+/// Use it in place of `K` in a [`Store`](crate::store::Store), an informer, a manager, or with
+/// [`Client::list`](crate::http::Client::list).
+///
+/// # Examples
+///
+/// ```no_run
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kubecache::Metadata;
+/// use kubecache::http::{Client, ClientOptions, Config};
+/// use kubecache::object::Scope;
+///
+/// let client = Client::new(&Config::infer()?, ClientOptions::default())?;
+/// for secret in client.list::<Metadata<Secret>>(Scope::all())? {
+///     println!("{:?}", secret.metadata.labels);
+/// }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+pub struct Metadata<K> {
+    /// The metadata.
+    pub metadata: ObjectMeta,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K> Metadata<K> {
+    /// Wraps metadata, for tests.
+    pub fn new(metadata: ObjectMeta) -> Self {
+        Self {
+            metadata,
+            kind: PhantomData,
+        }
+    }
+}
+
+impl<K: Object> Object for Metadata<K> {
+    const METADATA_ONLY: bool = true;
+
+    fn resource() -> Resource {
+        K::resource()
+    }
+
+    fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    fn namespace(&self) -> &str {
+        self.metadata.namespace.as_deref().unwrap_or_default()
+    }
+
+    fn uid(&self) -> &str {
+        self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    fn version(&self) -> &str {
+        let version = self.metadata.resource_version.as_deref();
+        version.unwrap_or_default()
+    }
+
+    fn label(&self, name: &str) -> Option<&str> {
+        let value = self.metadata.labels.as_ref()?.get(name);
+        value.map(String::as_str)
+    }
+
+    fn creation_timestamp(&self) -> Option<Time> {
+        self.metadata.creation_timestamp.clone()
+    }
+}
+
+impl<'de, K> Deserialize<'de> for Metadata<K> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+
+        impl<'de> Visitor<'de> for Members {
+            type Value = ObjectMeta;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with metadata")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ObjectMeta, A::Error> {
+                let mut metadata = ObjectMeta::default();
+                while let Some(key) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                    if key == "metadata" {
+                        metadata = map.next_value()?;
+                    } else {
+                        map.next_value::<IgnoredAny>()?;
+                    }
+                }
+                Ok(metadata)
+            }
+        }
+
+        from.deserialize_map(Members).map(Self::new)
+    }
+}
+
+impl<K> Clone for Metadata<K> {
+    fn clone(&self) -> Self {
+        Self::new(self.metadata.clone())
+    }
+}
+
+impl<K: Object> fmt::Debug for Metadata<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = self.version();
+        write!(f, "{} {} @{version}", K::resource().kind(), self.key())
+    }
+}
