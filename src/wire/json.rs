@@ -3,15 +3,17 @@
 //! It knows where the value ends, so nothing has to look for the end first. Its errors quote no
 //! value.
 
+use std::fmt;
 use std::mem;
 
+use serde::de::value::MapDeserializer;
 use serde::de::{
-    self, Deserialize, DeserializeSeed, Deserializer, IgnoredAny, IntoDeserializer as _, Visitor,
+    self, Deserialize, DeserializeSeed, Deserializer, Expected, IgnoredAny, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
 
 use super::json_error::{JsonError, broken};
-use super::json_text::{special, unescape};
+use super::json_text::{Text, special, unescape};
 use super::reason::{PathStep, path};
 use super::scan::{Scan, is_space};
 
@@ -71,12 +73,6 @@ pub(super) struct Decoder<'de> {
     noted: Noted<'de>,
     /// After an error: the way to it, from the inside to the outside.
     steps: Vec<PathStep>,
-}
-
-/// A string: as it stands in the text, or without its escapes.
-enum Text<'de> {
-    Plain(&'de str),
-    Unescaped(String),
 }
 
 impl<'de> Decoder<'de> {
@@ -254,6 +250,25 @@ impl<'de> Decoder<'de> {
         }
     }
 
+    /// The value that comes is of another type than the one that was asked for.
+    #[cold]
+    fn unlike(&mut self, expected: &dyn Expected) -> JsonError {
+        let met = match self.byte() {
+            Some(b'"') => Unexpected::Str(""),
+            Some(b'{') => Unexpected::Map,
+            Some(b'[') => Unexpected::Seq,
+            Some(b't' | b'f') => Unexpected::Bool(false),
+            Some(b'n') => Unexpected::Unit,
+            Some(b'-' | b'0'..=b'9') => match self.number(IsInteger) {
+                Ok(true) => Unexpected::Signed(0),
+                Ok(false) => Unexpected::Float(0.0),
+                Err(error) => return error,
+            },
+            _ => return broken("expected value"),
+        };
+        de::Error::invalid_type(met, expected)
+    }
+
     /// Passes digits, and counts them.
     fn digits(&mut self) -> usize {
         let start = self.at;
@@ -425,6 +440,29 @@ impl<'de> de::MapAccess<'de> for &mut MapMembers<'_, 'de> {
     }
 }
 
+/// Whether a number is an integer.
+struct IsInteger;
+
+impl Visitor<'_> for IsInteger {
+    type Value = bool;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number")
+    }
+
+    fn visit_i64<E>(self, _number: i64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_u64<E>(self, _number: u64) -> Result<bool, E> {
+        Ok(true)
+    }
+
+    fn visit_f64<E>(self, _number: f64) -> Result<bool, E> {
+        Ok(false)
+    }
+}
+
 /// The items of a list, as its type asks for them.
 struct ListItems<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
@@ -455,6 +493,15 @@ impl<'de> de::SeqAccess<'de> for &mut ListItems<'_, 'de> {
         self.items = self.items.wrapping_add(1);
         value.map(Some)
     }
+}
+
+/// Types that are decoded alike.
+macro_rules! same {
+    ($($deserialize:ident)*: $like:ident) => {
+        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+            self.$like(visitor)
+        })*
+    };
 }
 
 impl<'de> Deserializer<'de> for &mut Decoder<'de> {
@@ -514,7 +561,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         self.deserialize_bytes(visitor)
     }
 
-    /// The types that `serde_json` knows by name, a raw value for one, it decodes itself.
+    /// A raw value of `serde_json` asks for a map of its name and the text.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -524,9 +571,10 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             return visitor.visit_newtype_struct(self);
         }
         self.blank();
-        let mut own = serde_json::Deserializer::from_slice(self.skip()?);
-        let value = own.deserialize_newtype_struct(name, visitor);
-        value.map_err(de::Error::custom)
+        let text = std::str::from_utf8(self.skip()?);
+        let text = text.map_err(|_invalid| broken("invalid unicode code point"))?;
+        let raw = std::iter::once((name, text.to_owned()));
+        visitor.visit_map(MapDeserializer::new(raw))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -541,88 +589,63 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         value.map_err(de::Error::custom)
     }
 
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string unit unit_struct seq
-        tuple tuple_struct map struct identifier
-    }
-}
+    // A type's code is made for what it asks for only: the decoders of all kinds of value for each
+    // type would take a quarter of a megabyte.
 
-impl Text<'_> {
-    fn as_str(&self) -> &str {
-        match self {
-            Self::Plain(text) => text,
-            Self::Unescaped(text) => text,
+    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        if self.blank() != Some(b'"') {
+            return Err(self.unlike(&visitor));
         }
+        self.text()?.deserialize_any(visitor)
     }
 
-    fn into_string(self) -> String {
-        match self {
-            Self::Plain(text) => text.to_owned(),
-            Self::Unescaped(text) => text,
+    fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        if self.blank() != Some(b'[') {
+            return Err(self.unlike(&visitor));
         }
+        self.list(visitor)
     }
-}
 
-/// Keys that are numbers or truth values stand in quotes.
-macro_rules! quoted {
-    ($($deserialize:ident $visit:ident $type:ty)*) => {
-        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-            match self.as_str().parse::<$type>() {
-                Ok(value) => visitor.$visit(value),
-                Err(_) => self.deserialize_any(visitor),
-            }
-        })*
-    };
-}
-
-/// A key.
-impl<'de> Deserializer<'de> for Text<'de> {
-    type Error = JsonError;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        match self {
-            Self::Plain(text) => visitor.visit_borrowed_str(text),
-            Self::Unescaped(text) => visitor.visit_string(text),
+    fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        if self.blank() != Some(b'{') {
+            return Err(self.unlike(&visitor));
         }
+        self.map(visitor)
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        visitor.visit_some(self)
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        let Some(b'-' | b'0'..=b'9') = self.blank() else {
+            return Err(self.unlike(&visitor));
+        };
+        self.number(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(
+    fn deserialize_tuple<V: Visitor<'de>>(
         self,
-        _name: &'static str,
+        _length: usize,
         visitor: V,
     ) -> Result<V::Value, JsonError> {
-        visitor.visit_newtype_struct(self)
+        self.deserialize_seq(visitor)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(
+    fn deserialize_struct<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        _fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, JsonError> {
-        visitor.visit_enum(self.as_str().into_deserializer())
+        self.deserialize_map(visitor)
     }
 
-    quoted! {
-        deserialize_bool visit_bool bool
-        deserialize_i8 visit_i64 i64
-        deserialize_i16 visit_i64 i64
-        deserialize_i32 visit_i64 i64
-        deserialize_i64 visit_i64 i64
-        deserialize_u8 visit_u64 u64
-        deserialize_u16 visit_u64 u64
-        deserialize_u32 visit_u64 u64
-        deserialize_u64 visit_u64 u64
-        deserialize_f32 visit_f64 f64
-        deserialize_f64 visit_f64 f64
+    same! {
+        deserialize_char deserialize_string deserialize_identifier: deserialize_str
+    }
+    same! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_u8 deserialize_u16
+        deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64: deserialize_i64
     }
 
     forward_to_deserialize_any! {
-        i128 u128 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
-        identifier ignored_any
+        bool i128 u128 unit unit_struct tuple_struct
     }
 }

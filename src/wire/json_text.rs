@@ -1,6 +1,8 @@
 //! The strings of JSON: where they end, and what their escapes stand for.
 
 use memchr::memchr;
+use serde::de::{Deserializer, IntoDeserializer as _, Visitor};
+use serde::forward_to_deserialize_any;
 
 use super::json_error::{JsonError, broken};
 
@@ -9,6 +11,92 @@ const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
 const QUOTES: u64 = 0x2222_2222_2222_2222;
 const BACKSLASHES: u64 = 0x5c5c_5c5c_5c5c_5c5c;
 const SPACES: u64 = 0x2020_2020_2020_2020;
+
+/// A string: as it stands in the text, or without its escapes.
+pub(super) enum Text<'de> {
+    Plain(&'de str),
+    Unescaped(String),
+}
+
+impl Text<'_> {
+    pub(super) fn as_str(&self) -> &str {
+        match self {
+            Self::Plain(text) => text,
+            Self::Unescaped(text) => text,
+        }
+    }
+
+    pub(super) fn into_string(self) -> String {
+        match self {
+            Self::Plain(text) => text.to_owned(),
+            Self::Unescaped(text) => text,
+        }
+    }
+}
+
+/// Keys that are numbers or truth values stand in quotes.
+macro_rules! quoted {
+    ($($deserialize:ident $visit:ident $type:ty)*) => {
+        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+            match self.as_str().parse::<$type>() {
+                Ok(value) => visitor.$visit(value),
+                Err(_) => self.deserialize_any(visitor),
+            }
+        })*
+    };
+}
+
+/// A key.
+impl<'de> Deserializer<'de> for Text<'de> {
+    type Error = JsonError;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self {
+            Self::Plain(text) => visitor.visit_borrowed_str(text),
+            Self::Unescaped(text) => visitor.visit_string(text),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, JsonError> {
+        visitor.visit_enum(self.as_str().into_deserializer())
+    }
+
+    quoted! {
+        deserialize_bool visit_bool bool
+        deserialize_i8 visit_i64 i64
+        deserialize_i16 visit_i64 i64
+        deserialize_i32 visit_i64 i64
+        deserialize_i64 visit_i64 i64
+        deserialize_u8 visit_u64 u64
+        deserialize_u16 visit_u64 u64
+        deserialize_u32 visit_u64 u64
+        deserialize_u64 visit_u64 u64
+        deserialize_f32 visit_f64 f64
+        deserialize_f64 visit_f64 f64
+    }
+
+    forward_to_deserialize_any! {
+        i128 u128 char str string bytes byte_buf unit unit_struct seq tuple tuple_struct map struct
+        identifier ignored_any
+    }
+}
 
 /// Where the next byte stands that no string has as it is: a quote, a backslash, or a control
 /// character. Looks at eight bytes at a time.
