@@ -1,5 +1,5 @@
-//! Looks whether an immutable object, whose watch is stopped, is still the same one (B7): one GET
-//! each, side by side, on short-lived threads. What an entry decides is carried out from here.
+//! Checks that the server still has an immutable object whose watch is stopped (B7): one GET each,
+//! on short-lived threads in parallel. Also carries out what entries decide.
 
 use std::time::Duration;
 
@@ -14,20 +14,20 @@ use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::registry::RequestContext;
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
-use crate::sync::{Arc, Mutex, Rank};
+use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Worker, WorkerGroup};
 
 /// How long one check may take, counted from its own request. Readers wait at most a second of it.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
 
-/// Checks under way at once. As many that hang are what it takes to hold up another.
+/// The most checks in flight at once. Only if all of them hang does another one wait.
 pub(crate) const CHECKS_MAX: usize = 32;
 
 /// The checks of one manager, and its runs, which a check may start.
 #[derive(Debug)]
 pub(crate) struct ImmutableChecks<K: Object> {
     pub(crate) runs: Runs<K>,
-    queue: Mutex<CheckQueue<K>>,
+    queue: Arc<Monitor<CheckQueue<K>>>,
     threads: WorkerGroup,
 }
 
@@ -36,6 +36,8 @@ struct CheckQueue<K: Object> {
     waiting: Vec<WatchedObject<K>>,
     /// Threads that look for work, each before it is started and until it has found none.
     threads: usize,
+    /// Threads that are being started and are not among the [`ImmutableChecks::threads`] yet.
+    starting: usize,
 }
 
 impl<K: Object> ImmutableChecks<K> {
@@ -43,10 +45,11 @@ impl<K: Object> ImmutableChecks<K> {
         let queue = CheckQueue {
             waiting: Vec::new(),
             threads: 0,
+            starting: 0,
         };
         Arc::new(Self {
             runs,
-            queue: Mutex::ranked(Rank::CHECKS, queue),
+            queue: Arc::new(Monitor::ranked(Rank::CHECKS, queue)),
             threads: WorkerGroup::default(),
         })
     }
@@ -65,7 +68,8 @@ impl<K: Object> ImmutableChecks<K> {
                 if let Some(run) = action.ending {
                     self.context().end(run);
                 }
-                // Whoever waits for the run's answer has another one now, or none to wait for.
+                // Readers that wait for this run look again: another answer is there, or none will
+                // come.
                 object.state.notify_all();
             }
             WatchEffect::Nothing | WatchEffect::Keep | WatchEffect::Discard => {}
@@ -86,6 +90,10 @@ impl<K: Object> ImmutableChecks<K> {
             Ok(worker) => self.threads.add(worker),
             Err(error) => self.refuse(&error),
         }
+        let mut queue = self.queue.lock();
+        queue.starting = queue.starting.saturating_sub(1);
+        drop(queue);
+        self.queue.notify_all();
     }
 
     /// Forgets the checks that wait.
@@ -98,7 +106,13 @@ impl<K: Object> ImmutableChecks<K> {
     /// manager's stop was raised. Returns the names of those that are late.
     pub(crate) fn join(&self, deadline: Deadline) -> Vec<String> {
         self.clear();
-        self.threads.join(self.context().table.clock(), deadline)
+        let clock = self.context().table.clock();
+        let mut queue = self.queue.lock();
+        while queue.starting > 0 && !clock.has_passed(deadline) {
+            queue = clock.wait_until(&self.queue, queue, deadline);
+        }
+        drop(queue);
+        self.threads.join(clock, deadline)
     }
 
     /// Waits for all ends, except those that [`Self::join`] has named as late.
@@ -118,6 +132,7 @@ impl<K: Object> ImmutableChecks<K> {
             return false;
         }
         queue.threads = queue.threads.saturating_add(1);
+        queue.starting = queue.starting.saturating_add(1);
         true
     }
 
@@ -229,7 +244,7 @@ impl<K: Object> ImmutableChecks<K> {
     }
 }
 
-/// The first object that somebody waits for, else the first.
+/// The first object that a reader waits for, else the first.
 pub(crate) fn take_most_urgent<K: Object>(
     waiting: &mut Vec<WatchedObject<K>>,
 ) -> Option<WatchedObject<K>> {

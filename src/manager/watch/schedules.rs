@@ -1,7 +1,7 @@
 //! Model checks: get, commit, the last reference and the shutdown in every order, without real
 //! threads.
 
-use shuttle::scheduler::RandomScheduler;
+use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 
 use super::state_machine::RunId;
@@ -29,9 +29,13 @@ const SCHEDULES: usize = 2_000;
 const STACK_BYTES: usize = 512 * 1024;
 
 fn check(model: impl Fn() + Send + Sync + 'static) {
+    check_by(RandomScheduler::new(SCHEDULES), model);
+}
+
+fn check_by(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync + 'static) {
     let mut config = Config::new();
     config.stack_size = STACK_BYTES;
-    Runner::new(RandomScheduler::new(SCHEDULES), config).run(model);
+    Runner::new(scheduler, config).run(model);
 }
 
 struct Model {
@@ -91,7 +95,7 @@ impl Model {
         })
     }
 
-    /// Fills the entry as a run would, and tells nobody.
+    /// Fills the entry as a run would, and notifies no reader.
     fn fill_in_silence(&self) -> thread::JoinHandle<()> {
         let store = self.manager.store();
         let object = store.entry_to_read("ns", "s").unwrap();
@@ -217,8 +221,27 @@ fn an_immutable_object_stops_its_run_in_every_order() {
     });
 }
 
-/// CM-8, B6: registrations and releases of two pods in any order leave a run exactly if somebody
-/// still references.
+/// OC-25, B7: a registration that races with a shutdown leaves no check behind it.
+#[test]
+fn a_shutdown_waits_for_a_check_that_is_being_started() {
+    // The whole shutdown fits into one pause of the other thread, which random schedules miss.
+    check_by(PctScheduler::new(2, SCHEDULES), || {
+        let model = Model::new();
+        model.manager.register_pod(&pod("p", &["s"]));
+        let committer = model.committer(true);
+        let model = model.join(vec![committer]);
+        model.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        model.getter.answer(Ok(immutable("s", "9")));
+        let manager = Arc::clone(&model.manager);
+        let late = thread::spawn(move || manager.register_pod(&pod("q", &["s"])));
+        model.manager.shutdown(Deadline::NEVER).unwrap();
+        assert!(!model.manager.store().checks().is_at_work());
+        model.join(vec![late]).runs.end_all();
+    });
+}
+
+/// CM-8, B6: registrations and releases of two pods in any order leave a run exactly if an
+/// owner still references the object.
 #[test]
 fn registrations_in_any_order_leave_what_is_referenced() {
     check(|| {
@@ -238,8 +261,8 @@ fn registrations_in_any_order_leave_what_is_referenced() {
     });
 }
 
-/// R11: a reader who waits for the watch to come as far as a version is woken by the list or by the
-/// bookmark that does, which brings no other news.
+/// R11: a reader waits until the watch reaches a version. The list or the bookmark that reaches it
+/// wakes the reader, even without other news.
 #[test]
 fn a_reader_of_a_version_is_woken_by_whatever_reaches_it() {
     check(|| {
