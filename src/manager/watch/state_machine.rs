@@ -2,10 +2,10 @@
 //! Pure.
 //!
 //! It owns no thread, lock or clock, so a simulation can drive it, and every race of the originals
-//! (OC-27..OC-29) is a line of a test.
+//! (OC-27..OC-29) is a story of a test.
 
-/// One run of an item's reflector. Each has a writer of its own, and only the present one is heard
-/// (OC-28).
+/// One run of an entry's reflector. Each run has its own writer, and the entry accepts only what
+/// the current run writes (OC-28).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(u64);
 
@@ -17,78 +17,78 @@ impl RunId {
     }
 }
 
-/// What is going on with an item's watch.
+/// The state of an entry's watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchState {
-    /// A run was decided on; its thread has not been handed over yet.
+    /// The entry has decided on a run and has no handle of its thread yet.
     Starting,
-    /// A run's thread is at work.
+    /// The run has its thread.
     Running,
-    /// Nobody is at work.
+    /// No run is wanted.
     Stopped(StopReason),
-    /// The object is immutable and its watch stopped; a new reference asked whether it is still the
-    /// same one (B7).
+    /// The object is immutable and its watch is stopped. A new reference has the manager check that
+    /// the server still has the same object (B7).
     Rechecking(CheckState),
-    /// The last reference is gone. Nothing leads out of here, so nothing is started that nobody
-    /// owns (B6).
+    /// The last reference is gone. No input leads out of this state, so no run starts that has no
+    /// owner (B6).
     Dropped,
 }
 
-/// How far the check of an immutable object is.
+/// The progress of the check of an immutable object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CheckState {
-    /// Under way; readers wait a moment for it.
+    /// The first check is in flight. Readers wait for it, at most a second.
     First,
-    /// It failed; the old copy is served, and the check tried again later.
+    /// The check failed. Readers get the old copy, and the housekeeper tries the check again.
     Failed,
-    /// Under way once more; nobody waits for it.
+    /// A later check is in flight. No reader waits for it.
     Again,
 }
 
-/// Why nobody is at work.
+/// Why an entry has no run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopReason {
     /// The object cannot change (OC-15).
     Immutable,
-    /// Nobody read it for a while (OC-18).
+    /// No reader asked for the object for the idle time (OC-18).
     Idle,
-    /// The ceiling of reflectors is reached, or the system has no thread to give.
+    /// The limit of reflectors is reached, or the system could not start a thread.
     NoRoom,
     /// The thread ended by itself, which is a defect.
     Crashed,
     /// The manager was shut down (OC-25).
     ShutDown {
-        /// The object was known to be immutable and goes on being served.
+        /// The object is known to be immutable, so readers still get it.
         serves: bool,
     },
 }
 
-/// What happens to an item.
+/// What happens to an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchInput {
     /// One more pod references the object.
     Referenced,
     /// A reader wants the object.
     Wanted,
-    /// A decided run has its thread.
+    /// A thread was started for the run.
     Spawned(RunId),
-    /// A decided run got no thread.
+    /// No thread could be started for the run.
     SpawnFailed(RunId),
-    /// A run's thread has ended.
+    /// The thread of the run has ended.
     Ended(RunId),
-    /// A reader was given an object that is immutable, out of what the present run filled.
+    /// A reader got an immutable object that the current run has listed.
     ImmutableRead,
-    /// Nobody has read the filled item for the idle time.
+    /// No reader asked for the filled entry for the idle time.
     Idle,
-    /// The housekeeper's round: what failed before may be tried again.
+    /// The housekeeper's sweep: what failed before may be tried again.
     Retry,
-    /// A run has ended and made room for another.
+    /// Another entry's run has ended, so there is capacity.
     Room,
     /// The check found the same object.
     CheckedSame,
     /// The check found another object, or none.
     CheckedOther,
-    /// The check came to no answer.
+    /// The check ended without an answer of the server.
     CheckFailed,
     /// The last reference is gone.
     Released,
@@ -96,23 +96,23 @@ pub(crate) enum WatchInput {
     ShutDown,
 }
 
-/// What is to be done about it, once the lock is released.
+/// What the caller does after it has released the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchEffect {
     Nothing,
-    /// Start a run.
+    /// Start the run.
     Start(RunId),
-    /// Keep the handle of the run that has its thread now.
+    /// Keep the handle of the run whose thread was started.
     Keep,
-    /// End the run whose handle came too late.
+    /// End the run whose thread was started too late.
     Discard,
-    /// End the run whose handle the item keeps, if it has come.
+    /// End the run whose handle the entry keeps, if it keeps one.
     End,
-    /// Look whether the immutable object is still the same one.
+    /// Check that the server still has the same immutable object.
     CheckState,
 }
 
-/// The state of one item, and the run it is about.
+/// The state of one entry, and its current run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchMachine {
     state: WatchState,
@@ -120,7 +120,7 @@ pub(crate) struct WatchMachine {
 }
 
 impl WatchMachine {
-    /// A new item whose first run is decided.
+    /// A new entry that has decided on its first run.
     pub(crate) fn starting() -> Self {
         Self {
             state: WatchState::Starting,
@@ -128,7 +128,7 @@ impl WatchMachine {
         }
     }
 
-    /// A new item of a manager that was shut down: it starts nothing (OC-25).
+    /// A new entry of a manager that was shut down: it starts nothing (OC-25).
     pub(crate) fn shut_down() -> Self {
         Self {
             state: WatchState::Stopped(StopReason::ShutDown { serves: false }),
@@ -140,13 +140,13 @@ impl WatchMachine {
         self.state
     }
 
-    /// Whether what `run` brings is heard: an ended run cannot commit (OC-28).
+    /// Whether `run` may write: an ended run cannot commit (OC-28).
     pub(crate) fn accepts(self, run: RunId) -> bool {
         run == self.run && matches!(self.state, WatchState::Starting | WatchState::Running)
     }
 
-    /// Whether readers are answered from memory, when `filled_by` is the last run that filled it
-    /// (OC-12).
+    /// Whether readers are answered from memory, if `filled_by` is the last run that has filled the
+    /// entry (OC-12).
     pub(crate) fn serves(self, filled_by: Option<RunId>) -> bool {
         match self.state {
             WatchState::Starting | WatchState::Running => filled_by == Some(self.run),
@@ -162,7 +162,7 @@ impl WatchMachine {
         }
     }
 
-    /// Moves on.
+    /// The state after `input`, and what the caller does about it.
     #[must_use]
     pub(crate) fn on(self, input: WatchInput) -> (Self, WatchEffect) {
         let stay = (self, WatchEffect::Nothing);
@@ -185,14 +185,14 @@ impl WatchMachine {
                 )
             }
             (WatchState::Starting | WatchState::Running, input) => self.at_work(input),
-            (WatchState::Stopped(why), input) => self.at_rest(why, input),
+            (WatchState::Stopped(reason), input) => self.stopped(reason, input),
             (WatchState::Rechecking(check), input) => self.rechecking(check, input),
         }
     }
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "a table: what no row names changes nothing"
+        reason = "a table: other inputs change nothing"
     )]
     fn at_work(self, input: WatchInput) -> (Self, WatchEffect) {
         match input {
@@ -201,32 +201,31 @@ impl WatchMachine {
             }
             WatchInput::Spawned(_) => (self, WatchEffect::Discard),
             WatchInput::SpawnFailed(run) if run == self.run => {
-                self.rest(StopReason::NoRoom, WatchEffect::Nothing)
+                self.stop(StopReason::NoRoom, WatchEffect::Nothing)
             }
             WatchInput::Ended(run) if run == self.run => {
-                self.rest(StopReason::Crashed, WatchEffect::End)
+                self.stop(StopReason::Crashed, WatchEffect::End)
             }
-            WatchInput::ImmutableRead => self.rest(StopReason::Immutable, WatchEffect::End),
+            WatchInput::ImmutableRead => self.stop(StopReason::Immutable, WatchEffect::End),
             WatchInput::Idle if self.state == WatchState::Running => {
-                self.rest(StopReason::Idle, WatchEffect::End)
+                self.stop(StopReason::Idle, WatchEffect::End)
             }
             _ => (self, WatchEffect::Nothing),
         }
     }
 
-    fn at_rest(self, why: StopReason, input: WatchInput) -> (Self, WatchEffect) {
-        match (why, input) {
+    fn stopped(self, reason: StopReason, input: WatchInput) -> (Self, WatchEffect) {
+        match (reason, input) {
             (_, WatchInput::Spawned(_)) => (self, WatchEffect::Discard),
             (StopReason::Immutable, WatchInput::Referenced) => self.to(
                 WatchState::Rechecking(CheckState::First),
                 WatchEffect::CheckState,
             ),
-            // A thread that could not be had drops its writer, which looks like a crash until this
-            // is said.
+            // Without a thread the writer is dropped first, which looks like a crash.
             (StopReason::Crashed, WatchInput::SpawnFailed(run)) if run == self.run => {
-                self.rest(StopReason::NoRoom, WatchEffect::Nothing)
+                self.stop(StopReason::NoRoom, WatchEffect::Nothing)
             }
-            // A fresh read is as good as a check.
+            // A fresh read counts as a check.
             (StopReason::Immutable, WatchInput::CheckedOther)
             | (StopReason::Idle, WatchInput::Wanted)
             | (StopReason::NoRoom | StopReason::Crashed, WatchInput::Wanted | WatchInput::Retry)
@@ -237,12 +236,12 @@ impl WatchMachine {
 
     #[expect(
         clippy::wildcard_enum_match_arm,
-        reason = "a table: what no row names changes nothing"
+        reason = "a table: other inputs change nothing"
     )]
     fn rechecking(self, check: CheckState, input: WatchInput) -> (Self, WatchEffect) {
         match input {
             WatchInput::Spawned(_) => (self, WatchEffect::Discard),
-            WatchInput::CheckedSame => self.rest(StopReason::Immutable, WatchEffect::Nothing),
+            WatchInput::CheckedSame => self.stop(StopReason::Immutable, WatchEffect::Nothing),
             WatchInput::CheckedOther => self.start(),
             WatchInput::CheckFailed => self.to(
                 WatchState::Rechecking(CheckState::Failed),
@@ -265,8 +264,8 @@ impl WatchMachine {
         (started, WatchEffect::Start(run))
     }
 
-    fn rest(self, why: StopReason, effect: WatchEffect) -> (Self, WatchEffect) {
-        self.to(WatchState::Stopped(why), effect)
+    fn stop(self, reason: StopReason, effect: WatchEffect) -> (Self, WatchEffect) {
+        self.to(WatchState::Stopped(reason), effect)
     }
 
     fn to(self, state: WatchState, effect: WatchEffect) -> (Self, WatchEffect) {
@@ -281,232 +280,269 @@ mod tests {
     const R1: RunId = RunId::FIRST;
     const R2: RunId = RunId(2);
 
-    /// Drives a machine through inputs; returns where it stands and each effect.
-    fn drive(mut machine: WatchMachine, inputs: &[WatchInput]) -> (WatchState, Vec<WatchEffect>) {
-        let mut effects = Vec::new();
-        for input in inputs {
-            let (next, effect) = machine.on(*input);
+    fn parse(input: &str) -> WatchInput {
+        let (word, run) = input.split_once(' ').unwrap_or((input, "0"));
+        let run = RunId(run.parse().unwrap());
+        match word {
+            "referenced" => WatchInput::Referenced,
+            "wanted" => WatchInput::Wanted,
+            "spawned" => WatchInput::Spawned(run),
+            "spawn-failed" => WatchInput::SpawnFailed(run),
+            "ended" => WatchInput::Ended(run),
+            "immutable-read" => WatchInput::ImmutableRead,
+            "idle" => WatchInput::Idle,
+            "retry" => WatchInput::Retry,
+            "room" => WatchInput::Room,
+            "same" => WatchInput::CheckedSame,
+            "other" => WatchInput::CheckedOther,
+            "check-failed" => WatchInput::CheckFailed,
+            "released" => WatchInput::Released,
+            "shut-down" => WatchInput::ShutDown,
+            other => panic!("unknown input {other}"),
+        }
+    }
+
+    fn effect_in_words(effect: WatchEffect) -> String {
+        match effect {
+            WatchEffect::Nothing => "nothing".to_owned(),
+            WatchEffect::Start(run) => format!("start {}", run.0),
+            WatchEffect::Keep => "keep".to_owned(),
+            WatchEffect::Discard => "discard".to_owned(),
+            WatchEffect::End => "end".to_owned(),
+            WatchEffect::CheckState => "check".to_owned(),
+        }
+    }
+
+    fn state_in_words(state: WatchState) -> &'static str {
+        match state {
+            WatchState::Starting => "starting",
+            WatchState::Running => "running",
+            WatchState::Stopped(StopReason::Immutable) => "immutable",
+            WatchState::Stopped(StopReason::Idle) => "idle",
+            WatchState::Stopped(StopReason::NoRoom) => "no room",
+            WatchState::Stopped(StopReason::Crashed) => "crashed",
+            WatchState::Stopped(StopReason::ShutDown { serves: false }) => "shut down",
+            WatchState::Stopped(StopReason::ShutDown { serves: true }) => "shut down, serves",
+            WatchState::Rechecking(CheckState::First) => "checking",
+            WatchState::Rechecking(CheckState::Failed) => "check failed",
+            WatchState::Rechecking(CheckState::Again) => "checking again",
+            WatchState::Dropped => "dropped",
+        }
+    }
+
+    /// Plays the lines of a story, `input -> action: state`, from a new entry on.
+    fn after(story: &str) -> WatchMachine {
+        let mut machine = WatchMachine::starting();
+        for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            let (input, expected) = line.split_once(" -> ").unwrap_or((line, ""));
+            let (next, effect) = machine.on(parse(input));
             machine = next;
-            effects.push(effect);
+            let got = format!(
+                "{}: {}",
+                effect_in_words(effect),
+                state_in_words(next.state)
+            );
+            assert!(
+                expected.is_empty() || got == expected,
+                "{line}: got {got}\n{story}"
+            );
         }
-        (machine.state(), effects)
-    }
-
-    fn after(inputs: &[WatchInput]) -> WatchMachine {
-        let start = WatchMachine::starting();
-        inputs
-            .iter()
-            .fold(start, |machine, input| machine.on(*input).0)
+        machine
     }
 
     #[test]
-    #[expect(clippy::too_many_lines, reason = "a table")]
-    fn the_life_of_a_watch_row_by_row() {
-        use WatchEffect::{CheckState as Look, Discard, End, Keep, Nothing, Start};
-        use WatchInput::{
-            CheckFailed, CheckedOther, CheckedSame, Ended, Idle, ImmutableRead, Referenced,
-            Released, Retry, Room, ShutDown, SpawnFailed, Spawned, Wanted,
-        };
-        use WatchState::{Dropped, Rechecking, Running, Starting, Stopped};
-        let rows: &[(&str, &[WatchInput], WatchState, &[WatchEffect])] = &[
-            ("OC-2", &[Spawned(R1)], Running, &[Keep]),
-            (
-                "OC-2: more references start nothing",
-                &[Spawned(R1), Referenced],
-                Running,
-                &[Keep, Nothing],
-            ),
-            ("OC-3", &[Spawned(R1), Released], Dropped, &[Keep, End]),
-            (
-                "OC-27, B6: released before the thread came",
-                &[Released, Spawned(R1)],
-                Dropped,
-                &[End, Discard],
-            ),
-            (
-                "OC-27, B6: wanted after the release",
-                &[Released, Wanted, Retry, Referenced],
-                Dropped,
-                &[End, Nothing, Nothing, Nothing],
-            ),
-            (
-                "OC-15",
-                &[Spawned(R1), ImmutableRead],
-                Stopped(StopReason::Immutable),
-                &[Keep, End],
-            ),
-            (
-                "OC-15: before the thread came",
-                &[ImmutableRead, Spawned(R1)],
-                Stopped(StopReason::Immutable),
-                &[End, Discard],
-            ),
-            (
-                "OC-15: a read restarts nothing",
-                &[Spawned(R1), ImmutableRead, Wanted, Retry],
-                Stopped(StopReason::Immutable),
-                &[Keep, End, Nothing, Nothing],
-            ),
-            (
-                "OC-18, OC-21",
-                &[Spawned(R1), Idle, Wanted, Spawned(R2)],
-                Running,
-                &[Keep, End, Start(R2), Keep],
-            ),
-            (
-                "OC-18: only a reader restarts it",
-                &[Spawned(R1), Idle, Retry, Referenced],
-                Stopped(StopReason::Idle),
-                &[Keep, End, Nothing, Nothing],
-            ),
-            (
-                "OC-20: one that starts is not idle",
-                &[Idle],
-                Starting,
-                &[Nothing],
-            ),
-            (
-                "OC-28: an ended run changes nothing",
-                &[Spawned(R1), Idle, Wanted, Ended(R1)],
-                Starting,
-                &[Keep, End, Start(R2), Nothing],
-            ),
-            (
-                "the ceiling",
-                &[SpawnFailed(R1), Retry],
-                Starting,
-                &[Nothing, Start(R2)],
-            ),
-            (
-                "the ceiling, with room again",
-                &[SpawnFailed(R1), Room],
-                Starting,
-                &[Nothing, Start(R2)],
-            ),
-            (
-                "a crash waits for the round",
-                &[Spawned(R1), Ended(R1), Room],
-                Stopped(StopReason::Crashed),
-                &[Keep, End, Nothing],
-            ),
-            (
-                "the ceiling, for a reader",
-                &[SpawnFailed(R1), Wanted],
-                Starting,
-                &[Nothing, Start(R2)],
-            ),
-            (
-                "no thread: its writer is dropped first",
-                &[Ended(R1), SpawnFailed(R1)],
-                Stopped(StopReason::NoRoom),
-                &[End, Nothing],
-            ),
-            (
-                "a crash",
-                &[Spawned(R1), Ended(R1), Retry],
-                Starting,
-                &[Keep, End, Start(R2)],
-            ),
-            (
-                "B7: same",
-                &[ImmutableRead, Referenced, CheckedSame],
-                Stopped(StopReason::Immutable),
-                &[End, Look, Nothing],
-            ),
-            (
-                "B7: another",
-                &[ImmutableRead, Referenced, CheckedOther],
-                Starting,
-                &[End, Look, Start(R2)],
-            ),
-            (
-                "B7: a fresh read found another, unasked",
-                &[ImmutableRead, CheckedOther],
-                Starting,
-                &[End, Start(R2)],
-            ),
-            (
-                "B7: a fresh read came before the check",
-                &[ImmutableRead, Referenced, CheckedSame, CheckedOther],
-                Starting,
-                &[End, Look, Nothing, Start(R2)],
-            ),
-            (
-                "B7: failed and tried again",
-                &[ImmutableRead, Referenced, CheckFailed, Retry, CheckedSame],
-                Stopped(StopReason::Immutable),
-                &[End, Look, Nothing, Look, Nothing],
-            ),
-            (
-                "B7: one check at a time",
-                &[ImmutableRead, Referenced, Referenced, Retry],
-                Rechecking(CheckState::First),
-                &[End, Look, Nothing, Nothing],
-            ),
-            (
-                "B7: released meanwhile",
-                &[ImmutableRead, Referenced, Released, CheckedOther],
-                Dropped,
-                &[End, Look, End, Nothing],
-            ),
-            (
-                "OC-25",
-                &[Spawned(R1), ShutDown, Wanted, Retry],
-                Stopped(StopReason::ShutDown { serves: false }),
-                &[Keep, End, Nothing, Nothing],
-            ),
-            (
-                "OC-25: an immutable one is served",
-                &[ImmutableRead, ShutDown, Referenced],
-                Stopped(StopReason::ShutDown { serves: true }),
-                &[End, End, Nothing],
-            ),
-            (
-                "OC-25, B6: shut down before the thread came",
-                &[ShutDown, Spawned(R1)],
-                Stopped(StopReason::ShutDown { serves: false }),
-                &[End, Discard],
-            ),
-            (
-                "OC-25: released after",
-                &[ShutDown, Released],
-                Dropped,
-                &[End, End],
-            ),
+    fn oc_2_oc_3_a_watch_lives_as_long_as_its_references() {
+        after(
+            "spawned 1 -> keep: running
+             referenced -> nothing: running
+             released -> end: dropped",
+        );
+    }
+
+    #[test]
+    fn oc_27_b6_nothing_starts_after_the_release() {
+        after(
+            "released -> end: dropped
+             spawned 1 -> discard: dropped",
+        );
+        after(
+            "released -> end: dropped
+             wanted -> nothing: dropped
+             retry -> nothing: dropped
+             referenced -> nothing: dropped",
+        );
+    }
+
+    #[test]
+    fn oc_15_the_read_of_an_immutable_object_stops_its_watch() {
+        after(
+            "spawned 1 -> keep: running
+             immutable-read -> end: immutable
+             wanted -> nothing: immutable
+             retry -> nothing: immutable",
+        );
+        after(
+            "immutable-read -> end: immutable
+             spawned 1 -> discard: immutable",
+        );
+    }
+
+    #[test]
+    fn oc_18_oc_21_only_a_reader_restarts_an_idle_watch() {
+        after(
+            "spawned 1 -> keep: running
+             idle -> end: idle
+             retry -> nothing: idle
+             referenced -> nothing: idle
+             wanted -> start 2: starting
+             spawned 2 -> keep: running",
+        );
+    }
+
+    #[test]
+    fn oc_20_a_watch_that_starts_is_not_idle() {
+        after("idle -> nothing: starting");
+    }
+
+    #[test]
+    fn oc_28_an_ended_run_changes_nothing() {
+        after(
+            "spawned 1 -> keep: running
+             idle -> end: idle
+             wanted -> start 2: starting
+             ended 1 -> nothing: starting",
+        );
+    }
+
+    #[test]
+    fn a_watch_without_room_starts_when_there_is_room_or_a_reader_or_a_sweep() {
+        for input in ["room", "wanted", "retry"] {
+            after(&format!(
+                "spawn-failed 1 -> nothing: no room
+                 {input} -> start 2: starting"
+            ));
+        }
+        // The writer is dropped before the failure to start a thread is known.
+        after(
+            "ended 1 -> end: crashed
+             spawn-failed 1 -> nothing: no room",
+        );
+    }
+
+    #[test]
+    fn a_crashed_watch_starts_with_the_next_sweep() {
+        after(
+            "spawned 1 -> keep: running
+             ended 1 -> end: crashed
+             room -> nothing: crashed
+             retry -> start 2: starting",
+        );
+    }
+
+    #[test]
+    fn b7_a_new_reference_has_an_immutable_object_checked() {
+        after(
+            "immutable-read -> end: immutable
+             referenced -> check: checking
+             same -> nothing: immutable",
+        );
+        after(
+            "immutable-read -> end: immutable
+             referenced -> check: checking
+             other -> start 2: starting",
+        );
+    }
+
+    #[test]
+    fn b7_one_check_at_a_time_and_another_after_a_failure() {
+        after(
+            "immutable-read -> end: immutable
+             referenced -> check: checking
+             referenced -> nothing: checking
+             retry -> nothing: checking
+             check-failed -> nothing: check failed
+             retry -> check: checking again
+             same -> nothing: immutable",
+        );
+    }
+
+    #[test]
+    fn b7_a_fresh_read_counts_as_a_check() {
+        after(
+            "immutable-read -> end: immutable
+             other -> start 2: starting",
+        );
+        after(
+            "immutable-read -> end: immutable
+             referenced -> check: checking
+             same -> nothing: immutable
+             other -> start 2: starting",
+        );
+    }
+
+    #[test]
+    fn b7_a_release_makes_a_check_void() {
+        after(
+            "immutable-read -> end: immutable
+             referenced -> check: checking
+             released -> end: dropped
+             other -> nothing: dropped",
+        );
+    }
+
+    #[test]
+    fn oc_25_b6_nothing_starts_after_a_shutdown() {
+        after(
+            "spawned 1 -> keep: running
+             shut-down -> end: shut down
+             wanted -> nothing: shut down
+             retry -> nothing: shut down",
+        );
+        after(
+            "shut-down -> end: shut down
+             spawned 1 -> discard: shut down
+             released -> end: dropped",
+        );
+        after(
+            "immutable-read -> end: immutable
+             shut-down -> end: shut down, serves
+             referenced -> nothing: shut down, serves",
+        );
+    }
+
+    /// OC-12, OC-21: only the current run's list counts; readers wait again after an idle stop.
+    #[test]
+    fn which_states_answer_readers_from_memory() {
+        let rows = [
+            ("spawned 1", None, false),
+            ("spawned 1", Some(R1), true),
+            ("spawned 1\nidle", Some(R1), false),
+            ("spawned 1\nidle\nwanted", Some(R1), false),
+            ("spawned 1\nidle\nwanted", Some(R2), true),
+            ("immutable-read", Some(R1), true),
+            ("immutable-read\nreferenced", Some(R1), true),
+            ("immutable-read\nshut-down", Some(R1), true),
+            ("spawned 1\nshut-down", Some(R1), false),
         ];
-        for (what, inputs, state, effects) in rows {
-            let (reached, caused) = drive(WatchMachine::starting(), inputs);
-            assert_eq!(reached, *state, "{what}");
-            assert_eq!(caused, *effects, "{what}");
+        for (story, filled_by, serves) in rows {
+            assert_eq!(after(story).serves(filled_by), serves, "{story}");
         }
-    }
-
-    /// OC-12, OC-21: filled means by the present run; a stop for idleness makes readers wait again.
-    #[test]
-    fn who_is_answered_from_memory() {
-        use WatchInput::{Idle, ImmutableRead, Referenced, ShutDown, Spawned, Wanted};
-        let filled = Some(R1);
-        assert!(!after(&[Spawned(R1)]).serves(None));
-        assert!(after(&[Spawned(R1)]).serves(filled));
-        assert!(!after(&[Spawned(R1), Idle]).serves(filled));
-        assert!(!after(&[Spawned(R1), Idle, Wanted]).serves(filled));
-        assert!(after(&[Spawned(R1), Idle, Wanted]).serves(Some(R2)));
-        assert!(after(&[ImmutableRead]).serves(filled));
-        assert!(after(&[ImmutableRead, Referenced]).serves(filled));
-        assert!(after(&[ImmutableRead, ShutDown]).serves(filled));
-        assert!(!after(&[Spawned(R1), ShutDown]).serves(filled));
         assert!(!WatchMachine::shut_down().serves(None));
     }
 
-    /// OC-28: only the present run is heard, and only while it is at work.
+    /// OC-28: only the current run may write, and only until it ends.
     #[test]
-    fn who_is_heard() {
-        use WatchInput::{Idle, Released, Spawned, Wanted};
-        assert!(WatchMachine::starting().accepts(R1));
-        assert!(after(&[Spawned(R1)]).accepts(R1));
-        assert!(!after(&[Spawned(R1), Idle]).accepts(R1));
-        assert!(!after(&[Spawned(R1), Idle, Wanted]).accepts(R1));
-        assert!(after(&[Spawned(R1), Idle, Wanted]).accepts(R2));
-        assert!(!after(&[Released]).accepts(R1));
+    fn which_runs_may_write() {
+        let rows = [
+            ("", R1, true),
+            ("spawned 1", R1, true),
+            ("spawned 1\nidle", R1, false),
+            ("spawned 1\nidle\nwanted", R1, false),
+            ("spawned 1\nidle\nwanted", R2, true),
+            ("released", R1, false),
+        ];
+        for (story, run, accepts) in rows {
+            assert_eq!(after(story).accepts(run), accepts, "{story}");
+        }
     }
 }
