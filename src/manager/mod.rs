@@ -1,5 +1,5 @@
-//! Objects that owners reference, such as the Secrets of pods: watched, cached for a time, or
-//! fetched, behind one type.
+//! Reads objects that owners reference, such as the Secrets of pods. One type watches them, caches
+//! them for a time, or fetches them for each read.
 //!
 //! ```no_run
 //! use kubecache::manager::{SecretManager, ManagerOptions};
@@ -20,29 +20,48 @@
 //!
 //! # Three strategies
 //!
-//! One option says how a manager learns of changes: [`ManagerOptions::change_detection`], in the
-//! kubelet's words. `Watch` is right unless something speaks against it. Take `Cache` for a server
-//! that must bear no watches. Take `Get` for objects that are read seldom and must never be behind.
+//! One option selects how a manager learns of changes: [`ManagerOptions::change_detection`], in the
+//! kubelet's words. `Watch` is the default and suits most programs. Take `Cache` for a server that
+//! cannot serve the watches. Take `Get` for objects that are rarely read and must never be old.
 //!
-//! | | [`Watch`](ChangeDetection::Watch) | [`Cache`](ChangeDetection::Cache) | [`Get`](ChangeDetection::Get) |
+//! | | `Watch` | `Cache` | `Get` |
 //! |---|---|---|---|
-//! | a read is answered | from memory; the first one waits for the list | from memory while that is fresh, else by a get that all readers of the object share | by a get of its own |
-//! | a read lags behind the server by | the delay of the watch, usually milliseconds | the time to live: the node's, else [`ManagerOptions::ttl`], a minute | nothing |
-//! | the server bears | a list and an open watch per object | a get per object and time to live, when it is read | a get per read |
-//! | an object costs here | a thread and a socket; idle ones, and immutable ones that were read, only their size | its size | nothing but its row |
-//! | a missing object is | an answer from memory | asked for by each read | asked for by each read |
-//! | while the API fails, a read gives | what the watch brought last | the cached object, with the failure and its age; gets back off per object | the failure |
-//! | an added reference | starts a watch, if it is the first | drops what is cached of the object | gives the object a row |
-//! | a read without a reference is | `NotRegistered` | `NotRegistered` | answered |
+//! | a read lags behind the server by | usually milliseconds | the time to live | nothing |
+//! | requests per object | a list and a watch | a get per time to live | a get per read |
+//! | memory per object | a thread, a socket, its size | its size | a report |
+//! | a read without a reference | `NotRegistered` | `NotRegistered` | works |
 //! | a plain [`get`](ObjectManager::get) waits | 1 s | 10 s | 10 s |
-//! | [`get_cached`](ObjectManager::get_cached) gives | what the watch brought | what was fetched last, whatever its age | nothing |
-//! | [`Cached::is_stale`] says that | no filled watch, and no checked immutability, stands behind it | its time to live is over and it could not be renewed | never |
-//! | threads | one per watch, a housekeeper, at most 32 short-lived ones for checks | none: readers ask on their own | none: readers ask on their own |
+//! | threads | see [below](#threads-and-locks) | none | none |
+//!
+//! [`Watch`](ChangeDetection::Watch):
+//!
+//! - The first reference starts a watch of the object. Reads are answered from memory. The first
+//!   read waits for the list. That an object does not exist is answered from memory, too.
+//! - While the API fails, reads return the last state from the watch.
+//! - [`Cached::is_stale`] is true unless a watch with a list, or a check of an immutable object,
+//!   confirms the state.
+//! - Idle objects, and immutable ones that were read, have no thread and no socket.
+//!
+//! [`Cache`](ChangeDetection::Cache):
+//!
+//! - The time to live is the node's, else [`ManagerOptions::ttl`], a minute. Reads within it are
+//!   answered from memory. After it, all readers of the object share one get. An added reference
+//!   drops the cached object.
+//! - That an object does not exist is not cached: each read asks the server.
+//! - While the API fails, reads return the cached object, with the failure and its age. Gets back
+//!   off per object.
+//! - [`Cached::is_stale`] is true if the time to live is over and the get failed.
+//! - [`get_cached`](ObjectManager::get_cached) returns the last fetched object, whatever its age.
+//!
+//! [`Get`](ChangeDetection::Get):
+//!
+//! - Each read sends a get, and returns the object or the failure. Nothing is cached, so
+//!   [`get_cached`](ObjectManager::get_cached) returns `None`.
 //!
 //! [`get_fresh`](ObjectManager::get_fresh) and [`get_at_least`](ObjectManager::get_at_least) ask
 //! the server, for readers that cannot accept the lag. They mean the same with each strategy.
 //!
-//! # What is promised
+//! # Guarantees
 //!
 //! With each strategy:
 //!
@@ -52,7 +71,7 @@
 //!   never wait for it and never fail.
 //! - A read does not wait while a current answer is in memory. Such a read takes one lock, clones
 //!   one pointer and allocates nothing. Every other wait has an end.
-//! - An error says why: the server's words, the attempts, and since when.
+//! - An error has its cause: the server's words, the attempts, and since when.
 //! - The reads of one reference never go back in time. [`Cached::age`] says how old an answer is.
 //! - A cached read never goes back behind a [fresh read](ObjectManager::get_fresh) before it, nor
 //!   behind one of a state [not older than a version](ObjectManager::get_at_least).
@@ -61,11 +80,11 @@
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line. Its bytes are
 //!   overwritten when the last holder drops them.
 //!
-//! With `Watch`, an object has one watch while at least one owner references it. It has none while
-//! it is immutable and was read, while nobody has read it for [`ManagerOptions::idle_max`], or
-//! while the limit of reflectors is reached. A read of an idle object starts its watch again.
+//! With `Watch`, an object has one watch while at least one owner references it. It has none after
+//! the read of an immutable object, after [`ManagerOptions::idle_max`] without a read, and while
+//! the limit of reflectors is reached. A read of an idle object starts its watch again.
 //!
-//! # What is not promised
+//! # No guarantees
 //!
 //! - Freshness of plain reads, beyond the table. A reader that must not lag calls
 //!   [`get_fresh`](ObjectManager::get_fresh).
@@ -77,9 +96,9 @@
 //!
 //! # "Not registered"
 //!
-//! `object "ns"/"name" not registered` is not an answer of the API. It says that no owner
+//! `object "ns"/"name" not registered` is not an answer of the API. It means that no owner
 //! references the object in this manager: add the reference first, remove it last.
-//! [`owners`](crate::manual::owners) says who can be an owner. Of a pod, names count in its own
+//! [`owners`](crate::manual::owners) lists possible owners. Of a pod, names count in its own
 //! namespace only, and only those of [`ReferencedByPods::visit_pod`].
 //!
 //! # Threads and locks
@@ -87,11 +106,11 @@
 //! With `Cache` and `Get` a manager has no thread. A request runs on the thread of the reader that
 //! needs it, and ends with that reader's deadline or the manager's stop. With `Watch`:
 //!
-//! | thread | how many | ends |
-//! |---|---|---|
-//! | `rf-secret-17` | one per watched object | when the last reference goes, the object was read and is immutable, nobody has read it for five minutes, or the manager goes |
-//! | `hk-secret` | one per manager | with the manager; it joins ended reflectors, stops idle ones each minute, and starts what had no room |
-//! | `ck-secret` | one per check that is under way, at most 32 | with the check, the stop or the manager |
+//! - `rf-secret-17`, one per watched object. It ends with the object's last reference, after the
+//!   read of an immutable object, after five minutes without a read, or with the manager.
+//! - `hk-secret`, one per manager: the housekeeper. It joins ended reflectors, stops idle ones each
+//!   minute, and starts those that had no room. It ends with the manager.
+//! - `ck-secret`, one per check in flight, at most 32. It ends with the check or the manager.
 //!
 //! [`threads_and_locks`](crate::manual::threads_and_locks) has the order of the locks. Pure
 //! functions decide under them. The manager starts and stops threads, sends requests and notifies

@@ -105,7 +105,8 @@ fn the_deadline_ends_it_in_the_servers_words() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
-        "timed out waiting for secret ns/s at version 9 or later\n5 attempts in 1.0s, the last one failed: \
+        "timed out waiting for secret ns/s at version 9 or later\n\
+         5 attempts in 1.0s, the last one failed: \
          Timeout: Too large resource version: 9, current: 2"
     );
     assert_eq!((error.attempts(), error.since()), (5, Some(begin)));

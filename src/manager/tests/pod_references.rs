@@ -165,12 +165,15 @@ const ORDER: &str = r#"{
         {"name": "d", "emptyDir": {}}],
     "ephemeralContainers": [{"name": "e", "envFrom": [{"secretRef": {"name": "s-eph"}}]}],
     "containers": [{"name": "m",
-        "env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "s-env", "key": "k", "optional": true}}},
+        "env": [{"name": "A", "valueFrom": {"secretKeyRef":
+                    {"name": "s-env", "key": "k", "optional": true}}},
                 {"name": "B", "valueFrom": {"configMapKeyRef": {"name": "c-env", "key": "k"}}},
                 {"name": "C", "value": "plain"}],
-        "envFrom": [{"configMapRef": {"name": "c-from", "optional": true}}, {"secretRef": {"name": "s-from"}},
+        "envFrom": [{"configMapRef": {"name": "c-from", "optional": true}},
+                    {"secretRef": {"name": "s-from"}},
                     {"secretRef": {"name": "s-from"}}]}],
-    "initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": "s-init"}}, {"configMapRef": {"name": "c-init"}}]}]
+    "initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": "s-init"}},
+                                               {"configMapRef": {"name": "c-init"}}]}]
 }"#;
 
 /// PV-1, PV-2, PV-3, PV-4.

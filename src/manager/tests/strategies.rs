@@ -337,7 +337,8 @@ fn r11_a_version_that_does_not_come_ends_at_the_deadline() {
         assert_eq!(error.kind(), ErrorKind::Timeout, "{mode}");
         assert_eq!(
             error.to_string(),
-            "timed out waiting for secret ns/s at version 100 or later\n5 attempts in 1.0s, the last one failed: \
+            "timed out waiting for secret ns/s at version 100 or later\n\
+             5 attempts in 1.0s, the last one failed: \
              Timeout: Too large resource version: 100, current: 2",
             "{mode}"
         );
