@@ -1,4 +1,4 @@
-//! What a read gives: the object, how old the news is, and what went wrong since.
+//! The result of a read: the object, its age, and the failures since.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,14 +9,14 @@ use crate::error::Error;
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
-/// An object as a manager gave it; derefs to `K`. Cloning copies a pointer.
+/// An object that a read of a manager returned; derefs to `K`. Cloning copies a pointer.
 ///
 /// Its `Debug` prints kind, key and version only. `{:?}` on the object inside prints all of it. The
 /// values of a Secret are overwritten when the last holder, this one included, drops it. Do not
 /// write it back: it lacks `metadata.managedFields` and the last-applied annotation.
 pub struct Cached<K: Object>(Arc<ReadyObject<K>>);
 
-/// What a store has ready for its readers: one allocation, shared by all of them.
+/// A store's answer for its readers: one allocation, shared by all of them.
 #[derive(Debug)]
 pub(crate) struct ReadyObject<K: Object> {
     pub(crate) object: Arc<StoredObject<K>>,
@@ -27,7 +27,7 @@ pub(crate) struct ReadyObject<K: Object> {
 }
 
 impl<K: Object> ReadyObject<K> {
-    /// Whether readers could not tell the two apart.
+    /// Whether the two are the same to readers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
             && self.contact == other.contact
@@ -52,7 +52,7 @@ impl<K: Object> Cached<K> {
         Self(Arc::new(ready))
     }
 
-    /// What the server has just said.
+    /// The server's answer of this moment.
     pub(crate) fn confirmed(object: Arc<StoredObject<K>>, contact: Instant, clock: &Clock) -> Self {
         Self::of(ReadyObject {
             object,
@@ -63,26 +63,26 @@ impl<K: Object> Cached<K> {
         })
     }
 
-    /// The time from when the server last confirmed this state until now; it grows while you hold
-    /// the object. A watch confirms it at each event and each bookmark, about once a minute. With
-    /// `Cache` and `Get` the answer to each get does.
+    /// Returns the time since the server last confirmed this state; it grows while you keep this
+    /// value. With `Watch` each event and each bookmark confirms the state, about once a minute.
+    /// With `Cache` and `Get` each answer to a get does.
     pub fn age(&self) -> Duration {
         self.0.clock.now().saturating_duration_since(self.0.contact)
     }
 
-    /// When the server last confirmed this state, on the manager's clock.
+    /// Returns when the server last confirmed this state, on the manager's clock.
     pub fn last_contact(&self) -> Instant {
         self.0.contact
     }
 
-    /// The last failure, if nothing has succeeded since: with `Watch`, of the watch or of the check
-    /// of an immutable object; with `Cache`, of the gets that were to renew it. With `Get` there is
-    /// none: a failure is an error.
+    /// Returns the last failure, if nothing has succeeded since. With `Watch` it is one of the
+    /// watch or of the check of an immutable object; with `Cache`, one of the gets that should
+    /// renew the object. With `Get` it is always `None`: the read itself fails.
     pub fn last_error(&self) -> Option<&Error> {
         self.0.failure.as_ref()
     }
 
-    /// Whether the manager could not do what its strategy promises, and gave what it had.
+    /// Returns whether this state may be older than the manager's strategy allows.
     ///
     /// With `Watch`:
     ///
@@ -104,7 +104,7 @@ impl<K: Object> Cached<K> {
         self.0.stale
     }
 
-    /// The stored object, which clones of this share.
+    /// Returns the stored object, which clones of this value share.
     pub fn stored(&self) -> &Arc<StoredObject<K>> {
         &self.0.object
     }

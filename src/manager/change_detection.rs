@@ -1,4 +1,4 @@
-//! Which way a manager learns of changes, in the kubelet's words.
+//! The ways in which a manager can learn of changes, in the kubelet's words.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,9 +12,9 @@ use crate::error::{Error, ErrorKind};
 ///
 /// | | requests | a read lags behind the server by |
 /// |---|---|---|
-/// | `Watch` | one list and one open watch per referenced object | the delay of the watch, usually milliseconds |
-/// | `Cache` | one get per object and time to live, when it is read | the time to live, a minute by default |
-/// | `Get` | one get per read | nothing |
+/// | `Watch` | a list and an open watch per referenced object | usually milliseconds |
+/// | `Cache` | a get per object and time to live, when it is read | the time to live: a minute |
+/// | `Get` | a get per read | nothing |
 ///
 /// # Examples
 ///
@@ -34,13 +34,12 @@ use crate::error::{Error, ErrorKind};
     reason = "the kubelet's three, all of which a caller may want to tell apart"
 )]
 pub enum ChangeDetection {
-    /// Each referenced object is watched; reads are answered from memory. The default.
+    /// The manager watches each referenced object, and answers reads from memory. The default.
     #[default]
     Watch,
-    /// Each referenced object is fetched when it is read and what is known of it is older than its
-    /// time to live.
+    /// A read fetches the object if the cached one is older than its time to live.
     Cache,
-    /// Each read asks the server; nothing is kept, and nothing has to be registered.
+    /// Each read fetches the object. Nothing is cached, and objects need no references.
     Get,
 }
 
@@ -48,7 +47,7 @@ impl ChangeDetection {
     /// All three, the default first.
     pub const ALL: [Self; 3] = [Self::Watch, Self::Cache, Self::Get];
 
-    /// The kubelet's word for it.
+    /// Returns the kubelet's word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Watch => "Watch",
@@ -67,7 +66,7 @@ impl fmt::Display for ChangeDetection {
 impl FromStr for ChangeDetection {
     type Err = Error;
 
-    /// Reads the kubelet's word, letter by letter.
+    /// Parses the kubelet's word; upper and lower case matter.
     ///
     /// # Errors
     ///

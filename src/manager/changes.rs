@@ -1,4 +1,4 @@
-//! Tells subscribers which objects changed: never blocks the teller, never grows without bound.
+//! Notifies subscribers of changed objects: never blocks the manager, never grows without bound.
 
 use std::collections::BTreeSet;
 use std::sync::Weak;
@@ -8,19 +8,19 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use crate::object::ObjectKey;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// Keys one subscriber may leave uncollected before it is told that anything may have changed.
+/// The most keys that a subscriber may leave uncollected; beyond it gets [`Changed::Anything`].
 const KEYS_MAX: usize = 10_000;
 
-/// What changed since the last look.
+/// The objects that changed since the last [`Changes::take`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "either the keys are known or they are not"
 )]
 pub enum Changed {
-    /// These objects, each once; empty when nothing has.
+    /// These objects, each once; empty if none has changed.
     Keys(BTreeSet<ObjectKey>),
-    /// More than was kept track of: look at all of them.
+    /// More objects than the manager keeps track of: look at all of them.
     Anything,
 }
 
@@ -39,10 +39,10 @@ impl Changed {
     }
 }
 
-/// A subscription to the changes of one manager. Dropping it ends it.
+/// A subscription to the changes of one manager. Dropping it ends the subscription.
 ///
-/// Changes of one object between two looks are told as one. The manager never waits for a
-/// subscriber.
+/// Several changes of one object between two calls of [`take`](Self::take) count as one. The
+/// manager never waits for a subscriber.
 #[derive(Debug)]
 pub struct Changes {
     signal: Receiver<()>,
@@ -50,13 +50,13 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Has a message when there is something to [`take`](Self::take); for `recv` and `select!`. It
-    /// closes when the manager is gone.
+    /// Returns a channel that has a message when there are changes to [`take`](Self::take); for
+    /// `recv` and `select!`. The channel closes when the manager is dropped.
     pub fn signal(&self) -> &Receiver<()> {
         &self.signal
     }
 
-    /// Takes what changed since the last call. Never blocks.
+    /// Returns the objects that changed since the last call. Never blocks.
     pub fn take(&self) -> Changed {
         std::mem::replace(&mut *self.pending.lock(), Changed::nothing())
     }
@@ -94,7 +94,7 @@ impl Notifier {
         Changes { signal, pending }
     }
 
-    /// Tells every subscriber that the object changed. Called under no other lock; takes each
+    /// Notifies every subscriber that the object changed. Called under no other lock; takes each
     /// subscriber's under its own.
     pub(crate) fn notify(&self, key: &ObjectKey) {
         self.0.lock().retain(|subscriber| {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use crate::object::{Object, resource_name};
 
-/// What a manager reads out of the objects of its kind.
+/// Tells a manager which objects of its kind are immutable, and how much data they have.
 ///
 /// The default knows `Secret` and `ConfigMap`. Objects of every other kind may change and have no
 /// keys of data, unless the program says otherwise.
@@ -95,8 +95,8 @@ const CONFIG_MAPS: KindTraits<ConfigMap> = KindTraits {
 };
 
 impl<K: Object> KindTraits<K> {
-    /// The same, for a kind whose objects never change once `is_immutable` says so. `Watch` stops
-    /// the watch of such an object when it was read.
+    /// Sets the test for immutable objects: those that `is_immutable` returns true for never change
+    /// again. With `Watch`, the first read of such an object stops its watch.
     #[must_use]
     pub fn immutable_when(mut self, is_immutable: fn(&K) -> bool) -> Self {
         self.is_immutable = is_immutable;

@@ -1,4 +1,4 @@
-//! What a manager tells the program's metrics hook.
+//! The events that a manager passes to the program's metrics hook.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,27 +8,27 @@ use crate::error::Error;
 use crate::hooks::Reading;
 use crate::reflector::ReflectorMetric;
 
-/// What a hook is told that measures managers.
+/// An event of a manager, for a hook that measures it.
 ///
 /// Give a [`Hook`](crate::Hook) to
 /// [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics). The feature `metrics` has
-/// one that is ready, for Prometheus. No object and no name of one is ever in it.
+/// one that is ready, for Prometheus. An event never has an object or the name of one.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ManagerMetric {
-    /// A manager starts. Told on the thread that makes it.
+    /// A manager starts. The hook is called on the thread that makes the manager.
     #[non_exhaustive]
     Started {
         /// The kind of its objects, such as `Secret`.
         kind: Cow<'static, str>,
         /// How the manager learns of changes.
         change_detection: ChangeDetection,
-        /// Gives what the manager keeps.
+        /// Reads the manager's counts.
         reading: Reading<ManagerState>,
     },
-    /// A read is over: a plain, a fresh or an at-least one. What only looks into memory, such as
-    /// [`get_cached`](crate::manager::ObjectManager::get_cached), is not told. Told on the reader's
-    /// thread, which waits for it.
+    /// A read has ended: a plain, a fresh or an at-least one. Calls that only look into memory,
+    /// such as [`get_cached`](crate::manager::ObjectManager::get_cached), make no event. The hook
+    /// is called on the reader's thread, which waits for it.
     #[non_exhaustive]
     Read {
         /// How long the read took.
@@ -36,11 +36,11 @@ pub enum ManagerMetric {
         /// Why it failed, if it did.
         failure: Option<Error>,
     },
-    /// What one of the manager's reflectors tells, on that reflector's thread.
+    /// An event of one of the manager's reflectors, on that reflector's thread.
     Reflector(ReflectorMetric),
 }
 
-/// A manager's state at one look, which looks at every object.
+/// Counts of a manager's objects, references and watches. Each reading looks at every object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ManagerState {

@@ -26,10 +26,10 @@ fn ttl_of_node(node: &Node) -> Option<Duration> {
     Some(Duration::from_secs(seconds.try_into().unwrap_or_default()))
 }
 
-/// A node's time to live, shared between the code that watches the node and the managers that use
-/// it.
+/// A node's time to live for cached objects, shared between the code that watches the node and the
+/// managers that use it.
 ///
-/// Cloning is cheap, and clones share one value. It starts as none.
+/// Cloning is cheap, and clones share one value. It has no value at first.
 ///
 /// # Examples
 ///
@@ -61,12 +61,12 @@ impl Default for NodeTtl {
 }
 
 impl NodeTtl {
-    /// One without a value: the default time to live applies.
+    /// Makes one without a value: the default time to live applies.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The present value, if there is one. Never blocks.
+    /// Returns the current value, if there is one. Never blocks.
     pub fn get(&self) -> Option<Duration> {
         match self.0.load(Ordering::Relaxed) {
             NONE => None,
@@ -85,7 +85,7 @@ impl NodeTtl {
         self.0.store(nanos, Ordering::Relaxed);
     }
 
-    /// Takes the value from the node's present state. An unknown node has none.
+    /// Sets the value from the node's annotation. Without a node or an annotation it is cleared.
     pub fn observe(&self, node: Option<&Node>) {
         self.set(node.and_then(ttl_of_node));
     }

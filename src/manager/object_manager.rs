@@ -1,5 +1,4 @@
-//! The manager: owners reference objects, and the strategy that was chosen answers reads
-//! .
+//! The manager: owners reference objects, and the chosen strategy answers reads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -35,9 +34,10 @@ pub type SecretManager = ObjectManager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Gives the objects of one namespaced kind that owners reference, by the strategy of its options:
-/// each kept by a watch of its own, cached for a time to live, or fetched by each read ([the
-/// module](super) compares them). [`owners`](crate::manual::owners) says who can reference objects.
+/// Reads the objects of one namespaced kind that owners reference. By the strategy of its options
+/// it keeps each object with a watch of its own, caches it for a time, or fetches it for each read.
+/// [The module](super) compares the strategies. An [owner](crate::manual::owners) is a pod or any
+/// other user of objects.
 ///
 /// Share it between threads by reference or in an `Arc`. Dropping it stops and joins every thread
 /// it started, in milliseconds, except those that [`shutdown`](Self::shutdown) has named as late.
@@ -57,21 +57,21 @@ impl<K: Object> fmt::Debug for ObjectManager<K> {
 }
 
 impl<K: Object + Clone> ObjectManager<K> {
-    /// A manager without owners. Touches no network. With `Watch` it starts its housekeeper's
-    /// thread; with `Cache` and `Get` it never has a thread.
+    /// Makes a manager without owners. Sends no request. With `Watch` it starts the housekeeper's
+    /// thread; with `Cache` and `Get` it starts no thread.
     ///
     /// # Errors
     ///
     /// - `Config`: objects of the type have no namespaces.
     /// - `Resources`: the system has no thread to give.
-    /// - `Panicked`: `api` panicked as it made its getter, or the hook of
+    /// - `Panicked`: `api` panicked while it made its getter, or the hook of
     ///   [`ManagerOptions::metrics`] did.
-    /// - What the ready-made metrics have against a manager of this kind and strategy.
+    /// - The error of the ready-made metrics, if they refuse a manager of this kind and strategy.
     pub fn new(api: impl Api<K> + 'static, options: ManagerOptions) -> Result<Self, Error> {
         Self::of_kind(KindTraits::default(), api, options)
     }
 
-    /// As [`new`](Self::new), with what the program knows of its own kind.
+    /// Makes a manager as [`new`](Self::new) does, with the traits of the program's own kind.
     ///
     /// # Errors
     ///
@@ -103,7 +103,7 @@ impl<K: Object + Clone> ObjectManager<K> {
 }
 
 impl<K: Object> ObjectManager<K> {
-    /// Tells whoever measures the manager how a read went; without anybody it looks at no clock.
+    /// Tells the metrics hook how a read ended. Without a hook it looks at no clock.
     fn measured(
         &self,
         read: impl FnOnce() -> Result<Cached<K>, Error>,
@@ -140,31 +140,31 @@ impl<K: Object> ObjectManager<K> {
         self.strategy.watch_store().unwrap()
     }
 
-    /// Counts one more reference of `owner` to the object. The first reference of all starts
-    /// what the strategy does for the object.
+    /// Adds one reference of `owner` to the object. References are counted: each needs its own
+    /// [`remove_reference`](Self::remove_reference).
     ///
-    /// With `Cache`, each added reference makes the next read fetch the object anew.
+    /// With `Watch`, the first reference of any owner starts a watch of the object. With `Cache`,
+    /// each added reference makes the next read fetch the object anew.
     ///
-    /// Never touches the network, never waits for it, never fails: what cannot be started says so
-    /// when it is read.
+    /// Sends no request, never blocks on one and never fails. If the watch cannot start, reads of
+    /// the object return why.
     pub fn add_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Add(key.clone());
         self.strategy.change_references(owner, change);
     }
 
-    /// Takes back one reference of `owner` to the object; one that was never added is ignored
-    /// .
+    /// Removes one reference of `owner` to the object; does nothing if `owner` has none.
     ///
-    /// With the last reference of all, the object is dropped. Its watch is stopped, and the thread
-    /// of the watch is joined elsewhere. Never blocks.
+    /// With the last reference of all owners, the manager drops the object and stops its watch.
+    /// Never blocks: the housekeeper joins the thread of the watch.
     pub fn remove_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Remove(key.clone());
         self.strategy.change_references(owner, change);
     }
 
-    /// Makes `owner` reference exactly the objects of `keys`, each once: adds what is new, then
-    /// takes back everything else, however often it was added. Without keys, the owner is
-    /// forgotten.
+    /// Makes `owner` reference exactly the objects of `keys`, each once. Adds the new references
+    /// first, then removes all others, however often they were added. Without keys, the manager
+    /// forgets the owner.
     ///
     /// With `Cache`, the next read fetches each object that the owner did not reference before.
     /// With [`ManagerOptions::invalidate_on_update`] it fetches each object of `keys`. Never blocks
@@ -174,7 +174,7 @@ impl<K: Object> ObjectManager<K> {
         self.strategy.change_references(owner, change);
     }
 
-    /// The object: from memory if the answer there is current, else after a wait of at most
+    /// Returns the object: from memory if the answer there is current, else after a wait of at most
     /// [`ManagerOptions::get_timeout`].
     ///
     /// # Errors
@@ -191,8 +191,8 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// The object: from memory if the answer there is current, else after a wait until `deadline`
-    /// at the latest. An answer in memory takes precedence over a deadline that has passed.
+    /// Returns the object: from memory if the answer there is current, else after a wait until
+    /// `deadline` at the latest. An answer in memory is returned even if the deadline has passed.
     ///
     /// - `Watch`: the read waits while the object's first list is under way, and has a list that
     ///   failed retried fast. A new reference to an immutable object is checked once at the server.
@@ -229,8 +229,8 @@ impl<K: Object> ObjectManager<K> {
         self.measured(|| self.strategy.get(namespace, name, &|| deadline))
     }
 
-    /// What memory holds now, whatever its age; `None` if it holds nothing, as always with `Get`.
-    /// Never blocks and sends no request.
+    /// Returns the object that is in memory, whatever its age, or `None` if there is none. With
+    /// `Get` there never is one. Sends no request and never blocks on one.
     ///
     /// If the object no longer decodes, this is the last good copy, with the failure.
     ///
@@ -241,8 +241,9 @@ impl<K: Object> ObjectManager<K> {
         self.strategy.get_cached(namespace, name)
     }
 
-    /// The object as the server has it now, by a consistent read, also while other reads back off.
-    /// If the watch or another read brings a newer state meanwhile, that one.
+    /// Asks the server for the object and returns its most recent state. If the watch or another
+    /// read brings a newer state meanwhile, returns that one. Does not wait for the backoff of
+    /// other reads.
     ///
     /// Later cached reads do not go back behind an object it returned. If it found the object in
     /// memory gone, they do not return that one again. With `Cache` the answer is kept as if a
@@ -300,8 +301,8 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// The object in a state not older than `version`. For a reader that has seen that version
-    /// elsewhere, such as in the answer to a write.
+    /// Returns the object in a state that is not older than `version`. It is for a reader that has
+    /// seen that version elsewhere, such as in the answer to a write.
     ///
     /// Memory answers at once if it is current and has come that far. Else the caller's thread asks
     /// the server. A server whose own cache is behind is asked again, after the time it names or
@@ -321,7 +322,7 @@ impl<K: Object> ObjectManager<K> {
     /// - `NotFound`: there is no such object at that version or a later one: an answer.
     /// - `Timeout`: there was no such state by `deadline`, in the server's own words if it said so
     ///   ([`Error::last_error`]).
-    /// - What the server said else, such as that the version is none, or what the transport met.
+    /// - Other errors of the server, such as that `version` is no version, or of the transport.
     /// - `Stopped`: the manager was stopped.
     pub fn get_at_least(
         &self,
@@ -340,7 +341,7 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// Each owner with what is known of the objects it references, sorted by namespace and name.
+    /// Reports each owner with the objects that it references, sorted by namespace and name.
     /// Never blocks on the network, and does not count as a read.
     pub fn inspect(&self) -> BTreeMap<Owner, Vec<ObjectReport>> {
         let owners = self.entries.owners().into_iter();
@@ -351,30 +352,31 @@ impl<K: Object> ObjectManager<K> {
         reports.collect()
     }
 
-    /// What is known of one object; `None` if nobody references it. Does not count as a read.
+    /// Reports one object, or `None` if no owner references it. Does not count as a read.
     pub fn inspect_object(&self, key: &ObjectKey) -> Option<ObjectReport> {
         self.entries.inspect(key)
     }
 
-    /// How this manager learns of changes, as it was chosen by
+    /// Returns the strategy by which this manager learns of changes:
     /// [`ManagerOptions::change_detection`].
     pub fn change_detection(&self) -> ChangeDetection {
         self.entries.options().change_detection
     }
 
-    /// Whether the server keeps confirming the objects that are watched, for a health check: each
-    /// watch by the rule of
+    /// Returns an error if the server has stopped confirming a watched object. For health checks.
+    /// The rule for each watch is that of
     /// [`ReflectorStatus::health`](crate::reflector::ReflectorStatus::health).
     ///
-    /// Objects without a watch are healthy: immutable and idle ones, those that found no room, and
-    /// all with `Cache` and `Get`. So is one that the server refuses, and a manager without owners.
+    /// Objects without a watch are healthy: immutable and idle ones, those beyond the limit of
+    /// watches, and all with `Cache` and `Get`. So is an object that the server refuses, and a
+    /// manager without owners.
     ///
     /// Never blocks on the network, and does not count as a read.
     /// [`ObjectReport::is_overdue`](crate::manager::ObjectReport::is_overdue) names the objects.
     ///
     /// # Errors
     ///
-    /// - `Panicked`: the manager's housekeeper did, and has not completed a sweep since.
+    /// - `Panicked`: the manager's housekeeper panicked and has not completed a sweep since.
     /// - `Timeout`: how many objects are unhealthy, and how old the oldest confirmation of one is.
     ///   Its last failure is the source. The text names no object.
     pub fn health(&self) -> Result<(), Error> {
@@ -404,12 +406,12 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
-    /// Subscribes to the changes of this manager's objects, for programs that show each as it
-    /// comes.
+    /// Subscribes to the changes of this manager's objects, for programs that show each change as
+    /// it comes.
     ///
-    /// With `Watch` the server tells them. With `Cache` and `Get` reads find them, or a
-    /// registration drops what was cached. The manager never waits for a subscriber and keeps a
-    /// bounded amount for it.
+    /// With `Watch` the changes come from the server. With `Cache` and `Get` they come from reads,
+    /// and from registrations that drop a cached object. The manager never waits for a subscriber
+    /// and keeps a bounded number of keys for it.
     pub fn subscribe(&self) -> Changes {
         self.entries.changes().subscribe()
     }
@@ -417,8 +419,8 @@ impl<K: Object> ObjectManager<K> {
     /// Stops every watch and every request for good, and returns at once.
     /// [`shutdown`](Self::shutdown) and a drop wait for the threads.
     ///
-    /// Reads that wait end, and later ones return `Stopped` at once. What needs no watch and no
-    /// request is still served: immutable objects, and those whose time to live is not over.
+    /// Reads that wait end, and later ones return `Stopped` at once. Reads that need no watch and
+    /// no request still succeed: of immutable objects, and of those whose time to live is not over.
     pub fn stop(&self) {
         self.strategy.stop();
     }
@@ -457,9 +459,9 @@ impl<K: Object> ObjectManager<K> {
 }
 
 impl<K: ReferencedByPods> ObjectManager<K> {
-    /// References exactly what the pod names: [`set_references`](Self::set_references)
-    /// with the pod as the owner. Call it when the pod is bound to the node and whenever it
-    /// changes.
+    /// References exactly the objects that the pod names. It is
+    /// [`set_references`](Self::set_references) with the pod as the owner. Call it when the pod is
+    /// bound to the node and whenever it changes.
     pub fn register_pod(&self, pod: &Pod) {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
         let mut keys = BTreeSet::new();
@@ -470,8 +472,8 @@ impl<K: ReferencedByPods> ObjectManager<K> {
         self.set_references(&Owner::of(pod), keys);
     }
 
-    /// Takes back what the pod referenced; an unknown pod is ignored. Call it when the pod's
-    /// containers have ended and its volumes are unmounted: until then they may still ask for the
+    /// Removes all references of the pod; does nothing for an unknown pod. Call it when the pod's
+    /// containers have ended and its volumes are unmounted: until then they may still read the
     /// objects.
     pub fn unregister_pod(&self, pod: &Pod) {
         self.set_references(&Owner::of(pod), []);

@@ -39,7 +39,7 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(30);
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ManagerOptions {
-    /// What each watch has of these options, and the clock and the error hook of all the rest.
+    /// The options of each watch, with the clock and the error hook of the whole manager.
     pub(crate) reflector: ReflectorOptions,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) get_timeout: Option<Duration>,
@@ -76,7 +76,7 @@ impl Default for ManagerOptions {
 }
 
 impl ManagerOptions {
-    /// Where time comes from. Default: the system.
+    /// The clock of all times and deadlines. Default: the system's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.reflector.clock = clock;
@@ -99,8 +99,8 @@ impl ManagerOptions {
         self
     }
 
-    /// With `Cache`: how long a fetched object is served without asking again, where the node has
-    /// no time to live of its own. Default: 1 minute. Zero asks at each read.
+    /// With `Cache`: how long a fetched object is served without another request, unless
+    /// [`node_ttl`](Self::node_ttl) has a value. Default: 1 minute. With zero each read fetches.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -115,17 +115,17 @@ impl ManagerOptions {
         self
     }
 
-    /// With `Cache`: whether registering a pod again drops what is cached of everything it names,
-    /// as kubelets before 1.29 did. Then an update of the pod brings fresh objects. Default: false,
-    /// which drops only objects that the pod did not name before.
+    /// With `Cache`: whether registering a pod again drops all its objects from the cache, as
+    /// kubelets before 1.29 did. Then an update of the pod brings fresh objects. Default: false,
+    /// which drops only the objects that the pod did not name before.
     #[must_use]
     pub fn invalidate_on_update(mut self, invalidate: bool) -> Self {
         self.invalidate_on_update = invalidate;
         self
     }
 
-    /// How long an object may stay unread before its watch is stopped. Default: 5 minutes; at least
-    /// 1 minute.
+    /// With `Watch`: how long an object may stay unread before its watch is stopped. Default: 5
+    /// minutes; at least 1 minute.
     #[must_use]
     pub fn idle_max(mut self, idle: Duration) -> Self {
         self.idle_max = idle.max(IDLE_MAX_LEAST);
@@ -140,36 +140,38 @@ impl ManagerOptions {
         self
     }
 
-    /// Each watch asks the server to end it after a time drawn from this to twice this. Default: 30
-    /// minutes; at least 5 minutes.
+    /// The least time after which each watch asks the server to end it; the most is twice this. The
+    /// time is random between the two. Default: 30 minutes; at least 5 minutes.
     #[must_use]
     pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
         self.reflector.watch_timeout_min = timeout;
         self
     }
 
-    /// The silence after which a watch is opened again, once a bookmark came on one of that kind,
-    /// and after which [`health`](crate::manager::ObjectManager::health) fails.
+    /// How long a watch may be silent before it is opened again and
+    /// [`health`](crate::manager::ObjectManager::health) fails. A watch is opened again only if the
+    /// server has sent a bookmark on a watch of this kind.
     ///
     /// Default: that of
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s.
-    /// Servers send a bookmark about once a minute. Three times the longest time between two takes
-    /// the place of this where it is more.
+    /// Servers send a bookmark about once a minute. If three times the longest time between two
+    /// bookmarks is more than this limit, that time is the limit.
     #[must_use]
     pub fn idle_limit(mut self, limit: Duration) -> Self {
         self.reflector.idle_limit = limit;
         self
     }
 
-    /// Whether a new reference to an immutable object asks the server once if it is still the same
-    /// one. Default: true; false is what the kubelet does.
+    /// With `Watch`: whether a new reference to an immutable object whose watch is stopped makes
+    /// the manager check once that the server still has it. Default: true; the kubelet does not
+    /// check.
     #[must_use]
     pub fn recheck_immutable(mut self, recheck: bool) -> Self {
         self.recheck_immutable = recheck;
         self
     }
 
-    /// The hook that is told of reads, and of the lists and watches of the manager's reflectors.
+    /// Calls the hook for each read, and for the lists and watches of the manager's reflectors.
     /// Default: none, which costs nothing. The manager drops the hook when it is dropped.
     #[must_use]
     pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
@@ -178,8 +180,8 @@ impl ManagerOptions {
         self
     }
 
-    /// Tells `hook` of each failed list or watch, and with `Cache` of each failed get: what was
-    /// asked for, the cause, and the attempts so far. Default: nobody is told.
+    /// Calls `hook` for each failed list or watch, and with `Cache` for each failed get. It gets
+    /// the request, the cause, and the attempts so far. Default: no hook.
     ///
     /// With `Watch` the thread of the object's watch calls it, as
     /// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error) says; with

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 
 use crate::object::Object;
 
-/// A kind whose objects pods name.
+/// A kind of object that pods reference by name, such as `Secret`.
 pub trait ReferencedByPods: Object {
     /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as
     /// the pod names it. The objects are in the pod's namespace.
@@ -46,11 +46,11 @@ impl ContainerKinds {
     }
 }
 
-/// What the three kinds of container have in common.
+/// The fields that the three kinds of container have in common.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AnyContainer<'a> {
-    /// Which list of the pod it stands in.
+    /// The list of the pod that it is in.
     pub kind: ContainerKinds,
     /// Its name.
     pub name: &'a str,

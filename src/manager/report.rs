@@ -1,4 +1,4 @@
-//! What a manager knows of each owner and object, for tables and health pages: never a value.
+//! Reports of a manager's owners and objects, for tables and health pages: never a value.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::failures::Failures;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 
-/// Where an object stands, in one word; with `Get`, where the last read of it left it.
+/// The state of an object in a manager; with `Get`, the state after the last read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ObjectState {
@@ -19,7 +19,8 @@ pub enum ObjectState {
     Synced,
     /// The server has no such object: an answer.
     NotFound,
-    /// The server refuses the object, and has for longer than its authorizer lags: an answer.
+    /// The server has refused the object for three seconds, longer than its authorizer lags: an
+    /// answer.
     Forbidden,
     /// There is no answer yet, or, with `Get`, the last read had none.
     Waiting,
@@ -45,7 +46,7 @@ impl fmt::Display for ObjectState {
     }
 }
 
-/// What is known of one referenced object.
+/// A report of one referenced object: its state, version and failures, but no values.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ObjectReport {
@@ -53,7 +54,7 @@ pub struct ObjectReport {
     pub kind: Cow<'static, str>,
     /// The object.
     pub key: ObjectKey,
-    /// Where it stands.
+    /// Its state.
     pub state: ObjectState,
     /// Why, in words; empty when there is nothing to add.
     pub reason: String,
@@ -91,7 +92,7 @@ pub struct ObjectReport {
     pub refused: u64,
 }
 
-/// What may be told of an object: everything but its values.
+/// A summary of an object: everything but its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectSummary {
     pub(crate) resource_version: ResourceVersion,
