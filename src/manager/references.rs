@@ -1,5 +1,5 @@
-//! Who references which object: counts per owner, and the one place that owns the items
-//! . Pure.
+//! The references of owners to objects: counts per owner, and the one place that keeps the entry of
+//! each referenced object. Pure.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 
 use crate::object::{KeyRef, Object, ObjectKey};
 
-/// Who references objects: a pod, a route, a storage class. Managers count references per owner;
+/// A user of objects: a pod, a route, a storage class. Managers count references per owner.
 /// [`owners`](crate::manual::owners) has whole programs.
 ///
 /// Two owners are the same if their kinds, keys and uids are.
@@ -39,8 +39,8 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// The owner that `object` is. An object that is made again under the same name has another
-    /// uid, and so is another owner.
+    /// Makes the owner that stands for `object`. An object that is created again under the same
+    /// name has another uid, and so is another owner.
     pub fn of<K: Object>(object: &K) -> Self {
         Self {
             kind: K::resource().kind_name(),
@@ -49,7 +49,7 @@ impl Owner {
         }
     }
 
-    /// An owner without a uid, by a kind and a key that the program chooses.
+    /// Makes an owner without a uid, of a kind and a key that the program chooses.
     pub fn new(kind: impl Into<Cow<'static, str>>, key: ObjectKey) -> Self {
         Self {
             kind: kind.into(),
@@ -91,36 +91,35 @@ pub(crate) enum ReferenceChange {
     Set(BTreeSet<ObjectKey>),
 }
 
-/// What a change of references means for an item.
+/// What a change of references means for an entry.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Affected<I> {
+pub(crate) enum Affected<E> {
     /// The first reference of all made it.
-    Made(I),
+    Made(E),
     /// It has one more reference.
-    Shared(I),
-    /// The last reference of all is gone, and the item with it.
-    Released(I),
+    Shared(E),
+    /// The last reference of all is gone, and the entry with it.
+    Released(E),
 }
 
-/// The references to the objects of one kind, each object with its item `I`.
+/// The references to the objects of one kind, each object with its entry `E`.
 ///
-/// An item is in here exactly while an owner references it. A count that is zero or less cannot be
-/// written down: it is no entry at all.
+/// An entry is in here exactly while an owner references its object. A count is never zero.
 #[derive(Debug)]
-pub(crate) struct References<I> {
-    objects: HashMap<ObjectKey, Referenced<I>>,
+pub(crate) struct References<E> {
+    objects: HashMap<ObjectKey, Referenced<E>>,
     /// What each owner references, and how often. It keeps keys, not objects, so an owner that is
     /// changed in place cannot mislead it.
     owners: HashMap<Owner, BTreeMap<ObjectKey, NonZeroU32>>,
 }
 
 #[derive(Debug)]
-struct Referenced<I> {
-    item: I,
+struct Referenced<E> {
+    entry: E,
     owners: NonZeroUsize,
 }
 
-impl<I> Default for References<I> {
+impl<E> Default for References<E> {
     fn default() -> Self {
         Self {
             objects: HashMap::new(),
@@ -129,39 +128,39 @@ impl<I> Default for References<I> {
     }
 }
 
-impl<I: Clone> References<I> {
-    /// Changes the owner's references; `make` makes the item of an object's first one.
+impl<E: Clone> References<E> {
+    /// Changes the owner's references; `make` makes the entry of an object's first one.
     /// `renews`: an owner that sets what it references anew references all of it once more.
     pub(crate) fn change(
         &mut self,
         owner: &Owner,
         change: ReferenceChange,
         renews: bool,
-        mut make: impl FnMut(&ObjectKey) -> I,
-    ) -> Vec<Affected<I>> {
-        let mut held = self.owners.remove(owner).unwrap_or_default();
+        mut make: impl FnMut(&ObjectKey) -> E,
+    ) -> Vec<Affected<E>> {
+        let mut counts = self.owners.remove(owner).unwrap_or_default();
         let affected = match change {
             ReferenceChange::Add(key) => {
-                let count = held.get(&key).copied();
+                let count = counts.get(&key).copied();
                 let more = count.map_or(NonZeroU32::MIN, |count| count.saturating_add(1));
                 let affected = self.add(&key, count.is_none(), &mut make);
-                held.insert(key, more);
+                counts.insert(key, more);
                 vec![affected]
             }
             ReferenceChange::Remove(key) => {
-                let count = held.remove(&key).map(NonZeroU32::get);
+                let count = counts.remove(&key).map(NonZeroU32::get);
                 match count.and_then(|count| NonZeroU32::new(count.saturating_sub(1))) {
                     Some(less) => {
-                        held.insert(key, less);
+                        counts.insert(key, less);
                         Vec::new()
                     }
                     None if count.is_some() => self.remove(&key).into_iter().collect(),
-                    // Nobody had counted it (OC-3, OC-4).
+                    // The owner has no such reference (OC-3, OC-4).
                     None => Vec::new(),
                 }
             }
             ReferenceChange::Set(keys) => {
-                let before = std::mem::take(&mut held);
+                let before = std::mem::take(&mut counts);
                 let is_new = |key| !before.contains_key(key);
                 let added = keys.iter().filter(|key| renews || is_new(key));
                 let mut affected: Vec<_> = added
@@ -169,12 +168,12 @@ impl<I: Clone> References<I> {
                     .collect();
                 let removed = before.keys().filter(|key| !keys.contains(key));
                 affected.extend(removed.filter_map(|key| self.remove(key)));
-                held.extend(keys.into_iter().map(|key| (key, NonZeroU32::MIN)));
+                counts.extend(keys.into_iter().map(|key| (key, NonZeroU32::MIN)));
                 affected
             }
         };
-        if !held.is_empty() {
-            self.owners.insert(owner.clone(), held);
+        if !counts.is_empty() {
+            self.owners.insert(owner.clone(), counts);
         }
         affected
     }
@@ -183,36 +182,36 @@ impl<I: Clone> References<I> {
         &mut self,
         key: &ObjectKey,
         by_another: bool,
-        make: &mut impl FnMut(&ObjectKey) -> I,
-    ) -> Affected<I> {
+        make: &mut impl FnMut(&ObjectKey) -> E,
+    ) -> Affected<E> {
         if let Some(object) = self.objects.get_mut(key) {
             let more = object.owners.saturating_add(usize::from(by_another));
             object.owners = more;
-            return Affected::Shared(object.item.clone());
+            return Affected::Shared(object.entry.clone());
         }
-        let item = make(key);
+        let entry = make(key);
         let object = Referenced {
-            item: item.clone(),
+            entry: entry.clone(),
             owners: NonZeroUsize::MIN,
         };
         self.objects.insert(key.clone(), object);
-        Affected::Made(item)
+        Affected::Made(entry)
     }
 
-    fn remove(&mut self, key: &ObjectKey) -> Option<Affected<I>> {
+    fn remove(&mut self, key: &ObjectKey) -> Option<Affected<E>> {
         let object = self.objects.get_mut(key)?;
         if let Some(less) = NonZeroUsize::new(object.owners.get().saturating_sub(1)) {
             object.owners = less;
             return None;
         }
         let last = self.objects.remove(key);
-        last.map(|object| Affected::Released(object.item))
+        last.map(|object| Affected::Released(object.entry))
     }
 
-    /// The item of an object that is referenced. Allocates nothing.
-    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&I> {
+    /// The entry of a referenced object. Allocates nothing.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<&E> {
         let key = KeyRef { namespace, name };
-        self.objects.get(&key).map(|object| &object.item)
+        self.objects.get(&key).map(|object| &object.entry)
     }
 
     /// How many owners reference the object.
@@ -227,16 +226,16 @@ impl<I: Clone> References<I> {
         self.owners.values().map(BTreeMap::len).sum()
     }
 
-    /// Every item.
-    pub(crate) fn items(&self) -> impl Iterator<Item = &I> {
-        self.objects.values().map(|object| &object.item)
+    /// Every entry.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &E> {
+        self.objects.values().map(|object| &object.entry)
     }
 
     /// The owners, sorted, and what each references, sorted.
     pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
         let owners = self.owners.iter();
         owners
-            .map(|(owner, held)| (owner.clone(), held.keys().cloned().collect()))
+            .map(|(owner, counts)| (owner.clone(), counts.keys().cloned().collect()))
             .collect()
     }
 }
@@ -258,7 +257,7 @@ mod tests {
         Owner::new("Route", key(name))
     }
 
-    /// Adds, removes or sets without renewal; a new item is `made`.
+    /// Adds, removes or sets without renewal; a new entry is `made`.
     fn change(
         references: &mut References<u32>,
         name: &str,
@@ -269,8 +268,9 @@ mod tests {
     }
 
     fn count(references: &References<u32>, name: &str, of: &str) -> u32 {
-        let held = references.owners.get(&owner(of));
-        held.and_then(|held| held.get(&key(name)))
+        let counts = references.owners.get(&owner(of));
+        counts
+            .and_then(|counts| counts.get(&key(name)))
             .map_or(0, |count| count.get())
     }
 
@@ -292,7 +292,7 @@ mod tests {
                 })
                 .collect();
             assert_eq!(counts, expected, "{steps}");
-            assert_eq!(references.objects.len(), 0, "{steps}: no item is left");
+            assert_eq!(references.objects.len(), 0, "{steps}: no entry is left");
             assert!(references.owners.is_empty(), "{steps}: no owner is left");
         }
     }
@@ -392,7 +392,7 @@ mod tests {
             let mut below = |sides: u64| usize::try_from(dice.roll(sides)).unwrap();
             let mut references = References::default();
             let mut model: BTreeMap<(Owner, ObjectKey), u32> = BTreeMap::new();
-            let mut items: BTreeMap<ObjectKey, u32> = BTreeMap::new();
+            let mut entries: BTreeMap<ObjectKey, u32> = BTreeMap::new();
             for step in 0..200 {
                 let owner = owner(["1", "2", "3"][below(3)]);
                 let name = key(["a", "b", "c", "d"][below(4)]);
@@ -425,17 +425,20 @@ mod tests {
                         ReferenceChange::Set(set)
                     }
                 };
-                let before = items.clone();
+                let before = entries.clone();
                 let mut made = Vec::new();
                 let affected = references.change(&owner, change, renews, |key| {
                     made.push(key.clone());
                     step
                 });
-                // An item lives exactly as long as its object is referenced.
+                // An entry lives exactly as long as its object is referenced.
                 let named: BTreeSet<&ObjectKey> = model.keys().map(|(_, key)| key).collect();
-                items.retain(|key, _| named.contains(key));
-                items.extend(made.iter().map(|key| (key.clone(), step)));
-                let released = before.keys().filter(|key| !items.contains_key(key)).count();
+                entries.retain(|key, _| named.contains(key));
+                entries.extend(made.iter().map(|key| (key.clone(), step)));
+                let released = before
+                    .keys()
+                    .filter(|key| !entries.contains_key(key))
+                    .count();
                 let is_released = |one: &&Affected<u32>| matches!(one, Affected::Released(_));
                 assert_eq!(
                     affected.iter().filter(is_released).count(),
@@ -448,7 +451,11 @@ mod tests {
                 for name in ["a", "b", "c", "d"] {
                     let owners = model.keys().filter(|(_, key)| key.name() == name).count();
                     assert_eq!(references.owners_of(&key(name)), owners, "{seed}");
-                    assert_eq!(references.get("ns", name), items.get(&key(name)), "{seed}");
+                    assert_eq!(
+                        references.get("ns", name),
+                        entries.get(&key(name)),
+                        "{seed}"
+                    );
                 }
             }
         }

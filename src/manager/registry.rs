@@ -128,7 +128,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
 
     /// Every object that is referenced now.
     pub(crate) fn entries(&self) -> Vec<Arc<ObjectEntry<S>>> {
-        self.references.lock().items().cloned().collect()
+        self.references.lock().entries().cloned().collect()
     }
 
     /// Changes an entry, and what plain readers find of it at once, in one step. What that drops of
@@ -173,11 +173,11 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     }
 
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {
-        if let Some(held) = Arc::get_mut(&mut found) {
-            held.trim();
+        if let Some(own) = Arc::get_mut(&mut found) {
+            own.trim();
             return found;
         }
-        // The getter kept a share of it.
+        // The getter keeps a reference to it.
         let mut own = StoredObject::new(self.kind.copy(&found));
         own.trim();
         Arc::new(own)

@@ -1,4 +1,4 @@
-//! What a manager asks of its strategy, whichever it is.
+//! What a manager needs from its strategy, whichever it is.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,7 @@ use crate::error::Error;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
 
-/// The referenced objects of one manager, whatever keeps them: nothing whose drop waits for a
-/// thread.
+/// The referenced objects of one manager. Its drop never waits for a thread.
 pub(crate) trait ReferencedObjects: Send + Sync {
     fn options(&self) -> &ManagerOptions;
 
@@ -33,7 +32,7 @@ pub(crate) trait ReferencedObjects: Send + Sync {
 pub(crate) trait Strategy<K: Object>: Send + Sync {
     fn entries(&self) -> Arc<dyn ReferencedObjects>;
 
-    /// Changes the references of `owner` and does what that asks for. Never blocks.
+    /// Changes the references of `owner`, and starts or stops what that requires. Never blocks.
     fn change_references(&self, owner: &Owner, change: ReferenceChange);
 
     /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by).

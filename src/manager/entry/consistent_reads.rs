@@ -18,14 +18,13 @@ use crate::worker::StopToken;
 
 /// The first pause between two requests; it doubles from there.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest of them. A server whose cache is behind waits some seconds by itself before it says
-/// so.
+/// The longest pause. A server whose cache is behind waits some seconds before it answers so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The object in a state not older than `version`, or in the most recent one if that is empty.
 ///
-/// `complete` takes in what the read found, and returns that, or what came in meanwhile if that is
-/// newer. It is told whether the reader's own deadline ended the request.
+/// `complete` stores the answer of the read and returns it, or a newer state that came in
+/// meanwhile. Its last argument is whether the reader's own deadline ended the request.
 ///
 /// # Errors
 ///
@@ -75,7 +74,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
             found => return complete(&read, found, false),
         };
         if context.was_ended_by_deadline(&error) {
-            // What the server said before says more than that time is up.
+            // The server's earlier error says more than that the time is up.
             let error = failures.last().cloned().unwrap_or(error);
             failures.add(error, since, context.clock.now());
             return complete(&read, timed_out(&failures), true);
@@ -102,17 +101,17 @@ pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
 ) -> ReadPosition {
-    let begun = table.clock().now();
+    let began = table.clock().now();
     let mut state = entry.state.lock();
     let content = state.content();
     let known = content.known_version();
     let behind = version.is_older_than(known);
     let version = if behind { known } else { version };
-    content.begin_read(version.clone(), begun)
+    content.begin_read(version.clone(), began)
 }
 
-/// What memory says of a state not older than `version`, at the latest when `until` has passed or
-/// the stop is raised.
+/// The answer from memory that is not older than `version`; waits for it until `until` or the
+/// stop.
 fn wait_in_memory<K: Object, S: EntryState<K>>(
     table: &Registry<K, S>,
     entry: &ObjectEntry<S>,
@@ -128,7 +127,7 @@ fn wait_in_memory<K: Object, S: EntryState<K>>(
             return answer;
         }
         if state.is_detached() {
-            // Nothing comes in here any more, and a shutdown does not know of it.
+            // The entry gets no more writes, and a shutdown does not notify it.
             drop(state);
             stop.wait_until(clock, until);
             return None;

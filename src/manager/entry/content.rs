@@ -1,5 +1,5 @@
-//! What is known of one object, and the judgement of what comes in: nothing older replaces newer
-//! (B18). Pure.
+//! The known state of one object. Decides which answers and events may replace it: an older state
+//! never replaces a newer one (B18). Pure.
 
 use std::time::Instant;
 
@@ -14,21 +14,21 @@ use crate::sync::Arc;
 
 /// The content of one entry.
 ///
-/// What is offered to it is taken if it is admitted. What is refused is left where it is, for the
-/// caller to drop under no lock: that may overwrite secrets. A write returns whether the object, or
-/// what can be said of it, is another one, so that subscribers are told; `None` if it was refused.
+/// A write takes the new state out of the `Option` if it is admitted. A refused state stays there,
+/// for the caller to drop under no lock: that may overwrite secrets. A write returns whether
+/// subscribers have news, or `None` if the state was refused.
 #[derive(Debug)]
 pub(crate) struct EntryContent<K: Object> {
     kind: KindTraits<K>,
     object: Option<Arc<StoredObject<K>>>,
-    /// Why the newest state of the object is not in `object`, which holds the last good one (B12).
+    /// Why the newest state of the object is not in `object`, which is the last good one (B12).
     undecodable: Option<Error>,
-    /// Counts what came in, so that an answer that was overtaken is told from one that was not.
+    /// The number of admitted writes. It shows whether an answer was overtaken.
     revision: u64,
-    /// Counts the reads that were begun.
+    /// The number of reads that began.
     reads: u64,
     guard: VersionGuard,
-    /// A uid that a consistent read found gone: news about it comes from the past.
+    /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
 }
 
@@ -46,14 +46,14 @@ impl<K: Object> EntryContent<K> {
     }
 }
 
-/// What was known when a read was sent: its answer is judged by that.
+/// The known state when a read was sent, by which its answer is judged.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPosition {
     /// The reads of one entry are numbered as they begin.
     pub(crate) number: u64,
     /// The answer is not older than this; empty for the most recent state.
     pub(crate) version: ResourceVersion,
-    pub(crate) begun: Instant,
+    pub(crate) began: Instant,
     revision: u64,
     uid: Option<Box<str>>,
 }
@@ -87,37 +87,36 @@ impl<K: Object> EntryContent<K> {
         self.revision
     }
 
-    /// What may be told of an object.
+    /// The report of an object, without its values.
     pub(crate) fn summary_of(&self, object: &K) -> ObjectSummary {
         ObjectSummary::of(self.kind, object)
     }
 
-    /// Whether what is held cannot change any more (OC-17).
-    pub(crate) fn holds_immutable(&self) -> bool {
+    /// Whether the stored object never changes (OC-17).
+    pub(crate) fn is_immutable(&self) -> bool {
         let object = self.object.as_ref();
         self.undecodable.is_none() && object.is_some_and(|object| self.kind.is_immutable(object))
     }
 
-    /// A list of the one object, or of none; `begun` is the [revision](Self::revision) when it was
-    /// begun.
+    /// A list of the one object, or of none; `began` is the [revision](Self::revision) when it
+    /// began.
     ///
     /// # Errors
     ///
     /// `Stale` for an answer older than what is known (B18).
     pub(crate) fn replace(
         &mut self,
-        begun: u64,
-        item: &mut Option<Listed<K>>,
+        began: u64,
+        listed: &mut Option<Listed<K>>,
         of: &Replacement,
     ) -> Result<bool, Error> {
-        let uid = match &*item {
+        let uid = match &*listed {
             Some(Listed::Object(object)) => Some(object.uid()),
             Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
             None => None,
         };
-        // What a fresh read found while the list was on its way may be newer, however the list was
-        // read.
-        let overtaken = begun != self.revision;
+        // A fresh read during the list may have found a newer state than any list.
+        let overtaken = began != self.revision;
         let judged = Replacement {
             resource_version: of.resource_version.clone(),
             consistent: of.consistent && !overtaken,
@@ -130,7 +129,7 @@ impl<K: Object> EntryContent<K> {
         }
         self.guard.admits_replacement(&judged)?;
         self.tombstone = None;
-        Ok(self.take_in(item))
+        Ok(self.take_in(listed))
     }
 
     /// An added or modified state of the object, or one that does not decode (B12); `None` if it is
@@ -157,15 +156,15 @@ impl<K: Object> EntryContent<K> {
         Some(self.put(&mut None))
     }
 
-    /// An answer that may come out of a cache of the server which lags. `None` if it is older than
-    /// what is known: another state of the object that is held is judged by that one's version,
-    /// which the floor may be ahead of.
+    /// An answer that may come from a cache of the server that lags. `None` if it is older than the
+    /// known state. Another state of the stored object is judged by that object's version, since
+    /// the known version may be ahead of it.
     pub(crate) fn answer(&mut self, answer: &mut Option<Arc<StoredObject<K>>>) -> Option<bool> {
         let object = answer.as_ref()?;
-        let held = self.object.as_ref().map(|held| held.uid());
-        let admitted = if held == Some(object.uid()) && !self.has_tombstone(object.uid()) {
-            let version = self.object.as_ref().map(|held| held.resource_version());
-            version.is_none_or(|held| !object.resource_version().is_older_than(&held))
+        let stored = self.object.as_ref().map(|stored| stored.uid());
+        let admitted = if stored == Some(object.uid()) && !self.has_tombstone(object.uid()) {
+            let version = self.object.as_ref().map(|stored| stored.resource_version());
+            version.is_none_or(|stored| !object.resource_version().is_older_than(&stored))
         } else {
             let past = object
                 .resource_version()
@@ -181,19 +180,19 @@ impl<K: Object> EntryContent<K> {
     }
 
     /// To be called before a read is sent.
-    pub(crate) fn begin_read(&mut self, version: ResourceVersion, begun: Instant) -> ReadPosition {
+    pub(crate) fn begin_read(&mut self, version: ResourceVersion, began: Instant) -> ReadPosition {
         self.reads = self.reads.saturating_add(1);
-        let uid = self.object.as_ref().map(|held| held.uid().into());
+        let uid = self.object.as_ref().map(|stored| stored.uid().into());
         ReadPosition {
             number: self.reads,
             version,
-            begun,
+            began,
             revision: self.revision,
             uid,
         }
     }
 
-    /// How many reads were begun.
+    /// How many reads began.
     pub(crate) fn reads(&self) -> u64 {
         self.reads
     }
@@ -210,9 +209,9 @@ impl<K: Object> EntryContent<K> {
         self.object = None;
     }
 
-    /// A consistent read found the object, or that there is none. `None` if what came in while the
-    /// answer was on its way is newer. Later answers are not older than the version of the read,
-    /// which is not older than what was known when it was sent.
+    /// A consistent read found the object, or that there is none. `None` if a newer state came in
+    /// meanwhile. Later answers are not older than the version of the read, which is not older than
+    /// the version that was known when it was sent.
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
@@ -221,7 +220,7 @@ impl<K: Object> EntryContent<K> {
         let version = &position.version;
         let uid = object.as_ref().map(|object| object.uid());
         if !version.is_empty() && uid.is_some_and(|uid| self.has_tombstone(uid)) {
-            // Only a read of the most recent state tells that the server's history was put back.
+            // Only a read of the most recent state shows that the server's history was put back.
             self.guard.refuse();
             return None;
         }
@@ -257,23 +256,24 @@ impl<K: Object> EntryContent<K> {
         Some(self.put(fresh))
     }
 
-    /// Whether the answer shows that the server's history was put back: a state that was known to
-    /// be over.
+    /// Whether the answer shows that the server's history was put back: it is older than the known
+    /// state.
     fn is_put_back(&self, uid: &str, version: &ResourceVersion) -> bool {
         match &self.object {
-            Some(held) if held.uid() == uid => version.is_older_than(&held.resource_version()),
+            Some(stored) if stored.uid() == uid => {
+                version.is_older_than(&stored.resource_version())
+            }
             Some(_) | None => version.is_older_than(self.guard.position()),
         }
     }
 
-    /// `NotFound` has no version: it tells the end of the object that was held when it was asked
-    /// for, and of no other.
+    /// `NotFound` has no version: it ends only the object that was stored when the read was sent.
     fn take_absence(&mut self, position: &ReadPosition) -> Option<bool> {
-        let held = self.object.as_ref().map(|held| held.uid());
-        if self.has_overtaken(position) && (held.is_none() || held != position.uid.as_deref()) {
+        let stored = self.object.as_ref().map(|stored| stored.uid());
+        if self.has_overtaken(position) && (stored.is_none() || stored != position.uid.as_deref()) {
             return None;
         }
-        if let Some(uid) = held.filter(|uid| !uid.is_empty()) {
+        if let Some(uid) = stored.filter(|uid| !uid.is_empty()) {
             self.tombstone = Some(uid.into());
         }
         Some(self.put(&mut None))
@@ -284,17 +284,17 @@ impl<K: Object> EntryContent<K> {
             self.guard.refuse();
             return false;
         }
-        let held_version = self.object.as_ref().map(|held| held.resource_version());
-        let held = self.object.as_ref().zip(held_version.as_ref());
-        let held = held.map(|(object, version)| (object.uid(), version.as_str()));
-        self.guard.admits_change(held, (uid, version.as_str()))
+        let stored_version = self.object.as_ref().map(|stored| stored.resource_version());
+        let stored = self.object.as_ref().zip(stored_version.as_ref());
+        let stored = stored.map(|(object, version)| (object.uid(), version.as_str()));
+        self.guard.admits_change(stored, (uid, version.as_str()))
     }
 
     fn has_tombstone(&self, uid: &str) -> bool {
         self.tombstone.as_deref() == Some(uid)
     }
 
-    /// Takes in what was admitted.
+    /// Stores an admitted state.
     fn take_in(&mut self, state: &mut Option<Listed<K>>) -> bool {
         let mut object = match state.take() {
             Some(Listed::Object(object)) => Some(object),
@@ -313,9 +313,11 @@ impl<K: Object> EntryContent<K> {
     fn put(&mut self, object: &mut Option<Arc<StoredObject<K>>>) -> bool {
         self.revision = self.revision.wrapping_add(1);
         let same = match (&self.object, &*object) {
-            (Some(held), Some(new)) => {
-                let version = held.resource_version();
-                held.uid() == new.uid() && !version.is_unset() && version == new.resource_version()
+            (Some(stored), Some(new)) => {
+                let version = stored.resource_version();
+                stored.uid() == new.uid()
+                    && !version.is_unset()
+                    && version == new.resource_version()
             }
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
@@ -332,7 +334,7 @@ impl<K: Object> EntryContent<K> {
     fn set_aside(&mut self, set_aside: Undecodable) {
         self.revision = self.revision.wrapping_add(1);
         self.undecodable = Some(set_aside.error);
-        let is_other = |held: &mut Arc<StoredObject<K>>| held.uid() != &*set_aside.uid;
+        let is_other = |stored: &mut Arc<StoredObject<K>>| stored.uid() != &*set_aside.uid;
         if !set_aside.uid.is_empty() {
             self.object.take_if(is_other);
         }
@@ -351,7 +353,7 @@ mod tests {
         Listed::Object(Arc::new(StoredObject::new(secret("s", version))))
     }
 
-    /// Whoever drops an object overwrites its secrets: what is refused stays with the caller, who
+    /// The drop of an object overwrites its secrets: a refused state stays with the caller, which
     /// has no lock then.
     #[test]
     fn what_is_refused_is_left_to_the_caller() {
@@ -366,8 +368,8 @@ mod tests {
             resource_version: "7".into(),
             ..Replacement::default()
         };
-        let begun = content.revision();
-        assert!(content.replace(begun, &mut old, &of).is_err());
+        let began = content.revision();
+        assert!(content.replace(began, &mut old, &of).is_err());
         assert!(old.is_some());
         let now = Clock::system().now();
         let position = content.begin_read(ResourceVersion::most_recent(), now);

@@ -16,7 +16,7 @@ use crate::sync::{Arc, Monitor, Rank};
 #[derive(Debug)]
 pub(crate) struct ObjectEntry<S> {
     pub(crate) key: ObjectKey,
-    /// Who waits for its first sync; each run of its reflector looks at it (B3).
+    /// The readers that wait for the first sync; each run of the reflector looks at it (B3).
     pub(crate) waiters: Waiters,
     pub(crate) state: Arc<Monitor<S>>,
 }
@@ -31,8 +31,8 @@ impl<S> ObjectEntry<S> {
     }
 }
 
-/// What an entry needs to answer: the key of its object, the time, and how long what was fetched
-/// lives at that time (OS-6).
+/// What an entry needs for an answer: the key of its object, the time, and how long what was
+/// fetched lives at that time (OS-6).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerContext<'a> {
     pub(crate) key: &'a ObjectKey,
@@ -50,18 +50,18 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// What plain readers can have at once, with its mark in the read cache.
     fn ready(&self, clock: &Clock) -> Option<(ReadyObject<K>, Coarse)>;
 
-    /// Whether nobody references the object any more, so that another entry may have its key.
+    /// Whether no owner references the object any more, so that another entry may have its key.
     fn is_detached(&self) -> bool;
 
-    /// What memory answers a reader of a state not older than `version` (R11); `None` while it has
-    /// not come that far.
+    /// The answer from memory to a reader of a state not older than `version` (R11); `None` while
+    /// memory has not reached it.
     fn reached(
         &self,
         version: &ResourceVersion,
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>>;
 
-    /// Where the object stands, and why.
+    /// The state of the object, and why.
     fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String);
 
     /// When the server last confirmed what is known.
@@ -70,7 +70,7 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// The failures since something last went well.
     fn failures(&self) -> &Failures;
 
-    /// What may be told of the object.
+    /// The report of the object, without its values.
     fn summary(&self) -> Option<ObjectSummary>;
 
     /// Whether a watch is open or being opened.
@@ -78,7 +78,7 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
         false
     }
 
-    /// Whether a watch should have heard from the server by `now` (B14).
+    /// Whether the watch should have received something from the server by `now` (B14).
     fn is_overdue(&self, _now: Instant) -> bool {
         false
     }

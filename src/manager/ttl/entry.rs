@@ -1,5 +1,5 @@
-//! What is known of one object that is fetched, and what a reader is to do about it (OS-5..OS-17,
-//! B17). Pure.
+//! The state of one fetched object, and the next step of each of its readers (OS-5..OS-17, B17).
+//! Pure.
 
 use std::time::{Duration, Instant};
 
@@ -20,55 +20,55 @@ use crate::sync::Arc;
 /// live.
 const BACKOFF: Duration = Duration::from_millis(50);
 
-/// A fetch that was given less time than this says nothing about the server when the time is up.
+/// A fetch that times out after less than this says nothing about the server.
 const FAIR_TIME: Duration = Duration::from_secs(1);
 
-/// What a reader is to do.
+/// The next step of a reader.
 #[derive(Debug)]
 pub(crate) enum NextStep<K: Object> {
-    /// Return this: what is held and fresh (OS-6), the answer of the fetch that was waited for, or
-    /// the last failure, whose backoff is not over (B17).
+    /// Return this: the stored object if it is fresh (OS-6), the answer of the fetch that the
+    /// reader waited for, or the last failure while its backoff lasts (B17).
     Return(Result<Cached<K>, Error>),
     /// Wait for the fetch of this number.
     Wait(u64),
     /// Fetch.
     Fetch,
-    /// Look the object up again: nobody references this entry any more.
+    /// Look the object up again: no owner references this entry any more.
     FindAgain,
 }
 
-/// How a fetch ended, for those who waited for it.
+/// How a fetch ended, for the readers that waited for it.
 #[derive(Debug)]
 enum FetchResult<K: Object> {
     /// The answer was stored: readers take it if it is still fresh when they look.
     Stored,
     /// Its readers share the answer.
     Shared(Result<Cached<K>, Error>),
-    /// It ended by what concerned its leader only: the next reader fetches, backoff or not.
+    /// Only its leader's deadline ended it: the next reader fetches, without a backoff.
     LeaderTimedOut,
 }
 
-/// What is known of one object that is fetched.
+/// The state of one fetched object.
 #[derive(Debug)]
 pub(crate) struct TtlEntry<K: Object> {
     pub(super) content: EntryContent<K>,
     /// With `Get` no object is kept.
     keeps: bool,
-    /// The last object that was found, if none is kept.
+    /// With `Get`: the summary of the last object that a read found.
     pub(super) found: Option<ObjectSummary>,
-    /// The server's words that there is no such object (OS-11).
+    /// The server's error that there is no such object (OS-11).
     pub(super) absent: Option<Error>,
     /// The newest state of the object does not decode; the content holds the last good one (B12).
     pub(super) undecodable: Option<Error>,
-    /// When the server last confirmed what is stored. Nothing is served that was not confirmed
-    /// since the last invalidation.
+    /// When the server last confirmed the stored answer. An answer that was not confirmed since the
+    /// last invalidation is not served.
     updated: Option<(Instant, Coarse)>,
-    /// The reads up to this number were begun before the last invalidation (OS-2); where nothing is
-    /// kept, before the read that spoke last.
+    /// The reads up to this number began before the last invalidation (OS-2); with `Get`, before
+    /// the last recorded read.
     superseded: u64,
     /// The server's cache was behind what is known: the next fetch reads past it.
     past_cache: bool,
-    /// The fetches under way, by number, and since when. Readers join none that is superseded.
+    /// The fetches in flight: their numbers and when they began. Readers join no superseded one.
     in_flight: Vec<(u64, Instant)>,
     completed: Option<(u64, FetchResult<K>)>,
     /// The failures since the last answer.
@@ -100,7 +100,7 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// An entry of an object that nobody references, for one read.
+    /// An entry of an object that no owner references, for one read.
     pub(crate) fn detached(kind: KindTraits<K>) -> Self {
         Self {
             is_detached: true,
@@ -108,8 +108,8 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// Drops what is cached (OS-2). Reads that were begun before go on and answer who waits for
-    /// them (OS-17). How far the server had come is kept, so nobody goes back behind that (B18).
+    /// Drops the cached object (OS-2). Reads that began before go on and answer the readers that
+    /// wait for them (OS-17). The known version stays, so no reader goes back behind it (B18).
     pub(crate) fn invalidate(&mut self) {
         self.superseded = self.content.reads();
         self.absent = None;
@@ -127,15 +127,15 @@ impl<K: Object> TtlEntry<K> {
         self.invalidate();
     }
 
-    /// What a reader is to do who has waited for the fetch `waited_for`, if for one.
+    /// The next step of a reader that has waited for the fetch `waited_for`, if for one.
     pub(crate) fn next_step(&self, at: &AnswerContext<'_>, waited_for: Option<u64>) -> NextStep<K> {
         if self.is_fresh(at) {
             return NextStep::Return(self.in_memory(false, at));
         }
         let completed = self.completed.as_ref();
         let completed = completed.filter(|(number, _)| waited_for.is_some_and(|id| id <= *number));
-        let outcome = completed.map(|(_, outcome)| outcome);
-        if let Some(FetchResult::Shared(result)) = outcome
+        let result_of_fetch = completed.map(|(_, result)| result);
+        if let Some(FetchResult::Shared(result)) = result_of_fetch
             && !self.is_behind(result)
         {
             return NextStep::Return(result.clone());
@@ -153,13 +153,14 @@ impl<K: Object> TtlEntry<K> {
         }
         let backs_off = self.retry_at.is_some_and(|retry_at| at.now < retry_at);
         let backing_off = self.failures.last().filter(|_| backs_off);
-        match backing_off.filter(|_| !matches!(outcome, Some(FetchResult::LeaderTimedOut))) {
+        match backing_off.filter(|_| !matches!(result_of_fetch, Some(FetchResult::LeaderTimedOut)))
+        {
             Some(failure) => NextStep::Return(self.after(failure, at)),
             None => NextStep::Fetch,
         }
     }
 
-    /// A reader begins to fetch: out of the server's cache if an object is held, else past it
+    /// A reader begins to fetch: from the server's cache if an object is stored, else past it
     /// (OS-7).
     pub(crate) fn start_fetch(&mut self, at: &AnswerContext<'_>) -> ReadPosition {
         let cached = self.object().is_some() && !self.past_cache;
@@ -173,8 +174,8 @@ impl<K: Object> TtlEntry<K> {
         fetch
     }
 
-    /// Whether the leader has to ask once more, past the server's cache: that knows no such object,
-    /// or an older state of it, but readers were given one, behind which no reader goes back.
+    /// Whether the leader has to send another request, past the server's cache: the cache had no
+    /// such object, or an older state than readers already got.
     pub(crate) fn confirm(
         &mut self,
         fetch: &mut ReadPosition,
@@ -192,7 +193,7 @@ impl<K: Object> TtlEntry<K> {
         }
         let number = fetch.number;
         let latest = ResourceVersion::most_recent();
-        *fetch = self.content.begin_read(latest, fetch.begun);
+        *fetch = self.content.begin_read(latest, fetch.began);
         for (in_flight, _) in &mut self.in_flight {
             if *in_flight == number {
                 *in_flight = fetch.number;
@@ -201,9 +202,9 @@ impl<K: Object> TtlEntry<K> {
         true
     }
 
-    /// A fetch that readers share, or a read that one reader made for itself (R11), has come back.
-    /// `late`: its reader's own deadline ended it. Returns what the reader is told, and whether
-    /// that is news for subscribers.
+    /// Completes a fetch that readers share, or one reader's own request (R11). `late`: the
+    /// reader's own deadline ended it. Returns the reader's answer, and whether that is news for
+    /// subscribers.
     pub(crate) fn complete(
         &mut self,
         read: &ReadPosition,
@@ -234,7 +235,7 @@ impl<K: Object> TtlEntry<K> {
         )
     }
 
-    /// Tells the readers who wait for a fetch how it ended. This table is OS-8..OS-14 with B17.
+    /// Records how a fetch ended, for the readers that wait for it. This is OS-8..OS-14 with B17.
     fn end_fetch(
         &mut self,
         fetch: &ReadPosition,
@@ -246,7 +247,7 @@ impl<K: Object> TtlEntry<K> {
         let outcome = match result {
             _ if late => FetchResult::LeaderTimedOut,
             Ok(_) if !failed && !self.is_superseded(fetch) => FetchResult::Stored,
-            // Overtaken, it was true for who asked, and may not be for who came meanwhile.
+            // It was overtaken: true for its own readers, but maybe not for those that came later.
             Err(error) if error.is_not_found() && !failed && !is_stored => FetchResult::Stored,
             result => FetchResult::Shared(result.clone()),
         };
@@ -261,7 +262,7 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// Whether what is held may be served without asking (OS-6).
+    /// Whether the stored object may be served without a request (OS-6).
     pub(crate) fn is_fresh(&self, at: &AnswerContext<'_>) -> bool {
         let served = self.object().is_some() && self.undecodable.is_none();
         let Some((updated, _)) = self.updated.filter(|_| served) else {
@@ -277,25 +278,25 @@ impl<K: Object> TtlEntry<K> {
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
-    pub(crate) fn held_copy(&self, at: &AnswerContext<'_>) -> Option<Cached<K>> {
+    pub(crate) fn cached_copy(&self, at: &AnswerContext<'_>) -> Option<Cached<K>> {
         let failure = self.undecodable.as_ref().or(self.failures.last());
         let ready = self.served(failure.cloned(), !self.is_fresh(at), at.clock);
         ready.map(Cached::of)
     }
 
-    /// What there is to say to a reader whose deadline has passed; `own` is the fetch of its own
-    /// that this ended.
+    /// The answer to a reader whose deadline has passed; `own` is the reader's own fetch that the
+    /// deadline ended.
     pub(crate) fn late(
         &self,
         own: Option<(Instant, &Error)>,
         at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
         let mut failures = self.failures.clone();
-        if let Some((_, begun)) = self.in_flight.last() {
-            failures = failures.or_since(*begun);
+        if let Some((_, began)) = self.in_flight.last() {
+            failures = failures.or_since(*began);
         }
-        if let Some((begun, error)) = own {
-            failures.add(error.clone(), begun, at.now);
+        if let Some((began, error)) = own {
+            failures.add(error.clone(), began, at.now);
         }
         self.after(&failures.not_synced(&resource_name::<K>(), at.now), at)
     }
@@ -312,7 +313,8 @@ impl<K: Object> TtlEntry<K> {
         let own = Arc::clone(&object);
         let mut object = Some(object);
         let written = if self.absent.is_some() && self.content.has_overtaken(read) {
-            // Nobody knows which came first, and each reader asks anew what is absent (OS-16).
+            // It is not known which came first, and each reader asks again for an absent object
+            // (OS-16).
             None
         } else if from_cache {
             self.content.answer(&mut object)
@@ -323,7 +325,7 @@ impl<K: Object> TtlEntry<K> {
             self.confirmed(read, None, at);
         } else if !is_superseded {
             if self.updated.is_none() && self.content.object().is_some() {
-                // What is known is newer, and so as good as what was fetched now.
+                // The stored object is newer than the fetched one, and so is fresh too.
                 self.confirmed(read, None, at);
             }
             if shared {
@@ -332,7 +334,7 @@ impl<K: Object> TtlEntry<K> {
             }
         }
         if is_superseded && self.object().is_none() {
-            // Stored for nobody (OS-17), but no reader goes back behind it (B18).
+            // Not stored for later readers (OS-17), which do not go back behind it either (B18).
             self.content.raise_version(&own.resource_version());
             return (Ok(Cached::confirmed(own, at.now, at.clock)), written);
         }
@@ -348,15 +350,15 @@ impl<K: Object> TtlEntry<K> {
         at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
         let shared = self.is_shared(read);
-        let own = late.then(|| self.late(Some((read.begun, &error)), at));
-        let had_time = at.now.saturating_duration_since(read.begun) >= FAIR_TIME;
+        let own = late.then(|| self.late(Some((read.began, &error)), at));
+        let had_time = at.now.saturating_duration_since(read.began) >= FAIR_TIME;
         if !self.is_superseded(read) && (!late || shared && had_time) {
             let is_told = self.failed(&error, read, at.now);
             if shared && !is_told {
                 self.back_off(at);
             }
             if error.kind() == ErrorKind::Undecodable {
-                // Later reads say so until something else is known.
+                // Later reads return this error until an answer replaces it.
                 self.undecodable = Some(error.clone());
             }
         }
@@ -366,8 +368,8 @@ impl<K: Object> TtlEntry<K> {
         own.unwrap_or_else(|| self.after(&error, at))
     }
 
-    /// How a read with `Get` ended, for the object's row. A read that began before the one that
-    /// spoke last says nothing new, nor does one that was stopped.
+    /// Records how a read with `Get` ended, for the object's report. Ignores a read that began
+    /// before the last recorded one, and a read that was stopped.
     fn note(
         &mut self,
         read: &ReadPosition,
@@ -407,14 +409,14 @@ impl<K: Object> TtlEntry<K> {
         self.absent = error.filter(|_| answered).cloned();
         let undecodable = error.filter(|error| error.kind() == ErrorKind::Undecodable);
         self.undecodable = undecodable.cloned();
-        // Whatever it said, the server spoke of this object.
+        // Whatever the answer was, the server gave one about this object.
         let spoke = error.is_some_and(|error| error.status().is_some());
         if answered || spoke || self.undecodable.is_some() {
             self.updated = Some((at.now, at.coarse));
         }
     }
 
-    /// What is held, or that there is no such object.
+    /// The stored object, or that there is none.
     fn in_memory(&self, stale: bool, at: &AnswerContext<'_>) -> Result<Cached<K>, Error> {
         if let Some(undecodable) = &self.undecodable {
             return Err(undecodable.clone());
@@ -428,7 +430,7 @@ impl<K: Object> TtlEntry<K> {
         ready.map(Cached::of).ok_or_else(absent)
     }
 
-    /// What there is to say after `failure`: what was known before, with it, or it alone
+    /// The answer after `failure`: the stored object with the failure, or the failure alone
     /// (OS-12..OS-14).
     fn after(&self, failure: &Error, at: &AnswerContext<'_>) -> Result<Cached<K>, Error> {
         if let Some(undecodable) = &self.undecodable {
@@ -455,12 +457,12 @@ impl<K: Object> TtlEntry<K> {
         })
     }
 
-    /// Whether readers were given something newer than what a fetch found: who began to wait for it
-    /// after that does not go back (B18).
+    /// Whether a reader already got a newer state than the fetch found: readers that began to wait
+    /// after that must not go back (B18).
     fn is_behind(&self, result: &Result<Cached<K>, Error>) -> bool {
-        let floor = self.content.known_version();
+        let known = self.content.known_version();
         let found = result.as_ref().ok().map(Cached::stored);
-        found.is_some_and(|found| found.resource_version().is_older_than(floor))
+        found.is_some_and(|found| found.resource_version().is_older_than(known))
     }
 
     /// Whether readers share the request.
@@ -478,7 +480,7 @@ impl<K: Object> TtlEntry<K> {
     /// The server has answered, with what is stored now.
     fn confirmed(&mut self, read: &ReadPosition, absent: Option<Error>, at: &AnswerContext<'_>) {
         if self.is_superseded(read) && self.updated.is_none() {
-            // Stored for nobody (OS-17).
+            // Not stored for later readers (OS-17).
             return;
         }
         self.absent = absent;
@@ -494,17 +496,17 @@ impl<K: Object> TtlEntry<K> {
         self.retry_at = None;
     }
 
-    /// A request failed. That is no reason to keep others from asking, unless the server named a
-    /// pause. Returns whether it did.
+    /// Records a failed request. Others may still be sent, unless the server named a pause. Returns
+    /// whether it did.
     fn failed(&mut self, error: &Error, read: &ReadPosition, now: Instant) -> bool {
-        self.failures.add(error.clone(), read.begun, now);
+        self.failures.add(error.clone(), read.began, now);
         let pause = error.retry_after().filter(|pause| !pause.is_zero());
         let until = pause.and_then(|pause| now.checked_add(pause.min(RETRY_AFTER_MAX)));
         self.retry_at = self.retry_at.max(until);
         until.is_some()
     }
 
-    /// A fetch that readers share has failed: the next is made after a pause that doubles.
+    /// Delays the next fetch after a shared one has failed, by a pause that doubles.
     fn back_off(&mut self, at: &AnswerContext<'_>) {
         let pause = self.backoff.map_or(BACKOFF, |last| last.saturating_mul(2));
         let pause = pause.min(at.ttl.max(BACKOFF));
@@ -512,7 +514,7 @@ impl<K: Object> TtlEntry<K> {
         self.retry_at = self.retry_at.max(at.now.checked_add(pause));
     }
 
-    /// What subscribers are told of besides the object itself.
+    /// What subscribers see besides the object.
     fn visible_state(&self) -> (Option<ErrorKind>, bool, bool, Option<ObjectSummary>) {
         let failure = self.failures.last().map(Error::kind);
         let denied = self.failures.refusal(FORBIDDEN_GRACE).is_some();
@@ -583,7 +585,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let held = self.object().map(|held| self.content.summary_of(held));
-        held.or_else(|| self.found.clone())
+        let stored = self.object().map(|object| self.content.summary_of(object));
+        stored.or_else(|| self.found.clone())
     }
 }

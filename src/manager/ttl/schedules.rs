@@ -45,13 +45,13 @@ enum First {
     Answers,
     Fails,
     Panics,
-    /// It answers nobody whose deadline is yet to come.
+    /// It answers no reader before the reader's deadline.
     LetsDeadlinesPass,
-    /// It answers nobody at all.
+    /// It answers no reader.
     Hangs,
     /// It has not come as far as the reader wants.
     IsBehind,
-    /// Who asks for a version is given that one and none newer.
+    /// A reader of a version gets that one and none newer.
     Lags,
 }
 
@@ -72,7 +72,7 @@ impl Wake for WakeServer {
 }
 
 impl Server {
-    /// Lets whoever is about to ask come first: among few steps, random schedules seldom do.
+    /// Lets a reader that is about to ask come first: among few steps, random schedules seldom do.
     fn wait_for_asked(&self) {
         let mut asked = self.asked.lock();
         while *asked == 0 {
@@ -217,7 +217,7 @@ fn version(secret: &Secret) -> usize {
     version.unwrap().parse().unwrap()
 }
 
-/// OS-5: whoever comes first fetches, everybody gets that.
+/// OS-5: the first reader fetches, and all readers get that answer.
 #[test]
 fn os_5_readers_share_one_fetch_in_every_order() {
     check(|| {
@@ -258,7 +258,7 @@ fn b17_a_failure_is_shared_in_every_order() {
     });
 }
 
-/// A leader whose deadline passes is followed by a reader who has more time.
+/// A leader whose deadline passes is followed by a reader that has more time.
 #[test]
 fn b17_a_leader_out_of_time_hands_over_in_every_order() {
     check(|| {
@@ -281,7 +281,7 @@ fn b17_a_leader_out_of_time_hands_over_in_every_order() {
     });
 }
 
-/// A getter that panics is a failure: its readers share it, and nobody waits for ever.
+/// A getter that panics is a failure: its readers share it, and none of them waits for ever.
 #[test]
 fn os_5_a_getter_that_panics_is_a_failure_in_every_order() {
     check(|| {
@@ -306,8 +306,8 @@ fn os_5_a_getter_that_panics_is_a_failure_in_every_order() {
     });
 }
 
-/// OS-2, OS-17: who reads after a reference was added is given what was fetched after that; who
-/// waited is answered; and nobody goes back (B18).
+/// OS-2, OS-17: a read after an added reference returns what was fetched after it. Readers that
+/// waited get an answer, and none goes back (B18).
 #[test]
 fn os_17_a_new_reference_parts_the_readers_in_every_order() {
     check(|| {
@@ -343,8 +343,8 @@ fn os_17_a_new_reference_parts_the_readers_in_every_order() {
     });
 }
 
-/// R11 with OS-2: a reference that is added while a fresh read is under way takes nothing of its
-/// promise back.
+/// R11 with OS-2: a reference that is added while a fresh read is under way does not take
+/// readers back behind it.
 #[test]
 fn r11_a_new_reference_does_not_lead_behind_a_fresh_read() {
     check(|| {
@@ -366,8 +366,8 @@ fn r11_a_new_reference_does_not_lead_behind_a_fresh_read() {
     });
 }
 
-/// R11, B18 with OS-2: a reference that is added just as a fresh read comes back takes nothing of
-/// its promise back from who asks for a version next.
+/// R11, B18 with OS-2: a reference that is added just as a fresh read comes back does not take the
+/// next reader of a version behind it.
 #[test]
 fn r11_a_new_reference_does_not_lead_a_read_of_a_version_behind_a_fresh_one() {
     check(|| {
@@ -390,7 +390,8 @@ fn r11_a_new_reference_does_not_lead_a_read_of_a_version_behind_a_fresh_one() {
     });
 }
 
-/// OS-3, OS-4: the last release ends no fetch; who waited is answered, who comes later is not.
+/// OS-3, OS-4: the last release ends no fetch. Readers that waited get an answer; later ones do
+/// not.
 #[test]
 fn os_3_the_last_release_leaves_nobody_waiting() {
     check(|| {
@@ -441,7 +442,8 @@ fn r11_cached_reads_stay_behind_a_fresh_one_in_every_order() {
     });
 }
 
-/// R11: who waits for a version is woken by the read that brings it; no time passes in this model.
+/// R11: the read that brings a version wakes the readers that wait for it. No time passes in this
+/// model.
 #[test]
 fn r11_a_wait_for_a_version_is_ended_by_another_read() {
     check(|| {

@@ -1,5 +1,5 @@
-//! The store of the strategies `Cache` and `Get`: a reader who finds nothing fresh fetches, on its
-//! own thread; the others wait for that fetch. With `Get` each reader asks for itself (SC-2).
+//! The store of the strategies `Cache` and `Get`. A reader that finds no fresh object fetches it on
+//! its own thread; other readers wait for that fetch. With `Get` each reader fetches (SC-2).
 
 use super::entry::{NextStep, TtlEntry};
 use crate::clock::{Coarse, Deadline};
@@ -36,7 +36,7 @@ impl<K: Object> TtlStore<K> {
         }
     }
 
-    /// Reads one entry; `None` when nobody references it any more.
+    /// Reads one entry; `None` when no owner references it any more.
     fn read_entry(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
@@ -110,7 +110,7 @@ impl<K: Object> TtlStore<K> {
         self.complete_read(entry, &fetch, found, late)
     }
 
-    /// The entry of the object; with `Get` also of one that nobody references.
+    /// The entry of the object; with `Get` also of one that no owner references.
     fn entry_to_read(
         &self,
         namespace: &str,
@@ -216,7 +216,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
         let state = entry.state.lock();
-        Ok(state.held_copy(&self.table.context(&entry.key)))
+        Ok(state.cached_copy(&self.table.context(&entry.key)))
     }
 
     fn get_at_least(

@@ -1,5 +1,5 @@
-//! What the entry of a watched object says: to readers an answer from memory, or that there is none
-//! yet; to reports where the object stands. Pure.
+//! The answers of a watched object's entry: to readers the object, or that there is none yet; to
+//! reports the state of the object. Pure.
 
 use std::time::Instant;
 
@@ -22,26 +22,27 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         &mut self.content
     }
 
-    /// An immutable object that is watched is not among it: who reads it stops that.
+    /// A watched immutable object is not ready: its read has to stop the watch.
     fn ready(&self, clock: &Clock) -> Option<(ReadyObject<K>, Coarse)> {
         let waits = self.state() == WatchState::Rechecking(CheckState::First);
-        let unread = self.is_at_work() && self.content.holds_immutable();
+        let unread = self.is_at_work() && self.content.is_immutable();
         if !self.is_filled() || self.content.undecodable().is_some() || waits || unread {
             return None;
         }
-        self.held(clock).map(|ready| (ready, Coarse::default()))
+        self.stored(clock).map(|ready| (ready, Coarse::default()))
     }
 
     fn is_detached(&self) -> bool {
         self.state() == WatchState::Dropped
     }
 
-    /// `None` while the watch has not come that far, or stands still and so may never.
+    /// `None` while the watch has not come that far, and while there is no watch.
     fn reached(
         &self,
         version: &ResourceVersion,
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
+        use WatchState::Stopped;
         let current = match self.state() {
             WatchState::Dropped => {
                 return Some(Err(Error::not_registered(
@@ -51,11 +52,11 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
             }
             WatchState::Starting
             | WatchState::Running
-            | WatchState::Stopped(StopReason::Immutable | StopReason::ShutDown { serves: true }) => {
+            | Stopped(StopReason::Immutable | StopReason::ShutDown { serves: true }) => {
                 self.is_filled()
             }
             WatchState::Rechecking(_)
-            | WatchState::Stopped(
+            | Stopped(
                 StopReason::Idle
                 | StopReason::NoRoom
                 | StopReason::Crashed
@@ -97,8 +98,8 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
 }
 
 impl<K: Object> WatchEntry<K> {
-    /// What there is to say; `None` while waiting may bring more. `patient`: the reader still waits
-    /// for the check of an immutable object (B7).
+    /// The answer to a reader; `None` while the reader should wait. `patient`: the reader still
+    /// waits for the check of an immutable object (B7).
     pub(crate) fn answer(
         &self,
         key: &ObjectKey,
@@ -131,8 +132,8 @@ impl<K: Object> WatchEntry<K> {
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
-    pub(crate) fn held_copy(&self, clock: &Clock) -> Option<Cached<K>> {
-        let mut ready = self.held(clock)?;
+    pub(crate) fn cached_copy(&self, clock: &Clock) -> Option<Cached<K>> {
+        let mut ready = self.stored(clock)?;
         if let Some(undecodable) = self.content.undecodable() {
             ready.failure = Some(undecodable.clone());
             ready.stale = true;
@@ -152,13 +153,13 @@ impl<K: Object> WatchEntry<K> {
         if let Some(undecodable) = self.content.undecodable() {
             return Err(undecodable.clone());
         }
-        match self.held(clock) {
+        match self.stored(clock) {
             Some(ready) => Ok(Cached::of(ready)),
             None => Err(Error::not_found(&resource_name::<K>(), key.name())),
         }
     }
 
-    fn held(&self, clock: &Clock) -> Option<ReadyObject<K>> {
+    fn stored(&self, clock: &Clock) -> Option<ReadyObject<K>> {
         let confirmed =
             self.is_at_work() || self.state() == WatchState::Stopped(StopReason::Immutable);
         Some(ReadyObject {
@@ -171,19 +172,19 @@ impl<K: Object> WatchEntry<K> {
     }
 }
 
-/// Where a watched object stands, and why.
+/// The state of a watched object, and why.
 fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, String) {
-    let held = entry.content.object().is_some();
+    let exists = entry.content.object().is_some();
     let watch = watch_in_words(entry);
     if entry.state() == WatchState::Stopped(StopReason::NoRoom) {
         return (no_room(entry), failure_text(entry));
     }
-    // What was known when an idle watch was stopped is still the last word.
+    // The last state before the idle watch was stopped is still the best answer.
     let idle = entry.state() == WatchState::Stopped(StopReason::Idle) && entry.was_filled();
     if entry.is_filled() || idle {
         return match entry.content.undecodable() {
             Some(error) => (ObjectState::Undecodable, error.to_string()),
-            None if held => (ObjectState::Synced, watch),
+            None if exists => (ObjectState::Synced, watch),
             None => (ObjectState::NotFound, watch),
         };
     }

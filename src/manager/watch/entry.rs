@@ -40,7 +40,7 @@ pub(crate) struct WatchEntry<K: Object> {
     began: Instant,
     /// When the present check of an immutable object was asked for (B7).
     check_began: Option<Instant>,
-    /// When the server wants to be asked again after a check that failed.
+    /// The earliest time of the next check, as the server asked for after a failed one.
     check_after: Option<Instant>,
     /// What the reflector of the present run said last, but for failures since which something went
     /// well. Its failures know when the run began, and how a check failed.
@@ -104,7 +104,7 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// Whether nobody has read the object for longer than `idle_max`.
+    /// Whether no reader has read the object for longer than `idle_max`.
     pub(crate) fn is_idle(&self, now: Coarse, idle_max: Duration) -> bool {
         self.is_filled() && now.is_later_than(self.read_at, idle_max)
     }
@@ -129,7 +129,7 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// A reader wants the object. A run that crashed is not followed at once by the next.
+    /// A reader wants the object. The next run does not start at once after a crash.
     pub(crate) fn on_wanted(&mut self, now: Instant) -> WatchAction {
         let since = now.saturating_duration_since(self.began);
         if self.state() == WatchState::Stopped(StopReason::Crashed) && since < CRASH_PAUSE {
@@ -138,10 +138,10 @@ impl<K: Object> WatchEntry<K> {
         self.act(WatchInput::Wanted)
     }
 
-    /// The object was given to a reader. One that cannot change needs no watch from then on
-    /// (OC-15); before, its end or another in its place must not be missed.
+    /// A reader got the object. An immutable object needs no watch from then on (OC-15). Before its
+    /// first read, the watch must see its deletion or replacement.
     pub(crate) fn on_given(&mut self) -> WatchAction {
-        if self.is_filled() && self.content.holds_immutable() {
+        if self.is_filled() && self.content.is_immutable() {
             self.act(WatchInput::ImmutableRead)
         } else {
             WatchAction::nothing()
@@ -155,7 +155,7 @@ impl<K: Object> WatchEntry<K> {
             && kind == Some(ErrorKind::TooManyReflectors)
     }
 
-    /// One more reference, or the housekeeper's round: may have a failed check tried again, unless
+    /// One more reference, or the housekeeper's sweep: may have a failed check tried again, unless
     /// the server said when.
     pub(crate) fn try_again(&mut self, input: WatchInput, now: Instant) -> WatchAction {
         let failed = self.state() == WatchState::Rechecking(CheckState::Failed);
@@ -186,8 +186,7 @@ impl<K: Object> WatchEntry<K> {
         before != self.visible_state()
     }
 
-    /// What a new run starts from: the floor it may not fall below (B4), and the end of the run
-    /// before it (OC-23).
+    /// The start of a new run: the known version (B4), and the end of the run before it (OC-23).
     pub(crate) fn begin_run(
         &mut self,
         ended: Receiver<Infallible>,
@@ -195,9 +194,9 @@ impl<K: Object> WatchEntry<K> {
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
         self.status = Self::new_run(now);
         self.began = now;
-        let floor = self.content.known_version();
-        let floor = (!floor.is_unset()).then(|| floor.clone());
-        (floor, self.last_run.replace(ended))
+        let known = self.content.known_version();
+        let known = (!known.is_unset()).then(|| known.clone());
+        (known, self.last_run.replace(ended))
     }
 
     fn new_run(now: Instant) -> ReflectorStatus {
@@ -230,8 +229,8 @@ impl<K: Object> WatchEntry<K> {
         self.machine.serves(self.filled_by)
     }
 
-    /// The list of the one object, or of none, and the content's revision when it was begun. As
-    /// with each of these, what is not taken is left to the caller, to be dropped under no lock.
+    /// The list of the one object, or of none, and the content's revision when the list began.
+    /// The caller keeps what the entry refuses, here and below, and drops it under no lock.
     ///
     /// # Errors
     ///
@@ -240,12 +239,12 @@ impl<K: Object> WatchEntry<K> {
     pub(crate) fn replace(
         &mut self,
         run: RunId,
-        (begun, item): (u64, &mut Option<Listed<K>>),
+        (began, listed): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
         now: Instant,
     ) -> Result<bool, Error> {
         self.check_run(run)?;
-        let mut is_news = self.content.replace(begun, item, of)?;
+        let mut is_news = self.content.replace(began, listed, of)?;
         is_news |= !self.is_filled();
         self.filled_by = Some(run);
         self.contact = Some(now);
@@ -294,7 +293,7 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// Takes over what the reflector says of itself. Returns whether that is news to readers, and
+    /// Takes over the reflector's status. Returns whether that is news to readers, and
     /// whether a server that gave no answer gives one again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
         if !self.machine.accepts(run) {
@@ -318,58 +317,58 @@ impl<K: Object> WatchEntry<K> {
     /// is none: a fresh read (R11), or the check of an immutable object (B7). Whether that, or what
     /// came in while the answer was on its way, is the newer state is decided here.
     ///
-    /// An answer about a stopped immutable object is the check of it, too: nobody else would notice
-    /// that it is gone.
+    /// An answer about a stopped immutable object also counts as its check: no watch would notice
+    /// that the object is gone.
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
         object: &mut Option<Arc<StoredObject<K>>>,
         now: Instant,
     ) -> (bool, WatchAction) {
-        let before: Option<Box<str>> = self.content.object().map(|held| held.uid().into());
+        let before: Option<Box<str>> = self.content.object().map(|object| object.uid().into());
         let Some(is_news) = self.content.found(position, object) else {
             return (false, WatchAction::nothing());
         };
         self.contact = Some(now);
-        let at_rest = matches!(
+        let is_stopped = matches!(
             self.state(),
             WatchState::Stopped(StopReason::Immutable) | WatchState::Rechecking(_)
         );
-        let after = self.content.object().map(|held| held.uid());
-        let same = before.as_deref() == after && self.content.holds_immutable();
-        let action = match (at_rest, same) {
+        let after = self.content.object().map(|object| object.uid());
+        let same = before.as_deref() == after && self.content.is_immutable();
+        let action = match (is_stopped, same) {
             (false, _) => WatchAction::nothing(),
             (true, true) => self.act(WatchInput::CheckedSame),
             (true, false) => self.act(WatchInput::CheckedOther),
         };
-        if at_rest {
+        if is_stopped {
             self.reset_failures();
         }
         (is_news, action)
     }
 
-    /// The check of an immutable object came to no answer (B7).
+    /// The check of an immutable object ended without an answer of the server (B7).
     pub(crate) fn check_failed(&mut self, why: Error, now: Instant) -> WatchAction {
         self.check_after = why.retry_after().map(|wait| later(now, wait));
         self.status.failures.end_with(why);
         self.act(WatchInput::CheckFailed)
     }
 
-    /// Something went well.
+    /// Forgets the failures, after a success.
     fn reset_failures(&mut self) {
         self.status.failures = Failures::none_since(self.began);
         self.status.refusal = None;
         self.status.behind_since = None;
     }
 
-    /// What readers and subscribers are told of, besides the object.
+    /// What readers and subscribers see besides the object.
     fn visible_state(&self) -> (Option<ErrorKind>, bool, bool) {
         let kind = self.failure().map(Error::kind);
         let denied = self.status.refusal.is_some();
         (kind, denied, self.status.is_behind())
     }
 
-    /// Whether the last failure is one that servers which are away or ill give all who ask.
+    /// Whether the last failure says that the server cannot be reached, or answers no request.
     fn is_server_away(&self) -> bool {
         self.failure().is_some_and(|failure| {
             let ill = failure.status().is_some_and(|status| status.code() >= 500);

@@ -1,5 +1,5 @@
-//! The one thread a manager that watches always has: joins ended runs, stops what nobody reads,
-//! tries again what had no room.
+//! The housekeeper's thread of a manager that watches. It joins ended runs, stops the watches of
+//! idle objects, and starts the watches that had no room.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 /// How long after a panic the work begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
-/// The body of the housekeeper's thread. A panic is told in the manager's health and the work goes
-/// on: ended runs have to be joined, and the manager's drop waits for that.
+/// The body of the housekeeper's thread. After a panic the manager's health fails and the work goes
+/// on, since the manager's drop waits until the housekeeper has joined the ended runs.
 pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
     let port = format_args!("the housekeeper of {}", cache_name::<K>());
     let context = checks.context();
@@ -99,8 +99,8 @@ fn wait_for_work<K: Object>(
     (std::mem::take(&mut work.ended), recovered)
 }
 
-/// Starts objects that had no room, until one finds none again. One that fails otherwise keeps no
-/// other waiting.
+/// Starts the watches that had no room, until one finds none again. Another failure of one watch
+/// does not keep the next from starting.
 fn use_capacity<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
     let table = &checks.context().table;
     for object in table.entries() {

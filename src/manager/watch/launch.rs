@@ -118,10 +118,10 @@ impl<K: Object> Runs<K> {
         let (ended, end) = bounded(0);
         let table = &self.context.table;
         let now = table.clock().now();
-        let (floor, previous) = table.change(object, |entry| entry.begin_run(end, now));
+        let (known_version, previous) = table.change(object, |entry| entry.begin_run(end, now));
         let options = ReflectorOptions {
             waiters: Some(object.waiters.clone()),
-            known_version: floor,
+            known_version,
             start_after: previous.into_iter().chain([owned]).collect(),
             // Reflectors of one seed would come back to a server in step.
             seed: ReflectorOptions::default().seed,

@@ -1,4 +1,4 @@
-//! How many reflectors there may be: the option, and what the process can bear, whichever is least.
+//! How many reflectors there may be: the option, and the limits of the process, whichever is least.
 
 use std::fs;
 // Counters that nobody waits for: a model checker has nothing to see here, and a static of its own

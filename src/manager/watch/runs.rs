@@ -59,7 +59,7 @@ impl Run {
 /// What waits for the housekeeper.
 #[derive(Debug, Default)]
 pub(crate) struct PendingWork {
-    /// Runs that were told to end and are to be joined.
+    /// Runs that were asked to end and are to be joined.
     pub(crate) ended: Vec<Run>,
     /// The name of the thread that the housekeeper joins now.
     pub(crate) joining: Option<String>,
@@ -68,14 +68,14 @@ pub(crate) struct PendingWork {
     pub(crate) alive: usize,
     /// A server that gave one object's watch no answer gives one again.
     pub(crate) recovered: bool,
-    /// The housekeeper's panic, until it has been round once more.
+    /// The housekeeper's panic, until it has completed a sweep.
     pub(crate) failure: Option<Error>,
     /// The housekeeper has ended: no run has room any more.
     pub(crate) is_closed: bool,
 }
 
 impl PendingWork {
-    /// The names of the threads that were told to end and have not.
+    /// The names of the threads that were asked to end and have not.
     pub(crate) fn late(&self) -> Vec<String> {
         let waiting = self.ended.iter().map(|run| &run.handle);
         let late = waiting.filter(|handle| !handle.is_finished());
@@ -84,8 +84,8 @@ impl PendingWork {
     }
 }
 
-/// Room for one run, which the manager's end waits for until this is dropped, whatever drops it. It
-/// does not hold what it counts in: an ended run may lie there.
+/// The right to start one run. The manager's end waits until this is dropped, on any thread. Its
+/// reference to the counter is weak: the counter's owner may keep an ended run with its permit.
 #[derive(Debug)]
 pub(crate) struct Permit(Weak<Monitor<PendingWork>>);
 
@@ -94,7 +94,8 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// `TooManyReflectors`, naming the limit; `Stopped` once nobody would join the run.
+    /// `TooManyReflectors`, naming the limit; `Stopped` once the housekeeper has ended, which
+    /// would join the run.
     pub(crate) fn reserve(
         limit: &ReflectorLimit,
         work: &Arc<Monitor<PendingWork>>,

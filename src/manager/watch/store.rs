@@ -82,7 +82,7 @@ impl<K: Object> WatchStore<K> {
         result
     }
 
-    /// A reader of an object whose watch fails would rather have something newer (B10).
+    /// If the watch of the object fails, the read shortens its backoff (B10).
     fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
         if cached.last_error().is_some()
             && let Ok(object) = self.table().find(namespace, name)
@@ -97,8 +97,8 @@ impl<K: Object> WatchStore<K> {
         let mut first = true;
         loop {
             let entry = object.state.lock();
-            // What could not be started is tried once per read; what fell idle meanwhile is started
-            // again.
+            // Each read tries once to start a watch that could not be started. It always starts one
+            // that was stopped as idle meanwhile.
             if first || entry.state() == WatchState::Stopped(StopReason::Idle) {
                 first = false;
                 drop(entry);
@@ -119,7 +119,7 @@ impl<K: Object> WatchStore<K> {
             }
             if clock.has_passed(deadline) {
                 let error = entry.not_synced(clock.now());
-                // Under the lock: what comes from now on is read by nobody.
+                // Under the lock: this reader no longer waits for what comes from now on.
                 drop(waiting);
                 return Err(error);
             }
@@ -156,7 +156,7 @@ impl<K: Object> WatchStore<K> {
         Ok(object)
     }
 
-    /// Takes in what a read past the watch found, and returns that, or what came in meanwhile if
+    /// Stores the answer of a read that asked the server. Returns it, or what came in meanwhile if
     /// that is newer.
     pub(crate) fn complete_read(
         &self,
@@ -176,12 +176,12 @@ impl<K: Object> WatchStore<K> {
             let (is_news, action) = entry.found(read, &mut found, now);
             let action = action.or(|| entry.on_given());
             let result = match (absent, entry.content.undecodable()) {
-                // That was true while this read was under way.
+                // This was true while the read was in flight.
                 (Some(error), _) => Err(error),
                 (None, Some(undecodable)) => Err(undecodable.clone()),
                 (None, None) => {
-                    let held = entry.content.object().map(Arc::clone);
-                    held.ok_or_else(not_found)
+                    let object = entry.content.object().map(Arc::clone);
+                    object.ok_or_else(not_found)
                 }
             };
             (is_news, result, action)
@@ -197,7 +197,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         Arc::<Registry<K, WatchEntry<K>>>::clone(&self.checks.context().table)
     }
 
-    /// Starts, stops and checks what that asks for (OC-2, OC-3).
+    /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let table = self.table();
         let due: Vec<(WatchedObject<K>, WatchAction)> = {
@@ -236,7 +236,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         }
     }
 
-    /// Out of memory, else after a wait (OC-8, B1).
+    /// From memory, else after a wait (OC-8, B1).
     fn get(
         &self,
         namespace: &str,
@@ -260,8 +260,8 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         let object = self.entry_to_read(namespace, name)?;
         let clock = self.table().clock();
         let cached = self.act(&object, |entry| {
-            let cached = entry.held_copy(clock);
-            // Whoever looks wants the watch to go on (OC-8), though not to wait for it.
+            let cached = entry.cached_copy(clock);
+            // The reader wants the watch to run (OC-8), but does not wait for it.
             let wanted = entry.on_wanted(clock.now());
             (cached, wanted.or(|| entry.on_given()))
         });

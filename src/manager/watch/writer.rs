@@ -1,5 +1,5 @@
-//! The writing end of one run: what the reflector brings goes into the entry while the run is the
-//! present one.
+//! The sink of one run: writes what its reflector brings into the entry, while the run is the
+//! current one.
 
 use std::convert::Infallible;
 
@@ -52,7 +52,7 @@ impl<K: Object> RunContext<K> {
         self.work.notify_all();
     }
 
-    /// Tells who waits for the entry, and subscribers if there is news.
+    /// Wakes the readers that wait for the entry, and notifies subscribers if there is news.
     pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
         object.state.notify_all();
         if is_news {
@@ -61,7 +61,7 @@ impl<K: Object> RunContext<K> {
     }
 }
 
-/// The sink of one run. Once the run has ended, nothing it brings is taken (OC-28).
+/// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
 #[derive(Debug)]
 pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
@@ -90,14 +90,14 @@ impl<K: Object> Writer<K> {
         &self.object.key
     }
 
-    /// Writes under the lock; tells and acts after it.
+    /// Writes under the lock, then notifies and acts without it.
     fn write(
         &self,
         write: impl FnOnce(&mut WatchEntry<K>) -> Result<bool, Error>,
     ) -> Result<(), Error> {
         let (is_news, action) = self.context.table.change(&self.object, |entry| {
             let is_news = write(entry)?;
-            // Whoever waits reads it next.
+            // A reader that waits reads it next.
             let action = if self.object.waiters.any() {
                 entry.on_given()
             } else {
@@ -105,12 +105,12 @@ impl<K: Object> Writer<K> {
             };
             Ok::<_, Error>((is_news, action))
         })?;
-        // Also without news: somebody may wait for the watch to come this far.
+        // Also without news: a reader may wait for the watch to reach this version.
         self.finish(action, is_news);
         Ok(())
     }
 
-    /// What a run brings can end a run and start none.
+    /// A write can end a run, but never starts one.
     fn finish(&self, action: WatchAction, is_news: bool) {
         self.context.notify(&self.object, is_news);
         if let Some(run) = action.ending {
@@ -125,7 +125,7 @@ impl<K: Object> Writer<K> {
 }
 
 impl<K: Object> Sink<K> for Writer<K> {
-    /// The content's revision when the list was begun, and the object.
+    /// The content's revision when the list began, and the object.
     type Staging = (u64, Option<Listed<K>>);
 
     fn begin(&mut self) -> Self::Staging {
@@ -140,8 +140,8 @@ impl<K: Object> Sink<K> for Writer<K> {
 
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let now = self.context.table.clock().now();
-        let (begun, mut item) = staging;
-        self.write(|entry| entry.replace(self.run, (begun, &mut item), of, now))
+        let (began, mut listed) = staging;
+        self.write(|entry| entry.replace(self.run, (began, &mut listed), of, now))
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
@@ -162,7 +162,7 @@ impl<K: Object> Sink<K> for Writer<K> {
         let table = &self.context.table;
         let now = table.clock().now();
         table.change(&self.object, |entry| entry.confirm(self.run, version, now));
-        // Somebody may wait for the watch to come this far.
+        // A reader may wait for the watch to reach this version.
         self.context.notify(&self.object, false);
     }
 
