@@ -140,7 +140,7 @@ use crate::sync::Arc;
 /// The `Content-Type` of [`Exposition::text`].
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// What the reflectors of managers are called.
+/// The label `name` of the managers' reflectors.
 const OBJECT_CACHE: &str = "object-cache";
 
 /// Makes metrics for reflectors, informers and managers, and renders what they count ([the
@@ -155,13 +155,13 @@ pub struct Exposition {
 }
 
 impl Exposition {
-    /// One without series.
+    /// Makes an exposition without series.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Metrics for [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics) of
-    /// reflectors of `K`, with `name` as a label.
+    /// Makes the hook that counts for reflectors of `K`, with `name` as a label. Give it to
+    /// [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics).
     ///
     /// # Errors
     ///
@@ -186,8 +186,8 @@ impl Exposition {
         Ok(Hook::new(move |metric| series.count(metric)))
     }
 
-    /// Metrics for [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics) of an
-    /// informer of `K`, with `name` as a label. Its reflector is measured, too.
+    /// Makes the hook that counts for an informer of `K` and its reflector, with `name` as a label.
+    /// Give it to [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics).
     ///
     /// # Errors
     ///
@@ -200,9 +200,9 @@ impl Exposition {
         Ok(Hook::new(move |metric| series.count(metric)))
     }
 
-    /// Metrics for [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics) of a
-    /// manager of `K` that learns of changes by `strategy`. Given to a manager of another kind or
-    /// strategy, they make its making fail.
+    /// Makes the hook that counts for a manager of `K` that learns of changes by `strategy`. Give
+    /// it to [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics). A manager of
+    /// another kind or strategy refuses it as it is made.
     ///
     /// # Errors
     ///
@@ -247,11 +247,11 @@ impl Exposition {
         Ok(Hook::fallible(move |metric| series.count(metric)))
     }
 
-    /// Everything that is counted, in the text format of Prometheus, version 0.0.4; sorted by name
-    /// and labels.
+    /// Renders all series in the text format of Prometheus, version 0.0.4, sorted by name and
+    /// labels.
     ///
-    /// From any thread. Looks at each owner for a moment, and never waits for the network or for a
-    /// handler.
+    /// May be called from any thread. It reads the state of each owner, and never waits for the
+    /// network or for a handler.
     pub fn text(&self) -> String {
         let page = Registry::new();
         for series in self.reflectors.living() {

@@ -1,4 +1,4 @@
-//! What the metrics are made with, and the page they are shown on: the one place that knows the
+//! The metrics' types, and the page that shows them: the one place that knows the
 //! metrics library.
 
 use std::collections::HashMap;

@@ -264,33 +264,33 @@ fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
 fn subscribers_hear_when_reads_end_otherwise() {
     let stage = stage_with_secret();
     let changes = stage.manager.subscribe();
-    let heard = |expected: bool, when: &str| {
+    let notified = |expected: bool, when: &str| {
         let Changed::Keys(keys) = changes.take() else {
             panic!("{when}")
         };
         assert_eq!(keys.contains(&key()), expected, "{when}");
     };
     stage.get("s").unwrap();
-    heard(false, "nobody references it");
+    notified(false, "nobody references it");
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.get("s").unwrap();
-    heard(true, "it was found");
+    notified(true, "it was found");
     stage.get("s").unwrap();
-    heard(false, "the same");
+    notified(false, "the same");
     stage.set("s");
     stage.get("s").unwrap();
-    heard(true, "it changed");
+    notified(true, "it changed");
     stage.fail_next(failed(500, "once"));
     stage.get("s").unwrap_err();
-    heard(true, "it failed");
+    notified(true, "it failed");
     stage.fail_next(failed(500, "twice"));
     stage.get("s").unwrap_err();
-    heard(false, "it fails");
+    notified(false, "it fails");
     stage.source.delete("ns", "s");
     stage.get("s").unwrap_err();
-    heard(true, "it is gone");
+    notified(true, "it is gone");
     stage.manager.stop();
-    heard(true, "nothing comes any more");
+    notified(true, "nothing comes any more");
 }
 
 /// A read that began earlier and ends later does not take the row back.

@@ -193,7 +193,7 @@ fn a_fresh_read_follows_a_server_that_was_put_back() {
 
 /// B18: an unchanged object may be older than the last bookmark; that puts nothing back.
 #[test]
-fn a_fresh_read_of_an_unchanged_object_lowers_no_floor() {
+fn a_fresh_read_of_an_unchanged_object_lowers_no_version() {
     let stage = Stage::listed(Some(secret("s", "9")));
     stage.runs.write(0, |writer| writer.bookmark(&"20".into()));
     assert_eq!(fresh(&stage, Ok(secret("s", "9"))).unwrap(), "9");

@@ -14,8 +14,8 @@ use crate::testing::FakeSource;
 
 const LIMIT: Duration = Duration::from_secs(130);
 
-/// What a reflector says that has just heard from the server.
-fn heard(stage: &Stage) -> ReflectorStatus {
+/// The status of a reflector that the server has just confirmed.
+fn confirmed(stage: &Stage) -> ReflectorStatus {
     let now = stage.clock.now();
     ReflectorStatus {
         synced: true,
@@ -41,10 +41,10 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
             .runs
             .list(name, "10", Some(secret(name, "5")))
             .unwrap();
-        stage.runs.report(name, &heard(&stage));
+        stage.runs.report(name, &confirmed(&stage));
     }
     stage.clock.advance(Duration::from_secs(100));
-    stage.runs.report("quiet", &heard(&stage));
+    stage.runs.report("quiet", &confirmed(&stage));
     stage.clock.advance(Duration::from_secs(29));
     stage.manager.health().unwrap();
     stage.clock.advance(Duration::from_secs(1));
@@ -56,7 +56,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
         ),
         last_contact: None,
         contact_deadline: Some(stage.clock.now()),
-        ..heard(&stage)
+        ..confirmed(&stage)
     };
     stage.runs.report("silent", &failing);
     let error = stage.manager.health().unwrap_err();
@@ -67,7 +67,7 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
     );
     assert_eq!(error.source().unwrap().to_string(), "one moment");
     assert!(is_overdue(&stage, "silent") && !is_overdue(&stage, "quiet"));
-    stage.runs.report("silent", &heard(&stage));
+    stage.runs.report("silent", &confirmed(&stage));
     stage.manager.health().unwrap();
 }
 
@@ -99,7 +99,7 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "5"))).unwrap();
-    stage.runs.report("s", &heard(&stage));
+    stage.runs.report("s", &confirmed(&stage));
     assert!(!stage.get_now("s").unwrap().is_stale());
     let now = stage.clock.now();
     let behind = ReflectorStatus {
@@ -110,7 +110,7 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
         ),
         behind_since: Some(now),
         contact_deadline: Some(now),
-        ..heard(&stage)
+        ..confirmed(&stage)
     };
     stage.runs.report("s", &behind);
     let cached = stage.get_now("s").unwrap();
@@ -119,7 +119,7 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
     assert!(is_overdue(&stage, "s"));
     stage.manager.health().unwrap_err();
     stage.runs.list("s", "11", Some(secret("s", "5"))).unwrap();
-    stage.runs.report("s", &heard(&stage));
+    stage.runs.report("s", &confirmed(&stage));
     assert!(!stage.get_now("s").unwrap().is_stale());
     stage.manager.health().unwrap();
 }
@@ -129,7 +129,7 @@ fn b14_an_object_that_is_known_to_be_behind_is_stale_until_its_list_has_come() {
 fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["fixed", "idle"]));
-    stage.runs.report("fixed", &heard(&stage));
+    stage.runs.report("fixed", &confirmed(&stage));
     stage
         .runs
         .list("fixed", "10", Some(immutable("fixed", "5")))
@@ -142,7 +142,7 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
         .runs
         .list("idle", "10", Some(secret("idle", "6")))
         .unwrap();
-    stage.runs.report("idle", &heard(&stage));
+    stage.runs.report("idle", &confirmed(&stage));
     stage.clock.advance(LIMIT);
     assert!(is_overdue(&stage, "idle") && !is_overdue(&stage, "fixed"));
     stage.manager.health().unwrap_err();
@@ -158,7 +158,7 @@ fn b14_a_stopped_immutable_or_idle_object_is_not_unhealthy() {
 fn oc_25_a_manager_that_was_shut_down_owes_nothing() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
-    stage.runs.report("s", &heard(&stage));
+    stage.runs.report("s", &confirmed(&stage));
     stage.clock.advance(LIMIT);
     stage.manager.health().unwrap_err();
     stage.manager.stop();

@@ -96,7 +96,7 @@ struct ModelEntry {
     object: Option<ServerState>,
     absent: bool,
     updated: Option<Instant>,
-    floor: u64,
+    known: u64,
     gone: Option<u64>,
     past_cache: bool,
     failure: Option<ErrorKind>,
@@ -138,17 +138,17 @@ impl ModelEntry {
         if let Some(found) = found {
             let put_back = match self.object.filter(|held| held.made == found.made) {
                 Some(held) => found.version < held.version,
-                None => found.version < self.floor,
+                None => found.version < self.known,
             };
             if put_back {
-                self.floor = found.version;
+                self.known = found.version;
             }
             self.gone = None;
-            self.floor = self.floor.max(found.version);
+            self.known = self.known.max(found.version);
         } else if let Some(held) = self.object {
             self.gone = Some(held.made);
         }
-        self.floor = self.floor.max(at_least);
+        self.known = self.known.max(at_least);
         self.object = found;
     }
 
@@ -160,7 +160,7 @@ impl ModelEntry {
         }
         match self.object.filter(|held| held.made == found.made) {
             Some(held) => found.version >= held.version,
-            None => found.version >= self.floor,
+            None => found.version >= self.known,
         }
     }
 
@@ -227,7 +227,7 @@ impl Naive {
             if self.invalidates || !held.contains(name) {
                 let entry = self.entries.entry(name.clone()).or_default();
                 *entry = ModelEntry {
-                    floor: entry.floor,
+                    known: entry.known,
                     ..ModelEntry::default()
                 };
             }
@@ -281,7 +281,7 @@ impl Naive {
             Some(found) if !consistent => {
                 entry.answered(now);
                 entry.object = Some(found);
-                entry.floor = entry.floor.max(found.version);
+                entry.known = entry.known.max(found.version);
             }
             found => entry.take(found, 0, now),
         }
@@ -294,8 +294,8 @@ impl Naive {
         let Some(mut entry) = self.entries.get(name).cloned() else {
             return Said::Failed(ErrorKind::NotRegistered);
         };
-        let at_least = wanted.map_or(0, |wanted| wanted.max(entry.floor));
-        if wanted.is_some_and(|wanted| entry.is_fresh(now, self.ttl) && entry.floor >= wanted) {
+        let at_least = wanted.map_or(0, |wanted| wanted.max(entry.known));
+        if wanted.is_some_and(|wanted| entry.is_fresh(now, self.ttl) && entry.known >= wanted) {
             return entry.said(false).unwrap();
         }
         self.requests
@@ -498,10 +498,10 @@ impl TtlModel {
         (real, self.naive.get_cached(&name, now))
     }
 
-    /// Whether no floor lies in the future of a server that was put back: it would be waited for.
+    /// Whether no known version is ahead of a server that was put back: readers would wait for it.
     fn reachable(&self) -> bool {
         let mut entries = self.naive.entries.values();
-        entries.all(|entry| entry.floor <= self.naive.version)
+        entries.all(|entry| entry.known <= self.naive.version)
     }
 
     fn read_from_server(&mut self, at_least: bool) -> (Said, Said) {

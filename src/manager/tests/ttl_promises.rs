@@ -182,8 +182,8 @@ fn r11_who_joins_a_fetch_after_a_fresh_read_does_not_go_back_behind_that() {
     });
 }
 
-/// B18 with OS-17: an answer out of a record that was dropped meanwhile is the floor of the one in
-/// its place.
+/// B18 with OS-17: an answer of an entry that was dropped meanwhile is the known version of
+/// its replacement.
 #[test]
 fn os_17_nobody_goes_back_behind_the_answer_of_a_record_that_was_dropped() {
     for by in ["a shared fetch", "a fresh read"] {

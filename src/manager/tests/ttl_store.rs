@@ -347,7 +347,7 @@ fn os_15_what_older_means() {
     }
 }
 
-/// OS-15, section B 25: another object under the name is judged by the floor, as B18 says.
+/// OS-15, section B 25: another object under the name is judged by the known version, as B18 says.
 #[test]
 fn os_15_another_object_from_before_what_is_known_is_refused() {
     let stage = uncached();

@@ -211,10 +211,10 @@ fn the_release_and_the_shutdown_end_the_wait() {
     }
 }
 
-/// R11, B18: what the watch saw while the answer was on its way is newer; no floor is raised over
-/// what is held then.
+/// R11, B18: what the watch saw while the answer was on its way is newer; the known version is
+/// not raised over it.
 #[test]
-fn an_answer_that_was_overtaken_raises_no_floor() {
+fn an_answer_that_was_overtaken_raises_no_version() {
     let stage = stage(None);
     let read = stage.begin("s", "15").unwrap();
     stage.runs.modified(secret("s", "12"));

@@ -416,7 +416,7 @@ fn reads_never_go_back_in_time() {
     assert_eq!(report.unwrap().refused, 3, "an event, a deletion, a list");
 }
 
-/// R11: a fresh read raises the floor for the cached reads after it.
+/// R11: a fresh read raises the known version for the cached reads after it.
 #[test]
 fn cached_reads_do_not_go_back_behind_a_fresh_one() {
     let stage = Stage::by_hand();
@@ -467,9 +467,9 @@ fn a_refusal_becomes_an_answer() {
     );
 }
 
-/// The ceiling: the item says so, the housekeeper tries again when a run has ended.
+/// The limit: the entry's error names it, and the housekeeper tries again when a run has ended.
 #[test]
-fn an_item_over_the_ceiling_waits_for_room() {
+fn an_entry_over_the_limit_waits_for_room() {
     let stage = Stage::watching()
         .options(|options| options.reflectors_max(1))
         .by_hand();

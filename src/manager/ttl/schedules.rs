@@ -245,7 +245,7 @@ fn os_5_readers_without_a_time_to_live_fetch_one_after_the_other() {
     });
 }
 
-/// B17: a failure is everybody's, by the fetch or by its backoff.
+/// B17: all readers get a failure, by the fetch or by its backoff.
 #[test]
 fn b17_a_failure_is_shared_in_every_order() {
     check(|| {

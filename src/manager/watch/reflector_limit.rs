@@ -1,8 +1,8 @@
 //! How many reflectors there may be: the option, and the limits of the process, whichever is least.
 
 use std::fs;
-// Counters that nobody waits for: a model checker has nothing to see here, and a static of its own
-// cannot outlive a run.
+// No thread waits for these counters, so a model checker has nothing to see here. A static of its
+// own cannot outlive a run.
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::{Resource, getrlimit};

@@ -342,8 +342,8 @@ fn a_fresh_read_and_a_commit_leave_the_later_state() {
     });
 }
 
-/// The negative control of the synced wait: an entry that is filled while nobody is told leaves its
-/// reader asleep.
+/// The negative control of the synced wait: an entry that is filled without a notification
+/// leaves its reader asleep.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn the_checker_sees_an_entry_that_is_filled_in_silence() {
