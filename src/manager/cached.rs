@@ -76,7 +76,7 @@ impl<K: Object> Cached<K> {
     }
 
     /// Returns the last failure, if nothing has succeeded since. With `Watch` it is one of the
-    /// watch or of the check of an immutable object; with `Cache`, one of the gets that should
+    /// watch or of the check of an immutable object. With `Cache` it is one of the gets that should
     /// renew the object. With `Get` it is always `None`: the read itself fails.
     pub fn last_error(&self) -> Option<&Error> {
         self.0.failure.as_ref()

@@ -34,8 +34,8 @@ pub type SecretManager = ObjectManager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Reads the objects of one namespaced kind that owners reference. By the strategy of its options
-/// it keeps each object with a watch of its own, caches it for a time, or fetches it for each read.
+/// Reads the objects of one namespaced kind that owners reference. Its options
+/// select a strategy: a watch of each object, a cache with a time to live, or a fetch for each read.
 /// [The module](super) compares the strategies. An [owner](crate::manual::owners) is a pod or any
 /// other user of objects.
 ///
