@@ -34,9 +34,9 @@ pub type SecretManager = ObjectManager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Reads the objects of one namespaced kind that owners reference. Its options
-/// select a strategy: a watch of each object, a cache with a time to live, or a fetch for each read.
-/// [The module](super) compares the strategies. An [owner](crate::manual::owners) is a pod or any
+/// Reads the objects of one namespaced kind that owners reference. Its options select a strategy: a
+/// watch of each object, a cache with a time to live, or a fetch for each read. [The module](super)
+/// compares the strategies. An [owner](crate::manual::owners) is a pod or any
 /// other user of objects.
 ///
 /// Share it between threads by reference or in an `Arc`. Dropping it stops and joins every thread
