@@ -5,11 +5,13 @@
 //! I/O, a join, user code or logging.
 
 mod rank;
+mod read_copies;
 
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
 pub(crate) use rank::Rank;
+pub(crate) use read_copies::ReadCopies;
 
 use rank::{HeldRank, Order};
 
@@ -19,6 +21,19 @@ mod imp {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread::{self, JoinHandle, ThreadId};
+
+    /// Threads that have asked for their number.
+    static NUMBERED: atomic::AtomicUsize = atomic::AtomicUsize::new(0);
+
+    std::thread_local! {
+        static NUMBER: usize = NUMBERED.fetch_add(1, atomic::Ordering::Relaxed);
+    }
+
+    /// The calling thread's number; 0 where it is ending.
+    #[inline]
+    pub(super) fn thread_number() -> usize {
+        NUMBER.try_with(|number| *number).unwrap_or_default()
+    }
 
     pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock()
@@ -48,6 +63,10 @@ mod imp {
     pub(crate) use std::sync::Arc;
 
     use std::sync::PoisonError;
+
+    pub(super) fn thread_number() -> usize {
+        shuttle::current::me().into()
+    }
 
     pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -84,6 +103,8 @@ pub(crate) use imp::{Arc, JoinHandle, ThreadId, atomic, thread};
 pub(crate) fn current_thread() -> ThreadId {
     thread::current().id()
 }
+
+use imp::thread_number;
 
 /// A mutex with a [`Rank`], which debug builds check at each lock.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! Reads at random of things with names, timed on one thread and on two: the same for each side of
 //! a comparison.
 
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -32,25 +32,56 @@ pub(crate) fn time(reads: &[String], read: impl Fn(&str)) -> Duration {
     clock(ClockId::ThreadCPUTime).saturating_sub(before)
 }
 
-/// Wall time of two threads that make the same reads from different ends, from the first one's
-/// begin to the last one's end: a thread that waits for the lock spends no time of its own.
-pub(crate) fn time_two(reads: &[String], read: impl Fn(&str) + Copy + Send) -> Duration {
-    let start = &Barrier::new(2);
+/// Reads of each thread that are timed together: so few that a busy machine leaves some alone.
+pub(crate) const TOGETHER: usize = 20_000;
+
+/// Wall time of two threads that make the same reads at once from different ends: the median of
+/// those rounds in which both ran side by side and the system took neither off its core. `None` if
+/// no round was like that. A thread that waits for a lock spends no time of its own.
+pub(crate) fn time_two(reads: &[String], read: impl Fn(&str) + Copy + Send) -> Option<Duration> {
+    let rounds = reads.chunks_exact(TOGETHER);
+    let mut times: Vec<Duration> = rounds.filter_map(|names| time_round(names, read)).collect();
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied()?;
+    Some(median * u32::try_from(reads.len() / TOGETHER).unwrap())
+}
+
+fn time_round(reads: &[String], read: impl Fn(&str) + Copy + Send) -> Option<Duration> {
+    let at_start = &AtomicUsize::new(0);
     let run = move |names: [&[String]; 2]| {
-        start.wait();
-        let begin = clock(ClockId::Monotonic);
-        for name in names.into_iter().flatten() {
-            read(name);
+        // What a thread's first reads cost is no part of it.
+        names.iter().copied().flatten().for_each(|name| read(name));
+        let before = times_taken_off();
+        at_start.fetch_add(1, Ordering::SeqCst);
+        while at_start.load(Ordering::SeqCst) < 2 {
+            std::hint::spin_loop();
         }
-        (begin, clock(ClockId::Monotonic))
+        let begin = clock(ClockId::Monotonic);
+        names.iter().copied().flatten().for_each(|name| read(name));
+        (
+            begin,
+            clock(ClockId::Monotonic),
+            times_taken_off() == before,
+        )
     };
     let (first, second) = reads.split_at(reads.len() / 2);
     std::thread::scope(|scope| {
         let other = scope.spawn(move || run([second, first]));
-        let (begin, end) = run([first, second]);
-        let (other_begin, other_end) = other.join().unwrap();
-        end.max(other_end).saturating_sub(begin.min(other_begin))
+        let one = run([first, second]);
+        let other = other.join().unwrap();
+        let both = one.1.min(other.1).saturating_sub(one.0.max(other.0));
+        let all = one.1.max(other.1).saturating_sub(one.0.min(other.0));
+        (one.2 && other.2 && both * 10 > all * 9).then_some(all)
     })
+}
+
+/// How often the system has taken this thread off its core for another one.
+fn times_taken_off() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let count = status
+        .lines()
+        .find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
+    count.unwrap().trim().parse().unwrap()
 }
 
 /// Nanoseconds of one of the reads.

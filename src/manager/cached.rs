@@ -16,7 +16,7 @@ use crate::sync::Arc;
 /// write it back: it lacks `metadata.managedFields` and the last-applied annotation.
 pub struct Cached<K: Object>(Arc<ReadyObject<K>>);
 
-/// A store's answer for its readers: one allocation, shared by all of them.
+/// A store's answer for its readers: one allocation, shared by those of one group of threads.
 #[derive(Debug)]
 pub(crate) struct ReadyObject<K: Object> {
     pub(crate) object: Arc<StoredObject<K>>,
@@ -27,6 +27,17 @@ pub(crate) struct ReadyObject<K: Object> {
 }
 
 impl<K: Object> ReadyObject<K> {
+    /// The same answer, to be shared by other readers.
+    pub(crate) fn copy(&self) -> Self {
+        Self {
+            object: Arc::clone(&self.object),
+            contact: self.contact,
+            failure: self.failure.clone(),
+            stale: self.stale,
+            clock: self.clock.clone(),
+        }
+    }
+
     /// Whether the two are the same to readers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)

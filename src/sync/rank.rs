@@ -34,6 +34,7 @@ ranks! {
     40 ENTRY "the entry of one object in a manager"
     40 POD_STATUS "the pod-status cache"
     45 READY_OBJECTS "the objects of a manager that are ready to be read"
+    46 READ_COPIES "the copies that groups of reading threads have of objects"
     48 HANDLERS "an informer's table of handlers"
     49 CHECKS "a manager's checks: those that wait, and their threads"
     49 WORKER_GROUP "threads that end together"
