@@ -20,6 +20,7 @@ use std::time::Duration;
 use bodies::{Dress, Kind};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use k8s_openapi::{List, ListableResource};
+use kubecache::Compact;
 use kubecache::object::Object;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
@@ -60,6 +61,7 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
 ) -> bool {
     let body = bodies::list(kind, dress, OBJECTS);
     let (mut ours, mut theirs) = (Duration::MAX, Duration::MAX);
+    let (mut compact, mut text_bytes) = (Duration::MAX, 0);
     for _ in 0..REPEATS {
         settle();
         let before = thread_time();
@@ -71,6 +73,11 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
         let objects = bodies::decode::<K>(&body);
         ours = ours.min(thread_time().saturating_sub(before));
         assert_eq!(black_box(objects).len(), OBJECTS);
+        settle();
+        let before = thread_time();
+        let texts = bodies::decode::<Compact<K>>(&body);
+        compact = compact.min(thread_time().saturating_sub(before));
+        text_bytes = texts.iter().map(|text| text.json().len()).sum::<usize>();
     }
     let ratio = ours.as_secs_f64() / theirs.as_secs_f64();
     let verdict = if ratio <= budget {
@@ -80,11 +87,13 @@ fn run<K: Object + ListableResource + DeserializeOwned>(
     };
     println!(
         "{:<10} {words:<22} {:>5.1} MB  from_slice {:>6.1} ms  ours {:>6.1} ms  ratio {ratio:.2} \
-         (budget {budget:.2}) {verdict}",
+         (budget {budget:.2}) {verdict}  Compact {:>6.1} ms, {:>5.1} MB of text",
         format!("{kind:?}s"),
         body.len() as f64 / 1e6,
         theirs.as_secs_f64() * 1e3,
         ours.as_secs_f64() * 1e3,
+        compact.as_secs_f64() * 1e3,
+        text_bytes as f64 / 1e6,
     );
     ratio > budget
 }
