@@ -7,6 +7,8 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use zeroize::Zeroize as _;
 
+use super::json_text::special;
+
 /// The first room of a copy.
 const BYTES_MIN: usize = 1024;
 
@@ -48,22 +50,18 @@ impl JsonCopy {
     /// Writes a string. What JSON does not escape is written in one piece.
     fn push_text(&mut self, text: &str) {
         self.push(b"\"");
-        let mut rest = text;
-        let is_escaped = |c: char| c == '"' || c == '\\' || c < ' ';
-        while let Some(at) = rest.find(is_escaped) {
-            let (plain, escaped) = rest.split_at(at);
-            self.push(plain.as_bytes());
-            let mut characters = escaped.chars();
-            match characters.next() {
-                Some('"') => self.push(b"\\\""),
-                Some('\\') => self.push(b"\\\\"),
-                Some('\n') => self.push(b"\\n"),
-                Some(other) => self.push(format!("\\u{:04x}", u32::from(other)).as_bytes()),
-                None => {}
+        let mut rest = text.as_bytes();
+        while let Some((plain, [escaped, behind @ ..])) = rest.split_at_checked(special(rest, 0)) {
+            self.push(plain);
+            match escaped {
+                b'"' => self.push(b"\\\""),
+                b'\\' => self.push(b"\\\\"),
+                b'\n' => self.push(b"\\n"),
+                control => self.push(format!("\\u{control:04x}").as_bytes()),
             }
-            rest = characters.as_str();
+            rest = behind;
         }
-        self.push(rest.as_bytes());
+        self.push(rest);
         self.push(b"\"");
     }
 }
