@@ -50,7 +50,7 @@ pub struct Compact<K> {
 }
 
 impl<K: Object> Compact<K> {
-    /// Decodes the object. Costs some 5 to 50 us; does not block.
+    /// Decodes the object anew, on the calling thread. Does not block.
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl<K: Object> Compact<K> {
         field(&self.text, K::resource().kind(), pointer)
     }
 
-    /// The text of the object.
+    /// The text of the object, as JSON. A number of more than 64 bits is rounded.
     pub fn json(&self) -> &[u8] {
         self.text.bytes()
     }
@@ -113,7 +113,7 @@ impl Dynamic {
         field(&self.0, kind.unwrap_or("object"), pointer)
     }
 
-    /// The text of the object.
+    /// The text of the object, as JSON. A number of more than 64 bits is rounded.
     pub fn json(&self) -> &[u8] {
         self.0.bytes()
     }
