@@ -2,6 +2,8 @@
 
 #[path = "../../marks.rs"]
 mod marks;
+#[path = "../../medians.rs"]
+mod medians;
 #[path = "../../../reads/mod.rs"]
 mod reads;
 
@@ -19,13 +21,10 @@ use kube::{Api, Client, Config, Resource, ResourceExt};
 use tokio::task::JoinHandle;
 
 use marks::{Task, order, tell};
-use reads::{at_random, nanos_each, time, time_two};
+use medians::medians;
 
 const NAMESPACE: &str = "shop";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// How often reads are measured; the median counts.
-const REPEATS: usize = 7;
 
 #[tokio::main]
 async fn main() {
@@ -167,18 +166,10 @@ async fn store(task: &Task) {
 
 /// Nanoseconds of a read on one thread, and on each of two.
 fn measure(store: &Store<Secret>, names: &[String]) {
-    let names = at_random(names);
     let read = |name: &str| {
         let object = ObjectRef::new(name).within(NAMESPACE);
         drop(black_box(store.get(&object).unwrap()));
     };
-    let (mut one, mut two) = (Vec::new(), Vec::new());
-    for _ in 0..REPEATS {
-        one.push(time(&names, read));
-        two.push(time_two(&names, read));
-    }
-    one.sort_unstable();
-    two.sort_unstable();
-    let [one, two] = [one, two].map(|times| nanos_each(times[REPEATS / 2]));
+    let [one, two] = medians(names, read);
     tell(&format!("got {one} {two}"));
 }

@@ -4,6 +4,8 @@ mod collection;
 mod floor;
 #[path = "../../marks.rs"]
 mod marks;
+#[path = "../../medians.rs"]
+mod medians;
 #[path = "../../../reads/mod.rs"]
 mod reads;
 mod waiters;

@@ -12,12 +12,9 @@ use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 
 use crate::marks::{Task, order, tell};
-use crate::reads::{at_random, nanos_each, time, time_two};
+use crate::medians::medians;
 
 const NAMESPACE: &str = "shop";
-
-/// How often reads are measured; the median counts.
-const REPEATS: usize = 7;
 
 pub(crate) fn names(task: &Task) -> Vec<String> {
     (0..task.count).map(|nth| format!("secret-{nth}")).collect()
@@ -105,15 +102,6 @@ pub(crate) fn store(task: &Task) {
 
 /// Nanoseconds of a read on one thread, and on each of two.
 pub(crate) fn measure(names: &[String], read: impl Fn(&str) + Copy + Send) {
-    let names = at_random(names);
-    let (mut one, mut two) = (Vec::new(), Vec::new());
-    for _ in 0..REPEATS {
-        one.push(time(&names, read));
-        two.extend(time_two(&names, read));
-    }
-    assert!(!two.is_empty(), "the two threads never ran side by side");
-    one.sort_unstable();
-    two.sort_unstable();
-    let [one, two] = [one, two].map(|times| nanos_each(times[times.len() / 2]));
+    let [one, two] = medians(names, read);
     tell(&format!("got {one} {two}"));
 }

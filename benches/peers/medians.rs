@@ -1,0 +1,25 @@
+//! The nanoseconds of a read on one thread and on each of two: the same for each side.
+
+use crate::reads::{at_random, nanos_each, time, time_two};
+
+/// How often reads are measured; the median counts.
+const REPEATS: usize = 7;
+
+/// A busy machine leaves two threads side by side only now and then.
+///
+/// # Panics
+///
+/// When they never ran so.
+pub(crate) fn medians(names: &[String], read: impl Fn(&str) + Copy + Send) -> [f64; 2] {
+    let names = at_random(names);
+    let (mut one, mut two) = (Vec::new(), Vec::new());
+    for _ in 0..REPEATS {
+        one.push(time(&names, read));
+        two.extend(time_two(&names, read));
+    }
+    assert!(!two.is_empty(), "two threads never ran side by side");
+    [one, two].map(|mut times| {
+        times.sort_unstable();
+        nanos_each(times[times.len() / 2])
+    })
+}
