@@ -13,7 +13,7 @@ use super::transport::agent::{Agent, HttpRequest, ResponseReader};
 use super::transport::call_context::{CallContext, NamedDeadline};
 use super::transport::channel::{ItemReceiver, ItemSender, channel};
 use super::transport::interrupt::{Interrupt, Limit};
-use super::watch_stream::{OpenWatch, WatchReader};
+use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::list_watch::{
@@ -229,7 +229,7 @@ impl<K: Object> HttpListerWatcher<K> {
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
             let mut answer = agent.get(&context.endpoint, &request, &telling)?;
-            // Events are read on other threads and without a slot, because those reads never block.
+            // Events are read without a slot, because those reads never block.
             answer.call = asking;
             let decode = &context.options.decode;
             let decoder = if initial_events {
@@ -239,13 +239,14 @@ impl<K: Object> HttpListerWatcher<K> {
             } else {
                 EventDecoder::new(decode)
             };
-            Ok(WatchReader::boxed(decoder, answer, decode.list_items_max))
+            Ok(WatchBody::boxed(decoder, answer))
         };
-        let stream = self.run(&Urgency::new(urgent), stop, Deadline::NEVER, opening)?;
-        let stream: Result<_, Error> = stream
+        let opened = self.run(&Urgency::new(urgent), stop, Deadline::NEVER, opening)?;
+        let opened: Result<_, Error> = opened
             .receive_one(&call)
             .map_err(|interrupt| self.failed(interrupt))?;
-        Ok(OpenWatch::new(&self.client, call, stream?))
+        let decoded_by = one_object.then(|| Arc::clone(&self.client));
+        Ok(OpenWatch::new(decoded_by, opened?))
     }
 }
 

@@ -1,15 +1,15 @@
-//! An open watch. Its caller's thread waits for bytes; a thread of the client reads and decodes
-//! them.
+//! An open watch. Its caller's thread waits for bytes and reads them.
 //!
-//! A stack stays resident as deep as it was ever used, and an allocator keeps a cache per thread.
-//! Decoding on the watching thread would double the memory of an idle watch.
+//! That thread decodes a collection's events too, so that one thread allocates an object, applies
+//! it and frees the one before. With a second thread in between, both wait for the lock of one
+//! allocator's arena, and each event costs two wake-ups.
 //!
-//! Behind a burst of events more bytes may have come. While the caller applies the events, the
-//! reading thread takes those bytes off the socket, so that the server can go on writing. It
-//! decodes them when the caller asks: events need more memory than their bytes.
+//! A watch of one object is idle, and there are many of them. A stack stays resident as deep as it
+//! was ever used, and an allocator keeps a cache for each thread. So another thread decodes its
+//! object. A bookmark needs little of either, and stays with its caller.
+//!
+//! No more is read than the next event needs. Behind a slow caller the bytes wait in the socket.
 
-use std::collections::VecDeque;
-use std::net::TcpStream;
 use std::time::Instant;
 
 use rustix::event::PollFlags;
@@ -17,132 +17,195 @@ use rustix::event::PollFlags;
 use super::client_context::ClientInner;
 use super::errors;
 use super::transport::agent::ResponseReader;
-use super::transport::call_context::{CallContext, NamedDeadline};
-use super::transport::channel::{ItemReceiver, ItemSender};
+use super::transport::call_context::NamedDeadline;
 use super::transport::interrupt::Interrupt;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::guard::guard_call;
 use crate::list_watch::{Backlog, Next, WatchEvent, WatchStream};
 use crate::object::Object;
 use crate::sync::Arc;
 use crate::wire::EventDecoder;
+use crate::worker::StopToken;
 
-/// The reading thread hands its events over after so many bytes, even when more are available.
-const BURST_BYTES: usize = 64 * 1024;
-
-/// The reading thread hands its events over after so many events. The rest stays undecoded.
-const BURST_EVENTS: usize = 1024;
-
-/// The reading thread reads at most so many bytes ahead of its caller.
-const AHEAD_BYTES: usize = 256 * 1024;
+/// The decoding, in the error of a panic in it.
+const DECODER: &str = "the decoder of the objects";
 
 /// So many reads may follow a passed deadline. They are enough for the bytes in a socket, and for
 /// the longest event.
 const LATE_READS: usize = 256;
 
+/// So many bytes of one object are decoded at the latest, so that they have a bound.
+const UNDECODED_BYTES_MAX: usize = 64 * 1024;
+
 /// An open watch, on its lister-watcher's connection.
 pub(crate) struct OpenWatch<K: Object> {
-    client: Arc<ClientInner>,
-    call: CallContext,
     what: Arc<str>,
-    socket: Option<Arc<TcpStream>>,
-    /// Decoded events that the caller has not taken yet.
-    events: VecDeque<WatchEvent<K>>,
+    stop: StopToken,
+    /// The client whose threads decode events. `None`: the caller's thread does.
+    decoded_by: Option<Arc<ClientInner>>,
+    /// `None` at the end of the stream. Dropping it returns or closes the connection (RF-44).
+    body: Option<Box<WatchBody<K>>>,
     last_contact: Instant,
-    /// `None` while a thread reads, and after a thread that had it panicked.
-    reader: Option<Box<WatchReader<K>>>,
-    /// Receives the events that a thread decodes, and at the end the reader.
-    reading: Option<ItemReceiver<Result<Burst<K>, Error>>>,
 }
 
-/// The events that a reading thread hands over.
-struct Burst<K: Object> {
-    events: VecDeque<WatchEvent<K>>,
-    /// `None` while the thread reads ahead.
-    reader: Option<Box<WatchReader<K>>>,
-}
-
-/// The half of a watch that moves between threads.
-pub(crate) struct WatchReader<K: Object> {
-    /// `None` at the end of the stream. Dropping it returns or closes the connection.
-    answer: Option<ResponseReader>,
+/// The body of the response, in the box in which it moves between threads.
+pub(crate) struct WatchBody<K> {
+    answer: ResponseReader,
     decoder: EventDecoder<K>,
-    events: VecDeque<WatchEvent<K>>,
-    events_max: usize,
+    /// Whether the next event has come whole.
+    has_event: bool,
     /// Whether all available bytes were read, so that `poll` reports new ones.
     drained: bool,
-    /// The end that reading ahead met. It takes effect after the bytes before it are decoded.
-    end_read_ahead: Option<Result<usize, Interrupt>>,
-    failure: Option<Error>,
-    end: Option<Error>,
-    last_contact: Instant,
+    /// Whether the body is at its end. The bytes before it are decoded first.
+    at_end: bool,
 }
 
 impl<K: Object> OpenWatch<K> {
-    pub(crate) fn new(
-        client: &Arc<ClientInner>,
-        call: CallContext,
-        reader: Box<WatchReader<K>>,
-    ) -> Self {
-        let answer = reader.answer.as_ref();
+    pub(crate) fn new(decoded_by: Option<Arc<ClientInner>>, body: Box<WatchBody<K>>) -> Self {
         Self {
-            client: Arc::clone(client),
-            call,
-            what: answer.map_or_else(|| "".into(), |answer| Arc::clone(&answer.what)),
-            socket: answer.and_then(|answer| answer.socket.clone()),
-            events: VecDeque::new(),
-            last_contact: reader.last_contact,
-            reader: Some(reader),
-            reading: None,
+            what: Arc::clone(&body.answer.what),
+            stop: body.answer.call.stop.clone(),
+            decoded_by,
+            body: Some(body),
+            last_contact: Clock::system().now(),
         }
     }
 
-    /// Has the available bytes read and decoded. If there are none, waits for bytes until the
-    /// deadline.
-    fn more(&mut self, deadline: Deadline) -> Result<(), Interrupt> {
-        if let Some(mut reader) = self.reader.take() {
-            if let Err(interrupt) = self.wait(&reader, deadline) {
-                let ended = if let Interrupt::Failed(error) = interrupt {
-                    // Its memory is freed now, and not when its caller drops it.
-                    reader.fail(error.context(&self.what));
-                    Ok(())
-                } else {
-                    Err(interrupt)
-                };
-                self.reader = Some(reader);
-                return ended;
-            }
-            let read = move |caller: &ItemSender<_>| Ok(reader.read_for(caller));
-            let readers = &self.client.threads.readers;
-            self.reading = Some(readers.run("the decoder of the objects", read));
-        }
-        let Some(reading) = self.reading.take() else {
-            let lost = "the watch was lost with the failure before";
-            return Err(Interrupt::Failed(Error::new(ErrorKind::Resources, lost)));
+    /// Decodes the next event of the bytes that were read.
+    ///
+    /// # Errors
+    ///
+    /// The decoder's, or `Panicked` of the type's own decoding. The stream is then at its end.
+    fn decode(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
+        let Some(mut body) = self.body.take() else {
+            return Ok(None);
         };
-        // A reader never blocks, so only the stop ends this wait.
-        self.call.until = NamedDeadline::NEVER;
-        let burst = reading.result(&self.call)?;
-        self.events = burst.events;
-        match burst.reader {
-            Some(reader) => {
-                self.last_contact = reader.last_contact;
-                self.reader = Some(reader);
+        let (body, event) = match &self.decoded_by {
+            Some(client) if !body.decoder.has_bookmark() => {
+                if !body.may_have_event() {
+                    self.body = Some(body);
+                    return Ok(None);
+                }
+                decode_elsewhere(client, body)?
             }
-            None => self.reading = Some(reading),
+            Some(_) | None => {
+                let event = guard_call(DECODER, || body.decode())?;
+                (body, event)
+            }
+        };
+        if !body.decoder.is_ended() {
+            self.body = Some(body);
         }
-        Ok(())
+        Ok(event)
     }
 
-    /// Waits until the socket is readable, unless there are bytes that were not read yet.
-    fn wait(&mut self, reader: &WatchReader<K>, deadline: Deadline) -> Result<(), Interrupt> {
-        match &self.socket {
-            Some(socket) if reader.drained => {
-                self.call.until = NamedDeadline::caller(deadline);
-                self.call.wait(&**socket, PollFlags::IN)
-            }
-            Some(_) | None => Ok(()),
+    /// The end that a broken connection makes of the stream.
+    ///
+    /// # Errors
+    ///
+    /// The stop; `TooLarge`, when the client's byte budget has closed the response.
+    fn cut_off(&mut self, interrupt: Interrupt) -> Result<Next<K>, Error> {
+        let Some(body) = self.body.take() else {
+            return Ok(Next::Ended(None));
+        };
+        // RS-5, over HTTP/1.1: the ordinary ends of a connection.
+        let everyday = interrupt.is_closed_by_peer() || interrupt.is_timed_out();
+        let closed = body.answer.call.check_account().is_err();
+        let error = body.answer.cut_off(interrupt);
+        if everyday {
+            Ok(Next::Ended(Some(error)))
+        } else if closed || error.is_stopped() {
+            Err(error)
+        } else {
+            // RS-4: any other failure is an error event, and the stream ends.
+            Ok(Next::Event(WatchEvent::Error(error)))
         }
+    }
+}
+
+/// A body, and the next of its events.
+type Decoded<K> = (Box<WatchBody<K>>, Option<WatchEvent<K>>);
+
+/// Decodes the next event on a thread of the client. That never waits for the network, so only the
+/// stop ends this wait before.
+fn decode_elsewhere<K: Object>(
+    client: &ClientInner,
+    mut body: Box<WatchBody<K>>,
+) -> Result<Decoded<K>, Error> {
+    let what = Arc::clone(&body.answer.what);
+    let call = body.answer.call.ending(NamedDeadline::NEVER);
+    let decoding = client.threads.readers.run(DECODER, move |_| {
+        let event = body.decode()?;
+        Ok((body, event))
+    });
+    match decoding.result(&call) {
+        Err(Interrupt::Failed(error)) => Err(error),
+        decoded => decoded.map_err(|interrupt| errors::cut_off(&what, interrupt)),
+    }
+}
+
+impl<K: Object> WatchBody<K> {
+    /// Boxed where it is made: no frame that hands it on may hold it.
+    pub(crate) fn boxed(decoder: EventDecoder<K>, answer: ResponseReader) -> Box<Self> {
+        Box::new(Self {
+            answer,
+            decoder,
+            has_event: false,
+            drained: false,
+            at_end: false,
+        })
+    }
+
+    fn decode(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
+        let mut event = self.decoder.next()?;
+        self.has_event = self.decoder.has_line();
+        if let Some(WatchEvent::Error(error)) = event {
+            event = Some(WatchEvent::Error(self.answer.redact(error)));
+        }
+        Ok(event)
+    }
+
+    /// Whether it is worth a look of another thread.
+    fn may_have_event(&mut self) -> bool {
+        let pending = self.decoder.pending_bytes();
+        let no_more_come = self.drained || self.at_end;
+        let is_large = pending >= UNDECODED_BYTES_MAX;
+        pending > 0 && (no_more_come || is_large || self.decoder.has_line())
+    }
+
+    /// Reads once. Blocks until there are bytes, if all were read.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` if there were none after all; the deadline's limit; the stop; how the
+    /// connection broke.
+    fn read(&mut self, deadline: Deadline) -> Result<usize, Interrupt> {
+        if self.drained
+            && let Some(socket) = &self.answer.socket
+        {
+            let waiting = self.answer.call.ending(NamedDeadline::caller(deadline));
+            waiting.wait(&**socket, PollFlags::IN)?;
+        }
+        let call = &self.answer.call;
+        let grow = &mut |growth| call.grow(growth);
+        self.decoder.reserve(grow).map_err(Interrupt::Failed)?;
+        call.settle(self.decoder.held_bytes());
+        self.drained = false;
+        let count = self.answer.read_available(self.decoder.space())?;
+        if count == 0 {
+            self.decoder.end_of_body();
+            self.at_end = true;
+        }
+        self.decoder.filled(count);
+        Ok(count)
+    }
+
+    /// Frees the memory that a quiet stream does not need.
+    fn rest(&mut self) {
+        self.drained = true;
+        self.decoder.release();
+        self.answer.call.settle(self.decoder.held_bytes());
     }
 }
 
@@ -151,20 +214,19 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
         let mut late_reads = 0_usize;
         loop {
             // A busy stream never calls poll(2), which reports the stop.
-            if self.call.stop.is_stopped() {
+            if self.stop.is_stopped() {
                 return Err(Error::stopped(&self.what));
             }
-            if let Some(event) = self.events.pop_front() {
+            if let Some(event) = self.decode()? {
                 return Ok(Next::Event(event));
             }
-            self.events = VecDeque::new();
-            if let Some(reader) = &mut self.reader {
-                if let Some(error) = reader.failure.take() {
-                    return Err(error);
-                }
-                if reader.answer.is_none() {
-                    return Ok(Next::Ended(reader.end.take()));
-                }
+            let Some(body) = &mut self.body else {
+                return Ok(Next::Ended(None));
+            };
+            if body.at_end {
+                let end = body.decoder.finish();
+                self.body = None;
+                return Ok(Next::Ended(end));
             }
             if Clock::system().has_passed(deadline) {
                 // Bytes without a pause that are no event would keep this loop running.
@@ -173,10 +235,18 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
                 }
                 late_reads = late_reads.saturating_add(1);
             }
-            match self.more(deadline) {
-                Ok(()) => {}
+            match body.read(deadline) {
+                Ok(0) => {}
+                Ok(_) => self.last_contact = Clock::system().now(),
+                Err(Interrupt::WouldBlock) => {
+                    body.rest();
+                    let is_empty = body.decoder.pending_bytes() == 0;
+                    if is_empty && Clock::system().has_passed(deadline) {
+                        return Ok(Next::DeadlinePassed);
+                    }
+                }
                 Err(Interrupt::Limit(_)) => return Ok(Next::DeadlinePassed),
-                Err(interrupt) => return Err(errors::cut_off(&self.what, interrupt)),
+                Err(interrupt) => return self.cut_off(interrupt),
             }
         }
     }
@@ -186,321 +256,171 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
     }
 
     fn backlog(&self) -> Backlog {
-        let drained = self.reader.as_ref().is_none_or(|reader| reader.drained);
-        if !self.events.is_empty() {
-            Backlog::Event
-        } else if self.reading.is_some() || !drained {
-            Backlog::Bytes
-        } else {
-            Backlog::Unknown
-        }
-    }
-}
-
-/// RF-44: closes the connection before its caller opens another one.
-impl<K: Object> Drop for OpenWatch<K> {
-    fn drop(&mut self) {
-        if self.reading.is_some() {
-            let _stopped = self.more(Deadline::NEVER);
-        }
-    }
-}
-
-impl<K: Object> WatchReader<K> {
-    /// A reader of `answer`, in the box in which it moves between threads.
-    pub(crate) fn boxed(
-        decoder: EventDecoder<K>,
-        answer: ResponseReader,
-        events_max: usize,
-    ) -> Box<Self> {
-        Box::new(Self {
-            answer: Some(answer),
-            decoder,
-            events: VecDeque::new(),
-            events_max: events_max.clamp(1, BURST_EVENTS),
-            drained: false,
-            end_read_ahead: None,
-            failure: None,
-            end: None,
-            last_contact: Clock::system().now(),
-        })
-    }
-
-    /// Reads and decodes the available bytes for its caller. Then reads ahead until the caller asks
-    /// for more.
-    fn read_for(mut self: Box<Self>, caller: &ItemSender<Result<Burst<K>, Error>>) -> Burst<K> {
-        self.read();
-        if self.answer.is_some() && !self.drained && !self.events.is_empty() {
-            let events = std::mem::take(&mut self.events);
-            let burst = Burst {
-                events,
-                reader: None,
-            };
-            caller.send(Ok(burst), None);
-            self.read_ahead(caller);
-        }
-        Burst {
-            events: std::mem::take(&mut self.events),
-            reader: Some(self),
-        }
-    }
-
-    /// Reads and decodes the available bytes. Never blocks.
-    fn read(&mut self) {
-        let mut read = 0_usize;
-        self.drained = false;
-        // The bytes that the last burst left undecoded, and those that were read ahead.
-        self.decode();
-        while self.answer.is_some()
-            && read < BURST_BYTES
-            && self.events.len() < self.events_max
-            && !self.drained
-        {
-            match self.fill(false) {
-                Ok(0) => {
-                    self.decoder.end_of_body();
-                    self.decode();
-                    if self.events.len() < self.events_max {
-                        self.answer = None;
-                        self.end = self.decoder.finish();
-                    }
-                }
-                Ok(count) => {
-                    read = read.saturating_add(count);
-                    self.decode();
-                }
-                Err(Interrupt::WouldBlock) => self.drained = true,
-                Err(interrupt) => self.cut_off(interrupt),
-            }
-        }
-        self.release();
-    }
-
-    /// Reads without decoding, until the caller asks, the bound, or the last available byte.
-    fn read_ahead(&mut self, caller: &ItemSender<Result<Burst<K>, Error>>) {
-        while self.decoder.pending_bytes() < AHEAD_BYTES && !caller.is_awaited() {
-            match self.fill(true) {
-                Ok(1..) => {}
-                Err(Interrupt::WouldBlock) => break,
-                ended => {
-                    self.end_read_ahead = Some(ended);
-                    break;
-                }
-            }
-        }
-        self.release();
-    }
-
-    /// Reads once. 0 is the end of the body. Reading ahead takes only room that no other response
-    /// needs.
-    fn fill(&mut self, ahead: bool) -> Result<usize, Interrupt> {
-        if let Some(ended) = self.end_read_ahead.take() {
-            return ended;
-        }
-        let Some(answer) = &mut self.answer else {
-            return Ok(0);
-        };
-        let call = &answer.call;
-        let reserved = if ahead {
-            let grow = &mut |growth| call.grow_ahead(growth);
-            self.decoder
-                .reserve(grow)
-                .map_err(|_full| Interrupt::WouldBlock)
-        } else {
-            let grow = &mut |growth| call.grow(growth);
-            self.decoder.reserve(grow).map_err(Interrupt::Failed)
-        };
-        reserved?;
-        call.settle(self.decoder.held_bytes());
-        let count = answer.read_available(self.decoder.space())?;
-        if count > 0 {
-            self.last_contact = Clock::system().now();
-            self.decoder.filled(count);
-        }
-        Ok(count)
-    }
-
-    fn cut_off(&mut self, interrupt: Interrupt) {
-        let Some(answer) = &self.answer else {
-            return;
-        };
-        // RS-5, over HTTP/1.1: the ordinary ends of a connection.
-        let everyday = interrupt.is_closed_by_peer() || interrupt.is_timed_out();
-        let closed = answer.call.check_account().is_err();
-        let error = answer.cut_off(interrupt);
-        if everyday {
-            self.answer = None;
-            self.end = Some(error);
-        } else if closed || error.is_stopped() {
-            self.fail(error);
-        } else {
-            self.answer = None;
-            // RS-4: any other failure is an error event, and the stream ends.
-            self.events.push_back(WatchEvent::Error(error));
-        }
-    }
-
-    /// Frees the memory that a quiet stream does not need.
-    fn release(&mut self) {
-        self.decoder.release();
-        if let Some(answer) = &self.answer {
-            answer.call.settle(self.decoder.held_bytes());
-        }
-    }
-
-    /// Ends the stream and frees its memory.
-    fn fail(&mut self, error: Error) {
-        self.failure = Some(error);
-        self.decoder.discard();
-        if let Some(answer) = self.answer.take() {
-            answer.call.settle(0);
-        }
-    }
-
-    /// Decodes the bytes that were read, up to the maximum of undelivered events.
-    fn decode(&mut self) {
-        while self.events.len() < self.events_max {
-            match self.decoder.next() {
-                Ok(Some(WatchEvent::Error(error))) => {
-                    let error = match &self.answer {
-                        Some(answer) => answer.redact(error),
-                        None => error,
-                    };
-                    self.events.push_back(WatchEvent::Error(error));
-                }
-                Ok(Some(event)) => self.events.push_back(event),
-                Ok(None) => break,
-                Err(error) => {
-                    self.fail(error);
-                    break;
-                }
-            }
-        }
-        if self.decoder.is_ended() {
-            self.answer = None;
+        match &self.body {
+            Some(body) if body.has_event => Backlog::Event,
+            Some(body) if body.drained && body.decoder.pending_bytes() == 0 => Backlog::Unknown,
+            Some(_) => Backlog::Bytes,
+            None => Backlog::Unknown,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{self, Read, Write as _};
-    use std::iter::Cycle;
+    use std::io::{Cursor, Write as _};
     use std::net::TcpListener;
-    use std::slice::Iter;
     use std::time::Duration;
 
     use k8s_openapi::api::core::v1::Secret;
+    use serde::{Deserialize, Deserializer};
 
     use super::super::lister_watcher::HttpListerWatcher;
     use super::super::transport::byte_budget::ByteBudget;
-    use super::super::transport::channel::channel;
+    use super::super::transport::call_context::CallContext;
     use super::*;
+    use crate::error::ErrorKind;
     use crate::http::{Client, ClientOptions, Config};
     use crate::list_watch::WatchRequest;
-    use crate::object::Scope;
+    use crate::object::{Resource, Scope};
     use crate::wire::DecodeOptions;
-    use crate::worker::{StopToken, Worker};
+    use crate::worker::Worker;
 
     /// It only ends a test that fails.
     const PATIENCE: Duration = Duration::from_mins(5);
 
     const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#;
 
-    /// A body of events; a read of it never waits.
-    struct Events {
-        left: usize,
-        bytes: Cycle<Iter<'static, u8>>,
+    /// Tells the name of the thread that decoded it, and panics when it is called `bomb`.
+    #[derive(Debug)]
+    struct Touchy {
+        name: String,
+        decoded_on: Option<String>,
     }
 
-    impl Read for Events {
-        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-            let count = into.len().min(self.left);
-            for byte in into.iter_mut().take(count) {
-                *byte = *self.bytes.next().unwrap();
+    impl<'de> Deserialize<'de> for Touchy {
+        fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            #[derive(Deserialize)]
+            struct Raw {
+                metadata: Name,
             }
-            self.left = self.left.strict_sub(count);
-            Ok(count)
+            #[derive(Deserialize)]
+            struct Name {
+                name: String,
+            }
+            let name = Raw::deserialize(deserializer)?.metadata.name;
+            assert!(name != "bomb", "boom");
+            let decoded_on = std::thread::current().name().map(str::to_owned);
+            Ok(Self { name, decoded_on })
         }
     }
 
-    /// Hands over three events at a time.
-    fn reader(budget: &Arc<ByteBudget>, bytes: usize) -> Box<WatchReader<Secret>> {
+    impl Object for Touchy {
+        fn resource() -> Resource {
+            Resource::new("example.com", "v1", "touchies", "Touchy")
+        }
+        fn name(&self) -> &str {
+            &self.name
+        }
+        fn namespace(&self) -> &'static str {
+            "shop"
+        }
+        fn uid(&self) -> &'static str {
+            ""
+        }
+        fn version(&self) -> &'static str {
+            "8"
+        }
+    }
+
+    fn added(name: &str) -> Vec<u8> {
+        let object = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n").into_bytes()
+    }
+
+    fn client(url: &str) -> Client {
+        let config = Config::for_server(url).unwrap();
+        Client::new(&config, ClientOptions::default()).unwrap()
+    }
+
+    /// A watch of one object, or of a collection. A read of its body never waits.
+    fn watch(one_object: bool, body: Vec<u8>) -> OpenWatch<Touchy> {
+        let budget = ByteBudget::new(64 * 1024 * 1024);
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
-        let body = Events {
-            left: bytes,
-            bytes: BOOKMARK.iter().cycle(),
+        let answer = ResponseReader::of(Cursor::new(body), call.counted_in(&budget));
+        let decoder = EventDecoder::new(&DecodeOptions::default());
+        let decoded_by = one_object.then(|| Arc::clone(client("http://127.0.0.1:1").inner()));
+        OpenWatch::new(decoded_by, WatchBody::boxed(decoder, answer))
+    }
+
+    fn decoded_on(watch: &mut OpenWatch<Touchy>) -> String {
+        let next = watch.next(Deadline::NEVER).unwrap();
+        let Next::Event(WatchEvent::Object(event)) = next else {
+            panic!("{next:?}");
         };
-        let answer = ResponseReader::of(body, call.counted_in(budget));
-        WatchReader::boxed(EventDecoder::new(&DecodeOptions::default()), answer, 3)
+        event.object.decoded().unwrap().decoded_on.clone().unwrap()
     }
 
     #[test]
-    fn while_events_are_applied_no_more_is_read_than_the_bound() {
-        let budget = ByteBudget::new(64 * 1024 * 1024);
-        let (sender, receiver) = channel();
-        let mut reader = reader(&budget, usize::MAX);
+    fn what_came_is_returned_before_the_end_and_the_end_frees_the_connection() {
+        for one_object in [false, true] {
+            let mut watch = watch(one_object, BOOKMARK.repeat(700));
+            for _ in 0..700 {
+                let next = watch.next(Deadline::NEVER).unwrap();
+                assert!(matches!(next, Next::Event(WatchEvent::Bookmark { .. })));
+            }
+            for _ in 0..2 {
+                let next = watch.next(Deadline::NEVER).unwrap();
+                assert!(matches!(next, Next::Ended(None)), "{next:?}");
+            }
+            assert!(watch.body.is_none());
+        }
+    }
+
+    #[test]
+    fn an_object_is_decoded_by_its_caller_and_the_one_object_of_a_watch_by_a_thread_of_the_client()
+    {
+        let here = std::thread::current().name().map(str::to_owned);
+        assert_eq!(Some(decoded_on(&mut watch(false, added("db")))), here);
+        let there = decoded_on(&mut watch(true, added("db")));
+        assert!(there.starts_with("read-"), "{there}");
+    }
+
+    /// A bookmark costs an idle watch no other thread.
+    #[test]
+    fn a_bookmark_is_decoded_by_its_caller() {
+        let line = [BOOKMARK, b"\n"].concat();
+        let mut watch = watch(true, line.repeat(3));
         for _ in 0..3 {
-            let home = reader.read_for(&sender);
-            let burst = receiver
-                .result(&CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap());
-            assert_eq!(burst.unwrap().events.len(), 3);
-            assert!(home.events.is_empty());
-            reader = home.reader.unwrap();
-            let held = reader.decoder.held_bytes();
-            assert!(reader.decoder.pending_bytes() >= AHEAD_BYTES);
-            assert!(held <= 2 * AHEAD_BYTES, "{held}");
+            let next = watch.next(Deadline::NEVER).unwrap();
+            assert!(matches!(next, Next::Event(WatchEvent::Bookmark { .. })));
+        }
+        let client = watch.decoded_by.unwrap();
+        assert_eq!(client.threads.readers.started(), 0);
+    }
+
+    #[test]
+    fn a_panic_of_the_decoding_is_the_error_of_its_watch() {
+        for one_object in [false, true] {
+            let mut watch = watch(
+                one_object,
+                [added("db"), added("bomb"), added("db")].concat(),
+            );
+            decoded_on(&mut watch);
+            let error = watch.next(Deadline::NEVER).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Panicked);
+            assert_eq!(
+                error.to_string(),
+                "the decoder of the objects panicked: boom"
+            );
+            let next = watch.next(Deadline::NEVER).unwrap();
+            assert!(matches!(next, Next::Ended(None)), "{next:?}");
         }
     }
 
+    /// No buffer grows behind a slow caller.
     #[test]
-    fn what_was_read_ahead_is_decoded_before_the_end_counts() {
-        let budget = ByteBudget::new(64 * 1024 * 1024);
-        let (sender, receiver) = channel();
-        let mut reader = reader(&budget, 7 * BOOKMARK.len());
-        for events in [3, 3] {
-            let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
-            reader = reader.read_for(&sender).reader.unwrap();
-            assert_eq!(receiver.result(&call).unwrap().events.len(), events);
-            assert!(reader.answer.is_some());
-        }
-        let last = reader.read_for(&sender);
-        assert_eq!(last.events.len(), 1);
-        let reader = last.reader.unwrap();
-        assert!(reader.answer.is_none() && reader.end.is_none());
-        assert_eq!(reader.decoder.held_bytes(), 0);
-    }
-
-    /// B7: half of the budget is left to answers that need it.
-    #[test]
-    fn b7_reading_ahead_takes_half_of_the_budget_and_closes_nothing() {
-        let budget = ByteBudget::new(128 * 1024);
-        let (sender, _taker) = channel();
-        let reader = reader(&budget, usize::MAX)
-            .read_for(&sender)
-            .reader
-            .unwrap();
-        let held = reader.decoder.held_bytes();
-        assert!((16 * 1024..=64 * 1024).contains(&held), "{held}");
-        assert!(reader.failure.is_none() && reader.answer.is_some());
-    }
-
-    #[test]
-    fn a_caller_that_asks_or_is_gone_ends_reading_ahead() {
-        let budget = ByteBudget::new(64 * 1024 * 1024);
-        let (sender, receiver) = channel();
-        drop(receiver);
-        let reader = reader(&budget, usize::MAX)
-            .read_for(&sender)
-            .reader
-            .unwrap();
-        assert!(reader.decoder.pending_bytes() < 16 * 1024);
-    }
-
-    /// A sink that is slow does not hold up the server.
-    #[test]
-    fn bytes_are_taken_off_the_socket_while_the_first_event_is_applied() {
-        const BODY_BYTES: usize = 32 * 1024;
+    fn b7_what_the_next_event_does_not_need_waits_in_the_socket() {
+        const BODY_BYTES: usize = 256 * 1024;
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serving = Worker::spawn("t-server", move |stop| {
@@ -512,9 +432,7 @@ mod tests {
             let stopped = stop.channel().recv();
             assert!(stopped.is_err());
         });
-        let mut options = ClientOptions::default();
-        options.decode.list_items_max = 3;
-        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+        let client = client(&url);
         let source =
             HttpListerWatcher::<Secret>::new(client.inner(), Secret::resource(), Scope::all());
         let request = WatchRequest {
@@ -526,17 +444,15 @@ mod tests {
             urgent: false,
         };
         let mut watch = source.open_watch(&request, &StopToken::never()).unwrap();
-        let socket = watch.socket.clone().unwrap();
         let patience = Clock::system().after(PATIENCE);
-        let unread = || {
+        assert!(matches!(watch.next(patience), Ok(Next::Event(_))));
+        let body = watch.body.as_ref().unwrap();
+        let socket = body.answer.socket.clone().unwrap();
+        while rustix::io::ioctl_fionread(&*socket).unwrap() < 16 * 1024 {
             assert!(!Clock::system().has_passed(patience));
             std::thread::yield_now();
-            rustix::io::ioctl_fionread(&*socket).unwrap()
-        };
-        while unread() < 16 * 1024 {}
-        assert!(matches!(watch.next(patience), Ok(Next::Event(_))));
-        while unread() > 0 {}
-        assert_eq!(watch.events.len(), 2, "nobody asked for the next burst");
+        }
+        assert!(body.decoder.held_bytes() <= 16 * 1024);
         drop((watch, serving));
     }
 }

@@ -21,14 +21,17 @@ use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion, Status};
 
+/// How API servers begin the line of a bookmark.
+const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
+
 /// The annotation of the bookmark behind the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes the body of a watch as it arrives.
 ///
 /// The caller reads into [`space`](Self::space) and tells [`filled`](Self::filled) how much came.
-/// Then it calls [`next`](Self::next) until that returns `None`. Between events the decoder holds
-/// the 512 bytes that `space` offers. After [`release`](Self::release) it holds nothing.
+/// Then it calls [`next`](Self::next) until that returns `None`. When no more bytes are there, it
+/// calls [`release`](Self::release): the decoder then holds a part of an event, or nothing.
 ///
 /// An event is a JSON object. White space and newlines between two events have no meaning.
 pub struct EventDecoder<K> {
@@ -236,6 +239,17 @@ impl<K: Object> EventDecoder<K> {
         })
     }
 
+    /// Whether the next event has come whole, on a line of its own.
+    pub(crate) fn has_line(&mut self) -> bool {
+        !self.ended && self.frames.line().is_some()
+    }
+
+    /// Whether that event is a bookmark, which is decoded without a `K`.
+    pub(crate) fn has_bookmark(&mut self) -> bool {
+        let line = self.frames.line();
+        !self.ended && line.is_some_and(|line| line.starts_with(BOOKMARK))
+    }
+
     /// The number of bytes that were read and not decoded yet.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.frames.partial()
@@ -244,12 +258,6 @@ impl<K: Object> EventDecoder<K> {
     /// Frees the memory that a quiet stream does not need. The decoder keeps a part of an event.
     pub fn release(&mut self) {
         self.frames.release();
-    }
-
-    /// Ends the stream and frees all memory.
-    pub(crate) fn discard(&mut self) {
-        self.ended = true;
-        self.frames.discard();
     }
 
     /// The heap memory held, in bytes.

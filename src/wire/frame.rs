@@ -9,7 +9,7 @@ use super::scan::{NotJson, Span, is_space, spells};
 use crate::error::{Error, ErrorKind};
 
 /// The room for a read of a quiet stream: all that it holds while it waits.
-const READ_BYTES_MIN: usize = 512;
+const READ_BYTES_MIN: usize = 2048;
 
 /// The room for a read of a busy stream: as much as one read of the transport returns.
 const READ_BYTES_MAX: usize = 16 * 1024;
@@ -26,6 +26,8 @@ pub(super) struct Frames {
     at_end: bool,
     /// Pending bytes up to the newline behind which none was looked for.
     searched: usize,
+    /// The newline that ends the line that comes next, once it was found.
+    newline: Option<usize>,
     /// Bytes of events and between them that were used up.
     used: usize,
     bytes_max: usize,
@@ -53,6 +55,7 @@ impl Frames {
             object: None,
             at_end: false,
             searched: 0,
+            newline: None,
             used: 0,
             bytes_max,
             option,
@@ -65,15 +68,18 @@ impl Frames {
         if self.members.place() != MemberPlace::Start {
             return None;
         }
-        self.pass_blanks();
-        let pending = self.buffer.pending();
-        let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
-        let unsearched = bytes.get(self.searched..).unwrap_or_default();
-        let Some(newline) = memchr(b'\n', unsearched) else {
-            self.searched = bytes.len();
-            return None;
-        };
-        bytes.get(..self.searched.saturating_add(newline))
+        if self.newline.is_none() {
+            self.pass_blanks();
+            let pending = self.buffer.pending();
+            let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
+            let unsearched = bytes.get(self.searched..).unwrap_or_default();
+            let Some(newline) = memchr(b'\n', unsearched) else {
+                self.searched = bytes.len();
+                return None;
+            };
+            self.newline = Some(self.searched.saturating_add(newline));
+        }
+        self.buffer.pending().get(..self.newline?)
     }
 
     /// No more bytes come.
@@ -84,6 +90,7 @@ impl Frames {
     /// So many pending bytes were an event.
     pub(super) fn pass(&mut self, length: usize) -> &[u8] {
         self.searched = 0;
+        self.newline = None;
         self.used = self.used.saturating_add(length);
         self.members.begin();
         self.buffer.take(length)
@@ -103,7 +110,6 @@ impl Frames {
             if self.partial() > self.bytes_max {
                 return Err(self.too_large());
             }
-            self.release();
             return Ok(None);
         };
         let (kind, object) = (self.kind.take(), self.object.take());
@@ -185,11 +191,6 @@ impl Frames {
         if self.partial() == 0 {
             self.buffer.release();
         }
-    }
-
-    /// Gives all memory back, and what was read with it: the stream is at its end.
-    pub(super) fn discard(&mut self) {
-        self.buffer = Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX);
     }
 
     pub(super) fn held(&self) -> usize {

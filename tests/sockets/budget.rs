@@ -9,7 +9,7 @@ use kubecache::clock::Clock;
 use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
-    Backlog, EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchStream,
+    EventKind, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent, WatchStream,
 };
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::StopToken;
@@ -169,42 +169,6 @@ fn b7_events_of_a_watch_of_one_object_have_a_limit_of_their_own() {
         let told = "an event of the watch is larger than 102400 bytes; \
                     DecodeOptions::one_object_frame_bytes_max raises the limit";
         assert!(error.to_string().contains(told), "{error}");
-    });
-}
-
-/// What is decoded and not taken yet has the bound of a list; what is behind stays bytes.
-#[test]
-fn b7_events_that_were_not_taken_are_as_many_as_a_list_may_have() {
-    let server = Server::start();
-    let client = client(&server.url(), |options| {
-        let decode = DecodeOptions::default().list_items_max(3);
-        options.decode(decode)
-    });
-    thread::scope(|scope| {
-        let watching = scope.spawn(|| {
-            let source = secrets(&client);
-            let mut watch = open(&*source);
-            let mut told = Vec::new();
-            for _ in 0..7 {
-                told.push((next_bookmark(&mut *watch), watch.backlog()));
-            }
-            told
-        });
-        let mut peer = accept(&server);
-        let all: String = (0..7)
-            .map(|version| bookmark(&version.to_string()))
-            .collect();
-        peer.chunk(&all);
-        let told = watching.join().unwrap();
-        for (nth, (version, backlog)) in told.into_iter().enumerate() {
-            assert_eq!(version, nth.to_string());
-            let expected = match nth {
-                2 | 5 => Backlog::Bytes,
-                6 => continue,
-                _ => Backlog::Event,
-            };
-            assert_eq!(backlog, expected, "after {version}");
-        }
     });
 }
 

@@ -269,7 +269,7 @@ fn a_deadline_in_the_middle_of_a_chunk_loses_no_byte() {
     });
 }
 
-/// What has been decoded and not handed over is told of.
+/// A whole event among the bytes that were read is told of.
 #[test]
 fn a_watch_says_whether_its_next_event_is_here() {
     let server = Server::start();
@@ -282,6 +282,10 @@ fn a_watch_says_whether_its_next_event_is_here() {
             assert_eq!(next_bookmark(&mut *watch), "8");
             assert_eq!(watch.backlog(), Backlog::Event);
             assert_eq!(next_bookmark(&mut *watch), "9");
+            // Only one more read shows that nothing else has come.
+            assert_eq!(watch.backlog(), Backlog::Bytes);
+            let passed = watch.next(Deadline::at(Clock::system().now())).unwrap();
+            assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
             assert_eq!(watch.backlog(), Backlog::Unknown);
         });
         let mut peer = server.accept();

@@ -373,10 +373,8 @@ impl UnreadResponse {
 impl ResponseReader {
     /// Reads the available bytes. Never blocks. 0 is the end of the body.
     pub(crate) fn read_available(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
-        let mut reading = self.call.clone();
-        reading.is_nonblocking = true;
-        let (read, _) = reading.during(|| self.body.read(into));
-        Ok(read?)
+        let _entered = self.call.enter_nonblocking();
+        Ok(self.body.read(into)?)
     }
 
     /// Reads the available bytes. Blocks until the first one, within the limits of the call and at

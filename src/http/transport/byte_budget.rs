@@ -241,25 +241,6 @@ impl Account {
         granted.ok_or_else(|| self.error())
     }
 
-    /// Asks for room for bytes that are read ahead. Never blocks and closes no response: half of
-    /// the budget is reserved for responses that need it.
-    ///
-    /// # Errors
-    ///
-    /// `TooLarge`, when half of the budget is used up. The account stays open.
-    pub(crate) fn grow_ahead(&self, growth: Growth) -> Result<usize, Error> {
-        let Holder { budget, .. } = &*self.0;
-        let sum = {
-            let state = budget.state.lock();
-            state.open.saturating_add(state.closing)
-        };
-        // The sum contains the present buffer, which is freed after the move.
-        if sum.saturating_add(growth.most) > budget.bytes_max / 2 {
-            return Err(self.error());
-        }
-        self.grow(growth)
-    }
-
     /// Sets the memory of the response after its buffer has grown or was freed.
     pub(crate) fn settle(&self, held: usize) {
         let holder = &*self.0;

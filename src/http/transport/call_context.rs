@@ -100,7 +100,7 @@ thread_local! {
 }
 
 /// Removes the context from the thread, also after a panic.
-struct ContextGuard;
+pub(crate) struct ContextGuard;
 
 impl Drop for ContextGuard {
     fn drop(&mut self) {
@@ -165,6 +165,20 @@ impl CallContext {
         CURRENT.set(Some(self));
         let _guard = ContextGuard;
         (run(), CURRENT.take())
+    }
+
+    /// Sets a copy of this context on the calling thread, whose waits fail, until the guard drops.
+    ///
+    /// The copy is made in a frame of its own: the stack of a watching thread stays resident as
+    /// deep as its reads go.
+    #[inline(never)]
+    pub(crate) fn enter_nonblocking(&self) -> ContextGuard {
+        let copy = Self {
+            is_nonblocking: true,
+            ..self.clone()
+        };
+        CURRENT.set(Some(copy));
+        ContextGuard
     }
 
     /// The same call, on a thread that works with `slot`.
@@ -253,16 +267,6 @@ impl CallContext {
     pub(crate) fn grow(&self, growth: Growth) -> Result<usize, Error> {
         let account = self.account.as_ref();
         account.map_or(Ok(growth.most), |account| account.grow(growth))
-    }
-
-    /// Asks the client's byte budget for room for bytes that are read ahead.
-    ///
-    /// # Errors
-    ///
-    /// `TooLarge`, when other responses may need that room.
-    pub(crate) fn grow_ahead(&self, growth: Growth) -> Result<usize, Error> {
-        let account = self.account.as_ref();
-        account.map_or(Ok(growth.most), |account| account.grow_ahead(growth))
     }
 
     /// Tells the client's byte budget the present memory of this response.

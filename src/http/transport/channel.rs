@@ -21,8 +21,6 @@ pub(crate) struct ItemReceiver<T>(Arc<Monitor<Channel<T>>>);
 
 struct Channel<T> {
     item: Option<T>,
-    /// Whether the receiver waits for the next item.
-    awaited: bool,
     sender_gone: bool,
     receiver_gone: bool,
 }
@@ -31,7 +29,6 @@ struct Channel<T> {
 pub(crate) fn channel<T>() -> (ItemSender<T>, ItemReceiver<T>) {
     let channel = Channel {
         item: None,
-        awaited: false,
         sender_gone: false,
         receiver_gone: false,
     };
@@ -64,16 +61,9 @@ impl<T> ItemSender<T> {
             return false;
         }
         state.item = Some(item);
-        state.awaited = false;
         drop(state);
         self.0.notify_all();
         call.is_none_or(|call| call.resume().is_ok())
-    }
-
-    /// Whether the receiver waits for the next item, or is gone.
-    pub(crate) fn is_awaited(&self) -> bool {
-        let state = self.0.lock();
-        state.awaited || state.receiver_gone
     }
 
     /// Whether the receiver is still there.
@@ -100,16 +90,12 @@ impl<T: Send + 'static> ItemReceiver<T> {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Channel<T>>>::clone(&self.0);
         let _registered = call.stop.register(&wake);
         let look = |state: &mut Channel<T>| match state.item.take() {
-            Some(item) => {
-                state.awaited = false;
-                Some(Ok(Some(item)))
-            }
+            Some(item) => Some(Ok(Some(item))),
             None if call.stop.is_stopped() => Some(Err(Interrupt::Stopped)),
             None => state.sender_gone.then_some(Ok(None)),
         };
         let until = call.until;
-        let mut state = self.0.lock();
-        state.awaited = true;
+        let state = self.0.lock();
         let (taken, state) = Clock::system().wait_for(&self.0, state, until.deadline, look);
         drop(state);
         self.0.notify_all();

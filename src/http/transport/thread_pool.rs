@@ -127,6 +127,12 @@ impl ThreadPool {
         answer
     }
 
+    /// How many threads were started so far.
+    #[cfg(test)]
+    pub(crate) fn started(&self) -> usize {
+        self.0.state.lock().started
+    }
+
     /// Queues `job`. If it needs a new thread, the caller has to start that.
     pub(crate) fn submit(&self, job: Job) -> Option<NewThread> {
         let thread = {

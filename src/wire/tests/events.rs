@@ -308,7 +308,7 @@ fn an_event_without_end_fails_at_the_limit() {
 }
 
 #[test]
-fn a_quiet_stream_holds_less_than_a_kibibyte_whatever_it_has_seen() {
+fn a_quiet_stream_holds_nothing_and_its_next_read_little_whatever_it_has_seen() {
     let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
     assert_eq!(decoder.held_bytes(), 0);
     let value = "dg==".repeat(100_000);
@@ -330,10 +330,10 @@ fn a_quiet_stream_holds_less_than_a_kibibyte_whatever_it_has_seen() {
         }
     }
     assert_eq!(events, 1);
-    assert!(!decoder.space().is_empty(), "waiting for bytes");
-    assert!(decoder.held_bytes() < 1024, "{}", decoder.held_bytes());
     decoder.release();
     assert_eq!(decoder.held_bytes(), 0);
+    assert!(!decoder.space().is_empty(), "waiting for bytes");
+    assert!(decoder.held_bytes() <= 2048, "{}", decoder.held_bytes());
 }
 
 #[test]
