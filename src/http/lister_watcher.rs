@@ -11,7 +11,7 @@ use super::requests;
 use super::slots::Slot;
 use super::transport::agent::{Agent, HttpRequest, ResponseReader};
 use super::transport::call_context::{CallContext, NamedDeadline};
-use super::transport::channel::{ItemReceiver, ItemSender, channel};
+use super::transport::channel::{ItemReceiver, ItemSender};
 use super::transport::interrupt::{Interrupt, Limit};
 use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
@@ -58,13 +58,17 @@ impl<K: Object> HttpListerWatcher<K> {
     }
 
     /// Runs `job` on a thread of its own. Blocks until the request has a slot, or the stop.
-    fn run<T: Send + 'static>(
+    fn run<T, J>(
         &self,
         urgency: &Urgency,
         stop: &StopToken,
         deadline: Deadline,
-        job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
-    ) -> Result<ItemReceiver<Result<T, Error>>, Error> {
+        job: J,
+    ) -> Result<ItemReceiver<Result<T, Error>>, Error>
+    where
+        T: Send + 'static,
+        J: FnOnce(Arc<Slot>, &ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
+    {
         let threads = &self.client.threads;
         let slot = threads.slots.enter(urgency, &self.progress, stop, deadline);
         let slot = slot.map_err(|interrupt| self.failed(interrupt))?;
@@ -104,11 +108,22 @@ struct ListJob<K: Object> {
     one_object: bool,
     urgency: Urgency,
     call: CallContext,
-    items: ItemSender<Vec<Listed<K>>>,
+    kind: PhantomData<fn() -> K>,
+}
+
+/// What a list tells its caller.
+enum ListAnswer<K: Object> {
+    Items(Vec<Listed<K>>),
+    /// The last items come with the end, so that the caller of a small list is woken once.
+    End(Vec<Listed<K>>, ListPage),
 }
 
 impl<K: Object> ListJob<K> {
-    fn run(self, slot: Arc<Slot>) -> Result<ListPage, Error> {
+    fn run(
+        self,
+        slot: Arc<Slot>,
+        caller: &ItemSender<Result<ListAnswer<K>, Error>>,
+    ) -> Result<ListAnswer<K>, Error> {
         let call = self.call.with_slot(slot);
         let options = &self.context.options;
         let limiter = &self.context.limiter;
@@ -134,6 +149,7 @@ impl<K: Object> ListJob<K> {
             ListDecoder::<K>::new(&options.decode)
         };
         let end = call.until.within(options.body_timeout, Limit::Body);
+        let mut items = Vec::new();
         loop {
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             decoder
@@ -144,16 +160,18 @@ impl<K: Object> ListJob<K> {
             if count == 0 {
                 break;
             }
-            let mut items = Vec::new();
-            decoder
-                .filled(count, &mut |item| items.push(item))
-                .map_err(|error| answer.failed(error))?;
-            let gone = !items.is_empty() && !self.items.send(items, Some(&answer.call));
+            let read = std::mem::take(&mut items);
+            let gone =
+                !read.is_empty() && !caller.send(Ok(ListAnswer::Items(read)), Some(&answer.call));
             if gone || answer.call.stop.is_stopped() {
                 return Err(Error::stopped(&answer.what));
             }
+            decoder
+                .filled(count, &mut |item| items.push(item))
+                .map_err(|error| answer.failed(error))?;
         }
-        decoder.finish().map_err(|error| answer.failed(error))
+        let page = decoder.finish().map_err(|error| answer.failed(error))?;
+        Ok(ListAnswer::End(items, page))
     }
 }
 
@@ -178,22 +196,28 @@ impl<K: Object> HttpListerWatcher<K> {
             .context
             .call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_progress(&self.progress);
-        let (send_items, items) = channel();
-        let job = ListJob {
+        let job = ListJob::<K> {
             context: Arc::clone(&self.client.context),
             agent: Arc::clone(&self.agent),
             path,
             urgency: self.urgency.clone(),
             one_object: self.scope.is_one_object(),
             call: call.clone(),
-            items: send_items,
+            kind: PhantomData,
         };
-        let page = self.run(&self.urgency, stop, deadline, move |slot| job.run(slot))?;
-        let failed = |interrupt| self.failed(call.explain(interrupt));
-        while let Some(batch) = items.receive(&call).map_err(failed)? {
-            batch.into_iter().for_each(&mut *each);
+        let parts = self.run(&self.urgency, stop, deadline, move |slot, caller| {
+            job.run(slot, caller)
+        })?;
+        loop {
+            let part = parts.receive_one(&call);
+            match part.map_err(|interrupt| self.failed(call.explain(interrupt)))?? {
+                ListAnswer::Items(items) => items.into_iter().for_each(&mut *each),
+                ListAnswer::End(items, page) => {
+                    items.into_iter().for_each(&mut *each);
+                    return Ok(page);
+                }
+            }
         }
-        page.receive_one(&call).map_err(failed)?
     }
 
     pub(super) fn open_watch(
@@ -216,7 +240,7 @@ impl<K: Object> HttpListerWatcher<K> {
             request.head_timeout
         };
         let progress = self.progress.clone();
-        let opening = move |slot| {
+        let opening = move |slot, _caller: &_| {
             let request = HttpRequest {
                 path: &path,
                 gzip: false,

@@ -5,7 +5,7 @@
 //! There are as many threads as slots, and one more for each request whose server is silent.
 
 use super::slots::{Slot, Slots};
-use super::transport::channel::ItemReceiver;
+use super::transport::channel::{ItemReceiver, ItemSender};
 use super::transport::thread_pool::{JobKind, ThreadPool, answering};
 use crate::clock::Deadline;
 use crate::error::Error;
@@ -31,22 +31,26 @@ impl RequestThreads {
     }
 
     /// Runs `job` with `slot` on a thread of its own. `port` names the program's code in error
-    /// texts.
+    /// texts. The job may send results before its last one.
     ///
     /// If the system has no thread, the job releases its slot and waits for another request's
     /// thread.
-    pub(crate) fn run<T: Send + 'static>(
+    pub(crate) fn run<T, J>(
         &self,
         slot: &Arc<Slot>,
         port: String,
         stop: &StopToken,
-        job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
-    ) -> ItemReceiver<Result<T, Error>> {
+        job: J,
+    ) -> ItemReceiver<Result<T, Error>>
+    where
+        T: Send + 'static,
+        J: FnOnce(Arc<Slot>, &ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
+    {
         let (own, stop) = (Arc::clone(slot), stop.clone());
-        let (job, answer) = answering(port.clone(), move |_| {
+        let (job, answer) = answering(port.clone(), move |caller| {
             let resumed = own.resume(&stop, Deadline::NEVER);
             resumed.map_err(|_stopped| Error::stopped(&port))?;
-            job(own)
+            job(own, caller)
         });
         if let Some(thread) = self.requests.submit(job) {
             let slot = Arc::clone(slot);
@@ -97,7 +101,7 @@ mod tests {
             &slot.unwrap(),
             "the decoder".to_owned(),
             &StopToken::never(),
-            job,
+            move |slot, _caller| job(slot),
         )
     }
 
@@ -163,7 +167,7 @@ mod tests {
                     .slots
                     .enter(&urgency, &told, stop, Deadline::NEVER)
                     .unwrap();
-                let job = move |_slot: Arc<Slot>| {
+                let job = move |_slot: Arc<Slot>, _caller: &_| {
                     gate.pass(number);
                     Ok(())
                 };

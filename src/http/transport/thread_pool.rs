@@ -3,26 +3,35 @@
 
 use std::collections::VecDeque;
 use std::fmt::Display;
+use std::time::Duration;
 
 use super::channel::{ItemReceiver, ItemSender, channel};
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_call};
-use crate::sync::{Arc, Monitor, Rank};
+use crate::sync::{Arc, Bell, Mutex, Rank};
 use crate::worker::Worker;
+
+/// A thread without a job waits so long for the next one before it ends.
+const LINGER: Duration = Duration::from_millis(100);
+
+/// At most so many threads of a pool wait for jobs. A thread beyond them ends with its job.
+const IDLE_MAX: usize = 16;
 
 /// A job. It receives the error when the system has no thread for it.
 pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
-/// Runs jobs on a bounded number of threads, in the order they came.
+/// Runs jobs on a bounded number of threads, in the order they came. A job goes to the thread that
+/// became idle last, so that the others end.
 pub(crate) struct ThreadPool(Arc<PoolInner>);
 
 /// How the jobs of a pool block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobKind {
-    /// Jobs never block. One thread stays after the first job. Others start while jobs are queued,
-    /// and end when none is left.
+    /// Jobs never block. One thread stays after the first job. Others start while jobs are queued.
     Compute,
-    /// Jobs wait for a server. Each job has a thread of its own, up to the bound. No thread stays.
+    /// Jobs wait for a server. Each job has a thread of its own, up to the bound. No thread stays
+    /// for longer than [`LINGER`].
     Wait,
     /// As `Wait`, but nothing ends the waits. So dropping the pool does not join its threads.
     Hang,
@@ -32,7 +41,7 @@ struct PoolInner {
     name: &'static str,
     threads_max: usize,
     jobs: JobKind,
-    state: Monitor<PoolState>,
+    state: Arc<Mutex<PoolState>>,
 }
 
 #[derive(Default)]
@@ -42,7 +51,8 @@ struct PoolState {
     running: usize,
     /// The number of threads that run a job.
     busy: usize,
-    idle: bool,
+    /// The threads that wait for a job. The last one became idle last.
+    idle: Vec<Arc<Bell>>,
     started: usize,
     closed: bool,
     threads: Vec<Worker>,
@@ -109,7 +119,7 @@ impl ThreadPool {
             name,
             threads_max,
             jobs,
-            state: Monitor::ranked(Rank::JOBS, PoolState::default()),
+            state: Arc::new(Mutex::ranked(Rank::JOBS, PoolState::default())),
         }))
     }
 
@@ -135,14 +145,17 @@ impl ThreadPool {
 
     /// Queues `job`. If it needs a new thread, the caller has to start that.
     pub(crate) fn submit(&self, job: Job) -> Option<NewThread> {
-        let thread = {
+        let (thread, idle) = {
             let mut state = self.0.state.lock();
             state.queued.push_back(job);
             // Threads that compute start each other: a start deepens the caller's stack.
             let by_caller = self.0.jobs != JobKind::Compute || state.running == 0;
-            by_caller.then(|| self.0.grow(&mut state)).flatten()
+            let thread = by_caller.then(|| self.0.grow(&mut state)).flatten();
+            (thread, state.idle.pop())
         };
-        self.0.state.notify_all();
+        if let Some(idle) = idle {
+            idle.ring();
+        }
         thread
     }
 }
@@ -179,7 +192,9 @@ impl PoolInner {
     }
 
     fn work(self: &Arc<Self>) {
-        while let Some((job, thread)) = self.next() {
+        let bell = Arc::default();
+        let mut next = self.next(&bell);
+        while let Some((job, thread)) = next {
             if let Some(thread) = thread {
                 thread.start();
             }
@@ -187,8 +202,11 @@ impl PoolInner {
             if let Err(error) = guard(port, || job(Ok(()))) {
                 log::error!("{error}");
             }
-            let mut state = self.state.lock();
-            state.busy = state.busy.saturating_sub(1);
+            {
+                let mut state = self.state.lock();
+                state.busy = state.busy.saturating_sub(1);
+            }
+            next = self.next(&bell);
         }
         // The system keeps an ended thread until it is joined. The last thread joins the others.
         let ended: Vec<Worker> = {
@@ -201,35 +219,55 @@ impl PoolInner {
         drop(ended);
     }
 
-    /// Returns the next job, and a thread to start for the jobs behind it. `None` ends the thread.
-    fn next(self: &Arc<Self>) -> Option<(Job, Option<NewThread>)> {
+    /// Waits for the next job, which `bell` announces. Returns it, and a thread to start for the
+    /// jobs behind it. `None` ends the thread.
+    fn next(self: &Arc<Self>, bell: &Arc<Bell>) -> Option<(Job, Option<NewThread>)> {
+        let clock = Clock::system();
         let mut state = self.state.lock();
+        let mut idle_until = None;
         loop {
+            state.idle.retain(|idle| !Arc::ptr_eq(idle, bell));
             if let Some(job) = state.queued.pop_front() {
                 state.busy = state.busy.saturating_add(1);
                 let thread = self.grow(&mut state);
                 return Some((job, thread));
             }
-            if state.closed || state.idle || self.jobs != JobKind::Compute {
+            let stays = self.jobs == JobKind::Compute && state.idle.is_empty();
+            let until = *idle_until.get_or_insert_with(|| {
+                if stays {
+                    Deadline::NEVER
+                } else {
+                    clock.after(LINGER)
+                }
+            });
+            let is_needless = until.has_passed(clock.now()) || state.idle.len() >= IDLE_MAX;
+            if state.closed || is_needless {
                 state.running = state.running.saturating_sub(1);
                 return None;
             }
-            state.idle = true;
-            state = self.state.wait(state);
-            state.idle = false;
+            state.idle.push(Arc::clone(bell));
+            state = clock.wait_for_bell(&self.state, bell, state, until);
         }
     }
 }
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        let (threads, refused, busy) = {
+        let (threads, refused, idle, busy) = {
             let mut state = self.0.state.lock();
             state.closed = true;
             let refused = std::mem::take(&mut state.queued);
-            (std::mem::take(&mut state.threads), refused, state.busy)
+            let idle = std::mem::take(&mut state.idle);
+            (
+                std::mem::take(&mut state.threads),
+                refused,
+                idle,
+                state.busy,
+            )
         };
-        self.0.state.notify_all();
+        for bell in idle {
+            bell.ring();
+        }
         for job in refused {
             job(Err(Error::stopped("the client is gone")));
         }
