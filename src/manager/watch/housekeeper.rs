@@ -54,7 +54,8 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
             }
             continue;
         }
-        if made_room {
+        // The end of a manager makes room for nothing.
+        if made_room && !context.table.stop.token().is_stopped() {
             use_capacity(checks);
         }
         if recovered {
