@@ -493,6 +493,11 @@ impl<'de> de::SeqAccess<'de> for &mut ListItems<'_, 'de> {
         self.items = self.items.wrapping_add(1);
         value.map(Some)
     }
+
+    /// Most lists in objects have one item. Without this a vector of it has room for four.
+    fn size_hint(&self) -> Option<usize> {
+        (self.items == 0).then_some(1)
+    }
 }
 
 /// Types that are decoded alike.
