@@ -22,6 +22,7 @@ const KUBE_RS: &str = "peer-kube-rs";
 const GO: &str = "client-go";
 
 pub(crate) const STORE: Side = side(OURS, "store");
+pub(crate) const COMPACT: Side = side(OURS, "compact");
 pub(crate) const INFORMER: Side = side(OURS, "informer");
 pub(crate) const MANAGER: Side = side(OURS, "manager");
 pub(crate) const REFLECTORS: Side = side(OURS, "reflectors");
@@ -93,11 +94,13 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
         INFORMER,
         GO_INFORMER,
         GO_INFORMER_PROTOBUF,
+        COMPACT,
         TYPED,
         RAW,
     ];
     let sync = [
         STORE,
+        COMPACT,
         REFLECT,
         STRIPPED,
         GO_STORE,
@@ -116,6 +119,7 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
     ];
     let plain = [watches.as_slice(), &[THREADS]].concat();
     let open = [MANAGER, REFLECT, GO_MANAGER_PROTOBUF];
+    let growth = [STORE, REFLECT, GO_STORE_PROTOBUF];
     let reads = [MANAGER, GO_MANAGER, STORE, REFLECT, GO_STORE, MUTEX];
     let collection = |events| Course::Collection { events };
     let config_maps = collection(size(40_000, 8_000));
@@ -158,6 +162,33 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
             many,
             3,
             &sync,
+        ),
+        case(
+            "growth",
+            "5,000 ConfigMaps",
+            collection(0),
+            "configmaps",
+            size(5_000, 1_000),
+            3,
+            &growth,
+        ),
+        case(
+            "growth",
+            "80,000 ConfigMaps",
+            collection(0),
+            "configmaps",
+            size(80_000, 16_000),
+            2,
+            &growth,
+        ),
+        case(
+            "growth",
+            "250 TLS watches",
+            Course::Open,
+            "secrets",
+            size(250, 50),
+            3,
+            &open,
         ),
         case(
             "watches",
@@ -269,7 +300,7 @@ impl Case {
         let mut program = Program::start(Path::new(&path), &arguments);
         program.expect("up")?;
         match self.course {
-            Course::Collection { events: 0 } => list(&mut program),
+            Course::Collection { events: 0 } => self.list(&mut program),
             Course::Collection { events } => follow(&mut program, server, events),
             Course::Watches => self.watch(&mut program, server, side),
             Course::Open => self.open(&mut program, server),
@@ -302,7 +333,23 @@ impl Case {
         let open = program.cpu() - cpu;
         program.cpu_at_rest();
         let each = (program.resident() - resident) / self.count as f64;
-        Ok(vec![("cpu", open), ("kib", each / 1024.0)])
+        let us_each = open * 1e6 / self.count as f64;
+        Ok(vec![("cpu", open), ("us", us_each), ("kib", each / 1024.0)])
+    }
+
+    fn list(&self, program: &mut Program) -> Result<Vec<Measured>, String> {
+        let (cpu, resident) = (program.cpu_at_rest(), program.resident());
+        program.order("go")?;
+        program.expect("synced")?;
+        let cpu = program.cpu_at_rest() - cpu;
+        let more = program.resident() - resident;
+        let count = self.count as f64;
+        Ok(vec![
+            ("cpu", cpu),
+            ("mb", more / 1e6),
+            ("us", cpu * 1e6 / count),
+            ("kib", more / 1024.0 / count),
+        ])
     }
 
     fn watch(
@@ -327,15 +374,6 @@ impl Case {
         }
         Ok(measured)
     }
-}
-
-fn list(program: &mut Program) -> Result<Vec<Measured>, String> {
-    let (cpu, resident) = (program.cpu_at_rest(), program.resident());
-    program.order("go")?;
-    program.expect("synced")?;
-    let cpu = program.cpu_at_rest() - cpu;
-    let more = program.resident() - resident;
-    Ok(vec![("cpu", cpu), ("mb", more / 1e6)])
 }
 
 fn follow(

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use crate::cases::{
-    CACHE, CONDVAR, GO_CACHE, GO_INFORMER, GO_INFORMER_PROTOBUF, GO_MANAGER, GO_MANAGER_PROTOBUF,
-    GO_REFLECTORS, GO_REFLECTORS_PROTOBUF, GO_STORE, GO_STORE_PROTOBUF, INFORMER, MANAGER, MUTEX,
-    RAW, REFLECT, REFLECTORS, STORE, STRIPPED, Side, THREADS, TYPED,
+    CACHE, COMPACT, CONDVAR, GO_CACHE, GO_INFORMER, GO_INFORMER_PROTOBUF, GO_MANAGER,
+    GO_MANAGER_PROTOBUF, GO_REFLECTORS, GO_REFLECTORS_PROTOBUF, GO_STORE, GO_STORE_PROTOBUF,
+    INFORMER, MANAGER, MUTEX, RAW, REFLECT, REFLECTORS, STORE, STRIPPED, Side, THREADS, TYPED,
 };
 
 /// All that was measured.
@@ -135,378 +135,254 @@ pub(crate) fn print(results: &Results) {
     );
 }
 
+/// What a line says, the measured value that it shows, and its goal.
+type Row = (&'static str, &'static str, Option<f64>);
+
+/// Who is compared.
+#[derive(Clone, Copy)]
+struct Sides {
+    ours: Side,
+    kube_rs: Option<Side>,
+    go: [Option<Side>; 2],
+    floors: [Option<Side>; 2],
+}
+
+impl Sides {
+    const fn of(ours: Side) -> Self {
+        Self {
+            ours,
+            kube_rs: Some(REFLECT),
+            go: [None; 2],
+            floors: [None; 2],
+        }
+    }
+
+    const fn with_go(mut self, json: Side, protobuf: Side) -> Self {
+        self.go = [Some(json), Some(protobuf)];
+        self
+    }
+
+    const fn with_floors(mut self, one: Side, other: Option<Side>) -> Self {
+        self.floors = [Some(one), other];
+        self
+    }
+}
+
 fn lines() -> Vec<Line> {
-    let line = |text, case, what, ours, kube_rs, go, floors, goal| Line {
-        text,
-        case,
-        what,
-        ours,
-        kube_rs,
-        go,
-        floors,
-        goal,
+    let mut lines = Vec::new();
+    let mut add = |case, sides: &Sides, rows: &[Row]| {
+        lines.extend(rows.iter().map(|(text, what, goal)| Line {
+            text,
+            case,
+            what,
+            ours: sides.ours,
+            kube_rs: sides.kube_rs,
+            go: sides.go,
+            floors: sides.floors,
+            goal: *goal,
+        }));
     };
-    let stores = [Some(GO_STORE), Some(GO_STORE_PROTOBUF)];
-    let informers = [Some(GO_INFORMER), Some(GO_INFORMER_PROTOBUF)];
-    let managers = [Some(GO_MANAGER), Some(GO_MANAGER_PROTOBUF)];
-    let reflectors = [Some(GO_REFLECTORS), Some(GO_REFLECTORS_PROTOBUF)];
-    let floors = [Some(TYPED), Some(RAW)];
-    let threads = [Some(THREADS), None];
-    let none = [None; 2];
-    let (kube_rs, stripped) = (Some(REFLECT), Some(STRIPPED));
-    let [config_maps, pods] = ["events of ConfigMaps", "events of pods"];
-    let [listed_maps, listed_pods] = ["list of ConfigMaps", "list of pods"];
+    let store = Sides::of(STORE)
+        .with_go(GO_STORE, GO_STORE_PROTOBUF)
+        .with_floors(TYPED, Some(RAW));
+    let compact = Sides::of(COMPACT);
+    let informer = Sides {
+        kube_rs: None,
+        ..Sides::of(INFORMER).with_go(GO_INFORMER, GO_INFORMER_PROTOBUF)
+    };
+    let stripped = Sides {
+        kube_rs: Some(STRIPPED),
+        ..Sides::of(STORE)
+    };
+    let manager = Sides::of(MANAGER).with_go(GO_MANAGER, GO_MANAGER_PROTOBUF);
+    let reflectors = Sides::of(REFLECTORS).with_go(GO_REFLECTORS, GO_REFLECTORS_PROTOBUF);
+    // The kubelet's managers cannot be joined.
+    let stops = Sides::of(MANAGER).with_go(GO_REFLECTORS, GO_REFLECTORS_PROTOBUF);
+    let manager_reads = Sides {
+        kube_rs: None,
+        go: [Some(GO_MANAGER), None],
+        ..Sides::of(MANAGER).with_floors(MUTEX, None)
+    };
+    let store_reads = Sides {
+        go: [Some(GO_STORE), None],
+        ..Sides::of(STORE).with_floors(MUTEX, None)
+    };
+    let waiters = Sides {
+        kube_rs: None,
+        go: [Some(GO_CACHE), None],
+        ..Sides::of(CACHE).with_floors(CONDVAR, None)
+    };
+
+    let [maps, pods] = ["events of ConfigMaps", "events of pods"];
+    let event = "an event of a ConfigMap into a store, CPU us";
+    let rate = "the same, events/s";
+    add(
+        maps,
+        &store,
+        &[(event, "each", Some(9.0)), (rate, "rate", Some(110_000.0))],
+    );
+    let through = "through an informer, CPU us";
+    add(
+        maps,
+        &informer,
+        &[(through, "each", None), (rate, "rate", None)],
+    );
+    add(
+        maps,
+        &compact,
+        &[("into a store of `Compact`, CPU us", "each", None)],
+    );
+    let event = "an event of a pod with managedFields, CPU us";
+    add(
+        pods,
+        &store,
+        &[(event, "each", Some(45.0)), (rate, "rate", Some(23_000.0))],
+    );
+    add(
+        pods,
+        &informer,
+        &[(through, "each", None), (rate, "rate", None)],
+    );
+    add(
+        pods,
+        &compact,
+        &[("into a store of `Compact`, CPU us", "each", Some(20.0))],
+    );
+
+    let [maps, pods] = ["list of ConfigMaps", "list of pods"];
+    let resident = "the same, MB resident";
+    let synced = "20,000 ConfigMaps synced, CPU s";
+    add(
+        maps,
+        &store,
+        &[(synced, "cpu", Some(0.16)), (resident, "mb", Some(65.0))],
+    );
+    let compactly = "the same as `Compact`, CPU s";
+    add(
+        maps,
+        &compact,
+        &[(compactly, "cpu", Some(0.10)), (resident, "mb", Some(30.0))],
+    );
+    let synced = "20,000 pods synced, CPU s";
+    add(
+        pods,
+        &store,
+        &[(synced, "cpu", Some(0.85)), (resident, "mb", Some(400.0))],
+    );
+    add(
+        pods,
+        &compact,
+        &[(compactly, "cpu", Some(0.40)), (resident, "mb", Some(90.0))],
+    );
+    let strips = "the same pods, kube-rs stripping managedFields, CPU s";
+    add(
+        pods,
+        &stripped,
+        &[(strips, "cpu", None), (resident, "mb", None)],
+    );
+
     let [plain, tls, many] = ["watches", "TLS watches", "many TLS watches"];
-    vec![
-        line(
-            "an event of a ConfigMap into a store, CPU us",
-            config_maps,
-            "each",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(9.0),
-        ),
-        line(
-            "the same, events/s",
-            config_maps,
-            "rate",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(110_000.0),
-        ),
-        line(
-            "through an informer, CPU us",
-            config_maps,
-            "each",
-            INFORMER,
-            None,
-            informers,
-            none,
-            None,
-        ),
-        line(
-            "the same, events/s",
-            config_maps,
-            "rate",
-            INFORMER,
-            None,
-            informers,
-            none,
-            None,
-        ),
-        line(
-            "an event of a pod with managedFields, CPU us",
-            pods,
-            "each",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(45.0),
-        ),
-        line(
-            "the same, events/s",
-            pods,
-            "rate",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(23_000.0),
-        ),
-        line(
-            "through an informer, CPU us",
-            pods,
-            "each",
-            INFORMER,
-            None,
-            informers,
-            none,
-            None,
-        ),
-        line(
-            "the same, events/s",
-            pods,
-            "rate",
-            INFORMER,
-            None,
-            informers,
-            none,
-            None,
-        ),
-        line(
-            "a bookmark on an idle watch of a manager, CPU us",
-            plain,
-            "bookmark",
-            MANAGER,
-            kube_rs,
-            managers,
-            threads,
-            Some(12.0),
-        ),
-        line(
-            "the same, TLS",
-            tls,
-            "bookmark",
-            MANAGER,
-            kube_rs,
-            managers,
-            none,
-            None,
-        ),
-        line(
-            "on an idle watch of a reflector, CPU us",
-            plain,
-            "bookmark",
-            REFLECTORS,
-            kube_rs,
-            reflectors,
-            threads,
-            Some(12.0),
-        ),
-        line(
-            "20,000 ConfigMaps synced, CPU s",
-            listed_maps,
-            "cpu",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(0.16),
-        ),
-        line(
-            "the same, MB resident",
-            listed_maps,
-            "mb",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(65.0),
-        ),
-        line(
-            "20,000 pods synced, CPU s",
-            listed_pods,
-            "cpu",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(0.85),
-        ),
-        line(
-            "the same, MB resident",
-            listed_pods,
-            "mb",
-            STORE,
-            kube_rs,
-            stores,
-            floors,
-            Some(400.0),
-        ),
-        line(
-            "the same pods, kube-rs stripping managedFields, CPU s",
-            listed_pods,
-            "cpu",
-            STORE,
-            stripped,
-            none,
-            none,
-            None,
-        ),
-        line(
-            "the same, MB resident",
-            listed_pods,
-            "mb",
-            STORE,
-            stripped,
-            none,
-            none,
-            None,
-        ),
-        line(
-            "1,000 TLS watches of a manager, KiB each",
-            tls,
-            "kib",
-            MANAGER,
-            kube_rs,
-            managers,
-            none,
-            Some(36.0),
-        ),
-        line(
-            "the same, CPU s until read",
-            tls,
-            "cpu",
-            MANAGER,
-            kube_rs,
-            managers,
-            none,
-            Some(0.40),
-        ),
-        line(
-            "1,000 TLS watches of reflectors, KiB each",
-            tls,
-            "kib",
-            REFLECTORS,
-            kube_rs,
-            reflectors,
-            none,
-            None,
-        ),
-        line(
-            "the same, CPU s until read",
-            tls,
-            "cpu",
-            REFLECTORS,
-            kube_rs,
-            reflectors,
-            none,
-            None,
-        ),
-        line(
-            "1,000 watches of a manager without TLS, KiB each",
-            plain,
-            "kib",
-            MANAGER,
-            kube_rs,
-            managers,
-            threads,
-            Some(30.0),
-        ),
-        line(
-            "the same, CPU s until read",
-            plain,
-            "cpu",
-            MANAGER,
-            kube_rs,
-            managers,
-            threads,
-            Some(0.15),
-        ),
-        line(
-            "8,000 TLS watches of a manager, CPU s until open",
-            many,
-            "cpu",
-            MANAGER,
-            kube_rs,
-            managers,
-            none,
-            Some(3.0),
-        ),
-        line(
-            "the same, KiB each",
-            many,
-            "kib",
-            MANAGER,
-            kube_rs,
-            managers,
-            none,
-            None,
-        ),
-        line(
-            "a cached get of a manager, ns",
-            "reads",
-            "one",
-            MANAGER,
-            None,
-            [Some(GO_MANAGER), None],
-            [Some(MUTEX), None],
-            Some(60.0),
-        ),
-        line(
-            "the same, each of two threads",
-            "reads",
-            "two",
-            MANAGER,
-            None,
-            [Some(GO_MANAGER), None],
-            [Some(MUTEX), None],
-            Some(80.0),
-        ),
-        line(
-            "a get from a store, ns",
-            "reads",
-            "one",
-            STORE,
-            kube_rs,
-            [Some(GO_STORE), None],
-            [Some(MUTEX), None],
-            Some(60.0),
-        ),
-        line(
-            "the same, each of two threads",
-            "reads",
-            "two",
-            STORE,
-            kube_rs,
-            [Some(GO_STORE), None],
-            [Some(MUTEX), None],
-            Some(80.0),
-        ),
-        line(
-            "a pod status set to its waiter that runs, us",
-            "waiters",
-            "one",
-            CACHE,
-            None,
-            [Some(GO_CACHE), None],
-            [Some(CONDVAR), None],
-            Some(18.0),
-        ),
-        line(
-            "1,000 waiters released at once, ms",
-            "waiters",
-            "all",
-            CACHE,
-            None,
-            [Some(GO_CACHE), None],
-            [Some(CONDVAR), None],
-            Some(2.8),
-        ),
-        line(
-            "1,000 watches stopped and joined, s",
-            plain,
-            "stop",
-            MANAGER,
-            kube_rs,
-            reflectors,
-            threads,
-            Some(0.05),
-        ),
-        line(
-            "the same, TLS",
-            tls,
-            "stop",
-            MANAGER,
-            kube_rs,
-            reflectors,
-            none,
-            Some(0.06),
-        ),
-        line(
-            "1,000 reflectors stopped and joined, s",
-            plain,
-            "stop",
-            REFLECTORS,
-            kube_rs,
-            reflectors,
-            threads,
-            Some(0.05),
-        ),
-        line(
-            "the same, TLS",
-            tls,
-            "stop",
-            REFLECTORS,
-            kube_rs,
-            reflectors,
-            none,
-            Some(0.06),
-        ),
-    ]
+    let bookmark = "a bookmark on an idle watch of a manager, CPU us";
+    let [plain_manager, plain_reflectors, plain_stops] =
+        [manager, reflectors, stops].map(|sides| sides.with_floors(THREADS, None));
+    add(plain, &plain_manager, &[(bookmark, "bookmark", Some(12.0))]);
+    add(tls, &manager, &[("the same, TLS", "bookmark", None)]);
+    let bookmark = "on an idle watch of a reflector, CPU us";
+    add(
+        plain,
+        &plain_reflectors,
+        &[(bookmark, "bookmark", Some(12.0))],
+    );
+    let until_read = "the same, CPU s until read";
+    let each = "1,000 TLS watches of a manager, KiB each";
+    add(
+        tls,
+        &manager,
+        &[(each, "kib", Some(36.0)), (until_read, "cpu", Some(0.40))],
+    );
+    let each = "1,000 TLS watches of reflectors, KiB each";
+    add(
+        tls,
+        &reflectors,
+        &[(each, "kib", None), (until_read, "cpu", None)],
+    );
+    let each = "1,000 watches of a manager without TLS, KiB each";
+    add(
+        plain,
+        &plain_manager,
+        &[(each, "kib", Some(30.0)), (until_read, "cpu", Some(0.15))],
+    );
+    let open = "8,000 TLS watches of a manager, CPU s until open";
+    add(
+        many,
+        &manager,
+        &[
+            (open, "cpu", Some(3.0)),
+            ("the same, KiB each", "kib", None),
+        ],
+    );
+
+    let two = "the same, each of two threads";
+    let get = "a cached get of a manager, ns";
+    add(
+        "reads",
+        &manager_reads,
+        &[(get, "one", Some(60.0)), (two, "two", Some(80.0))],
+    );
+    let get = "a get from a store, ns";
+    add(
+        "reads",
+        &store_reads,
+        &[(get, "one", Some(60.0)), (two, "two", Some(80.0))],
+    );
+    let one = "a pod status set to its waiter that runs, us";
+    let all = "1,000 waiters released at once, ms";
+    add(
+        "waiters",
+        &waiters,
+        &[(one, "one", Some(18.0)), (all, "all", Some(2.8))],
+    );
+
+    let tls_too = "the same, TLS";
+    let stopped = "1,000 watches stopped and joined, s";
+    add(plain, &plain_stops, &[(stopped, "stop", Some(0.05))]);
+    add(tls, &stops, &[(tls_too, "stop", Some(0.06))]);
+    let stopped = "1,000 reflectors stopped and joined, s";
+    add(plain, &plain_reflectors, &[(stopped, "stop", Some(0.05))]);
+    add(tls, &reflectors, &[(tls_too, "stop", Some(0.06))]);
+
+    let kib = "the same, KiB each";
+    add(
+        "5,000 ConfigMaps",
+        &store,
+        &[
+            ("5,000 ConfigMaps, CPU us each", "us", None),
+            (kib, "kib", None),
+        ],
+    );
+    add(
+        "80,000 ConfigMaps",
+        &store,
+        &[
+            ("80,000 ConfigMaps, CPU us each", "us", None),
+            (kib, "kib", None),
+        ],
+    );
+    add(
+        "250 TLS watches",
+        &manager,
+        &[
+            ("250 TLS watches, CPU us each", "us", None),
+            (kib, "kib", None),
+        ],
+    );
+    add(
+        many,
+        &manager,
+        &[
+            ("8,000 TLS watches, CPU us each", "us", None),
+            (kib, "kib", None),
+        ],
+    );
+    lines
 }

@@ -23,7 +23,7 @@ pub(crate) fn run<K: Object>(task: &Task) {
     tell("up");
     order();
     match task.way.as_str() {
-        "store" => {
+        "store" | "compact" => {
             let spawned = Store::spawn("peers", source, Indexers::new(), options);
             let (store, _reflector) = spawned.unwrap();
             store.wait_until_synced(Deadline::NEVER).unwrap();

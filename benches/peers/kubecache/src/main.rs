@@ -12,6 +12,7 @@ mod waiters;
 mod watches;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kubecache::Compact;
 use kubecache::http::{Client, ClientOptions, Config};
 
 use marks::Task;
@@ -22,6 +23,8 @@ fn main() {
     match (task.scenario.as_str(), task.way.as_str(), resource) {
         ("collection", "typed" | "raw", "configmaps") => floor::collection::<ConfigMap>(&task),
         ("collection", "typed" | "raw", "pods") => floor::collection::<Pod>(&task),
+        ("collection", "compact", "configmaps") => collection::run::<Compact<ConfigMap>>(&task),
+        ("collection", "compact", "pods") => collection::run::<Compact<Pod>>(&task),
         ("collection", _, "configmaps") => collection::run::<ConfigMap>(&task),
         ("collection", _, "pods") => collection::run::<Pod>(&task),
         ("watches", "threads", _) => floor::watches(&task),
