@@ -13,7 +13,7 @@ use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Waiters};
 use crate::store::index::{Indexers, Values};
-use crate::store::state::{StoreContent, index};
+use crate::store::state::{Copies, StoreContent, index};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
@@ -56,6 +56,8 @@ use crate::sync::{Arc, Monitor, Rank};
 #[doc(alias = "ThreadSafeStore")]
 pub struct Store<K: Object> {
     state: Arc<Monitor<StoreContent<K>>>,
+    /// As in the state, to be read without its lock.
+    copies: Arc<Copies<K>>,
     waiters: Waiters,
     clock: Clock,
     /// The name of the content in errors. Default: the kind of its objects.
@@ -70,10 +72,12 @@ impl<K: Object> Store<K> {
     pub fn new(indexers: Indexers<K>, clock: Clock) -> (Self, StoreWriter<K>) {
         let functions = Arc::new(indexers);
         let state = StoreContent::new(Arc::clone(&functions), clock.now());
+        let copies = Arc::clone(&state.copies);
         let state = Arc::new(Monitor::ranked(Rank::STORE, state));
         let writer = StoreWriter::new(Arc::clone(&state), functions);
         let store = Self {
             state,
+            copies,
             waiters: Waiters::new(),
             clock,
             name: None,
@@ -194,7 +198,10 @@ impl<K: Object> Store<K> {
         self.wait_until(deadline, is_there)
     }
 
-    /// Returns the object of that name; `None` if the store has none. Does not allocate.
+    /// Returns the object of that name; `None` if the store has none.
+    ///
+    /// Threads that read at the same time share no lock: each group of them keeps a pointer to what
+    /// it has read, until that changes. Only the first read by a group allocates.
     ///
     /// # Errors
     ///
@@ -202,15 +209,21 @@ impl<K: Object> Store<K> {
     /// [`get_last_good`](Self::get_last_good) gives the state before.
     #[doc(alias = "GetByKey")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
+        let key = KeyRef { namespace, name };
+        let copy = self.copies.read(&key, |object| Arc::clone(object));
+        if copy.is_some() {
+            return Ok(copy);
+        }
         let state = self.state.lock();
-        match state
-            .items
-            .get(&KeyRef { namespace, name })
-            .map(|held| &held.item)
-        {
-            None => Ok(None),
-            Some(Listed::Object(object)) => Ok(Some(Arc::clone(object))),
-            Some(Listed::Undecodable(why)) => Err(why.error.clone()),
+        let Some((key, held)) = state.items.get_key_value(&key) else {
+            return Ok(None);
+        };
+        match &held.item {
+            Listed::Object(object) => {
+                self.copies.add(Arc::clone(key), Arc::clone(object));
+                Ok(Some(Arc::clone(object)))
+            }
+            Listed::Undecodable(why) => Err(why.error.clone()),
         }
     }
 
@@ -465,6 +478,7 @@ impl<K: Object> Clone for Store<K> {
     fn clone(&self) -> Self {
         Self {
             state: Arc::clone(&self.state),
+            copies: Arc::clone(&self.copies),
             waiters: self.waiters.clone(),
             clock: self.clock.clone(),
             name: self.name.clone(),

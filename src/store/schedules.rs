@@ -8,9 +8,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use shuttle::thread;
 
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::object::{Object, StoredObject};
 use crate::reflector::{Replacement, Sink, Waiters};
 use crate::store::{Indexers, Store, StoreWriter};
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::StopSource;
 use crate::{Error, ErrorKind};
 
@@ -24,6 +26,15 @@ fn store(clock: Clock) -> (Store<ConfigMap>, StoreWriter<ConfigMap>) {
 fn commit(writer: &mut StoreWriter<ConfigMap>) {
     let staging = writer.begin();
     writer.commit(staging, &Replacement::default()).unwrap();
+}
+
+fn event(kind: EventKind, version: &str) -> ObjectEvent<ConfigMap> {
+    let mut object = ConfigMap::default();
+    object.metadata.namespace = Some("shop".into());
+    object.metadata.name = Some("db".into());
+    object.metadata.resource_version = Some(version.into());
+    let object = Listed::Object(Arc::new(StoredObject::new(object)));
+    ObjectEvent { kind, object }
 }
 
 fn wait(store: &Store<ConfigMap>, deadline: Deadline) -> thread::JoinHandle<Result<(), Error>> {
@@ -125,6 +136,42 @@ fn a_pause_ends_by_the_stop_and_by_a_waiter() {
             SCHEDULES,
         );
     }
+}
+
+/// A copy of an older state is taken back before a reader can see the newer one (B18).
+#[test]
+fn b18_no_reader_goes_back_behind_what_another_has_read() {
+    let version = |store: &Store<ConfigMap>| -> usize {
+        let object = store.get("shop", "db").unwrap();
+        object.map_or(3, |object| object.version().parse().unwrap())
+    };
+    shuttle::check_random(
+        move || {
+            let (store, mut writer) = store(Clock::system());
+            commit(&mut writer);
+            writer.apply(event(EventKind::Added, "1")).unwrap();
+            let latest = Arc::new(Mutex::new(version(&store)));
+            let readers = [(); 2].map(|()| {
+                let (store, latest) = (store.clone(), Arc::clone(&latest));
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        let before = *latest.lock();
+                        let read = version(&store);
+                        assert!(read >= before, "{read} after {before}");
+                        let mut latest = latest.lock();
+                        *latest = read.max(*latest);
+                    }
+                })
+            });
+            writer.apply(event(EventKind::Modified, "2")).unwrap();
+            writer.apply(event(EventKind::Deleted, "3")).unwrap();
+            for reader in readers {
+                reader.join().unwrap();
+            }
+            assert_eq!(version(&store), 3);
+        },
+        SCHEDULES,
+    );
 }
 
 /// Negative control: a flag that changes outside the mutex the waiter holds loses its wake-up, and

@@ -7,11 +7,11 @@ use hashbrown::HashMap;
 
 use crate::error::Error;
 use crate::list_watch::Listed;
-use crate::object::{Object, ObjectKey, StoredObject};
+use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
 use crate::store::version_guard::VersionGuard;
-use crate::sync::{Arc, Monitor};
+use crate::sync::{Arc, Monitor, ReadCopies};
 
 /// The states of one object, with its index values; both change together.
 pub(super) struct StoreEntry<K: Object> {
@@ -43,10 +43,15 @@ impl<K: Object> StoreEntry<K> {
 
 pub(super) type Items<K> = HashMap<Arc<ObjectKey>, StoreEntry<K>>;
 
+/// The objects that were read, for each group of threads.
+pub(super) type Copies<K> = ReadCopies<Arc<ObjectKey>, Arc<StoredObject<K>>>;
+
 /// Everything under the store's one mutex.
 pub(super) struct StoreContent<K: Object> {
     pub(super) items: Items<K>,
     pub(super) indices: Indices<K>,
+    /// A change takes back the copies of what it replaces.
+    pub(super) copies: Arc<Copies<K>>,
     /// Refuses states that are too old for the content, and knows its version.
     pub(super) guard: VersionGuard,
     pub(super) synced: bool,
@@ -63,6 +68,7 @@ impl<K: Object> StoreContent<K> {
         Self {
             items: Items::new(),
             indices: Indices::new(functions),
+            copies: Arc::new(Copies::default()),
             guard: VersionGuard::of_collection(),
             synced: false,
             ended: false,
@@ -142,6 +148,7 @@ impl<K: Object> StoreContent<K> {
             return (None, Some(entry));
         }
         if let Some((key, held)) = held {
+            self.copies.take_back(&KeyRef::from(&**key), |_| ());
             self.indices.replace(key, &held.values, &entry.values);
             let change = Change::of(Some(held), Some(&entry));
             return (change, Some(std::mem::replace(held, entry)));
@@ -167,8 +174,23 @@ impl<K: Object> StoreContent<K> {
         let Some((key, gone)) = self.items.remove_entry(&item.key_ref()) else {
             return (None, None);
         };
+        self.copies.take_back(&KeyRef::from(&*key), |_| ());
         self.indices.replace(&key, &gone.values, &Values::default());
         (Change::of(Some(&gone), None), Some(gone))
+    }
+
+    /// Makes `items` the whole content. Gives what was there, for dropping after unlocking.
+    pub(super) fn replace(
+        &mut self,
+        items: Items<K>,
+        indices: Indices<K>,
+    ) -> (Items<K>, Indices<K>) {
+        self.synced = true;
+        self.copies.take_back_all();
+        (
+            std::mem::replace(&mut self.items, items),
+            std::mem::replace(&mut self.indices, indices),
+        )
     }
 }
 

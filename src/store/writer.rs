@@ -170,12 +170,7 @@ impl<K: Object> StoreWriter<K> {
             let mut state = self.state.lock();
             if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
                 state.guard.admits_replacement(of)?;
-                state.synced = true;
-                let items = std::mem::take(&mut staging.items);
-                break (
-                    std::mem::replace(&mut state.items, items),
-                    std::mem::replace(&mut state.indices, indices),
-                );
+                break state.replace(std::mem::take(&mut staging.items), indices);
             }
             // An index was added while this was staged.
             staging.functions = Arc::clone(state.indices.functions());

@@ -62,6 +62,13 @@ impl<K: Eq + Hash, V> ReadCopies<K, V> {
         }
     }
 
+    /// Takes back all copies, with the same conditions.
+    pub(crate) fn take_back_all(&self) {
+        for CopyPlace(copies) in &self.0 {
+            copies.lock().clear();
+        }
+    }
+
     #[expect(clippy::indexing_slicing, reason = "of its length")]
     fn own(&self) -> &Mutex<HashMap<K, V>> {
         &self.0[thread_number() % PLACES].0

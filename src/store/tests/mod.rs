@@ -4,6 +4,7 @@ mod drops;
 mod indices;
 mod listers;
 mod own_writes;
+mod reads;
 mod refusals;
 mod snapshots;
 mod waits;

@@ -1,0 +1,67 @@
+//! Reads by many threads, each group of which keeps what it has read.
+
+use std::thread;
+
+use super::*;
+
+/// What so many threads read, one after the other: more than there are groups.
+fn read_by_many(store: &Store<ConfigMap>, name: &str) -> Vec<Option<String>> {
+    let read = || version(store, name);
+    let by_one = |_| thread::scope(|scope| scope.spawn(read).join().unwrap());
+    let mut versions: Vec<_> = (0..20).map(by_one).collect();
+    versions.dedup();
+    versions
+}
+
+#[test]
+fn every_change_takes_back_what_each_thread_has_read_and_keeps_nothing_of_it() {
+    let (store, mut writer) = store();
+    let first = held("a", "1", &[]);
+    let mut before = Arc::downgrade(&first);
+    replace(&mut writer, vec![first], &at("1")).unwrap();
+    let mut look = |change: &str, expected: Option<&str>| {
+        assert_eq!(
+            read_by_many(&store, "a"),
+            [expected.map(str::to_owned)],
+            "{change}"
+        );
+        assert_eq!(
+            before.strong_count(),
+            0,
+            "{change}: the state before is freed"
+        );
+        let present = store.get_last_good("shop", "a");
+        before = present
+            .map(|present| Arc::downgrade(&present))
+            .unwrap_or_default();
+    };
+    assert_eq!(read_by_many(&store, "a"), [Some("1".to_owned())]);
+    writer
+        .apply(ObjectEvent::modified(held("a", "2", &[])))
+        .unwrap();
+    look("an event", Some("2"));
+    replace(&mut writer, vec![held("a", "3", &[])], &at("3")).unwrap();
+    look("a list", Some("3"));
+    delete(&mut writer, held("a", "4", &[]));
+    look("a deletion", None);
+    add(&mut writer, held("a", "5", &[]));
+    look("an object of the same name", Some("5"));
+    replace(&mut writer, Vec::new(), &at("6")).unwrap();
+    look("an empty list", None);
+}
+
+#[test]
+fn b12_an_object_that_does_not_decode_any_more_is_read_from_no_copy() {
+    let (store, mut writer) = store();
+    add(&mut writer, held("a", "1", &[]));
+    assert_eq!(read_by_many(&store, "a"), [Some("1".to_owned())]);
+    writer
+        .apply(ObjectEvent::modified(undecodable("a", "2")))
+        .unwrap();
+    for _ in 0..20 {
+        let store = store.clone();
+        let read = thread::spawn(move || store.get("shop", "a").map(drop));
+        let error = read.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Undecodable);
+    }
+}
