@@ -2,17 +2,20 @@
 //! end.
 //!
 //! The rate limiter admits by permits, the slots by the number of working requests. Admission has
-//! no thread: the first request waits for the supply, the others wait for their turn.
+//! no thread: the first request waits for the supply, the others wait for their turn. A request
+//! without a thread is admitted by the thread that made the supply grow.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
+use crate::guard::guard_logged;
 use crate::sync::{
-    Arc, Bell, Mutex, Rank,
+    Arc, Bell, Mutex, MutexGuard, Rank, Wake,
     atomic::{AtomicBool, Ordering},
     wake_at,
 };
@@ -51,19 +54,25 @@ pub(crate) enum Refusal {
 pub(crate) struct Urgency(Arc<AtomicBool>);
 
 /// A supply and its queue; pure.
-#[derive(Debug)]
 pub(super) struct SupplyQueue<S> {
     pub(super) supply: S,
     pub(super) queue: WaitQueue,
+    /// What the requests that were just admitted without a thread do: called once the lock is
+    /// released.
+    pub(super) admitted: Vec<Arc<dyn Wake>>,
+    /// Whether a thread calls them now.
+    pub(super) is_calling: bool,
 }
 
 /// A waiting request. Clones are the same request.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct QueuedRequest {
     pub(super) urgency: Urgency,
     /// Whether its response has begun.
     resumed: bool,
     bell: Arc<Bell>,
+    /// What a request without a thread does when it is admitted; `None` when a thread waits.
+    on_turn: Option<Arc<dyn Wake>>,
 }
 
 /// The requests that wait, in the order of [`QueuedRequest::line`].
@@ -103,8 +112,12 @@ impl<S> Clone for Admission<S> {
 
 impl<S: Supply> Admission<S> {
     pub(crate) fn new(supply: S, clock: &Clock) -> Self {
-        let queue = WaitQueue::default();
-        let state = SupplyQueue { supply, queue };
+        let state = SupplyQueue {
+            supply,
+            queue: WaitQueue::default(),
+            admitted: Vec::new(),
+            is_calling: false,
+        };
         Self {
             clock: clock.clone(),
             state: Arc::new(Mutex::ranked(Rank::ADMISSION, state)),
@@ -139,6 +152,7 @@ impl<S: Supply> Admission<S> {
             let turn = state.supply.available(now, before);
             if turn.is_some_and(|turn| deadline.has_passed(turn)) {
                 state.leave(waiter, now);
+                self.unlock(state);
                 return Err(Refusal::TooLate { before });
             }
             before
@@ -147,6 +161,27 @@ impl<S: Supply> Admission<S> {
         let wake = wake_at(&self.state, &waiter.bell);
         let _registration = stop.register(&wake);
         self.wait(waiter, stop, deadline)
+    }
+
+    /// Takes one unit from the supply for a request without a thread, and calls its `on_turn`: at
+    /// once, or later on the thread that makes the supply grow. If the request has to wait, calls
+    /// `queued` under the lock, as [`admit`](Self::admit) does without it. Never blocks.
+    pub(crate) fn admit_later(&self, waiter: &QueuedRequest, queued: impl FnOnce(usize)) {
+        let mut state = self.state.lock();
+        if state.queue.is_empty() && state.take(self.clock.now()) {
+            state.admitted.extend(waiter.on_turn.clone());
+        } else {
+            state.queue.push(waiter);
+            queued(state.queue.before(waiter));
+        }
+        self.unlock(state);
+    }
+
+    /// Takes a request out of the queue, if it still is in it. Never blocks.
+    pub(crate) fn leave(&self, waiter: &QueuedRequest) {
+        let mut state = self.state.lock();
+        state.leave(waiter, self.clock.now());
+        self.unlock(state);
     }
 
     fn wait(
@@ -160,14 +195,17 @@ impl<S: Supply> Admission<S> {
             let now = self.clock.now();
             if stop.is_stopped() {
                 state.leave(waiter, now);
+                self.unlock(state);
                 return Err(Refusal::Stopped);
             }
             if state.admit(waiter, now) {
+                self.unlock(state);
                 return Ok(());
             }
             if deadline.has_passed(now) {
                 let before = state.queue.before(waiter);
                 state.leave(waiter, now);
+                self.unlock(state);
                 return Err(Refusal::TooLate { before });
             }
             // The other requests are woken when they come to the front.
@@ -187,14 +225,34 @@ impl<S: Supply> Admission<S> {
         urgency.set(true);
         let mut state = self.state.lock();
         state.queue.expedite(urgency);
-        state.ring_front(self.clock.now());
+        state.advance(self.clock.now());
+        self.unlock(state);
     }
 
     /// Changes the supply.
     pub(crate) fn change(&self, change: impl FnOnce(&mut S)) {
         let mut state = self.state.lock();
         change(&mut state.supply);
-        state.ring_front(self.clock.now());
+        state.advance(self.clock.now());
+        self.unlock(state);
+    }
+
+    /// Unlocks the queue. Then calls what the requests do that were admitted without a thread.
+    ///
+    /// A call may change the queue again. One thread calls for all, so that calls do not nest.
+    fn unlock<'a>(&'a self, mut state: MutexGuard<'a, SupplyQueue<S>>) {
+        if std::mem::replace(&mut state.is_calling, true) {
+            return;
+        }
+        while !state.admitted.is_empty() {
+            let admitted = std::mem::take(&mut state.admitted);
+            drop(state);
+            for on_turn in admitted {
+                guard_logged("a request that has its turn", || on_turn.wake());
+            }
+            state = self.state.lock();
+        }
+        state.is_calling = false;
     }
 
     /// Reads the supply.
@@ -219,21 +277,30 @@ impl<S: Supply> SupplyQueue<S> {
         let admitted = self.queue.is_front(waiter) && self.take(now);
         if admitted {
             self.queue.pop();
-            self.ring_front(now);
+            self.advance(now);
         }
         admitted
     }
 
     pub(super) fn leave(&mut self, waiter: &QueuedRequest, now: Instant) {
         self.queue.remove(waiter);
-        self.ring_front(now);
+        self.advance(now);
     }
 
-    fn ring_front(&self, now: Instant) {
-        if let Some(front) = self.queue.front()
-            && self.supply.available(now, 0).is_some()
-        {
-            front.bell.ring();
+    /// Admits the requests at the front that have no thread. Wakes the thread of the next one.
+    fn advance(&mut self, now: Instant) {
+        while let Some(front) = self.queue.front() {
+            let Some(on_turn) = front.on_turn.clone() else {
+                if self.supply.available(now, 0).is_some() {
+                    front.bell.ring();
+                }
+                return;
+            };
+            if !self.take(now) {
+                return;
+            }
+            self.queue.pop();
+            self.admitted.push(on_turn);
         }
     }
 }
@@ -245,6 +312,16 @@ impl QueuedRequest {
             urgency: urgency.clone(),
             resumed,
             bell: Arc::default(),
+            on_turn: None,
+        }
+    }
+
+    /// A request that begins, and for which no thread waits. `on_turn` is called under no lock,
+    /// with a unit of the supply in hand.
+    pub(crate) fn without_thread(urgency: &Urgency, on_turn: Arc<dyn Wake>) -> Self {
+        Self {
+            on_turn: Some(on_turn),
+            ..Self::new(urgency, false)
         }
     }
 
@@ -260,6 +337,15 @@ impl QueuedRequest {
             (false, true) => 2,
             (false, false) => 3,
         }
+    }
+}
+
+impl fmt::Debug for QueuedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuedRequest")
+            .field("urgency", &self.urgency)
+            .field("resumed", &self.resumed)
+            .finish_non_exhaustive()
     }
 }
 
@@ -333,11 +419,16 @@ impl WaitQueue {
     pub(super) fn before(&self, waiter: &QueuedRequest) -> usize {
         let own = waiter.line();
         let line = self.0.get(own).map(|line| &line.waiting);
-        let place = line.and_then(|line| line.iter().position(|other| other.is(waiter)));
+        // Mostly it was pushed just now.
+        let place = line.and_then(|line| line.iter().rposition(|other| other.is(waiter)));
         let Some(mut ahead) = place else {
             return 0;
         };
         let mut counts = self.counts();
+        let others = counts.iter().enumerate().filter(|(line, _)| *line != own);
+        if others.map(|(_, (waiting, _))| waiting).sum::<usize>() == 0 {
+            return ahead;
+        }
         let mut before = 0_usize;
         loop {
             let next = next_line(&counts);

@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::admission::Urgency;
 use super::client_context::{ClientContext, ClientInner};
 use super::errors;
+use super::request_threads::{Requester, RunningRequest};
 use super::requests;
 use super::slots::Slot;
 use super::transport::agent::{Agent, HttpRequest, ResponseReader};
 use super::transport::call_context::{CallContext, NamedDeadline};
-use super::transport::channel::{ItemReceiver, ItemSender};
+use super::transport::channel::ItemSender;
 use super::transport::interrupt::{Interrupt, Limit};
 use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
@@ -57,26 +58,22 @@ impl<K: Object> HttpListerWatcher<K> {
         }
     }
 
-    /// Runs `job` on a thread of its own. Blocks until the request has a slot, or the stop.
-    fn run<T, J>(
-        &self,
-        urgency: &Urgency,
-        stop: &StopToken,
-        deadline: Deadline,
-        job: J,
-    ) -> Result<ItemReceiver<Result<T, Error>>, Error>
+    /// Runs `job` on a thread of its own, as soon as the request has a slot.
+    fn run<T, J>(&self, urgency: &Urgency, stop: &StopToken, job: J) -> RunningRequest<T>
     where
         T: Send + 'static,
         J: FnOnce(Arc<Slot>, &ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     {
-        let threads = &self.client.threads;
-        let slot = threads.slots.enter(urgency, &self.progress, stop, deadline);
-        let slot = slot.map_err(|interrupt| self.failed(interrupt))?;
         let port = format!(
             "the decoder of {}",
             requests::describe(&self.resource, &self.scope)
         );
-        Ok(threads.run(&slot, port, stop, job))
+        let requester = Requester {
+            urgency,
+            progress: &self.progress,
+            stop,
+        };
+        self.client.threads.run(&requester, port, job)
     }
 
     fn failed(&self, interrupt: Interrupt) -> Error {
@@ -205,9 +202,9 @@ impl<K: Object> HttpListerWatcher<K> {
             call: call.clone(),
             kind: PhantomData,
         };
-        let parts = self.run(&self.urgency, stop, deadline, move |slot, caller| {
+        let parts = self.run(&self.urgency, stop, move |slot, caller| {
             job.run(slot, caller)
-        })?;
+        });
         loop {
             let part = parts.receive_one(&call);
             match part.map_err(|interrupt| self.failed(call.explain(interrupt)))?? {
@@ -265,7 +262,7 @@ impl<K: Object> HttpListerWatcher<K> {
             };
             Ok(WatchBody::boxed(decoder, answer))
         };
-        let opened = self.run(&Urgency::new(urgent), stop, Deadline::NEVER, opening)?;
+        let opened = self.run(&Urgency::new(urgent), stop, opening);
         let opened: Result<_, Error> = opened
             .receive_one(&call)
             .map_err(|interrupt| self.failed(interrupt))?;

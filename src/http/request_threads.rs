@@ -4,11 +4,16 @@
 //! stays resident as deep as it was ever used, so the stack of a watching thread must stay shallow.
 //! There are as many threads as slots, and one more for each request whose server is silent.
 
-use super::slots::{Slot, Slots};
-use super::transport::channel::{ItemReceiver, ItemSender};
-use super::transport::thread_pool::{JobKind, ThreadPool, answering};
+use std::ops::Deref;
+
+use super::admission::Urgency;
+use super::slots::{Slot, SlotRequest, Slots};
+use super::transport::channel::{ItemReceiver, ItemSender, channel};
+use super::transport::thread_pool::{Job, JobKind, ThreadPool};
 use crate::clock::Deadline;
 use crate::error::Error;
+use crate::guard::guard_call;
+use crate::list_watch::RequestProgress;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -21,6 +26,19 @@ pub(crate) struct RequestThreads {
     pub(crate) readers: ThreadPool,
 }
 
+/// Whose request waits for a slot and a thread.
+pub(crate) struct Requester<'a> {
+    pub(crate) urgency: &'a Urgency,
+    pub(crate) progress: &'a RequestProgress,
+    pub(crate) stop: &'a StopToken,
+}
+
+/// A request on its way to a thread, or on it. A drop takes it out of the queue for a slot.
+pub(crate) struct RunningRequest<T> {
+    answer: ItemReceiver<Result<T, Error>>,
+    _slot: SlotRequest,
+}
+
 impl RequestThreads {
     pub(crate) fn new(slots: usize, readers_max: usize) -> Self {
         Self {
@@ -30,41 +48,66 @@ impl RequestThreads {
         }
     }
 
-    /// Runs `job` with `slot` on a thread of its own. `port` names the program's code in error
-    /// texts. The job may send results before its last one.
+    /// Runs `job` on a thread of its own as soon as there is a slot for it. `port` names the
+    /// program's code in error texts. The job may send results before its last one. Never blocks.
     ///
-    /// If the system has no thread, the job releases its slot and waits for another request's
-    /// thread.
+    /// The thread that releases a slot hands it to the next job, and takes that job itself if its
+    /// own has ended. If the system has no thread, the job releases its slot and waits for another
+    /// request's thread.
     pub(crate) fn run<T, J>(
         &self,
-        slot: &Arc<Slot>,
+        requester: &Requester<'_>,
         port: String,
-        stop: &StopToken,
         job: J,
-    ) -> ItemReceiver<Result<T, Error>>
+    ) -> RunningRequest<T>
     where
         T: Send + 'static,
         J: FnOnce(Arc<Slot>, &ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     {
-        let (own, stop) = (Arc::clone(slot), stop.clone());
-        let (job, answer) = answering(port.clone(), move |caller| {
-            let resumed = own.resume(&stop, Deadline::NEVER);
-            resumed.map_err(|_stopped| Error::stopped(&port))?;
-            job(own, caller)
-        });
-        if let Some(thread) = self.requests.submit(job) {
-            let slot = Arc::clone(slot);
-            let start = Box::new(move |_| {
-                if !thread.start() {
-                    slot.release();
-                }
+        let (reply, answer) = channel();
+        let (requests, readers) = (self.requests.queue().clone(), self.readers.queue().clone());
+        let stop = requester.stop.clone();
+        let on_slot = move |slot: Arc<Slot>| {
+            let own = Arc::clone(&slot);
+            let job: Job = Box::new(move |begun| {
+                let result = begun.and_then(|()| {
+                    guard_call(&port, || {
+                        let resumed = own.resume(&stop, Deadline::NEVER);
+                        resumed.map_err(|_stopped| Error::stopped(&port))?;
+                        job(Arc::clone(&own), &reply)
+                    })
+                });
+                reply.send_last(result, &own);
+                Some(own)
             });
-            // Starting a thread deepens the caller's stack and fills its allocator cache.
-            if let Some(starter) = self.readers.submit(start) {
-                starter.start();
+            if let Some(thread) = requests.submit(job) {
+                let start: Job = Box::new(move |_| {
+                    if !thread.start() {
+                        slot.release();
+                    }
+                    None
+                });
+                // Starting a thread deepens the caller's stack and fills its allocator cache.
+                if let Some(starter) = readers.submit(start) {
+                    starter.start();
+                }
             }
+        };
+        let Requester {
+            urgency, progress, ..
+        } = requester;
+        RunningRequest {
+            answer,
+            _slot: self.slots.enter_later(urgency, progress, on_slot),
         }
-        answer
+    }
+}
+
+impl<T> Deref for RunningRequest<T> {
+    type Target = ItemReceiver<Result<T, Error>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.answer
     }
 }
 
@@ -72,11 +115,11 @@ impl RequestThreads {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-    use super::super::admission::Urgency;
     use super::super::transport::call_context::{CallContext, NamedDeadline};
+    use super::super::transport::thread_pool::answering;
     use super::*;
     use crate::error::ErrorKind;
-    use crate::list_watch::{RequestPhase, RequestProgress};
+    use crate::list_watch::RequestPhase;
     use crate::worker::Worker;
 
     const SLOTS: usize = 4;
@@ -93,16 +136,14 @@ mod tests {
         threads: &RequestThreads,
         urgency: &Urgency,
         job: impl FnOnce(Arc<Slot>) -> Result<T, Error> + Send + 'static,
-    ) -> ItemReceiver<Result<T, Error>> {
-        let slot = threads
-            .slots
-            .enter(urgency, &progress(), &StopToken::never(), Deadline::NEVER);
-        threads.run(
-            &slot.unwrap(),
-            "the decoder".to_owned(),
-            &StopToken::never(),
-            move |slot, _caller| job(slot),
-        )
+    ) -> RunningRequest<T> {
+        let requester = Requester {
+            urgency,
+            progress: &progress(),
+            stop: &StopToken::never(),
+        };
+        let job = move |slot: Arc<Slot>, _caller: &_| job(slot);
+        threads.run(&requester, "the decoder".to_owned(), job)
     }
 
     /// A job that says that it runs, and goes on when it is told to.
@@ -163,16 +204,19 @@ mod tests {
             let progress = progress();
             let told = progress.clone();
             let worker = Worker::spawn(format!("t-{number}"), move |stop| {
-                let slot = requests
-                    .slots
-                    .enter(&urgency, &told, stop, Deadline::NEVER)
-                    .unwrap();
                 let job = move |_slot: Arc<Slot>, _caller: &_| {
                     gate.pass(number);
                     Ok(())
                 };
-                let answer = requests.run(&slot, "t".to_owned(), stop, job);
-                drop(slot);
+                let answer = requests.run(
+                    &Requester {
+                        urgency: &urgency,
+                        progress: &told,
+                        stop,
+                    },
+                    "t".to_owned(),
+                    job,
+                );
                 answer.result(&call()).unwrap();
             });
             workers.push(worker.unwrap());
@@ -209,7 +253,7 @@ mod tests {
             drop(slot);
             Ok(())
         });
-        drop(client.requests.submit(job));
+        drop(client.requests.queue().submit(job));
         let error = answer.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resources);
         assert_eq!(client.slots.free(), 1);
@@ -220,8 +264,7 @@ mod tests {
     #[test]
     fn a_panic_is_the_error_of_its_own_request_and_keeps_no_slot() {
         let client = RequestThreads::new(1, 1);
-        let broken: ItemReceiver<Result<(), Error>> =
-            run(&client, &Urgency::new(true), |_slot| panic!("told"));
+        let broken: RunningRequest<()> = run(&client, &Urgency::new(true), |_slot| panic!("told"));
         let error = broken.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
         assert_eq!(error.to_string(), "the decoder panicked: told");

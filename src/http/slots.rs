@@ -8,7 +8,7 @@ use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
 use super::transport::interrupt::{Interrupt, Limit};
 use crate::clock::{Clock, Deadline};
 use crate::list_watch::{RequestPhase, RequestProgress};
-use crate::sync::{Arc, Mutex, Rank};
+use crate::sync::{Arc, Mutex, Rank, Wake};
 use crate::worker::StopToken;
 
 /// The waits of a request may take so long together before it releases its slot. A healthy server
@@ -17,6 +17,17 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The slots of one client.
 pub(crate) struct Slots(Admission<FreeSlots>);
+
+/// A request that begins, and that was queued for a slot if none was free. A drop takes it out of
+/// the queue.
+pub(crate) struct SlotRequest {
+    slots: Admission<FreeSlots>,
+    waiter: QueuedRequest,
+    /// What is done with the slot; `None` after that has begun.
+    on_slot: Arc<Mutex<Option<OnSlot>>>,
+}
+
+type OnSlot = Box<dyn FnOnce(Arc<Slot>) + Send>;
 
 /// How many slots are free.
 struct FreeSlots(usize);
@@ -63,11 +74,35 @@ impl Slots {
             .0
             .admit(&QueuedRequest::new(urgency, false), stop, deadline, queued);
         admitted.map_err(interrupt)?;
-        Ok(Arc::new(Slot {
+        Ok(Slot::taken(&self.0, urgency))
+    }
+
+    /// Takes a slot for a request, and calls `on_slot` with it: at once if one is free, else later
+    /// on the thread that releases one. Never blocks.
+    pub(crate) fn enter_later(
+        &self,
+        urgency: &Urgency,
+        progress: &RequestProgress,
+        on_slot: impl FnOnce(Arc<Slot>) + Send + 'static,
+    ) -> SlotRequest {
+        let on_slot: OnSlot = Box::new(on_slot);
+        let on_slot = Arc::new(Mutex::ranked(Rank::HELD_SLOT, Some(on_slot)));
+        let (slots, own, called) = (self.0.clone(), urgency.clone(), Arc::clone(&on_slot));
+        let on_turn: Arc<dyn Wake> = Arc::new(move || {
+            let slot = Slot::taken(&slots, &own);
+            let on_slot = called.lock().take();
+            if let Some(on_slot) = on_slot {
+                on_slot(slot);
+            }
+        });
+        let waiter = QueuedRequest::without_thread(urgency, on_turn);
+        let queued = |behind| progress.enter(RequestPhase::Queued { behind });
+        self.0.admit_later(&waiter, queued);
+        SlotRequest {
             slots: self.0.clone(),
-            urgency: urgency.clone(),
-            patience: Mutex::ranked(Rank::HELD_SLOT, Some(PATIENCE)),
-        }))
+            waiter,
+            on_slot,
+        }
     }
 
     /// Moves a queued request before background requests. Never blocks.
@@ -90,7 +125,25 @@ fn interrupt(refusal: Refusal) -> Interrupt {
     }
 }
 
+impl Drop for SlotRequest {
+    fn drop(&mut self) {
+        let is_queued = self.on_slot.lock().is_some();
+        if is_queued {
+            self.slots.leave(&self.waiter);
+        }
+    }
+}
+
 impl Slot {
+    /// The slot that was just taken.
+    fn taken(slots: &Admission<FreeSlots>, urgency: &Urgency) -> Arc<Self> {
+        Arc::new(Self {
+            slots: slots.clone(),
+            urgency: urgency.clone(),
+            patience: Mutex::ranked(Rank::HELD_SLOT, Some(PATIENCE)),
+        })
+    }
+
     /// How long a wait may take before the slot is released; `None` after it was released.
     pub(crate) fn patience(&self) -> Option<Duration> {
         *self.patience.lock()

@@ -193,3 +193,41 @@ fn a_stop_beside_a_grant_loses_no_slot() {
         SCHEDULES,
     );
 }
+
+/// A1: requests without a thread get their slots from whoever releases one. A request that leaves
+/// in the moment of its grant loses none.
+#[test]
+fn a1_a_request_without_a_thread_gets_its_slot_or_leaves() {
+    shuttle::check_random(
+        || {
+            let slots = Arc::new(Slots::new(1));
+            let served = Arc::new(AtomicUsize::new(0));
+            let working = Arc::new(AtomicUsize::new(1));
+            let requests: Vec<_> = (0..3)
+                .map(|number| {
+                    let (slots, served) = (Arc::clone(&slots), Arc::clone(&served));
+                    let working = Arc::clone(&working);
+                    thread::spawn(move || {
+                        let urgency = Urgency::new(number == 0);
+                        let progress = RequestProgress::new("t".into());
+                        let request = slots.enter_later(&urgency, &progress, move |slot| {
+                            work(&working);
+                            served.fetch_add(1, Ordering::SeqCst);
+                            drop(slot);
+                        });
+                        (number > 0).then_some(request)
+                    })
+                })
+                .collect();
+            drop(enter(&slots, false, &StopToken::never()).unwrap());
+            let requests: Vec<_> = requests
+                .into_iter()
+                .map(|request| request.join().unwrap())
+                .collect();
+            assert!(served.load(Ordering::SeqCst) >= 2);
+            assert_eq!(slots.free(), 1);
+            drop(requests);
+        },
+        SCHEDULES,
+    );
+}

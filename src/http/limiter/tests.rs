@@ -218,6 +218,8 @@ fn state(bucket: TokenBucket) -> SupplyQueue<TokenBucket> {
     SupplyQueue {
         supply: bucket,
         queue: WaitQueue::default(),
+        admitted: Vec::new(),
+        is_calling: false,
     }
 }
 

@@ -6,6 +6,7 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 
+use super::super::slots::Slot;
 use super::call_context::CallContext;
 use super::interrupt::Interrupt;
 use crate::clock::Clock;
@@ -64,6 +65,16 @@ impl<T> ItemSender<T> {
         drop(state);
         self.0.notify_all();
         call.is_none_or(|call| call.resume().is_ok())
+    }
+
+    /// Sends the last item. Blocks while there is no room, without `slot`.
+    pub(crate) fn send_last(&self, item: T, slot: &Slot) {
+        let is_full = self.0.lock().is_full();
+        // Only this end fills the channel.
+        if is_full {
+            slot.release();
+        }
+        self.send(item, None);
     }
 
     /// Whether the receiver is still there.

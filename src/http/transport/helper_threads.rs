@@ -84,8 +84,9 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
                 // A waiter that is gone needs no result.
                 waiter.send(result.clone(), None);
             }
+            None
         };
-        if let Some(thread) = self.threads.submit(Box::new(job)) {
+        if let Some(thread) = self.threads.queue().submit(Box::new(job)) {
             thread.start();
         }
         result

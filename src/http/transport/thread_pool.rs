@@ -1,6 +1,9 @@
 //! A pool of threads, for short jobs that never block, jobs that wait for a server, or jobs that
 //! nothing can interrupt.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::collections::VecDeque;
 use std::fmt::Display;
 use std::time::Duration;
@@ -19,11 +22,19 @@ const LINGER: Duration = Duration::from_millis(100);
 const IDLE_MAX: usize = 16;
 
 /// A job. It receives the error when the system has no thread for it.
-pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) + Send>;
+pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) -> Option<Leftover> + Send>;
+
+/// What a job leaves. It is dropped once its thread is free: a drop that queues the next job hands
+/// it to this thread.
+pub(crate) type Leftover = Arc<dyn Send + Sync>;
 
 /// Runs jobs on a bounded number of threads, in the order they came. A job goes to the thread that
 /// became idle last, so that the others end.
-pub(crate) struct ThreadPool(Arc<PoolInner>);
+pub(crate) struct ThreadPool(JobQueue);
+
+/// Where jobs are queued. After the pool's end it refuses them.
+#[derive(Clone)]
+pub(crate) struct JobQueue(Arc<PoolInner>);
 
 /// How the jobs of a pool block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +83,7 @@ pub(crate) fn answering<T: Send + 'static>(
         let result = begun.and_then(|()| guard_call(port, || work(&reply)));
         // The caller may be gone. Then the result is dropped.
         reply.send(result, None);
+        None
     };
     (Box::new(job), answer)
 }
@@ -115,12 +127,16 @@ impl Drop for NewThread {
 impl ThreadPool {
     /// Threads called `name-1` and so on, at most `threads_max` at a time.
     pub(crate) fn new(name: &'static str, threads_max: usize, jobs: JobKind) -> Self {
-        Self(Arc::new(PoolInner {
+        Self(JobQueue(Arc::new(PoolInner {
             name,
             threads_max,
             jobs,
             state: Arc::new(Mutex::ranked(Rank::JOBS, PoolState::default())),
-        }))
+        })))
+    }
+
+    pub(crate) fn queue(&self) -> &JobQueue {
+        &self.0
     }
 
     /// Queues `work` for a thread. The receiver gets its results. `port` names the work if it
@@ -131,7 +147,7 @@ impl ThreadPool {
         work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
     ) -> ItemReceiver<Result<T, Error>> {
         let (job, answer) = answering(port, work);
-        if let Some(thread) = self.submit(job) {
+        if let Some(thread) = self.0.submit(job) {
             thread.start();
         }
         answer
@@ -140,18 +156,28 @@ impl ThreadPool {
     /// How many threads were started so far.
     #[cfg(test)]
     pub(crate) fn started(&self) -> usize {
-        self.0.state.lock().started
+        self.0.0.state.lock().started
     }
+}
 
+impl JobQueue {
     /// Queues `job`. If it needs a new thread, the caller has to start that.
     pub(crate) fn submit(&self, job: Job) -> Option<NewThread> {
         let (thread, idle) = {
             let mut state = self.0.state.lock();
+            if state.closed {
+                drop(state);
+                drop(job(Err(client_is_gone())));
+                return None;
+            }
             state.queued.push_back(job);
             // Threads that compute start each other: a start deepens the caller's stack.
             let by_caller = self.0.jobs != JobKind::Compute || state.running == 0;
             let thread = by_caller.then(|| self.0.grow(&mut state)).flatten();
-            (thread, state.idle.pop())
+            // Some are free and look for a job before they wait.
+            let awake = state.free().saturating_sub(state.idle.len());
+            let is_late = state.queued.len() > awake;
+            (thread, is_late.then(|| state.idle.pop()).flatten())
         };
         if let Some(idle) = idle {
             idle.ring();
@@ -160,11 +186,22 @@ impl ThreadPool {
     }
 }
 
+impl PoolState {
+    /// How many threads run no job.
+    fn free(&self) -> usize {
+        self.running.saturating_sub(self.busy)
+    }
+}
+
+fn client_is_gone() -> Error {
+    Error::stopped("the client is gone")
+}
+
 impl PoolInner {
     /// Counts one more thread if more jobs are queued than threads are free.
     fn grow(self: &Arc<Self>, state: &mut PoolState) -> Option<NewThread> {
-        let free = state.running.saturating_sub(state.busy);
-        let grows = state.queued.len() > free && state.running < self.threads_max && !state.closed;
+        let is_behind = state.queued.len() > state.free();
+        let grows = is_behind && state.running < self.threads_max && !state.closed;
         if grows {
             state.running = state.running.saturating_add(1);
             state.started = state.started.wrapping_add(1);
@@ -187,7 +224,7 @@ impl PoolInner {
         let message = format!("the system has no {name:?} thread for the request: {why}");
         let error = Error::new(ErrorKind::Resources, message);
         for job in refused {
-            job(Err(error.clone()));
+            drop(job(Err(error.clone())));
         }
     }
 
@@ -199,12 +236,14 @@ impl PoolInner {
                 thread.start();
             }
             let port = format_args!("a job of the {} threads", self.name);
-            if let Err(error) = guard(port, || job(Ok(()))) {
-                log::error!("{error}");
-            }
+            let left = guard(port, || job(Ok(())));
             {
                 let mut state = self.state.lock();
                 state.busy = state.busy.saturating_sub(1);
+            }
+            match left {
+                Ok(left) => drop(left),
+                Err(error) => log::error!("{error}"),
             }
             next = self.next(&bell);
         }
@@ -254,7 +293,7 @@ impl PoolInner {
 impl Drop for ThreadPool {
     fn drop(&mut self) {
         let (threads, refused, idle, busy) = {
-            let mut state = self.0.state.lock();
+            let mut state = self.0.0.state.lock();
             state.closed = true;
             let refused = std::mem::take(&mut state.queued);
             let idle = std::mem::take(&mut state.idle);
@@ -269,12 +308,12 @@ impl Drop for ThreadPool {
             bell.ring();
         }
         for job in refused {
-            job(Err(Error::stopped("the client is gone")));
+            drop(job(Err(client_is_gone())));
         }
-        if self.0.jobs == JobKind::Hang && busy > 0 {
+        if self.0.0.jobs == JobKind::Hang && busy > 0 {
             log::debug!(
                 "the client does not wait for a {} thread, which ends with its job",
-                self.0.name
+                self.0.0.name
             );
             threads.into_iter().for_each(Worker::abandon);
         }
@@ -352,7 +391,7 @@ mod tests {
         first.send(()).unwrap();
         first_job.result(&call()).unwrap();
         jobs.wait_until_begun(THREADS_MAX);
-        assert_eq!(threads.0.state.lock().running, THREADS_MAX);
+        assert_eq!(threads.0.0.state.lock().running, THREADS_MAX);
         jobs.finish();
     }
 
@@ -363,7 +402,7 @@ mod tests {
         let jobs = GatedJobs::run(&threads, THREADS_MAX);
         jobs.wait_until_begun(THREADS_MAX);
         jobs.finish();
-        let inner = Arc::clone(&threads.0);
+        let inner = Arc::clone(&threads.0.0);
         drop(threads);
         assert_eq!(inner.state.lock().running, 0);
     }
@@ -384,17 +423,17 @@ mod tests {
     fn a_job_without_a_thread_is_left_to_the_others_or_told() {
         let threads = ThreadPool::new("t", 2, JobKind::Wait);
         let (job, answer) = answering("job", |_| Ok(1));
-        drop(threads.submit(job));
+        drop(threads.queue().submit(job));
         let error = answer.receive_one(&call()).unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resources);
-        assert_eq!(threads.0.state.lock().running, 0);
+        assert_eq!(threads.0.0.state.lock().running, 0);
         let (open, gate) = bounded::<()>(0);
         let busy = threads.run("busy", move |_| {
             gate.recv().unwrap();
             Ok(())
         });
         let (job, answer) = answering("job", |_| Ok(2));
-        drop(threads.submit(job));
+        drop(threads.queue().submit(job));
         open.send(()).unwrap();
         busy.result(&call()).unwrap();
         assert_eq!(answer.result(&call()).unwrap(), 2);
@@ -403,9 +442,9 @@ mod tests {
     #[test]
     fn a_starter_behind_its_owner_starts_nothing_that_works() {
         let threads = ThreadPool::new("t", 1, JobKind::Wait);
-        let inner = Arc::clone(&threads.0);
+        let inner = Arc::clone(&threads.0.0);
         let (job, answer) = answering("job", |_| Ok(1));
-        let thread = threads.submit(job).unwrap();
+        let thread = threads.queue().submit(job).unwrap();
         drop(threads);
         assert!(answer.result(&call()).is_err());
         drop(thread);
