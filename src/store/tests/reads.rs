@@ -59,9 +59,8 @@ fn b12_an_object_that_does_not_decode_any_more_is_read_from_no_copy() {
         .apply(ObjectEvent::modified(undecodable("a", "2")))
         .unwrap();
     for _ in 0..20 {
-        let store = store.clone();
-        let read = thread::spawn(move || store.get("shop", "a").map(drop));
-        let error = read.join().unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Undecodable);
+        let read = || store.get("shop", "a").map(drop);
+        let read = thread::scope(|scope| scope.spawn(read).join().unwrap());
+        assert_eq!(read.unwrap_err().kind(), ErrorKind::Undecodable);
     }
 }
