@@ -11,6 +11,7 @@ use super::options::{DecodeOptions, Trim};
 use super::reason;
 use super::scan::spells;
 use super::secret_data::SecretData;
+use super::shrink::shrink;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
@@ -54,6 +55,7 @@ pub(super) fn read<K: Object>(
         return Err("metadata.name: missing".to_owned());
     }
     data.put_into(&mut object);
+    shrink(&mut object);
     Ok((Arc::new(StoredObject::new(object)), decoder.used()))
 }
 

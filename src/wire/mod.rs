@@ -23,6 +23,7 @@ mod options;
 mod reason;
 mod scan;
 mod secret_data;
+mod shrink;
 #[cfg(test)]
 mod tests;
 mod whole;
