@@ -4,6 +4,7 @@
 use std::io::BufRead;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use k8s_openapi::api::core::v1::Secret;
@@ -13,6 +14,7 @@ use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
+use kubecache::worker::live_workers;
 
 use super::memory;
 
@@ -90,6 +92,10 @@ pub(crate) fn start(client: &Client, count: usize) -> (Vec<Reflector>, impl Fn()
     let wait = move || {
         for _ in 0..count {
             all_idle.recv().unwrap();
+        }
+        // Most threads that had sent the requests end soon after.
+        while live_workers() > count + 4 {
+            std::thread::park_timeout(Duration::from_millis(10));
         }
     };
     (reflectors, wait)

@@ -19,7 +19,7 @@ use crate::worker::Worker;
 const LINGER: Duration = Duration::from_millis(100);
 
 /// At most so many threads of a pool wait for jobs. A thread beyond them ends with its job.
-const IDLE_MAX: usize = 16;
+const IDLE_MAX: usize = 4;
 
 /// A job. It receives the error when the system has no thread for it.
 pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) -> Option<Leftover> + Send>;
