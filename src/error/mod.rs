@@ -61,6 +61,9 @@ pub enum ErrorKind {
     Panicked,
     /// The configuration cannot work; the message names file and field.
     Config,
+    /// There are no credentials: the plugin or the program's token source failed. The message names
+    /// it and says what to do.
+    Credentials,
     /// No configuration names a cluster; the message lists each place that was looked at.
     NotConfigured,
     /// The manager runs as many reflectors as its limit allows. It tries again when one ends.
@@ -174,6 +177,11 @@ impl Error {
             inner.status = inner.status.take().map(|status| status.map_texts(change));
             inner.source = inner.source.take().filter(|source| !hides(&**source));
         })
+    }
+
+    /// Puts what can be done behind the message.
+    pub(crate) fn with_hint(self, hint: &str) -> Self {
+        self.map(|inner| inner.message = format!("{}: {hint}", inner.message))
     }
 
     /// What the error asks of its caller.

@@ -9,6 +9,7 @@ use std::{io, net::SocketAddr};
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_options::ClientOptions;
 use super::config::{Config, Environment};
+use super::credentials::CredentialsStatus;
 use super::limiter::Limiter;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
 use super::request_threads::RequestThreads;
@@ -279,6 +280,13 @@ impl Client {
         }
     }
 
+    /// Returns how often the source of the credentials was asked, and with what result.
+    ///
+    /// Never blocks. `None` if the credentials are fixed, or if there are none.
+    pub fn credentials_status(&self) -> Option<CredentialsStatus> {
+        self.inner.context.endpoint.credentials.status()
+    }
+
     fn resource<K: Object>(&self) -> Resource {
         let own = self.resource.as_deref();
         own.map_or_else(K::resource, Resource::clone)
@@ -300,10 +308,11 @@ impl Client {
         let base = format!("{scheme}://{authority}{}", server.path);
         let dialer = ServerConnector::new(server, tls, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
+        let (credentials, lease) = config.credentials.activate();
         let endpoint = Endpoint {
             base,
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,
-            credentials: config.credentials.clone(),
+            credentials,
             dialer: Arc::clone(&dialer),
             body_idle: options.body_idle_timeout,
             second_try_after: options.second_try_after,
@@ -319,6 +328,7 @@ impl Client {
             bookmark_intervals: ResourceSet::default(),
         };
         let inner = ClientInner {
+            _lease: lease,
             context: Arc::new(context),
             pool: Agent::new(&dialer, POOLED_CONNECTIONS),
             threads: RequestThreads::new(SLOTS, READERS_MAX),

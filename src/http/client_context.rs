@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::client_options::ClientOptions;
+use super::credentials::CredentialsLease;
 use super::limiter::Limiter;
 use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
@@ -15,6 +16,8 @@ use crate::worker::StopToken;
 
 /// The state with the threads. The threads' jobs must not hold it: its drop joins the threads.
 pub(crate) struct ClientInner {
+    /// Its drop comes first: it ends the run of a plugin that a job waits for.
+    pub(crate) _lease: Option<CredentialsLease>,
     pub(crate) context: Arc<ClientContext>,
     pub(crate) pool: Agent,
     pub(crate) threads: RequestThreads,

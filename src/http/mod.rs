@@ -6,6 +6,7 @@
 //! [`list_watch`](crate::list_watch).
 
 mod config;
+mod credentials;
 mod limiter;
 
 mod admission;
@@ -25,6 +26,7 @@ mod watch_stream;
 pub use client::Client;
 pub use client_options::ClientOptions;
 pub use config::{Config, KubeconfigOptions};
+pub use credentials::{CredentialsStatus, PluginPolicy, Token, TokenSource};
 #[cfg(feature = "testing")]
 pub(crate) use raw_answer::RawAnswer;
 

@@ -22,6 +22,8 @@ pub enum RequestPhase {
         /// How many requests go before it.
         behind: usize,
     },
+    /// The request waits for credentials: a token file, a plugin, or the program's token source.
+    Credentials,
     /// The server's name is looked up.
     LookingUp,
     /// The client connects to the server; this is one of the addresses it tries.
@@ -115,6 +117,9 @@ impl RequestProgress {
             RequestPhase::Limited => "held back by the rate limit of this client".to_owned(),
             RequestPhase::Queued { behind } => {
                 format!("queued in this client behind {behind} other requests")
+            }
+            RequestPhase::Credentials => {
+                format!("waiting for the credentials for {server}")
             }
             RequestPhase::LookingUp => format!("looking up {server}"),
             RequestPhase::Connecting(address) => format!("connecting to {address}"),

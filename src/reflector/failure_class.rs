@@ -55,6 +55,7 @@ pub(crate) fn classify(error: &Error) -> FailureClass {
         ErrorKind::Tls,
         ErrorKind::Resources,
         ErrorKind::Config,
+        ErrorKind::Credentials,
         ErrorKind::NotConfigured,
         ErrorKind::Panicked,
         ErrorKind::Stopped,

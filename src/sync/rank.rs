@@ -52,7 +52,7 @@ ranks! {
     54 CHANNEL "the item of a channel between two threads"
     54 HELD_SLOT "a request's hold on its slot"
     54 CONNECTIONS "a client's kept connections"
-    54 TOKEN "the token that was read from a file"
+    54 CREDENTIALS "the credentials that a source gave"
     54 TLS_CONFIG "the TLS configuration in use"
     54 RESOURCE_SET "the resources of which a server told something"
     54 REFLECTOR_LIMIT "the limit of a manager's reflectors"

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use rustls::crypto::CryptoProvider;
 
-use super::credentials::Credentials;
-use super::pem::Pem;
+use super::super::credentials::{Credentials, TokenSource};
+use super::pem::{ClientIdentity, Pem};
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -54,15 +54,6 @@ pub(crate) struct TlsSettings {
     pub(crate) server_name: Option<String>,
     /// Trust any certificate.
     pub(crate) insecure_skip_verify: bool,
-}
-
-/// A client certificate with its key.
-#[derive(Clone, Debug)]
-pub(crate) struct ClientIdentity {
-    /// The certificate chain.
-    pub(crate) certificate: Pem,
-    /// The key of its first certificate.
-    pub(crate) key: Pem,
 }
 
 impl TlsSettings {
@@ -183,6 +174,15 @@ impl Config {
     #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.credentials = Credentials::token_file(path, None, &Clock::system());
+        self
+    }
+
+    /// Sends the bearer tokens that `source` gives.
+    ///
+    /// [`TokenSource`] says when the client asks it. Clones of the configuration share its tokens.
+    #[must_use]
+    pub fn with_token_source(mut self, source: Arc<dyn TokenSource>) -> Self {
+        self.credentials = Credentials::program(source);
         self
     }
 

@@ -1,7 +1,7 @@
 //! The configuration of a pod, from its environment and the files of its service account.
 
+use super::super::credentials::Credentials;
 use super::config::Config;
-use super::credentials::Credentials;
 use super::environment::Environment;
 use super::kubeconfig::{self, KubeconfigOptions, Section};
 use super::pem::{Pem, read_text};
@@ -32,7 +32,7 @@ pub(super) fn load(
         Credentials::None => {
             Credentials::token_file(directory.join("token"), None, &Clock::system())
         }
-        given @ (Credentials::Fixed(_) | Credentials::File(_)) => given,
+        given @ (Credentials::Fixed(_) | Credentials::Renewed(_)) => given,
     };
     config.tls.authorities = Some(match &options.certificate_authority {
         Some(path) => Pem::file(path, "--certificate-authority"),

@@ -6,7 +6,6 @@
     reason = "the folder and the type in it are named by the same thing"
 )]
 mod config;
-mod credentials;
 mod environment;
 mod in_cluster;
 mod infer;
@@ -15,9 +14,8 @@ mod pem;
 mod server_url;
 
 pub use self::config::Config;
-pub(super) use self::config::{ClientIdentity, TlsSettings};
-pub(super) use self::credentials::{Authorization, Credentials};
+pub(super) use self::config::TlsSettings;
 pub(super) use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
-pub(super) use self::pem::{Pem, system_authorities};
+pub(super) use self::pem::{ClientIdentity, Pem, read_text, system_authorities};
 pub(super) use self::server_url::ServerUrl;

@@ -23,6 +23,15 @@ pub(crate) struct Pem {
     pub(crate) bytes: Arc<Zeroizing<Vec<u8>>>,
 }
 
+/// A client certificate with its key.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientIdentity {
+    /// The certificate chain.
+    pub(crate) certificate: Pem,
+    /// The key of its first certificate.
+    pub(crate) key: Pem,
+}
+
 impl Pem {
     pub(crate) fn inline(bytes: Vec<u8>, field: impl Into<String>) -> Self {
         Self {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
-use super::super::config::{Authorization, Credentials};
+use super::super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::super::errors;
 use super::super::requests;
 use super::buffers::UNREAD_BYTES_MAX;
@@ -42,7 +42,7 @@ pub(crate) struct Endpoint {
     pub(crate) base: String,
     /// The headers of every request but `Authorization`, `Accept` and `Accept-Encoding`.
     pub(crate) headers: HeaderMap,
-    pub(crate) credentials: Credentials,
+    pub(crate) credentials: ActiveCredentials,
     pub(crate) dialer: Arc<ServerConnector>,
     pub(crate) body_idle: Duration,
     /// A request is sent once more after so much silence.
@@ -89,7 +89,7 @@ struct Pool {
 pub(crate) struct UnreadResponse {
     pub(crate) response: Response<ureq::Body>,
     socket: Option<Arc<TcpStream>>,
-    authorization: Option<Arc<Authorization>>,
+    credential: Option<Arc<Credential>>,
 }
 
 /// Reads the body of a response, within the limits of a call.
@@ -187,7 +187,9 @@ impl Agent {
         let what = requests::shown(&format!("GET {}{}", endpoint.base, request.path));
         endpoint.dialer.refresh(call);
         let mut sent = self.send(endpoint, request, call, &what)?;
-        if sent.response.status() == 401 && endpoint.credentials.rejected() {
+        if sent.response.status() == 401
+            && endpoint.credentials.rejected(sent.credential.as_deref())
+        {
             drop(read_refusal(&what, sent, request, call));
             sent = self.send(endpoint, request, call, &what)?;
         }
@@ -198,7 +200,13 @@ impl Agent {
             return Err(errors::redirected(&what, status.as_u16(), &location));
         }
         if !status.is_success() {
-            return Err(read_refusal(&what, sent, request, call));
+            let refusal = read_refusal(&what, sent, request, call);
+            let is_rejection = status == 401 && !refusal.is_stopped();
+            return Err(if is_rejection {
+                endpoint.credentials.explain_rejection(refusal)
+            } else {
+                refusal
+            });
         }
         let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
@@ -234,7 +242,14 @@ impl Agent {
                 return Err(Error::stopped(what));
             }
             let agent = self.inner();
-            let (head, authorization) = head(endpoint, request, call, what)?;
+            let credential = endpoint.credentials.current(call)?;
+            if let Some(credential) = &credential {
+                let used = endpoint.dialer.use_identity(credential);
+                used.inspect_err(|_unusable| {
+                    endpoint.credentials.rejected(Some(credential));
+                })?;
+            }
+            let head = head(endpoint, request, credential.as_deref(), what)?;
             let begun = Clock::system().now();
             let left = call.whole.deadline.remaining(begun);
             let last_wait = self.pool.lock().last_wait;
@@ -260,7 +275,7 @@ impl Agent {
                     return Ok(UnreadResponse {
                         response,
                         socket,
-                        authorization,
+                        credential,
                     });
                 }
                 Err(error) => Interrupt::from(error),
@@ -290,9 +305,13 @@ impl Agent {
                 continue;
             }
             let error = errors::failed(&format!("{what}{tried}"), call.explain(interrupt));
-            return Err(redact(error, authorization.as_deref()));
+            return Err(redact(error, authorization_of(credential.as_deref())));
         }
     }
+}
+
+fn authorization_of(credential: Option<&Credential>) -> Option<&Authorization> {
+    credential.and_then(|credential| credential.authorization.as_deref())
 }
 
 /// Returns whether the request may be sent once more. Blocks for that without the slot of `call`.
@@ -353,7 +372,7 @@ impl UnreadResponse {
         let value = self.response.headers().get(name);
         let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let text = text.unwrap_or_default();
-        match &self.authorization {
+        match authorization_of(self.credential.as_deref()) {
             Some(authorization) => authorization.redact(&text),
             None => text.into_owned(),
         }
@@ -364,7 +383,9 @@ impl UnreadResponse {
             what: what.into(),
             body: self.response.into_body().into_reader(),
             socket: self.socket,
-            authorization: self.authorization,
+            authorization: self
+                .credential
+                .and_then(|credential| credential.authorization.clone()),
             call,
         }
     }
@@ -441,9 +462,9 @@ fn build(dialer: &Arc<ServerConnector>, keep: usize) -> ureq::Agent {
 fn head(
     endpoint: &Endpoint,
     asked: &HttpRequest<'_>,
-    call: &CallContext,
+    credential: Option<&Credential>,
     what: &str,
-) -> Result<(Request<()>, Option<Arc<Authorization>>), Error> {
+) -> Result<Request<()>, Error> {
     let unwritable = |error: ureq::http::Error| {
         errors::failed(what, Interrupt::Protocol(ureq::Error::Http(error)))
     };
@@ -455,14 +476,13 @@ fn head(
     headers.insert(ACCEPT, HeaderValue::from_static(asked.accept));
     let encoding = if asked.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
-    let authorization = endpoint.credentials.authorization(call)?;
-    if let Some(authorization) = &authorization {
+    if let Some(authorization) = authorization_of(credential) {
         let value = HeaderValue::from_str(authorization.as_str());
         let mut value = value.map_err(|error| unwritable(error.into()))?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    Ok((request, authorization))
+    Ok(request)
 }
 
 /// An upper bound of the request's head, so that it is written whole.
@@ -492,7 +512,7 @@ fn read_refusal(
 ) -> Error {
     let code = sent.response.status().as_u16();
     let retry_after = errors::retry_after(Some(&sent.header("retry-after")));
-    let authorization = sent.authorization;
+    let credential = sent.credential;
     let mut text = Vec::new();
     let reading = call.within(REFUSAL_WAIT, Limit::Body);
     let (read, _) = reading.during(|| {
@@ -505,7 +525,8 @@ fn read_refusal(
     }
     let text = String::from_utf8_lossy(&text);
     // Before it is cut anywhere: half of a token is one too many.
-    let text = match &authorization {
+    let authorization = authorization_of(credential.as_deref());
+    let text = match authorization {
         Some(authorization) => authorization.redact(&text),
         None => text.into_owned(),
     };
@@ -514,7 +535,7 @@ fn read_refusal(
     } else {
         errors::refused(what, code, text.as_bytes(), retry_after)
     };
-    redact(error, authorization.as_deref())
+    redact(error, authorization)
 }
 
 /// # Errors

@@ -13,6 +13,7 @@ use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver}
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::super::config::ServerUrl;
+use super::super::credentials::Credential;
 use super::call_context::{self, CallContext};
 use super::connection::{Connection, Session, attempt};
 use super::dns::{Lookup, Resolver};
@@ -51,6 +52,18 @@ impl ServerConnector {
     pub(crate) fn refresh(&self, call: &CallContext) {
         if let Some(tls) = &self.tls {
             tls.refresh(call);
+        }
+    }
+
+    /// Shows the client certificate of a credential on new connections, if it has one.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, if the certificate or its key cannot be used.
+    pub(crate) fn use_identity(&self, credential: &Credential) -> Result<(), Error> {
+        match (&self.tls, &credential.identity) {
+            (Some(tls), Some(identity)) => tls.use_identity(credential.number, identity),
+            _ => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ use super::call_context::CallContext;
 use super::channel::ItemReceiver;
 use super::helper_threads::HelperThreads;
 use super::interrupt::Interrupt;
+use super::thread_pool::JobKind;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
@@ -35,7 +36,7 @@ impl Resolver {
     pub(crate) fn new(lookup: Box<Lookup>) -> Self {
         Self {
             lookup: lookup.into(),
-            helpers: HelperThreads::new("resolver", THREADS_MAX, STUCK_AFTER),
+            helpers: HelperThreads::new("resolver", THREADS_MAX, STUCK_AFTER, JobKind::Hang),
         }
     }
 

@@ -36,10 +36,16 @@ impl<T> HelperTask<T> {
 }
 
 impl<T: Clone + Send + 'static> HelperThreads<T> {
-    /// Makes at most `threads_max` threads, called `name-1` and so on.
-    pub(crate) fn new(name: &'static str, threads_max: usize, stuck_after: Duration) -> Self {
+    /// Makes at most `threads_max` threads, called `name-1` and so on. `jobs` says whether anything
+    /// ends the work.
+    pub(crate) fn new(
+        name: &'static str,
+        threads_max: usize,
+        stuck_after: Duration,
+        jobs: JobKind,
+    ) -> Self {
         Self {
-            threads: ThreadPool::new(name, threads_max, JobKind::Hang),
+            threads: ThreadPool::new(name, threads_max, jobs),
             stuck_after,
             tasks: Arc::new(Mutex::ranked(Rank::HELPERS, Vec::new())),
         }
@@ -133,7 +139,7 @@ mod tests {
     fn gated(threads_max: usize, stuck_after: Duration) -> (Gated, Receiver<String>, Sender<()>) {
         let (begun, questions) = bounded(99);
         let (open, gate) = bounded(99);
-        let helpers = HelperThreads::new("t-help", threads_max, stuck_after);
+        let helpers = HelperThreads::new("t-help", threads_max, stuck_after, JobKind::Hang);
         let gated = Gated {
             helpers,
             begun,

@@ -39,6 +39,8 @@ pub(crate) enum Limit {
     Body(Duration),
     /// A read of a local file.
     File(Duration),
+    /// A run of what gives the client's credentials.
+    Credentials(Duration),
     /// The caller's own.
     Deadline,
 }
@@ -52,6 +54,7 @@ impl fmt::Display for Limit {
             Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),
             Self::Body(limit) => write!(f, "the body did not end within {limit:.1?}"),
             Self::File(limit) => write!(f, "not read within {limit:.1?}"),
+            Self::Credentials(limit) => write!(f, "gave no credentials within {limit:.1?}"),
             Self::Deadline => f.write_str("the caller's deadline passed"),
         }
     }

@@ -16,6 +16,7 @@ use super::super::config::{ClientIdentity, Config, Environment, TlsSettings, sys
 use super::call_context::CallContext;
 use super::helper_threads::HelperThreads;
 use super::interrupt::{Interrupt, Limit};
+use super::thread_pool::JobKind;
 use super::tls_errors;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;
@@ -46,9 +47,31 @@ struct TlsReloader {
 
 struct CurrentTls {
     config: Arc<ClientConfig>,
+    parts: TlsParts,
+    /// Counts the changes of the parts.
+    version: u64,
     files: WatchedFiles,
     /// A hash of what was read last, usable or not.
     fingerprint: u64,
+}
+
+/// What a configuration is built of.
+#[derive(Clone)]
+struct TlsParts {
+    /// The settings, with the content of the files.
+    loaded: TlsSettings,
+    /// The client certificate that a credential plugin gave, and the number of that credential.
+    given: Option<(u64, ClientIdentity)>,
+}
+
+impl TlsParts {
+    fn build(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<ClientConfig>, Error> {
+        let mut settings = self.loaded.clone();
+        if let Some((_, identity)) = &self.given {
+            settings.identity = Some(identity.clone());
+        }
+        build(&settings, provider)
+    }
 }
 
 impl Tls {
@@ -76,6 +99,11 @@ impl Tls {
             config: build(&loaded, &provider)?,
             files: WatchedFiles::default(),
             fingerprint: loaded.fingerprint(&hasher),
+            parts: TlsParts {
+                loaded,
+                given: None,
+            },
+            version: 0,
         };
         let shared = Arc::new(TlsReloader {
             settings,
@@ -86,7 +114,7 @@ impl Tls {
         Ok(Self {
             server_name,
             shared,
-            reader: HelperThreads::new("tls-files", 1, Duration::MAX),
+            reader: HelperThreads::new("tls-files", 1, Duration::MAX, JobKind::Hang),
         })
     }
 
@@ -130,6 +158,29 @@ impl Tls {
         }
     }
 
+    /// Shows the client certificate of a credential from now on, unless a later one is in use.
+    /// Connections with another one are not used for another request.
+    ///
+    /// # Errors
+    ///
+    /// `Config` names what is wrong with the certificate or its key.
+    pub(crate) fn use_identity(&self, number: u64, identity: &ClientIdentity) -> Result<(), Error> {
+        let is_known = |parts: &TlsParts| {
+            parts
+                .given
+                .as_ref()
+                .is_some_and(|(known, _)| *known >= number)
+        };
+        if is_known(&self.shared.current.lock().parts) {
+            return Ok(());
+        }
+        self.shared.change(|parts| {
+            if !is_known(parts) {
+                parts.given = Some((number, identity.clone()));
+            }
+        })
+    }
+
     /// Makes the error of a TLS failure: what it means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
         tls_errors::explain(error, &self.shared.settings)
@@ -154,12 +205,37 @@ impl TlsReloader {
         if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
             return;
         }
-        match loaded.and_then(|loaded| build(&loaded, &self.provider)) {
-            Ok(config) => self.current.lock().config = config,
+        let changed = loaded.and_then(|loaded| self.change(|parts| parts.loaded = loaded.clone()));
+        match changed {
+            Ok(()) => {}
             Err(error) => {
                 log::warn!(
                     "the client cannot use the changed TLS files and uses those before: {error}"
                 );
+            }
+        }
+    }
+}
+
+impl TlsReloader {
+    /// Changes the parts, and makes the configuration of them. Takes no lock while it does that:
+    /// it calls code of the crypto provider.
+    fn change(&self, change: impl Fn(&mut TlsParts)) -> Result<(), Error> {
+        loop {
+            let (mut parts, version) = {
+                let current = self.current.lock();
+                (current.parts.clone(), current.version)
+            };
+            change(&mut parts);
+            let config = parts.build(&self.provider)?;
+            let mut current = self.current.lock();
+            if current.version == version {
+                current.version = version.wrapping_add(1);
+                let before = mem::replace(&mut current.config, config);
+                let parts_before = mem::replace(&mut current.parts, parts);
+                drop(current);
+                drop((before, parts_before));
+                return Ok(());
             }
         }
     }

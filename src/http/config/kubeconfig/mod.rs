@@ -1,5 +1,6 @@
 //! Kubeconfig files as kubectl reads them: found, merged, and resolved into one configuration.
 
+mod exec;
 mod impersonation;
 mod merge;
 mod options;
@@ -44,7 +45,7 @@ pub(super) fn load(
         };
         looked_at.push(format!("{} ({found})", path.display()));
     }
-    if let Some(config) = resolve::resolve(&merged, options)? {
+    if let Some(config) = resolve::resolve(&merged, options, environment)? {
         return Ok(Ok(config));
     }
     if is_named {

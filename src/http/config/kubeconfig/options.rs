@@ -2,6 +2,9 @@
 
 use std::fmt;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use super::super::super::credentials::{PluginOptions, PluginPolicy};
 
 /// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.
 ///
@@ -16,8 +19,8 @@ use std::path::PathBuf;
 ///   warning.
 /// - Without a configuration there is an error, not `http://localhost:8080`. `KUBERNETES_MASTER` is
 ///   not read.
-/// - `exec`, `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a
-///   line.
+/// - `auth-provider` and `proxy-url` are refused by name, YAML merge keys (`<<`) with a line.
+/// - The plugin of an `exec` user is run before its credentials expire, not after.
 ///
 /// # Examples
 ///
@@ -50,6 +53,7 @@ pub struct KubeconfigOptions {
     pub(crate) tls_server_name: Option<String>,
     pub(crate) insecure_skip_tls_verify: bool,
     pub(crate) disable_compression: bool,
+    pub(crate) plugins: PluginOptions,
 }
 
 impl KubeconfigOptions {
@@ -160,6 +164,28 @@ impl KubeconfigOptions {
             insecure_skip_tls_verify,
             ..self
         }
+    }
+
+    /// Sets which credential plugins (`exec`) may run. Default: all.
+    ///
+    /// A kubeconfig whose user has a plugin that may not run is refused.
+    pub fn plugin_policy(mut self, policy: PluginPolicy) -> Self {
+        self.plugins.policy = policy;
+        self
+    }
+
+    /// Sets how long a run of a credential plugin may take. Then the plugin is killed. Default: a
+    /// minute, and 15 minutes for a plugin that reads a terminal.
+    pub fn plugin_timeout(mut self, timeout: Duration) -> Self {
+        self.plugins.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets whether credential plugins may read the program's standard input, if it is a terminal.
+    /// Default: true. A program that reads it itself says false.
+    pub fn plugin_stdin(mut self, plugin_stdin: bool) -> Self {
+        self.plugins.no_stdin = !plugin_stdin;
+        self
     }
 
     /// Sets whether compressed answers are refused. Default: as the cluster says.

@@ -3,22 +3,23 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::super::config::{ClientIdentity, Config, TlsSettings};
-use super::super::credentials::{Authorization, Credentials};
-use super::super::pem::Pem;
+use super::super::super::credentials::{Authorization, ClusterInfo, Credentials, ExecPlugin};
+use super::super::config::{Config, TlsSettings};
+use super::super::environment::Environment;
+use super::super::pem::{ClientIdentity, Pem};
 use super::super::server_url::ServerUrl;
-use super::impersonation;
 use super::merge::{Merged, choices};
 use super::options::KubeconfigOptions;
 use super::section::Section;
+use super::{exec, impersonation};
 use crate::clock::Clock;
 use crate::error::Error;
-use crate::sync::Arc;
 
 /// Makes the configuration; `None` if neither files nor options name a cluster.
 pub(super) fn resolve(
     merged: &Merged,
     options: &KubeconfigOptions,
+    environment: &Environment,
 ) -> Result<Option<Config>, Error> {
     let nothing = Section::default();
     let current = options.context.as_ref().or(merged.current_context.as_ref());
@@ -62,14 +63,57 @@ pub(super) fn resolve(
         tls.check()?;
         config.tls = tls;
         config.credentials = credentials(user, options)?;
+        if user.has("exec") {
+            add_plugin(cluster, user, options, environment, &mut config)?;
+        }
     } else if !matches!(identity(user, options), Ok(None))
         || !matches!(credentials(user, options), Ok(Credentials::None))
+        || user.has("exec")
     {
         // client-go does not send them either, but logs nothing.
         let server = &config.server;
         log::warn!("{server} is not https: the user's credentials are not sent");
     }
     Ok(Some(config))
+}
+
+/// Adds the user's credential plugin. As with client-go, a token, a password or a certificate takes
+/// its place.
+fn add_plugin(
+    cluster: &Section,
+    user: &Section,
+    options: &KubeconfigOptions,
+    environment: &Environment,
+    config: &mut Config,
+) -> Result<(), Error> {
+    let is_needed =
+        matches!(config.credentials, Credentials::None) && config.tls.identity.is_none();
+    if !is_needed {
+        log::debug!(
+            "{}: the plugin is not run, because there are a token, a password or a client \
+             certificate",
+            user.location("exec")
+        );
+        return Ok(());
+    }
+    let server = match &options.server {
+        Some(server) => Some(server.as_str()),
+        None => cluster.text("server")?,
+    };
+    let cluster_info = ClusterInfo {
+        server: server.unwrap_or_default().to_owned(),
+        tls_server_name: config.tls.server_name.clone(),
+        insecure_skip_verify: config.tls.insecure_skip_verify,
+        authorities: config.tls.authorities.clone(),
+        proxy_url: cluster.text("proxy-url")?.map(str::to_owned),
+        disable_compression: !config.compression,
+        config: exec::extension(cluster)?,
+    };
+    let plugin = exec::exec_config(user, cluster_info)?;
+    let search_path = environment.var("PATH").unwrap_or_default().to_owned();
+    let plugin = ExecPlugin::new(plugin, options.plugins.clone(), search_path)?;
+    config.credentials = Credentials::source(plugin);
+    Ok(())
 }
 
 /// Finds the entry with the given name, else the one that the context names.
@@ -208,7 +252,7 @@ pub(crate) fn credentials(
     if let Some(token) = token {
         return Credentials::token(token).map_err(|why| Error::config(format!("--token {why}")));
     }
-    refuse_plugins(user)?;
+    refuse_auth_provider(user)?;
     let (name, password) = (user.text("username")?, user.text("password")?);
     let has_password = name.is_some() || password.is_some();
     let token = user.text("token")?;
@@ -230,36 +274,20 @@ pub(crate) fn credentials(
     if has_password {
         return Credentials::basic(name, password).map_err(|why| user.error("username", &why));
     }
-    Ok(token.map_or(Credentials::None, |token| {
-        Credentials::Fixed(Arc::new(token))
-    }))
+    Ok(token.map_or(Credentials::None, Credentials::fixed))
 }
 
-fn refuse_plugins(user: &Section) -> Result<(), Error> {
-    let name = |field: &str, of: &str| {
-        let name = user.child(field)?.text(of)?.unwrap_or_default().to_owned();
-        Ok::<_, Error>(name)
-    };
-    if user.has("exec") {
-        return Err(user.error(
-            "exec",
-            &format!(
-                "the credential plugin {:?} is not run, plugins are not supported yet: \
-                 use a token or a client certificate, such as those of a service account \
-                 (or give --token)",
-                name("exec", "command")?
-            ),
-        ));
+fn refuse_auth_provider(user: &Section) -> Result<(), Error> {
+    if !user.has("auth-provider") {
+        return Ok(());
     }
-    if user.has("auth-provider") {
-        return Err(user.error(
-            "auth-provider",
-            &format!(
-                "the auth provider {:?} is not supported: \
-                 use a token or a client certificate (or give --token)",
-                name("auth-provider", "name")?
-            ),
-        ));
-    }
-    Ok(())
+    let provider = user.child("auth-provider")?;
+    let name = provider.text("name")?.unwrap_or_default();
+    Err(user.error(
+        "auth-provider",
+        &format!(
+            "the auth provider {name:?} is not supported: use a credential plugin (exec), a token \
+             or a client certificate (or give --token)"
+        ),
+    ))
 }

@@ -42,6 +42,16 @@ impl Section {
         self.file.display()
     }
 
+    /// The directory of the file.
+    pub(super) fn directory(&self) -> &Path {
+        self.file.parent().unwrap_or(Path::new(""))
+    }
+
+    /// Returns the node of a field; `None` if it is missing or null.
+    pub(super) fn node(&self, field: &str) -> Option<&Node> {
+        self.node.get(field).map(|node| &**node)
+    }
+
     /// The location of a field, for messages.
     pub(super) fn location(&self, field: &str) -> String {
         format!("{}: {}", self.file(), self.path_to(field))
@@ -106,9 +116,10 @@ impl Section {
                 return Err(self.error(field, &format!("must be a list, not {}", other.kind())));
             }
         };
+        let path = self.path_to(field);
         let children = items.iter().enumerate();
         children
-            .map(|(index, node)| self.mapping(Arc::clone(node), format!("{field}[{index}]")))
+            .map(|(index, node)| self.mapping(Arc::clone(node), format!("{path}[{index}]")))
             .collect()
     }
 
@@ -148,8 +159,8 @@ impl Section {
 
     /// Returns the path in a field, relative to the directory of the kubeconfig.
     pub(super) fn path(&self, field: &str) -> Result<Option<PathBuf>, Error> {
-        let directory = self.file.parent().unwrap_or(Path::new(""));
-        Ok(self.text(field)?.map(|path| directory.join(path)))
+        let path = self.text(field)?;
+        Ok(path.map(|path| self.directory().join(path)))
     }
 
     /// Returns the PEM in `<field>-data`, else in the file that `<field>` names, as the API says.

@@ -1,6 +1,7 @@
 //! Tables of kubeconfigs: what is found, and what wins.
 
 mod mistakes;
+mod plugins;
 
 use std::path::{Path, PathBuf};
 

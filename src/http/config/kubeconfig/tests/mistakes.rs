@@ -7,21 +7,14 @@ use crate::http::config::kubeconfig::resolve::resolve;
 use crate::http::{Config, KubeconfigOptions};
 
 #[test]
-fn plugins_providers_and_proxies_are_refused_by_name() {
+fn providers_and_proxies_are_refused_by_name() {
     let path = fixture("plugins.yaml");
     let environment = from_list(std::slice::from_ref(&path));
     let rows = [
         (
-            "exec",
-            "users[name=exec].user.exec: the credential plugin \"aws\" is not run, plugins are not \
-             supported yet: \
-             use a token or a client certificate, such as those of a service account \
-             (or give --token)",
-        ),
-        (
             "provider",
             "users[name=provider].user.auth-provider: the auth provider \"oidc\" is not supported: \
-             use a token or a client certificate (or give --token)",
+             use a credential plugin (exec), a token or a client certificate (or give --token)",
         ),
         (
             "proxy",
@@ -246,6 +239,7 @@ fn mutated_files_are_answered_with_an_error_or_a_configuration() {
         "first.yaml",
         "whole.json",
         "plugins.yaml",
+        "eks.yaml",
         "relative/config",
     ] {
         let path = fixture(name);
@@ -267,7 +261,7 @@ fn mutated_files_are_answered_with_an_error_or_a_configuration() {
                 let context = ["exec", "proxy", "whole"][at % 3];
                 let resolved = merged
                     .add_text(&path, &mutated)
-                    .and_then(|()| resolve(&merged, &at_context(context)));
+                    .and_then(|()| resolve(&merged, &at_context(context), &nowhere()));
                 if let Err(error) = resolved {
                     refused += 1;
                     assert!(!error.to_string().contains("canary"), "{error}");

@@ -1,0 +1,158 @@
+//! The `exec` field of a kubeconfig's user: a credential plugin, with its checks.
+
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::super::super::credentials::resolve_command;
+use super::super::super::credentials::{ClusterInfo, ExecConfig, ExecVersion, InteractiveMode};
+use super::section::Section;
+use super::yaml::Node;
+use crate::error::Error;
+
+/// The extension of a cluster that is passed on to plugins.
+const EXTENSION: &str = "client.authentication.k8s.io/exec";
+
+/// Reads the plugin of a user. `cluster` is what the plugin is told if it asks for that.
+pub(super) fn exec_config(user: &Section, cluster: ClusterInfo) -> Result<ExecConfig, Error> {
+    let exec = user.child("exec")?;
+    let Some(command) = exec.text("command")? else {
+        return Err(exec.error("command", "missing: name the plugin's command"));
+    };
+    let version = version(&exec)?;
+    let mut env = Vec::new();
+    for variable in exec.children("env")? {
+        let Some(name) = variable.text("name")? else {
+            return Err(variable.error("name", "missing: each variable needs a name"));
+        };
+        if name.contains(['=', '\0']) {
+            return Err(variable.error("name", "holds a character that no variable's name has"));
+        }
+        let value = variable.text("value")?.unwrap_or_default();
+        env.push((name.to_owned(), Zeroizing::new(value.to_owned())));
+    }
+    let args = exec.texts("args")?;
+    let has_nul = |text: &str| text.contains('\0');
+    if has_nul(command)
+        || args.iter().copied().any(has_nul)
+        || env.iter().any(|(_, value)| has_nul(value))
+    {
+        return Err(user.error("exec", "holds a NUL, which no command can be given"));
+    }
+    Ok(ExecConfig {
+        location: user.location("exec"),
+        version,
+        command: resolve_command(command, user.directory()),
+        args: args.into_iter().map(str::to_owned).collect(),
+        env,
+        install_hint: exec.text("installHint")?.map(str::to_owned),
+        interactive_mode: interactive_mode(&exec, version)?,
+        cluster: exec.flag("provideClusterInfo")?.then_some(cluster),
+    })
+}
+
+fn version(exec: &Section) -> Result<ExecVersion, Error> {
+    let known = ExecVersion::ALL.map(ExecVersion::as_str).join(" or ");
+    match exec.text("apiVersion")? {
+        None => Err(exec.error("apiVersion", &format!("missing: it must be {known}"))),
+        Some(found) => ExecVersion::ALL
+            .into_iter()
+            .find(|version| version.as_str() == found)
+            .ok_or_else(|| {
+                let why = format!(
+                    "must be {known}: update the plugin and let its tool write the kubeconfig again"
+                );
+                exec.error("apiVersion", &why)
+            }),
+    }
+}
+
+fn interactive_mode(exec: &Section, version: ExecVersion) -> Result<InteractiveMode, Error> {
+    match (exec.text("interactiveMode")?, version) {
+        (Some("Never"), _) => Ok(InteractiveMode::Never),
+        (Some("IfAvailable"), _) | (None, ExecVersion::V1Beta1) => Ok(InteractiveMode::IfAvailable),
+        (Some("Always"), _) => Ok(InteractiveMode::Always),
+        (Some(_), _) => Err(exec.error("interactiveMode", "must be Never, IfAvailable or Always")),
+        (None, ExecVersion::V1) => Err(exec.error(
+            "interactiveMode",
+            "missing: v1 needs Never, IfAvailable or Always",
+        )),
+    }
+}
+
+/// Returns what the cluster's extension for plugins holds; `None` if it has none.
+pub(super) fn extension(cluster: &Section) -> Result<Option<Value>, Error> {
+    let mut found = None;
+    for extension in cluster.children("extensions")? {
+        if extension.text("name")? == Some(EXTENSION) {
+            found = extension.node("extension").map(|node| json(node));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns a node as JSON. Scalars without quotes are read as YAML 1.1 reads them.
+fn json(node: &Node) -> Value {
+    match node {
+        Node::Scalar { text, plain: true } => plain(text),
+        Node::Scalar { text, plain: false } => Value::from(text.as_str()),
+        Node::Sequence(items) => items.iter().map(|item| json(item)).collect(),
+        Node::Mapping(entries) => {
+            let entries = entries.iter();
+            entries
+                .map(|(name, value)| (name.clone(), json(value)))
+                .collect()
+        }
+    }
+}
+
+fn plain(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
+            return Value::Bool(true);
+        }
+        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
+            return Value::Bool(false);
+        }
+        _ => {}
+    }
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let is_number = digits.starts_with(|first: char| first.is_ascii_digit() || first == '.');
+    let is_octal = digits.len() > 1 && digits.starts_with('0') && !digits.contains(['.', 'e', 'E']);
+    if !is_number || is_octal {
+        return Value::from(text);
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return Value::from(whole);
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => Value::from(number),
+        _ => Value::from(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scalars_without_quotes_have_the_types_of_yaml() {
+        for (text, expected) in [
+            ("null", "null"),
+            ("yes", "true"),
+            ("Off", "false"),
+            ("42", "42"),
+            ("-7", "-7"),
+            ("1.5", "1.5"),
+            ("1e3", "1000.0"),
+            ("06e3fbd18de8", "\"06e3fbd18de8\""),
+            ("0123", "\"0123\""),
+            ("1.2.3", "\"1.2.3\""),
+            (".", "\".\""),
+            ("audience", "\"audience\""),
+            ("inf", "\"inf\""),
+        ] {
+            assert_eq!(plain(text).to_string(), expected, "{text}");
+        }
+    }
+}

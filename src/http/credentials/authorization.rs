@@ -1,0 +1,99 @@
+//! The value of an `Authorization` header, and its removal from texts of a server that quote it.
+
+use std::fmt;
+
+use base64::Engine as _;
+use zeroize::Zeroizing;
+
+/// Replaces the client's credentials where a server quoted them.
+pub(super) const MARK: &str = "[credentials left out]";
+
+/// A shorter password is hidden only together with its user name, because it may stand within
+/// words.
+const PASSWORD_BYTES_MIN: usize = 4;
+
+/// The value of an `Authorization` header, and its parts that no text may show.
+pub(crate) struct Authorization {
+    header: Zeroizing<String>,
+    /// In the forms in which answers quote text, the longest first.
+    secrets: Vec<Zeroizing<String>>,
+}
+
+impl Authorization {
+    fn new(header: Zeroizing<String>, secrets: &[&str]) -> Self {
+        let forms = secrets.iter().flat_map(|secret| quoted_forms(secret));
+        let mut forms: Vec<_> = forms.collect();
+        forms.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        forms.dedup();
+        Self {
+            header,
+            secrets: forms,
+        }
+    }
+
+    /// Makes the header of a token. The error never repeats the token.
+    pub(crate) fn bearer(token: &str) -> Result<Self, String> {
+        if token.is_empty() {
+            return Err("is empty".to_owned());
+        }
+        if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err("holds a space or another character that no token has".to_owned());
+        }
+        let header = Zeroizing::new(["Bearer ", token].concat());
+        Ok(Self::new(header, &[token]))
+    }
+
+    /// Makes the header of HTTP basic authentication.
+    pub(crate) fn basic(username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+        let (username, password) = (username.unwrap_or_default(), password.unwrap_or_default());
+        if username.contains(':') {
+            return Err("a user name with a colon cannot be sent".to_owned());
+        }
+        let plain = Zeroizing::new(format!("{username}:{password}"));
+        let encoded =
+            Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_bytes()));
+        let header = Zeroizing::new(["Basic ", encoded.as_str()].concat());
+        let mut secrets = vec![encoded.as_str(), plain.as_str()];
+        if password.len() >= PASSWORD_BYTES_MIN {
+            secrets.push(password);
+        }
+        Ok(Self::new(header, &secrets))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.header
+    }
+
+    /// Returns a server's `text` with a mark wherever it quotes the token or the password.
+    pub(crate) fn redact(&self, text: &str) -> String {
+        let mut hidden = text.to_owned();
+        for secret in &self.secrets {
+            if hidden.contains(secret.as_str()) {
+                let before = Zeroizing::new(hidden);
+                hidden = before.replace(secret.as_str(), MARK);
+            }
+        }
+        hidden
+    }
+}
+
+/// Writes a secret as plain text, JSON, JSON of Go and HTML do.
+fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
+    let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
+    let go = json.replace('<', "\\u003c").replace('>', "\\u003e");
+    let html = secret.replace('&', "&amp;").replace('"', "&#34;");
+    let html = html.replace('<', "&lt;").replace('>', "&gt;");
+    [
+        secret.to_owned(),
+        json,
+        go.replace('&', "\\u0026"),
+        html.replace('\'', "&#39;"),
+    ]
+    .map(Zeroizing::new)
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Authorization")
+    }
+}

@@ -1,0 +1,236 @@
+//! Runs a child process to its end, within a limit and a stop, and leaves nothing of it behind.
+
+use std::io::{self, Read as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, ChildStdout, Command, ExitStatus};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::super::super::transport::call_context::CallContext;
+use super::super::super::transport::interrupt::Interrupt;
+use crate::clock::{Clock, Deadline};
+use crate::wire::Wiped;
+
+/// The maximum of what a child writes to standard output.
+pub(super) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The first buffer, which holds a token.
+const OUTPUT_BYTES: usize = 16 * 1024;
+
+/// How often the end of a child is looked for where the system does not tell of it.
+const TICK: Duration = Duration::from_millis(20);
+
+/// How long the end of a killed child is awaited. The kernel may be inside of a call for it.
+const KILLED_WAIT: Duration = Duration::from_secs(5);
+
+/// What a child left that ended by itself.
+pub(super) struct Ended {
+    pub(super) status: ExitStatus,
+    output: Output,
+}
+
+/// Why a child did not end by itself.
+pub(super) enum ChildFailure {
+    /// It could not be started.
+    Start(io::Error),
+    /// The stop, the limit, or the system's error of a wait.
+    Interrupted(Interrupt),
+    /// It wrote more than the maximum.
+    TooLarge,
+    /// Its end could not be read.
+    Lost(io::Error),
+}
+
+/// What came on standard output. No copy is left in freed memory.
+#[derive(Default)]
+struct Output {
+    bytes: Wiped,
+    used: usize,
+}
+
+/// A child that was not reaped. Its drop kills it and reaps it.
+struct RunningChild {
+    child: Child,
+    /// Whether it leads a process group of its own.
+    leads_group: bool,
+    is_reaped: bool,
+}
+
+impl Ended {
+    pub(super) fn stdout(&self) -> &[u8] {
+        self.output
+            .bytes
+            .get(..self.output.used)
+            .unwrap_or_default()
+    }
+}
+
+/// Runs `command` to its end, by the limit and the stop of `call`. Blocks so long.
+///
+/// With `leads_group` the child leads a process group of its own. The limit, the stop and too much
+/// output kill all of that group. The output ends with the child, even if one of its own children
+/// keeps the pipe open.
+///
+/// # Errors
+///
+/// Why it did not end by itself.
+pub(super) fn run(
+    command: &mut Command,
+    leads_group: bool,
+    call: &CallContext,
+) -> Result<Ended, ChildFailure> {
+    if leads_group {
+        command.process_group(0);
+    }
+    let child = command.spawn().map_err(ChildFailure::Start)?;
+    let mut running = RunningChild {
+        child,
+        leads_group,
+        is_reaped: false,
+    };
+    let mut stdout = running.child.stdout.take();
+    let exit = running.exit_descriptor();
+    let mut output = Output::default();
+    loop {
+        call.check().map_err(ChildFailure::Interrupted)?;
+        let waited = wait(call, stdout.as_ref(), exit.as_ref());
+        let (is_readable, has_ended) = waited.map_err(ChildFailure::Interrupted)?;
+        if is_readable {
+            output.read(&mut stdout)?;
+        }
+        if has_ended || exit.is_none() && running.has_ended() {
+            break;
+        }
+    }
+    while stdout.as_ref().is_some_and(is_readable_now) {
+        output.read(&mut stdout)?;
+    }
+    let status = running.reap().map_err(ChildFailure::Lost)?;
+    Ok(Ended { status, output })
+}
+
+/// Waits until one of the two can be read, or for a tick if the child's end is not told. Returns
+/// which can.
+fn wait(
+    call: &CallContext,
+    stdout: Option<&ChildStdout>,
+    exit: Option<&OwnedFd>,
+) -> Result<(bool, bool), Interrupt> {
+    let mut descriptors = Vec::with_capacity(3);
+    descriptors.extend(stdout.map(|stdout| PollFd::new(stdout, PollFlags::IN)));
+    descriptors.extend(exit.map(|exit| PollFd::new(exit, PollFlags::IN)));
+    descriptors.push(call.wake_descriptor());
+    let tick = Clock::system().after(TICK);
+    let pause = if exit.is_some() {
+        Deadline::NEVER
+    } else {
+        tick
+    };
+    call.wait_for_any(&mut descriptors, pause)?;
+    let mut ready = descriptors.iter().map(|ready| !ready.revents().is_empty());
+    let is_readable = stdout.is_some() && ready.next().unwrap_or_default();
+    let has_ended = exit.is_some() && ready.next().unwrap_or_default();
+    Ok((is_readable, has_ended))
+}
+
+fn is_readable_now(stdout: &ChildStdout) -> bool {
+    let mut descriptors = [PollFd::new(stdout, PollFlags::IN)];
+    let now = Timespec::default();
+    matches!(poll(&mut descriptors, Some(&now)), Ok(1..))
+}
+
+impl Output {
+    /// Reads what is there. `stdout` becomes `None` at its end.
+    fn read(&mut self, stdout: &mut Option<ChildStdout>) -> Result<(), ChildFailure> {
+        let Some(from) = stdout else {
+            return Ok(());
+        };
+        if self.used == self.bytes.len() {
+            let size = self.used.saturating_mul(2).max(OUTPUT_BYTES);
+            self.bytes = Wiped::beginning_with(&self.bytes, size);
+        }
+        let room = self.bytes.get_mut(self.used..).unwrap_or_default();
+        match from.read(room) {
+            Ok(0) => *stdout = None,
+            Ok(count) => self.used = self.used.saturating_add(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(ChildFailure::Interrupted(Interrupt::Io(error))),
+        }
+        if self.used > OUTPUT_BYTES_MAX {
+            return Err(ChildFailure::TooLarge);
+        }
+        Ok(())
+    }
+}
+
+impl RunningChild {
+    /// A descriptor that becomes readable as the child ends; `None` where the system has none.
+    #[cfg(target_os = "linux")]
+    fn exit_descriptor(&self) -> Option<OwnedFd> {
+        use rustix::process::{PidfdFlags, pidfd_open};
+        pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()).ok()
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn exit_descriptor(&self) -> Option<OwnedFd> {
+        None
+    }
+
+    /// Whether the child has ended. It is not reaped, so that its number is still its own.
+    fn has_ended(&self) -> bool {
+        let pid = WaitId::Pid(Pid::from_child(&self.child));
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(pid, look), Ok(None) | Err(rustix::io::Errno::INTR))
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.is_reaped = true;
+        self.child.wait()
+    }
+
+    /// Blocks until the killed child has ended, for [`KILLED_WAIT`] at most.
+    fn await_end(&self) -> bool {
+        let clock = Clock::system();
+        let until = clock.after(KILLED_WAIT);
+        let exit = self.exit_descriptor();
+        while !self.has_ended() {
+            if clock.has_passed(until) {
+                return false;
+            }
+            let mut descriptors: Vec<_> = exit
+                .iter()
+                .collect::<Vec<_>>()
+                .into_iter()
+                .map(|exit| PollFd::new(exit, PollFlags::IN))
+                .collect();
+            let wait = if exit.is_some() { KILLED_WAIT } else { TICK };
+            let wait = Timespec::try_from(wait).ok();
+            let _woken = poll(&mut descriptors, wait.as_ref());
+        }
+        true
+    }
+}
+
+impl Drop for RunningChild {
+    fn drop(&mut self) {
+        if self.is_reaped {
+            return;
+        }
+        // The group and the child may have ended by themselves: then there is nothing to kill.
+        if self.leads_group {
+            let _ended = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        let _ended = self.child.kill();
+        if self.await_end() {
+            let _lost = self.reap();
+        } else {
+            let pid = self.child.id();
+            log::warn!(
+                "the plugin's process {pid} was killed and has not ended: the system keeps it"
+            );
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! The `ExecCredential` of the API: what a plugin is told, and what it answers.
+
+use std::time::{Duration, SystemTime};
+
+use base64::Engine as _;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value, json};
+use zeroize::Zeroizing;
+
+use super::super::super::config::Pem;
+use super::super::lifetime;
+use crate::error::Error;
+use crate::wire::{NotOfType, PlainObject};
+
+/// The versions of `client.authentication.k8s.io` that plugins speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExecVersion {
+    V1,
+    V1Beta1,
+}
+
+impl ExecVersion {
+    /// The versions' names, for messages.
+    pub(crate) const ALL: [Self; 2] = [Self::V1, Self::V1Beta1];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::V1 => "client.authentication.k8s.io/v1",
+            Self::V1Beta1 => "client.authentication.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// The cluster, for plugins that ask for it (`provideClusterInfo`).
+#[derive(Debug)]
+pub(crate) struct ClusterInfo {
+    pub(crate) server: String,
+    pub(crate) tls_server_name: Option<String>,
+    pub(crate) insecure_skip_verify: bool,
+    pub(crate) authorities: Option<Pem>,
+    pub(crate) proxy_url: Option<String>,
+    pub(crate) disable_compression: bool,
+    /// The extension `client.authentication.k8s.io/exec` of the cluster.
+    pub(crate) config: Option<Value>,
+}
+
+impl ClusterInfo {
+    /// Blocks for the read of a local file.
+    fn to_json(&self) -> Result<Value, Error> {
+        let mut cluster = Map::new();
+        let mut add = |name: &str, value: Value| drop(cluster.insert(name.to_owned(), value));
+        add("server", self.server.as_str().into());
+        if let Some(name) = &self.tls_server_name {
+            add("tls-server-name", name.as_str().into());
+        }
+        if self.insecure_skip_verify {
+            add("insecure-skip-tls-verify", true.into());
+        }
+        if let Some(authorities) = &self.authorities {
+            let bytes = authorities.loaded()?.bytes;
+            let text = base64::engine::general_purpose::STANDARD.encode(bytes.as_slice());
+            add("certificate-authority-data", text.into());
+        }
+        if let Some(proxy_url) = &self.proxy_url {
+            add("proxy-url", proxy_url.as_str().into());
+        }
+        if self.disable_compression {
+            add("disable-compression", true.into());
+        }
+        if let Some(config) = &self.config {
+            add("config", config.clone());
+        }
+        Ok(cluster.into())
+    }
+}
+
+/// Returns the value of `KUBERNETES_EXEC_INFO`. Blocks for the read of a local file.
+///
+/// # Errors
+///
+/// `Config`, if the file of the authorities cannot be read.
+pub(super) fn exec_info(
+    version: ExecVersion,
+    is_interactive: bool,
+    cluster: Option<&ClusterInfo>,
+) -> Result<String, Error> {
+    let mut spec = json!({ "interactive": is_interactive });
+    if let (Some(cluster), Some(spec)) = (cluster, spec.as_object_mut()) {
+        spec.insert("cluster".to_owned(), cluster.to_json()?);
+    }
+    let info = json!({
+        "apiVersion": version.as_str(),
+        "kind": "ExecCredential",
+        "spec": spec,
+    });
+    Ok(info.to_string())
+}
+
+/// The credentials in a plugin's answer.
+pub(super) struct ExecStatus {
+    pub(super) token: Option<Zeroizing<String>>,
+    /// The certificate and its key, in PEM text.
+    pub(super) identity: Option<(Zeroizing<String>, Zeroizing<String>)>,
+    pub(super) valid_for: Option<Duration>,
+}
+
+/// Reads a plugin's answer.
+///
+/// # Errors
+///
+/// What is wrong with it, and what to do. The text repeats nothing of the answer.
+pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, String> {
+    let wrong_type = |_: NotOfType| "answered an ExecCredential with a field of a wrong type";
+    let Some(credential) = PlainObject::parse(answer) else {
+        return Err(match answer.trim_ascii() {
+            [] => "answered nothing: it must write an ExecCredential to standard output".to_owned(),
+            answer => format!(
+                "answered {} bytes that are no ExecCredential in JSON: it must write nothing else \
+                 to standard output",
+                answer.len()
+            ),
+        });
+    };
+    let kind = credential.text("kind").map_err(wrong_type)?;
+    if kind.is_none_or(|kind| kind.as_str() != "ExecCredential") {
+        return Err("answered JSON whose kind is not ExecCredential".to_owned());
+    }
+    let found = credential.text("apiVersion").map_err(wrong_type)?;
+    if found
+        .as_ref()
+        .is_none_or(|found| found.as_str() != version.as_str())
+    {
+        // Of the answer only names are repeated that stand here.
+        let known =
+            ["v1", "v1beta1", "v1alpha1"].map(|v| ["client.authentication.k8s.io/", v].concat());
+        let found = found.and_then(|found| known.into_iter().find(|name| *name == *found));
+        return Err(format!(
+            "answered apiVersion {}, but the kubeconfig says {}: make both the same",
+            found.as_deref().unwrap_or("of another API"),
+            version.as_str()
+        ));
+    }
+    let Some(status) = credential.object("status").map_err(wrong_type)? else {
+        return Err("answered an ExecCredential without a status".to_owned());
+    };
+    let text = |name| status.text(name).map_err(wrong_type);
+    let token = text("token")?;
+    let identity = match (text("clientCertificateData")?, text("clientKeyData")?) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            let why = "answered a client certificate without its key, or a key without its \
+                       certificate";
+            return Err(why.to_owned());
+        }
+    };
+    if token.is_none() && identity.is_none() {
+        return Err("answered a status with neither a token nor a client certificate".to_owned());
+    }
+    let valid_for = match text("expirationTimestamp")? {
+        None => None,
+        Some(time) => {
+            let time = time.parse::<Timestamp>().map_err(
+                |_quotes_it| "answered an expirationTimestamp that is no time of RFC 3339",
+            )?;
+            let left = lifetime::left(system_time(time));
+            Some(left.map_err(|why| format!("answered credentials that {why}"))?)
+        }
+    };
+    Ok(ExecStatus {
+        token,
+        identity,
+        valid_for,
+    })
+}
+
+fn system_time(time: Timestamp) -> SystemTime {
+    let millis = u64::try_from(time.as_millisecond()).unwrap_or_default();
+    let since = Duration::from_millis(millis);
+    SystemTime::UNIX_EPOCH
+        .checked_add(since)
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(status: &str) -> String {
+        format!(
+            "{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
+             \"status\":{status}}}\n"
+        )
+    }
+
+    fn why(answer: &str) -> String {
+        let why = decode(answer.as_bytes(), ExecVersion::V1)
+            .map(drop)
+            .unwrap_err();
+        assert!(!why.contains("canary"), "{why}");
+        why
+    }
+
+    #[test]
+    fn an_answer_has_a_token_or_a_certificate_and_perhaps_an_end() {
+        let decode = |status| decode(of(status).as_bytes(), ExecVersion::V1).unwrap();
+        let token = decode(r#"{"token":"t","clientKeyData":null,"more":[1]}"#);
+        assert_eq!(token.token.as_ref().unwrap().as_str(), "t");
+        assert!(token.identity.is_none() && token.valid_for.is_none());
+        let both = decode(
+            r#"{"expirationTimestamp":"2999-01-01T00:00:00Z","clientCertificateData":"a\nb",
+               "clientKeyData":"c"}"#,
+        );
+        let (certificate, key) = both.identity.as_ref().unwrap();
+        assert_eq!((certificate.as_str(), key.as_str()), ("a\nb", "c"));
+        assert!(both.token.is_none() && both.valid_for.unwrap() > Duration::from_hours(24));
+    }
+
+    #[test]
+    fn each_wrong_answer_is_told_without_repeating_it() {
+        for (answer, expected) in [
+            ("", "answered nothing"),
+            (
+                "canary",
+                "answered 6 bytes that are no ExecCredential in JSON",
+            ),
+            ("{\"kind\":\"canary\"}", "whose kind is not ExecCredential"),
+            (
+                "{\"kind\":\"ExecCredential\",\"apiVersion\":\"canary\"}",
+                "answered apiVersion of another API, but the kubeconfig says \
+                 client.authentication.k8s.io/v1: make both the same",
+            ),
+            (
+                "{\"kind\":\"ExecCredential\",\
+                 \"apiVersion\":\"client.authentication.k8s.io/v1beta1\"}",
+                "answered apiVersion client.authentication.k8s.io/v1beta1, but",
+            ),
+            ("{\"kind\":7}", "a field of a wrong type"),
+        ] {
+            assert!(why(answer).contains(expected), "{answer}: {}", why(answer));
+        }
+        for (status, expected) in [
+            ("null", "without a status"),
+            ("\"canary\"", "a field of a wrong type"),
+            ("{}", "neither a token nor a client certificate"),
+            ("{\"token\":[\"canary\"]}", "a field of a wrong type"),
+            (
+                "{\"clientKeyData\":\"canary\"}",
+                "a key without its certificate",
+            ),
+            (
+                "{\"token\":\"canary\",\"expirationTimestamp\":\"canary\"}",
+                "no time of RFC 3339",
+            ),
+            (
+                "{\"token\":\"canary\",\"expirationTimestamp\":\"2001-01-01T00:00:00Z\"}",
+                "answered credentials that expired ",
+            ),
+        ] {
+            let why = why(&of(status));
+            assert!(why.contains(expected), "{status}: {why}");
+        }
+    }
+}

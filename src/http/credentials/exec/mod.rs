@@ -1,0 +1,288 @@
+//! Exec credential plugins: commands of a kubeconfig that write credentials to standard output.
+
+mod child;
+mod command;
+mod exec_credential;
+mod policy;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io::IsTerminal as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
+pub(crate) use self::command::resolve as resolve_command;
+pub(crate) use self::exec_credential::{ClusterInfo, ExecVersion};
+pub use self::policy::PluginPolicy;
+use super::super::config::{ClientIdentity, Pem};
+use super::super::transport::call_context::{CallContext, NamedDeadline};
+use super::super::transport::interrupt::{Interrupt, Limit};
+use super::super::transport::thread_pool::JobKind;
+use super::authorization::Authorization;
+use super::lifetime::renew_after;
+use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
+use crate::error::{Error, ErrorKind, visible};
+
+/// Tells a plugin what is asked of it.
+const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
+
+/// Enough for a plugin that asks a slow service of the cloud twice.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A person who types a code on another device takes so long.
+const INTERACTIVE_TIMEOUT: Duration = Duration::from_mins(15);
+
+const POLICY: RenewalPolicy = RenewalPolicy {
+    thread: "plugin",
+    jobs: JobKind::Wait,
+    wait_with: Duration::ZERO,
+    // The limit of the plugin ends the wait.
+    wait_without: Duration::MAX,
+    retry_with: Duration::from_secs(5),
+    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
+    between_rejections: Duration::from_secs(10),
+    hang_hint: "the plugin still runs: does it wait for somebody?",
+};
+
+/// Whether a plugin reads the program's standard input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InteractiveMode {
+    Never,
+    IfAvailable,
+    Always,
+}
+
+/// A plugin as the kubeconfig describes it.
+pub(crate) struct ExecConfig {
+    /// The place of the description, for messages: file and field.
+    pub(crate) location: String,
+    pub(crate) version: ExecVersion,
+    /// A name, or an absolute path.
+    pub(crate) command: String,
+    pub(crate) args: Vec<String>,
+    pub(crate) env: Vec<(String, Zeroizing<String>)>,
+    pub(crate) install_hint: Option<String>,
+    pub(crate) interactive_mode: InteractiveMode,
+    /// The cluster, if the plugin is to be told of it.
+    pub(crate) cluster: Option<ClusterInfo>,
+}
+
+/// What the program says of plugins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PluginOptions {
+    pub(crate) policy: PluginPolicy,
+    pub(crate) timeout: Option<Duration>,
+    /// Whether the program needs standard input for itself.
+    pub(crate) no_stdin: bool,
+}
+
+/// A plugin that can be run.
+pub(crate) struct ExecPlugin {
+    name: String,
+    config: ExecConfig,
+    options: PluginOptions,
+    /// The `PATH` of the program.
+    search_path: OsString,
+}
+
+impl ExecPlugin {
+    /// Checks whether the plugin may run. Does not run it. Blocks for looks at local files.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, if the options forbid the plugin. One that is not found is an error of its run: it
+    /// may be installed later.
+    pub(crate) fn new(
+        config: ExecConfig,
+        options: PluginOptions,
+        search_path: OsString,
+    ) -> Result<Self, Error> {
+        let name = format!(
+            "{}: the credential plugin {:?}",
+            config.location, config.command
+        );
+        let plugin = Self {
+            name,
+            config,
+            options,
+            search_path,
+        };
+        let policy = &plugin.options.policy;
+        policy
+            .check()
+            .map_err(|why| Error::config(format!("plugin_policy: {why}")))?;
+        if *policy == PluginPolicy::DenyAll {
+            return Err(plugin.forbidden("the program forbids plugins"));
+        }
+        if command::find(&plugin.config.command, &plugin.search_path).is_ok() {
+            plugin.find()?;
+        }
+        Ok(plugin)
+    }
+
+    fn forbidden(&self, why: &str) -> Error {
+        let hint = "allow it by KubeconfigOptions::plugin_policy, or give a token";
+        Error::config(format!("{} may not run: {why}: {hint}", self.name))
+    }
+
+    fn failed(&self, why: &str) -> Error {
+        Error::new(ErrorKind::Credentials, format!("{} {why}", self.name))
+    }
+
+    /// Finds the file that may run.
+    fn find(&self) -> Result<PathBuf, Error> {
+        let command = &self.config.command;
+        let path = command::find(command, &self.search_path).map_err(|why| {
+            let error = self.failed(&format!("cannot be run: {why}: install it"));
+            match &self.config.install_hint {
+                Some(hint) => error.with_hint(&visible(hint)),
+                None => error,
+            }
+        })?;
+        if self
+            .options
+            .policy
+            .allows(command, &path, &self.search_path)
+        {
+            Ok(path)
+        } else {
+            Err(self.forbidden(&format!(
+                "{} is not on the program's allowlist",
+                path.display()
+            )))
+        }
+    }
+
+    /// Whether the plugin gets the program's standard input.
+    fn is_interactive(&self) -> Result<bool, Error> {
+        let is_terminal = || std::io::stdin().is_terminal();
+        match self.config.interactive_mode {
+            InteractiveMode::Never => Ok(false),
+            InteractiveMode::IfAvailable => Ok(!self.options.no_stdin && is_terminal()),
+            InteractiveMode::Always if self.options.no_stdin => Err(self.failed(
+                "cannot be run: it needs standard input, which the program keeps for itself",
+            )),
+            InteractiveMode::Always if !is_terminal() => Err(self.failed(
+                "cannot be run: it needs standard input, which is no terminal: run the program in \
+                 a terminal, or give other credentials",
+            )),
+            InteractiveMode::Always => Ok(true),
+        }
+    }
+
+    fn run(&self, reason: &FetchReason<'_>) -> Result<Ended, Error> {
+        let path = self.find()?;
+        let is_interactive = self.is_interactive()?;
+        let config = &self.config;
+        let info =
+            exec_credential::exec_info(config.version, is_interactive, config.cluster.as_ref())?;
+        let mut command = Command::new(path);
+        command
+            .arg0(&config.command)
+            .args(&config.args)
+            .envs(
+                config
+                    .env
+                    .iter()
+                    .map(|(name, value)| (name, value.as_str())),
+            )
+            .env(EXEC_INFO, info)
+            .stdin(if is_interactive {
+                Stdio::inherit()
+            } else {
+                Stdio::null()
+            })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit());
+        let usual = if is_interactive {
+            INTERACTIVE_TIMEOUT
+        } else {
+            TIMEOUT
+        };
+        let timeout = self.options.timeout.unwrap_or(usual);
+        let until = NamedDeadline::NEVER.within(timeout, Limit::Credentials);
+        let call = CallContext::new(reason.stop, until)?;
+        child::run(&mut command, !is_interactive, &call).map_err(|failure| self.broken(failure))
+    }
+
+    fn broken(&self, failure: ChildFailure) -> Error {
+        match failure {
+            ChildFailure::Start(error) => self.failed(&format!("cannot be started: {error}")),
+            ChildFailure::Interrupted(Interrupt::Stopped) => Error::stopped(&self.name),
+            ChildFailure::Interrupted(interrupt @ Interrupt::Limit(_)) => {
+                let message = format!(
+                    "{} {interrupt} and was killed: does it wait for somebody? Run it by hand, or \
+                     raise KubeconfigOptions::plugin_timeout",
+                    self.name
+                );
+                Error::new(ErrorKind::Timeout, message)
+            }
+            ChildFailure::Interrupted(interrupt) => {
+                self.failed(&format!("was killed: the wait for it failed: {interrupt}"))
+            }
+            ChildFailure::TooLarge => self.failed(&format!(
+                "wrote more than {OUTPUT_BYTES_MAX} bytes to standard output and was killed: it \
+                 must write one ExecCredential"
+            )),
+            ChildFailure::Lost(error) => self.failed(&format!(
+                "ended, and the system does not say how: {error}: does the program ignore SIGCHLD?"
+            )),
+        }
+    }
+
+    fn check_end(&self, ended: &Ended) -> Result<(), Error> {
+        if ended.status.success() {
+            return Ok(());
+        }
+        let end = match (ended.status.code(), ended.status.signal()) {
+            (Some(code), _) => format!("failed with exit code {code}"),
+            (None, Some(signal)) => format!("was ended by signal {signal}"),
+            (None, None) => "failed".to_owned(),
+        };
+        Err(self.failed(&format!(
+            "{end}: what it says of that is on the program's standard error; run it by hand to \
+             see it again"
+        )))
+    }
+}
+
+impl CredentialSource for ExecPlugin {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn policy(&self) -> &RenewalPolicy {
+        &POLICY
+    }
+
+    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
+        let ended = self.run(reason)?;
+        self.check_end(&ended)?;
+        let status = exec_credential::decode(ended.stdout(), self.config.version);
+        let status = status.map_err(|why| self.failed(&why))?;
+        let authorization = status.token.map(|token| Authorization::bearer(&token));
+        let authorization = authorization.transpose();
+        let authorization =
+            authorization.map_err(|why| self.failed(&format!("answered a token that {why}")))?;
+        let pem = |text: Zeroizing<String>, field: &str| {
+            let field = format!("{}: its answer's status.{field}", self.name);
+            Pem::inline(text.as_bytes().to_vec(), field)
+        };
+        let identity = status.identity.map(|(certificate, key)| ClientIdentity {
+            certificate: pem(certificate, "clientCertificateData"),
+            key: pem(key, "clientKeyData"),
+        });
+        Ok(Fetched {
+            authorization,
+            identity,
+            renew_after: status.valid_for.map(renew_after),
+            valid_for: status.valid_for,
+        })
+    }
+}

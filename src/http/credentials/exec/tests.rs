@@ -1,0 +1,577 @@
+//! Plugins that are shell scripts: what they are told, what they answer, and how they fail.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use rustix::process::Pid;
+use serde_json::{Value, json};
+
+use super::super::renewal::{Renewal, Runner};
+use super::super::source::Credential;
+use super::*;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::sync::Arc;
+use crate::worker::{StopSource, StopToken, Worker};
+
+/// A directory with the script of one test, and what the script leaves there.
+struct Bed(PathBuf);
+
+impl Bed {
+    fn new(name: &str) -> Self {
+        let pid = std::process::id();
+        let directory = std::env::temp_dir().join(format!("kubecache-plugin-{name}-{pid}"));
+        fs::create_dir_all(&directory).unwrap();
+        Self(directory)
+    }
+
+    /// Writes the script `plugin`. `$DIR` in it is the directory.
+    fn script(&self, body: &str) -> String {
+        let path = self.0.join("plugin");
+        let directory = self.0.display();
+        // A file that is being written cannot be run: so another process writes it.
+        let text = format!("#!/bin/sh\nDIR={directory}\n{body}\n");
+        fs::write(self.0.join("text"), text).unwrap();
+        let copied = Command::new("cp")
+            .arg(self.0.join("text"))
+            .arg(&path)
+            .status();
+        assert!(copied.unwrap().success());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn config(&self, body: &str) -> ExecConfig {
+        ExecConfig {
+            location: "/c: users[name=u].user.exec".to_owned(),
+            version: ExecVersion::V1,
+            command: self.script(body),
+            args: Vec::new(),
+            env: Vec::new(),
+            install_hint: None,
+            interactive_mode: InteractiveMode::Never,
+            cluster: None,
+        }
+    }
+
+    fn plugin(&self, body: &str) -> ExecPlugin {
+        plugin(self.config(body), PluginOptions::default()).unwrap()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+
+    /// Waits until the script has written that file, with a line break at its end.
+    fn wait_for(&self, name: &str) -> String {
+        loop {
+            let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
+            if text.ends_with('\n') {
+                return text.trim().to_owned();
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// The error of a run, with the plugin's name as `P`. It never shows what the script wrote.
+    fn error(&self, plugin: &ExecPlugin) -> (ErrorKind, String) {
+        let error = fetch(plugin).map(drop).unwrap_err();
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        (error.kind(), error.to_string().replace(&plugin.name, "P"))
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn plugin(config: ExecConfig, options: PluginOptions) -> Result<ExecPlugin, Error> {
+    ExecPlugin::new(config, options, "/usr/bin:/bin".into())
+}
+
+fn fetch(plugin: &ExecPlugin) -> Result<Fetched, Error> {
+    fetch_until(plugin, &StopToken::never())
+}
+
+fn fetch_until(plugin: &ExecPlugin, stop: &StopToken) -> Result<Fetched, Error> {
+    plugin.fetch(&FetchReason {
+        stop,
+        was_rejected: false,
+    })
+}
+
+/// A line of a script that answers with this status.
+fn answer(status: &str) -> String {
+    format!(
+        "echo '{{\"apiVersion\":\"client.authentication.k8s.io/v1\",\
+         \"kind\":\"ExecCredential\",\"status\":{status}}}'"
+    )
+}
+
+fn token(fetched: &Fetched) -> &str {
+    fetched.authorization.as_ref().unwrap().as_str()
+}
+
+fn is_gone(pid: &str) -> bool {
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::test_kill_process(pid).is_err()
+}
+
+#[test]
+fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
+    let bed = Bed::new("told");
+    let body = "printf '%s\\n' \"$0\" \"$@\" >$DIR/args\nprintf '%s' \"$MARK\" >$DIR/env\n\
+                printf '%s' \"$KUBERNETES_EXEC_INFO\" >$DIR/info\ncat >$DIR/stdin\n\
+                printf '%s' \"${HOME+inherited}\" >$DIR/home\n";
+    let config = ExecConfig {
+        args: vec!["get token".to_owned(), String::new(), "$x".to_owned()],
+        env: vec![("MARK".to_owned(), Zeroizing::new("set".to_owned()))],
+        version: ExecVersion::V1Beta1,
+        cluster: Some(ClusterInfo {
+            server: "https://a.test".to_owned(),
+            tls_server_name: Some("b.test".to_owned()),
+            insecure_skip_verify: true,
+            authorities: Some(Pem::inline(b"ca".to_vec(), "ca")),
+            proxy_url: Some("http://p".to_owned()),
+            disable_compression: true,
+            config: Some(json!({ "audience": "a" })),
+        }),
+        ..bed.config(&format!(
+            "{body}{}",
+            answer("{\"token\":\"t\"}").replace("/v1", "/v1beta1")
+        ))
+    };
+    let command = config.command.clone();
+    let fetched = fetch(&plugin(config, PluginOptions::default()).unwrap()).unwrap();
+    assert_eq!(token(&fetched), "Bearer t");
+    assert!(fetched.valid_for.is_none() && fetched.renew_after.is_none());
+    assert_eq!(bed.read("args"), format!("{command}\nget token\n\n$x\n"));
+    assert_eq!(
+        (bed.read("env"), bed.read("stdin")),
+        ("set".to_owned(), String::new())
+    );
+    assert_eq!(
+        bed.read("home").is_empty(),
+        std::env::var_os("HOME").is_none()
+    );
+    let info: Value = serde_json::from_str(&bed.read("info")).unwrap();
+    let expected = json!({
+        "apiVersion": "client.authentication.k8s.io/v1beta1",
+        "kind": "ExecCredential",
+        "spec": {
+            "interactive": false,
+            "cluster": {
+                "server": "https://a.test",
+                "tls-server-name": "b.test",
+                "insecure-skip-tls-verify": true,
+                "certificate-authority-data": "Y2E=",
+                "proxy-url": "http://p",
+                "disable-compression": true,
+                "config": { "audience": "a" },
+            },
+        },
+    });
+    assert_eq!(info, expected);
+}
+
+#[test]
+fn a_name_is_run_by_path_and_says_its_name() {
+    let bed = Bed::new("path");
+    let body = format!(
+        "printf '%s' \"$0\" >$DIR/name\n{}",
+        answer("{\"token\":\"t\"}")
+    );
+    let config = bed.config(&body);
+    let config = ExecConfig {
+        command: "plugin".to_owned(),
+        ..config
+    };
+    let path = bed.0.clone().into_os_string();
+    let plugin = ExecPlugin::new(config, PluginOptions::default(), path).unwrap();
+    assert_eq!(token(&fetch(&plugin).unwrap()), "Bearer t");
+}
+
+#[test]
+fn each_way_to_fail_names_plugin_cause_and_remedy() {
+    let bed = Bed::new("fails");
+    let rows = [
+        (
+            "echo canary; exit 3".to_owned(),
+            "P failed with exit code 3: what it says of that is on the program's standard error; \
+             run it by hand to see it again",
+        ),
+        (
+            "echo canary; kill -9 $$".to_owned(),
+            "P was ended by signal 9: ",
+        ),
+        (
+            "echo canary".to_owned(),
+            "P answered 6 bytes that are no ExecCredential in JSON: ",
+        ),
+        (
+            answer("null"),
+            "P answered an ExecCredential without a status",
+        ),
+        (
+            answer("{\"token\":\"can ary\"}"),
+            "P answered a token that holds a space or another character that no token has",
+        ),
+        (
+            "while :; do echo canarycanarycanarycanary; done".to_owned(),
+            "P wrote more than 1048576 bytes to standard output and was killed: ",
+        ),
+    ];
+    for (body, expected) in rows {
+        let (kind, error) = bed.error(&bed.plugin(&body));
+        assert_eq!(kind, ErrorKind::Credentials);
+        assert!(error.starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
+    let bed = Bed::new("missing");
+    let missing = ExecConfig {
+        command: "kubecache-no-such-plugin".to_owned(),
+        install_hint: Some("get it at\nthe shop\u{1b}[2J".to_owned()),
+        ..bed.config("")
+    };
+    let (_, error) = bed.error(&plugin(missing, PluginOptions::default()).unwrap());
+    assert_eq!(
+        error,
+        "P cannot be run: there is no such command in PATH: install it: get it at\\nthe \
+         shop\\u{1b}[2J"
+    );
+    let plain = bed.plugin("");
+    fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(
+        bed.error(&plain).1,
+        "P cannot be run: the file is not executable: install it"
+    );
+    fs::write(bed.0.join("plugin"), "\0\0\0\0").unwrap();
+    fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
+    let (_, error) = bed.error(&plain);
+    assert!(error.starts_with("P cannot be started: "), "{error}");
+}
+
+#[test]
+fn a_plugin_that_needs_a_person_is_not_run_without_a_terminal() {
+    let bed = Bed::new("terminal");
+    let always = || ExecConfig {
+        interactive_mode: InteractiveMode::Always,
+        ..bed.config("")
+    };
+    let options = PluginOptions {
+        no_stdin: true,
+        ..PluginOptions::default()
+    };
+    let (_, error) = bed.error(&plugin(always(), options.clone()).unwrap());
+    let kept = "P cannot be run: it needs standard input, which the program keeps for itself";
+    assert_eq!(error, kept);
+    let available = ExecConfig {
+        interactive_mode: InteractiveMode::IfAvailable,
+        ..bed.config(&answer("{\"token\":\"t\"}"))
+    };
+    assert!(fetch(&plugin(available, options).unwrap()).is_ok());
+    if !std::io::stdin().is_terminal() {
+        let (_, error) = bed.error(&plugin(always(), PluginOptions::default()).unwrap());
+        assert!(error.contains("which is no terminal"), "{error}");
+    }
+}
+
+#[test]
+fn the_policy_decides_before_anything_runs() {
+    let bed = Bed::new("policy");
+    let under = |policy| {
+        let config = bed.config(&format!(
+            "echo ran >$DIR/ran\n{}",
+            answer("{\"token\":\"t\"}")
+        ));
+        let options = PluginOptions {
+            policy,
+            ..PluginOptions::default()
+        };
+        plugin(config, options).map_err(|error| error.to_string())
+    };
+    let refused = |policy| under(policy).map(drop).unwrap_err();
+    let denied = refused(PluginPolicy::DenyAll);
+    assert!(
+        denied.contains("may not run: the program forbids plugins"),
+        "{denied}"
+    );
+    let other = refused(PluginPolicy::Allowlist(vec!["aws".to_owned()]));
+    assert!(
+        other.contains("is not on the program's allowlist"),
+        "{other}"
+    );
+    let empty = refused(PluginPolicy::Allowlist(Vec::new()));
+    assert!(
+        empty.starts_with("plugin_policy: the allowlist is empty"),
+        "{empty}"
+    );
+    let path = bed.0.join("plugin").to_str().unwrap().to_owned();
+    assert!(!bed.0.join("ran").exists());
+    fetch(&under(PluginPolicy::Allowlist(vec![path])).unwrap()).unwrap();
+    assert_eq!(bed.wait_for("ran"), "ran");
+}
+
+/// A plugin that forks, and then hangs: its process, the process of its child.
+const HANGS: &str = "cat /dev/zero >/dev/null &\necho $! >$DIR/child\necho $$ >$DIR/pid\nwait";
+
+#[test]
+fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
+    let bed = Bed::new("hangs");
+    // The limit is long enough for the script to write, even on a machine with much to do.
+    let options = PluginOptions {
+        timeout: Some(Duration::from_secs(2)),
+        ..PluginOptions::default()
+    };
+    let plugin = plugin(bed.config(HANGS), options).unwrap();
+    let (kind, error) = bed.error(&plugin);
+    assert_eq!(kind, ErrorKind::Timeout);
+    assert!(
+        error.starts_with("P gave no credentials within 2.0s and was killed: "),
+        "{error}"
+    );
+    for name in ["pid", "child"] {
+        let pid = bed.wait_for(name);
+        // The child of the child is reaped by somebody else.
+        while !(is_gone(&pid) || is_zombie(&pid)) {
+            std::thread::yield_now();
+        }
+    }
+    assert!(is_gone(&bed.wait_for("pid")), "reaped");
+}
+
+fn is_zombie(pid: &str) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    status
+        .rsplit_once(')')
+        .is_none_or(|(_, rest)| rest.trim_start().starts_with(['Z', 'X']))
+}
+
+#[test]
+fn a_stop_ends_a_plugin_at_once_and_reaps_it() {
+    let bed = Bed::new("stopped");
+    let plugin = Arc::new(bed.plugin(HANGS));
+    let stop = StopSource::new();
+    let (running, token) = (Arc::clone(&plugin), stop.token());
+    let (told, ended) = crossbeam_channel::bounded(1);
+    let worker = Worker::spawn("t-run", move |_| {
+        let fetched = fetch_until(&running, &token).map(drop);
+        told.send(fetched).unwrap();
+    });
+    let pid = bed.wait_for("pid");
+    stop.stop();
+    assert!(ended.recv().unwrap().unwrap_err().is_stopped());
+    assert!(is_gone(&pid), "reaped");
+    worker.unwrap().join().unwrap();
+}
+
+/// client-go waits for the pipe, which a daemon of the plugin's may keep for days.
+#[test]
+fn the_answer_ends_with_the_plugin_even_if_its_child_keeps_the_pipe() {
+    let bed = Bed::new("daemon");
+    let body = format!(
+        "tail -f /dev/null &\necho $! >$DIR/child\n{}",
+        answer("{\"token\":\"t\"}")
+    );
+    let fetched = fetch(&bed.plugin(&body)).unwrap();
+    assert_eq!(token(&fetched), "Bearer t");
+    let pid = bed.wait_for("child");
+    assert!(!is_gone(&pid), "what a plugin starts is its own affair");
+    let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// The output that closes first does not end the wait for the exit code.
+#[test]
+fn a_plugin_that_closes_its_output_is_awaited() {
+    let bed = Bed::new("closes");
+    let body = format!("{}\nexec >&-\nexit 4", answer("{\"token\":\"t\"}"));
+    assert!(bed.error(&bed.plugin(&body)).1.contains("exit code 4"));
+}
+
+#[test]
+fn a_large_answer_is_read_whole() {
+    let bed = Bed::new("large");
+    let body = "t=x; while [ ${#t} -lt 200000 ]; do t=$t$t; done\n\
+                printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\
+                \"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}' $t";
+    let fetched = fetch(&bed.plugin(body)).unwrap();
+    assert!(token(&fetched).len() > 200_000);
+}
+
+/// Credentials of a plugin, as a client uses them.
+struct User {
+    renewal: Arc<Renewal>,
+    runner: Arc<Runner>,
+    clock: FakeClock,
+}
+
+impl User {
+    fn of(plugin: ExecPlugin) -> Self {
+        let clock = FakeClock::new();
+        let renewal = Renewal::new(plugin, None, &Clock::from(clock.clone()));
+        let renewal = Arc::new(renewal);
+        let runner = renewal.runner();
+        Self {
+            renewal,
+            runner,
+            clock,
+        }
+    }
+
+    fn current(&self) -> Result<Arc<Credential>, Error> {
+        let until = NamedDeadline::caller(Deadline::NEVER);
+        let call = CallContext::new(&StopToken::never(), until)?;
+        self.renewal.current(&Arc::downgrade(&self.runner), &call)
+    }
+
+    fn token(&self) -> String {
+        let current = self.current().unwrap();
+        let header = current.authorization.as_ref().unwrap().as_str().to_owned();
+        header.strip_prefix("Bearer ").unwrap().to_owned()
+    }
+
+    fn advance(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    /// Waits until the source was asked so often.
+    fn wait_for_runs(&self, runs: u64) {
+        while self.renewal.status().runs < runs {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A plugin that answers a new token at each run, which ends in `$1` seconds.
+const COUNTS: &str = "echo >>$DIR/runs; n=$(wc -l <$DIR/runs)\n\
+    end=$(date -u -d \"+100 seconds\" +%Y-%m-%dT%H:%M:%SZ)\n\
+    printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\
+    \"status\":{\"token\":\"t%d\",\"expirationTimestamp\":\"%s\"}}' $n $end";
+
+#[test]
+fn a_plugin_runs_again_before_the_expiry_while_requests_go_on() {
+    let bed = Bed::new("renews");
+    let user = User::of(bed.plugin(COUNTS));
+    assert_eq!(user.token(), "t1");
+    user.advance(75);
+    assert_eq!(user.token(), "t1");
+    // A fifth of its time before its end: this request does not wait for the run.
+    user.advance(6);
+    assert_eq!(user.token(), "t1");
+    user.wait_for_runs(2);
+    assert_eq!(user.token(), "t2");
+    // After the end a request waits.
+    user.advance(101);
+    assert_eq!(user.token(), "t3");
+    assert_eq!(user.renewal.status().runs, 3);
+}
+
+#[test]
+fn a_401_runs_the_plugin_once_and_not_again_for_ten_seconds() {
+    let bed = Bed::new("rejected");
+    let user = User::of(bed.plugin(COUNTS));
+    let first = user.current().unwrap();
+    assert!(user.renewal.rejected(&first));
+    assert!(
+        user.renewal.rejected(&first),
+        "there is no other yet, or another by now"
+    );
+    assert_eq!(user.token(), "t2");
+    let second = user.current().unwrap();
+    assert!(user.renewal.rejected(&first), "there is another one");
+    assert!(
+        !user.renewal.rejected(&second),
+        "a server that rejects all is no reason to hurry"
+    );
+    assert_eq!(user.token(), "t2");
+    user.advance(10);
+    assert!(user.renewal.rejected(&second));
+    assert_eq!(user.token(), "t3");
+}
+
+#[test]
+fn all_who_wait_share_one_run() {
+    let bed = Bed::new("shared");
+    let body = format!("while [ ! -e $DIR/go ]; do sleep 0.01; done\n{COUNTS}");
+    let user = Arc::new(User::of(bed.plugin(&body)));
+    let (told, tokens) = crossbeam_channel::unbounded();
+    let workers: Vec<_> = (0..8)
+        .map(|number| {
+            let (user, told) = (Arc::clone(&user), told.clone());
+            Worker::spawn(format!("t-{number}"), move |_| {
+                told.send(user.token()).unwrap()
+            })
+        })
+        .collect();
+    fs::write(bed.0.join("go"), "").unwrap();
+    let tokens: Vec<_> = tokens.iter().take(8).collect();
+    assert_eq!(tokens, ["t1"; 8]);
+    assert_eq!(user.renewal.status().runs, 1);
+    for worker in workers {
+        worker.unwrap().join().unwrap();
+    }
+}
+
+#[test]
+fn a_plugin_that_fails_is_not_run_by_every_request() {
+    let bed = Bed::new("pauses");
+    let body = format!("if [ -e $DIR/broken ]; then echo >>$DIR/failed; exit 1; fi\n{COUNTS}");
+    let user = User::of(bed.plugin(&body));
+    assert_eq!(user.token(), "t1");
+    fs::write(bed.0.join("broken"), "").unwrap();
+    user.advance(81);
+    assert_eq!(
+        user.token(),
+        "t1",
+        "the last credentials stay in use until their end"
+    );
+    user.wait_for_runs(2);
+    user.advance(20);
+    for pause in [1, 2, 4, 8, 16, 30, 30] {
+        let failed = user.current().map(drop).unwrap_err();
+        let runs = user.renewal.status().runs;
+        let again = user.current().map(drop).unwrap_err();
+        assert!(again.to_string().contains("the next try is in "), "{again}");
+        assert!(
+            failed.to_string().contains("failed with exit code 1"),
+            "{failed}"
+        );
+        assert_eq!(user.renewal.status().runs, runs);
+        user.advance(pause);
+        user.advance(pause);
+    }
+    fs::remove_file(bed.0.join("broken")).unwrap();
+    user.advance(30);
+    assert_eq!(user.token(), "t2");
+    let status = user.renewal.status();
+    assert!(
+        status.failures >= 6 && status.last_error.is_none(),
+        "{status:?}"
+    );
+}
+
+/// The last client that goes takes the plugin with it; a request that still waits is told.
+#[test]
+fn dropping_the_last_client_ends_the_plugin() {
+    let bed = Bed::new("dropped");
+    let User {
+        renewal, runner, ..
+    } = User::of(bed.plugin(HANGS));
+    let weak = Arc::downgrade(&runner);
+    let (told, ended) = crossbeam_channel::bounded(1);
+    let worker = Worker::spawn("t-ask", move |_| {
+        let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
+        told.send(renewal.current(&weak, &call).map(drop)).unwrap();
+    });
+    let pid = bed.wait_for("pid");
+    drop(runner);
+    assert!(is_gone(&pid), "reaped before the drop returns");
+    assert!(ended.recv().unwrap().unwrap_err().is_stopped());
+    worker.unwrap().join().unwrap();
+}

@@ -1,0 +1,183 @@
+//! As whom a client sends requests: tokens, passwords and certificates, and what fetches them.
+
+mod authorization;
+mod exec;
+mod lifetime;
+mod renewal;
+mod source;
+mod status;
+#[cfg(test)]
+mod tests;
+mod token_file;
+mod token_source;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Weak;
+
+pub(super) use self::authorization::Authorization;
+pub use self::exec::PluginPolicy;
+pub(super) use self::exec::{
+    ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
+    resolve_command,
+};
+use self::renewal::{Renewal, Runner};
+pub(super) use self::source::Credential;
+use self::source::CredentialSource;
+pub use self::status::CredentialsStatus;
+use self::token_file::TokenFile;
+use self::token_source::ProgramSource;
+pub use self::token_source::{Token, TokenSource};
+use super::transport::call_context::{CallContext, NamedDeadline};
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// The credentials of a configuration. Clones share what their source gave.
+#[derive(Clone)]
+pub(crate) enum Credentials {
+    /// No header: the client is anonymous, or known by its certificate.
+    None,
+    /// One header for all requests.
+    Fixed(Arc<Credential>),
+    /// What a source gives, fetched again as it expires.
+    Renewed(Arc<Renewal>),
+}
+
+/// The credentials of one client.
+pub(crate) struct ActiveCredentials {
+    credentials: Credentials,
+    runner: Weak<Runner>,
+}
+
+/// Keeps the thread that fetches credentials. Its drop ends the run of a plugin.
+pub(crate) struct CredentialsLease(#[expect(dead_code, reason = "its drop matters")] Arc<Runner>);
+
+impl Credentials {
+    /// A token from the configuration.
+    pub(crate) fn token(token: &str) -> Result<Self, String> {
+        Ok(Self::fixed(Authorization::bearer(token)?))
+    }
+
+    /// User name and password, as HTTP basic authentication.
+    pub(crate) fn basic(username: Option<&str>, password: Option<&str>) -> Result<Self, String> {
+        Ok(Self::fixed(Authorization::basic(username, password)?))
+    }
+
+    pub(crate) fn fixed(authorization: Authorization) -> Self {
+        Self::Fixed(Arc::new(credential(authorization)))
+    }
+
+    /// The token in a file. `initial` is used until the first read of the file.
+    pub(crate) fn token_file(
+        path: impl Into<PathBuf>,
+        initial: Option<Authorization>,
+        clock: &Clock,
+    ) -> Self {
+        let source = TokenFile::new(path.into());
+        let initial = initial.map(credential);
+        Self::Renewed(Arc::new(Renewal::new(source, initial, clock)))
+    }
+
+    /// The tokens that code of the program gives.
+    pub(crate) fn program(source: Arc<dyn TokenSource>) -> Self {
+        Self::source(ProgramSource::new(source))
+    }
+
+    pub(crate) fn source(source: impl CredentialSource + 'static) -> Self {
+        Self::Renewed(Arc::new(Renewal::new(source, None, &Clock::system())))
+    }
+
+    /// Makes the credentials of a client. Sources are asked while the lease lives.
+    pub(crate) fn activate(&self) -> (ActiveCredentials, Option<CredentialsLease>) {
+        let runner = match self {
+            Self::None | Self::Fixed(_) => None,
+            Self::Renewed(renewal) => Some(renewal.runner()),
+        };
+        let active = ActiveCredentials {
+            credentials: self.clone(),
+            runner: runner.as_ref().map(Arc::downgrade).unwrap_or_default(),
+        };
+        (active, runner.map(CredentialsLease))
+    }
+
+    /// Returns the header of the first request. Blocks as
+    /// [`current`](ActiveCredentials::current) does, for as long as the source's policy says.
+    ///
+    /// # Errors
+    ///
+    /// As [`current`](ActiveCredentials::current).
+    pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
+        let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER)?;
+        let (active, _lease) = self.activate();
+        let current = active.current(&call)?;
+        Ok(current.and_then(|current| current.authorization.clone()))
+    }
+}
+
+impl ActiveCredentials {
+    /// Returns what the next request shows; `None` if the client has no credentials of its own.
+    ///
+    /// Blocks by `call` while the source works and there is nothing to use meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The source's error. `Timeout` if it is silent. `Stopped`.
+    pub(crate) fn current(&self, call: &CallContext) -> Result<Option<Arc<Credential>>, Error> {
+        match &self.credentials {
+            Credentials::None => Ok(None),
+            Credentials::Fixed(fixed) => Ok(Some(Arc::clone(fixed))),
+            Credentials::Renewed(renewal) => renewal.current(&self.runner, call).map(Some),
+        }
+    }
+
+    /// Notes that the server answered 401 to a request with `rejected`. Returns whether the
+    /// request is to be sent once more.
+    pub(crate) fn rejected(&self, rejected: Option<&Credential>) -> bool {
+        match (&self.credentials, rejected) {
+            (Credentials::Renewed(renewal), Some(rejected)) => renewal.rejected(rejected),
+            (Credentials::None | Credentials::Fixed(_) | Credentials::Renewed(_), _) => false,
+        }
+    }
+
+    /// Adds to the error of a 401 what can be done about it.
+    pub(crate) fn explain_rejection(&self, error: Error) -> Error {
+        match &self.credentials {
+            Credentials::None => error,
+            Credentials::Fixed(_) => error.with_hint(
+                "the token or password is fixed, and the client cannot renew it: configure one \
+                 that is valid, a token file, a credential plugin or a TokenSource",
+            ),
+            Credentials::Renewed(renewal) => error.with_hint(&format!(
+                "the server rejects the newest credentials of {}",
+                renewal.name()
+            )),
+        }
+    }
+
+    pub(crate) fn status(&self) -> Option<CredentialsStatus> {
+        match &self.credentials {
+            Credentials::None | Credentials::Fixed(_) => None,
+            Credentials::Renewed(renewal) => Some(renewal.status()),
+        }
+    }
+}
+
+fn credential(authorization: Authorization) -> Credential {
+    Credential {
+        authorization: Some(Arc::new(authorization)),
+        identity: None,
+        number: 0,
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Fixed(_) => f.write_str("fixed"),
+            Self::Renewed(renewal) => f.write_str(renewal.name()),
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! Credentials that are fetched again before they expire and after a 401, once for all requests.
+
+#[cfg(all(test, shuttle))]
+mod schedules;
+
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use super::super::transport::call_context::CallContext;
+use super::super::transport::channel::ItemReceiver;
+use super::super::transport::helper_threads::HelperThreads;
+use super::super::transport::interrupt::{Interrupt, Limit};
+use super::source::{Credential, CredentialSource, FetchReason, Fetched};
+use super::status::CredentialsStatus;
+use crate::clock::{Clock, later};
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
+use crate::list_watch::RequestPhase;
+use crate::sync::{Arc, Mutex, Rank};
+use crate::worker::StopSource;
+
+/// The credentials of one source. All clients of a configuration share them.
+pub(crate) struct Renewal {
+    shared: Arc<Renewed>,
+    /// The thread that asks the source, while a client uses it.
+    runner: Mutex<Weak<Runner>>,
+}
+
+/// The part that the thread may keep.
+struct Renewed {
+    source: Box<dyn CredentialSource>,
+    clock: Clock,
+    state: Mutex<RenewalState>,
+}
+
+/// The thread that asks a source. Its drop ends a run that can be ended, and joins the thread.
+pub(crate) struct Runner {
+    threads: HelperThreads<Arc<Credential>>,
+    stop: StopSource,
+}
+
+#[derive(Default)]
+struct RenewalState {
+    /// `None` before the first run and after a rejection.
+    current: Option<Arc<Credential>>,
+    /// When the source is to be asked again.
+    due: Option<Instant>,
+    /// When `current` may no longer be used.
+    expires: Option<Instant>,
+    failure: Option<Failure>,
+    /// Whether the last failure was logged, so that the recovery is, too.
+    logged: bool,
+    was_rejected: bool,
+    /// Before this time another rejection asks nothing.
+    rejections_from: Option<Instant>,
+    /// How often the source has answered or failed.
+    runs: u64,
+    failures: u64,
+    last_took: Option<Duration>,
+}
+
+/// The failures since the source last gave credentials.
+struct Failure {
+    last: Error,
+    pause: Duration,
+    retry_at: Instant,
+}
+
+/// What a request does.
+enum Next {
+    Use(Arc<Credential>),
+    /// Ask the source; meanwhile there may be credentials that can be used.
+    Fetch(Option<Arc<Credential>>),
+    /// The source failed a moment ago.
+    Fail(Error),
+}
+
+impl Drop for Runner {
+    fn drop(&mut self) {
+        self.stop.stop();
+    }
+}
+
+impl RenewalState {
+    fn usable(&self, now: Instant) -> Option<Arc<Credential>> {
+        let is_valid = self.expires.is_none_or(|expires| now < expires);
+        self.current.clone().filter(|_| is_valid)
+    }
+
+    /// The last failure, while its pause lasts.
+    fn fresh_failure(&self, now: Instant) -> Option<Error> {
+        let failure = self.failure.as_ref()?;
+        let left = failure.retry_at.saturating_duration_since(now);
+        let hint = format!("the next try is in {left:.0?}");
+        (!left.is_zero()).then(|| failure.last.clone().with_hint(&hint))
+    }
+
+    fn next(&self, now: Instant) -> Next {
+        let Some(usable) = self.usable(now) else {
+            return self
+                .fresh_failure(now)
+                .map_or(Next::Fetch(None), Next::Fail);
+        };
+        if self.due.is_some_and(|due| now >= due) {
+            Next::Fetch(Some(usable))
+        } else {
+            Next::Use(usable)
+        }
+    }
+}
+
+impl Renewal {
+    /// Credentials of `source`. `initial` is used until the source first gives some.
+    pub(crate) fn new(
+        source: impl CredentialSource + 'static,
+        initial: Option<Credential>,
+        clock: &Clock,
+    ) -> Self {
+        let state = RenewalState {
+            due: initial.is_some().then(|| clock.now()),
+            current: initial.map(Arc::new),
+            ..RenewalState::default()
+        };
+        Self {
+            shared: Arc::new(Renewed {
+                source: Box::new(source),
+                clock: clock.clone(),
+                state: Mutex::ranked(Rank::CREDENTIALS, state),
+            }),
+            runner: Mutex::ranked(Rank::CREDENTIALS, Weak::new()),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.shared.source.name()
+    }
+
+    /// Returns what asks the source. It lives while one of the returned values does.
+    pub(crate) fn runner(&self) -> Arc<Runner> {
+        let mut runner = self.runner.lock();
+        if let Some(living) = runner.upgrade() {
+            return living;
+        }
+        let policy = self.shared.source.policy();
+        let made = Arc::new(Runner {
+            threads: HelperThreads::new(policy.thread, 1, Duration::MAX, policy.jobs),
+            stop: StopSource::new(),
+        });
+        *runner = Arc::downgrade(&made);
+        made
+    }
+
+    /// Returns the credentials that a request shows.
+    ///
+    /// Blocks by `call` while the source works, for as long as its policy says.
+    ///
+    /// # Errors
+    ///
+    /// The source's error if there are no credentials that can be used. `Timeout` if the source is
+    /// silent. `Stopped`.
+    pub(crate) fn current(
+        &self,
+        runner: &Weak<Runner>,
+        call: &CallContext,
+    ) -> Result<Arc<Credential>, Error> {
+        let shared = &self.shared;
+        let policy = shared.source.policy();
+        let (usable, runs) = {
+            let now = shared.clock.now();
+            let mut state = shared.state.lock();
+            match state.next(now) {
+                Next::Use(current) => return Ok(current),
+                Next::Fail(error) => return Err(error),
+                Next::Fetch(usable) => {
+                    // The run happens without the lock, and other requests go on meanwhile.
+                    if usable.is_some() {
+                        state.due = Some(later(now, policy.retry_with));
+                    }
+                    (usable, state.runs)
+                }
+            }
+        };
+        let Some(run) = self.start(runner, runs) else {
+            return usable.ok_or_else(|| Error::stopped(self.name()));
+        };
+        match usable {
+            Some(usable) if policy.wait_with.is_zero() => Ok(usable),
+            usable => {
+                let wait = match usable {
+                    Some(_) => policy.wait_with,
+                    None => policy.wait_without,
+                };
+                call.enter_phase(RequestPhase::Credentials);
+                let awaited = run.result(&call.within(wait, Limit::Credentials));
+                self.awaited(awaited, usable)
+            }
+        }
+    }
+
+    /// Starts a run of the source, or joins the one that is under way. `None`: the client is gone.
+    fn start(
+        &self,
+        runner: &Weak<Runner>,
+        runs: u64,
+    ) -> Option<ItemReceiver<Result<Arc<Credential>, Error>>> {
+        let runner = runner.upgrade()?;
+        let (shared, stop) = (Arc::clone(&self.shared), runner.stop.token());
+        let work = move || {
+            // Another run may have ended since the request looked.
+            if let Some(outcome) = shared.outcome_since(runs) {
+                return outcome;
+            }
+            let was_rejected = std::mem::take(&mut shared.state.lock().was_rejected);
+            let reason = FetchReason {
+                stop: &stop,
+                was_rejected,
+            };
+            let begun = shared.clock.now();
+            let name = shared.source.name();
+            let fetched = guard_call(name, || shared.source.fetch(&reason));
+            let now = shared.clock.now();
+            let took = now.saturating_duration_since(begun);
+            match fetched {
+                Ok(fetched) => Ok(shared.succeeded(fetched, now, took)),
+                Err(error) => Err(shared.failed(error, now, took)),
+            }
+        };
+        Some(runner.threads.run(self.name(), work))
+    }
+
+    fn awaited(
+        &self,
+        awaited: Result<Arc<Credential>, Interrupt>,
+        usable: Option<Arc<Credential>>,
+    ) -> Result<Arc<Credential>, Error> {
+        let name = self.name();
+        let error = match awaited {
+            Ok(credential) => return Ok(credential),
+            Err(Interrupt::Stopped) => return Err(Error::stopped(name)),
+            Err(Interrupt::Failed(error)) => error,
+            Err(interrupt) => {
+                let hint = self.shared.source.policy().hang_hint;
+                let message = format!("{name}: {interrupt}: {hint}");
+                Error::new(ErrorKind::Timeout, message)
+            }
+        };
+        let usable = usable.ok_or_else(|| error.clone())?;
+        self.shared.log_failure(&error);
+        Ok(usable)
+    }
+
+    /// Notes that the server answered 401 to a request with `rejected`.
+    ///
+    /// Returns whether the request is to be sent once more: there are other credentials, or the
+    /// source is asked for some.
+    pub(crate) fn rejected(&self, rejected: &Credential) -> bool {
+        let now = self.shared.clock.now();
+        let between = self.shared.source.policy().between_rejections;
+        let mut state = self.shared.state.lock();
+        let is_other = |current: &Arc<Credential>| current.number != rejected.number;
+        // Without any, a run is under way, or the next request starts one.
+        if state.current.as_ref().is_none_or(is_other) {
+            return true;
+        }
+        if state.rejections_from.is_some_and(|from| now < from) {
+            return false;
+        }
+        state.rejections_from = Some(later(now, between));
+        state.was_rejected = true;
+        state.current = None;
+        true
+    }
+
+    pub(crate) fn status(&self) -> CredentialsStatus {
+        let now = self.shared.clock.now();
+        let state = self.shared.state.lock();
+        let expires = state.expires.filter(|_| state.current.is_some());
+        CredentialsStatus {
+            source: self.name().to_owned(),
+            runs: state.runs,
+            failures: state.failures,
+            last_run_took: state.last_took,
+            expires_in: expires.map(|expires| expires.saturating_duration_since(now)),
+            last_error: state.failure.as_ref().map(|failure| failure.last.clone()),
+        }
+    }
+}
+
+impl Renewed {
+    fn outcome_since(&self, runs: u64) -> Option<Result<Arc<Credential>, Error>> {
+        let now = self.clock.now();
+        let state = self.state.lock();
+        if state.runs == runs {
+            return None;
+        }
+        let failed = || state.fresh_failure(now).map(Err);
+        state.usable(now).map(Ok).or_else(failed)
+    }
+
+    fn succeeded(&self, fetched: Fetched, now: Instant, took: Duration) -> Arc<Credential> {
+        let (credential, recovered, before) = {
+            let mut state = self.state.lock();
+            state.runs = state.runs.saturating_add(1);
+            state.last_took = Some(took);
+            state.failure = None;
+            state.due = fetched.renew_after.map(|after| later(now, after));
+            state.expires = fetched.valid_for.map(|valid| later(now, valid));
+            let credential = Arc::new(Credential {
+                authorization: fetched.authorization.map(Arc::new),
+                identity: fetched.identity,
+                number: state.runs,
+            });
+            let before = state.current.replace(Arc::clone(&credential));
+            (credential, std::mem::take(&mut state.logged), before)
+        };
+        drop(before);
+        if recovered {
+            log::info!("{} gives credentials again", self.source.name());
+        }
+        credential
+    }
+
+    fn failed(&self, error: Error, now: Instant, took: Duration) -> Error {
+        if error.is_stopped() {
+            return error;
+        }
+        let is_usable = {
+            let mut state = self.state.lock();
+            state.runs = state.runs.saturating_add(1);
+            state.failures = state.failures.saturating_add(1);
+            state.last_took = Some(took);
+            let (first, longest) = self.source.policy().pauses;
+            let longer = |failure: &Failure| failure.pause.saturating_mul(2).min(longest);
+            let pause = state.failure.as_ref().map_or(first, longer);
+            state.failure = Some(Failure {
+                last: error.clone(),
+                pause,
+                retry_at: later(now, pause),
+            });
+            state.usable(now).is_some()
+        };
+        // Otherwise it is the error of the requests.
+        if is_usable {
+            self.log_failure(&error);
+        }
+        error
+    }
+
+    /// Logs the first failure of a series as a warning.
+    fn log_failure(&self, error: &Error) {
+        let before = std::mem::replace(&mut self.state.lock().logged, true);
+        let level = if before {
+            log::Level::Debug
+        } else {
+            log::Level::Warn
+        };
+        log::log!(level, "{error}; the last credentials stay in use");
+    }
+}

@@ -1,0 +1,1 @@
+//! Thread schedules of credentials that are fetched for many requests at once.

@@ -1,0 +1,73 @@
+//! Where credentials come from that have to be fetched again: a file, a plugin, or the program.
+
+use std::time::Duration;
+
+use super::super::config::ClientIdentity;
+use super::super::transport::thread_pool::JobKind;
+use super::authorization::Authorization;
+use crate::error::Error;
+use crate::sync::Arc;
+use crate::worker::StopToken;
+
+/// What one request shows of its user.
+pub(crate) struct Credential {
+    /// The header; `None` if the certificate alone names the user.
+    pub(crate) authorization: Option<Arc<Authorization>>,
+    /// The client certificate, where the source gives one.
+    pub(crate) identity: Option<ClientIdentity>,
+    /// Later ones of a source have higher numbers.
+    pub(crate) number: u64,
+}
+
+/// What a source gave.
+pub(crate) struct Fetched {
+    pub(crate) authorization: Option<Authorization>,
+    pub(crate) identity: Option<ClientIdentity>,
+    /// After this time the source is asked again; `None`: after a 401 only.
+    pub(crate) renew_after: Option<Duration>,
+    /// After this time no request shows it; `None`: the server decides.
+    pub(crate) valid_for: Option<Duration>,
+}
+
+/// A source of credentials. One thread at a time asks it, on behalf of all requests that wait.
+pub(crate) trait CredentialSource: Send + Sync {
+    /// Names the source in messages, such as `token file /run/token`.
+    fn name(&self) -> &str;
+
+    /// How it is asked.
+    fn policy(&self) -> &RenewalPolicy;
+
+    /// Returns the credentials. May block. `stop` ends the wait if the source can be interrupted.
+    ///
+    /// # Errors
+    ///
+    /// Why there are none. The text names the source and shows no secret.
+    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error>;
+}
+
+/// Why a source is asked, and what ends its work.
+pub(crate) struct FetchReason<'a> {
+    pub(crate) stop: &'a StopToken,
+    /// Whether the server rejected what the source gave last.
+    pub(crate) was_rejected: bool,
+}
+
+/// How a source is asked, and what a request does meanwhile.
+pub(crate) struct RenewalPolicy {
+    /// The name of the thread.
+    pub(crate) thread: &'static str,
+    /// Whether a stop ends the source's work.
+    pub(crate) jobs: JobKind,
+    /// How long a request waits while there are credentials that can be used.
+    pub(crate) wait_with: Duration,
+    /// How long a request waits while there are none; its own limits may be shorter.
+    pub(crate) wait_without: Duration,
+    /// When the source is asked again while there are credentials that can be used.
+    pub(crate) retry_with: Duration,
+    /// The pauses after failures while there are none: the first, and the longest.
+    pub(crate) pauses: (Duration, Duration),
+    /// A 401 within this time of the last one asks nothing.
+    pub(crate) between_rejections: Duration,
+    /// What may be wrong when nothing comes, as a question.
+    pub(crate) hang_hint: &'static str,
+}

@@ -1,0 +1,181 @@
+//! Tokens that code of the program gives: a cloud's library, a test.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use zeroize::Zeroizing;
+
+use super::super::transport::thread_pool::JobKind;
+use super::authorization::Authorization;
+use super::lifetime::renew_after;
+use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
+use crate::error::{Error, ErrorKind};
+use crate::sync::Arc;
+
+/// A bearer token, and when it expires.
+///
+/// `Debug` does not show the value. The memory of the value is overwritten when the token drops.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::http::Token;
+/// use std::time::Duration;
+///
+/// let token = Token::new("made-up").valid_for(Duration::from_mins(15));
+/// assert!(!format!("{token:?}").contains("made-up"));
+/// ```
+pub struct Token {
+    value: Zeroizing<String>,
+    expires_at: Option<SystemTime>,
+}
+
+impl Token {
+    /// Makes a token that is used until the server rejects it.
+    #[must_use]
+    pub fn new(value: impl Into<String>) -> Self {
+        Self {
+            value: Zeroizing::new(value.into()),
+            expires_at: None,
+        }
+    }
+
+    /// Sets when the token expires. The source is asked for another one a fifth of the remaining
+    /// time before, or 30 seconds before if that is less.
+    #[must_use]
+    pub fn expires_at(self, expires_at: SystemTime) -> Self {
+        Self {
+            expires_at: Some(expires_at),
+            ..self
+        }
+    }
+
+    /// Sets how long the token is valid from now on, as [`expires_at`](Self::expires_at) does.
+    #[must_use]
+    pub fn valid_for(self, valid_for: Duration) -> Self {
+        Self {
+            expires_at: SystemTime::now().checked_add(valid_for),
+            ..self
+        }
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Token")
+            .field("expires_at", &self.expires_at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Code of the program that gives the tokens of a client.
+///
+/// [`Config::with_token_source`](super::super::Config::with_token_source) takes it. A closure
+/// without arguments that returns a token is a source, too. The client calls it on a thread called
+/// `token-source`, one call at a time, under no lock:
+///
+/// - before the first request, which waits for it, as do all others until there is a token;
+/// - before the token expires, while requests go on with the present one;
+/// - once after the server rejected the token, at most every ten seconds.
+///
+/// While it fails, requests use the last token until that expires. Then they fail with its error,
+/// and it is called again after a pause: of a second at first, of 30 seconds at most. A panic is
+/// the error [`Panicked`](crate::ErrorKind::Panicked). A call may block. Requests wait for a minute
+/// at most, and nothing waits for the end of the call when the client is dropped.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kubecache::http::{Client, ClientOptions, Config, Token};
+/// use kubecache::object::ObjectKey;
+/// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording, objects};
+/// # let secret = objects::secret("shop", "db", "7", &[("password", "made-up")]);
+/// # let path = "/api/v1/namespaces/shop/secrets";
+/// # let listed = Exchange::get(path, Answer::list("7", &[secret])?);
+/// # let server = FixtureServer::replaying(Recording::new().with(listed)).start()?;
+///
+/// let config = Config::for_server(&server.url())? // in a program: the cluster's
+///     .with_token_source(Arc::new(|| {
+///         // Ask the cloud's library here.
+///         Ok(Token::new("made-up").valid_for(Duration::from_mins(15)))
+///     }));
+/// let client = Client::new(&config, ClientOptions::default())?;
+/// client.get::<Secret>(&ObjectKey::new("shop", "db"))?;
+/// assert_eq!(client.credentials_status().unwrap().runs, 1);
+/// # }
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// ```
+pub trait TokenSource: Send + Sync {
+    /// Returns a token. May block.
+    ///
+    /// # Errors
+    ///
+    /// Any error. It is the error of requests that have no other token, so its text must show no
+    /// secret.
+    fn token(&self) -> Result<Token, Error>;
+
+    /// Is told that the server answered 401 to the last token. The next call of
+    /// [`token`](Self::token) follows at once and should give another token.
+    fn rejected(&self) {}
+}
+
+impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
+    fn token(&self) -> Result<Token, Error> {
+        self()
+    }
+}
+
+const POLICY: RenewalPolicy = RenewalPolicy {
+    thread: "token-source",
+    jobs: JobKind::Hang,
+    wait_with: Duration::ZERO,
+    wait_without: Duration::from_mins(1),
+    retry_with: Duration::from_secs(5),
+    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
+    between_rejections: Duration::from_secs(10),
+    hang_hint: "does the program's code hang?",
+};
+
+const NAME: &str = "the program's token source";
+
+pub(super) struct ProgramSource(Arc<dyn TokenSource>);
+
+impl ProgramSource {
+    pub(super) fn new(source: Arc<dyn TokenSource>) -> Self {
+        Self(source)
+    }
+}
+
+impl CredentialSource for ProgramSource {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    fn policy(&self) -> &RenewalPolicy {
+        &POLICY
+    }
+
+    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
+        if reason.was_rejected {
+            self.0.rejected();
+        }
+        let token = self.0.token().map_err(|error| error.context(NAME))?;
+        let failed = |why: String| Error::new(ErrorKind::Credentials, format!("{NAME}: {why}"));
+        let authorization = Authorization::bearer(&token.value);
+        let authorization =
+            authorization.map_err(|why| failed(format!("gave a token that {why}")))?;
+        let valid_for = token.expires_at.map(super::lifetime::left).transpose();
+        let valid_for = valid_for.map_err(|why| failed(format!("gave a token that {why}")))?;
+        Ok(Fetched {
+            authorization: Some(authorization),
+            identity: None,
+            renew_after: valid_for.map(renew_after),
+            valid_for,
+        })
+    }
+}
