@@ -20,6 +20,8 @@ mod informer_set;
 mod informers;
 #[path = "cluster/managers.rs"]
 mod managers;
+#[path = "cluster/plugins.rs"]
+mod plugins;
 #[path = "cluster/protocol.rs"]
 mod protocol;
 #[cfg(feature = "testing")]

@@ -14,6 +14,8 @@ mod managers;
 mod one_shot;
 #[cfg(feature = "testing")]
 mod phases;
+#[cfg(feature = "ring")]
+mod plugins;
 mod server;
 mod slots;
 mod stops;

@@ -29,11 +29,11 @@ fn fixture(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn pem(name: &str) -> Vec<u8> {
+pub(crate) fn pem(name: &str) -> Vec<u8> {
     fs::read(fixture(name)).unwrap()
 }
 
-fn der(name: &str) -> CertificateDer<'static> {
+pub(crate) fn der(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(&pem(name)).unwrap()
 }
 
@@ -99,13 +99,13 @@ fn config(certificate: &str, key: &str, mandatory: bool) -> Arc<ServerConfig> {
     Arc::new(config)
 }
 
-fn of_all_names() -> Arc<ServerConfig> {
+pub(crate) fn of_all_names() -> Arc<ServerConfig> {
     config("server.pem", "server.key", false)
 }
 
 pub(crate) type TlsPeer = Peer<StreamOwned<ServerConnection, TcpStream>>;
 
-fn accept(server: &Server, config: &Arc<ServerConfig>) -> TlsPeer {
+pub(crate) fn accept(server: &Server, config: &Arc<ServerConfig>) -> TlsPeer {
     let socket = server.accept_socket();
     let connection = ServerConnection::new(Arc::clone(config)).unwrap();
     Peer::new(StreamOwned::new(connection, socket))

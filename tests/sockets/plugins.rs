@@ -1,0 +1,455 @@
+//! Credentials that are fetched again: credential plugins behind TLS, and token sources of the
+//! program.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Sender, unbounded};
+use kubecache::clock::Clock;
+use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions, Token, TokenSource};
+use kubecache::worker::StopSource;
+use kubecache::{Error, ErrorKind};
+use log::{LevelFilter, Log, Metadata, Record};
+
+use super::answers::tempdir;
+use super::server::Server;
+use super::tls::{accept, der, of_all_names, pem};
+use super::{client_of, get, get_by, secret};
+use crate::support::alone;
+
+/// A kubeconfig with a plugin, which is a script.
+struct Bed {
+    directory: PathBuf,
+    config: Config,
+}
+
+impl Bed {
+    /// `$DIR` in the script is the directory; `answer STATUS` answers.
+    fn new(name: &str, server: &Server, script: &str) -> Self {
+        let directory = tempdir(name);
+        let path = directory.join("plugin");
+        let text = format!(
+            "#!/bin/sh\nDIR={}\nanswer() {{\nprintf '%s' \"{{\\\"apiVersion\\\":\
+             \\\"client.authentication.k8s.io/v1\\\",\\\"kind\\\":\\\"ExecCredential\\\",\
+             \\\"status\\\":$1}}\"\n}}\necho >>$DIR/runs\nRUN=$(wc -l <$DIR/runs)\n{script}\n",
+            directory.display()
+        );
+        fs::write(directory.join("text"), text).unwrap();
+        // Another process writes the file, so that no fork of this one has it open for writing.
+        let copied = Command::new("cp")
+            .arg(directory.join("text"))
+            .arg(&path)
+            .status();
+        assert!(copied.unwrap().success());
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        fs::write(directory.join("ca.crt"), pem("authority.pem")).unwrap();
+        let text = format!(
+            "clusters: [{{name: c, cluster: {{server: '{}', certificate-authority: ca.crt}}}}]\n\
+             users: [{{name: u, user: {{exec: {{apiVersion: client.authentication.k8s.io/v1, \
+             interactiveMode: Never, command: ./plugin, args: [canary-argument], \
+             env: [{{name: C, value: canary-variable}}]}}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
+            server.tls_url()
+        );
+        let kubeconfig = directory.join("config");
+        fs::write(&kubeconfig, text).unwrap();
+        let options = KubeconfigOptions::default().path(kubeconfig);
+        let config = Config::infer_with(&options).unwrap();
+        Self { directory, config }
+    }
+
+    fn runs(&self) -> usize {
+        fs::read_to_string(self.directory.join("runs"))
+            .unwrap_or_default()
+            .len()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.directory));
+    }
+}
+
+/// The head of an answer in which a server quotes the request.
+const REJECTION: &str = "{\"kind\":\"Status\",\"code\":401,\"reason\":\"Unauthorized\",\
+    \"message\":\"Unauthorized\"}";
+
+/// Answers gets on one connection, and returns the tokens that came.
+fn serve(server: &Server, codes: &[u16]) -> Vec<String> {
+    let mut peer = accept(server, &of_all_names());
+    let mut tokens = Vec::new();
+    for code in codes {
+        let request = peer.request();
+        tokens.push(request.header("Authorization").unwrap_or("none").to_owned());
+        let body = if *code == 200 {
+            secret("db", "1")
+        } else {
+            REJECTION.to_owned()
+        };
+        peer.json(*code, &body);
+    }
+    tokens
+}
+
+#[test]
+fn a_plugin_runs_with_the_first_request_and_once_more_after_a_401() {
+    let server = Server::start();
+    let bed = Bed::new("plugin-401", &server, "answer '{\"token\":\"t'$RUN'\"}'");
+    let client = client_of(&bed.config);
+    assert_eq!(bed.runs(), 0, "a client that asks nothing runs nothing");
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| [(); 3].map(|()| get(&client, "db").map(drop)));
+        let tokens = serve(&server, &[200, 401, 200, 401]);
+        assert_eq!(tokens, ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"]);
+        let [first, second, third] = getting.join().unwrap();
+        assert!(first.is_ok() && second.is_ok());
+        // The server rejects what it accepted a moment ago: ten seconds pass before the next run.
+        let error = third.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unauthorized);
+        assert!(
+            error
+                .to_string()
+                .contains("the server rejects the newest credentials of ")
+        );
+    });
+    let status = client.credentials_status().unwrap();
+    assert_eq!((status.runs, status.failures, bed.runs()), (2, 0, 2));
+    assert!(status.source.ends_with("plugin\""), "{status:?}");
+}
+
+#[test]
+fn clients_of_one_configuration_share_the_plugins_run() {
+    let server = Server::start();
+    let bed = Bed::new("plugin-shared", &server, "answer '{\"token\":\"t'$RUN'\"}'");
+    let clients = [client_of(&bed.config), client_of(&bed.config.clone())];
+    for client in &clients {
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(client, "db").map(drop));
+            assert_eq!(serve(&server, &[200]), ["Bearer t1"]);
+            getting.join().unwrap().unwrap();
+        });
+    }
+    assert_eq!(bed.runs(), 1);
+}
+
+/// A script that answers the client certificate of that name, with escapes as JSON has them.
+fn certificate(name: &str) -> String {
+    let text = |name: String| {
+        let text = String::from_utf8(pem(&name)).unwrap();
+        text.replace('\n', "\\n")
+    };
+    format!(
+        "{{\"clientCertificateData\":\"{}\",\"clientKeyData\":\"{}\"}}",
+        text(format!("{name}.pem")),
+        text(format!("{name}.key"))
+    )
+}
+
+#[test]
+fn a_plugins_certificate_is_shown_and_its_next_one_on_a_new_connection() {
+    let server = Server::start();
+    let script = format!(
+        "if [ $RUN = 1 ]; then answer '{}'; else answer '{}'; fi",
+        certificate("client-one"),
+        certificate("client-two")
+    );
+    let bed = Bed::new("plugin-certificate", &server, &script);
+    let client = client_of(&bed.config);
+    let tls = of_all_names();
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
+        let mut peer = accept(&server, &tls);
+        let request = peer.request();
+        assert_eq!(request.header("Authorization"), None);
+        let shown = peer.stream().conn.peer_certificates().unwrap();
+        assert_eq!(shown[0], der("client-one.pem"));
+        peer.json(200, &secret("db", "1"));
+        peer.request();
+        peer.json(401, REJECTION);
+        let mut next = accept(&server, &tls);
+        next.request();
+        let shown = next.stream().conn.peer_certificates().unwrap();
+        assert_eq!(shown[0], der("client-two.pem"));
+        next.json(200, &secret("db", "1"));
+        for got in getting.join().unwrap() {
+            got.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_told_with_plugin_and_field() {
+    let server = Server::start();
+    let script = "answer '{\"clientCertificateData\":\"canary\",\"clientKeyData\":\"canary\"}'";
+    let bed = Bed::new("plugin-bad-certificate", &server, script);
+    let error = get(&client_of(&bed.config), "db").map(drop).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.contains("plugin\": its answer's status.clientCertificateData: "),
+        "{text}"
+    );
+    assert!(!text.contains("canary"), "{text}");
+}
+
+/// The deadline of a caller ends its wait, and not the run, which others will need.
+#[test]
+fn a_callers_deadline_and_stop_end_its_wait_for_a_plugin() {
+    let server = Server::start();
+    let script = "while [ ! -e $DIR/go ]; do sleep 0.02; done; answer '{\"token\":\"t\"}'";
+    let bed = Bed::new("plugin-deadline", &server, script);
+    let client = client_of(&bed.config);
+    let (never, stop) = (StopSource::new(), StopSource::new());
+    let soon = Clock::system().after(Duration::from_millis(30));
+    let late = get_by(&client, "db", soon, &never.token())
+        .map(drop)
+        .unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::Timeout, "{late}");
+    let text = late.to_string();
+    assert!(
+        text.contains("the plugin still runs: does it wait for somebody?"),
+        "{text}"
+    );
+    stop.stop();
+    let stopped = get_by(
+        &client,
+        "db",
+        kubecache::clock::Deadline::NEVER,
+        &stop.token(),
+    );
+    assert!(stopped.map(drop).unwrap_err().is_stopped());
+    fs::write(bed.directory.join("go"), "").unwrap();
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        assert_eq!(serve(&server, &[200]), ["Bearer t"]);
+        getting.join().unwrap().unwrap();
+    });
+    assert_eq!(bed.runs(), 1);
+}
+
+/// Gives token after token, and counts the rejections.
+#[derive(Default)]
+struct Counting {
+    given: AtomicUsize,
+    rejected: AtomicUsize,
+}
+
+impl TokenSource for Counting {
+    fn token(&self) -> Result<Token, Error> {
+        let number = self.given.fetch_add(1, Ordering::SeqCst);
+        assert!(number < 2, "no more tokens");
+        Ok(Token::new(format!("t{number}")).valid_for(Duration::from_mins(5)))
+    }
+
+    fn rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_programs_token_source_is_told_of_a_401_and_gives_another_token() {
+    let server = Server::start();
+    let source = Arc::new(Counting::default());
+    let given: Arc<dyn TokenSource> = Arc::<Counting>::clone(&source);
+    let config = Config::for_server(&server.url())
+        .unwrap()
+        .with_token_source(given);
+    let client = client_of(&config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        assert_eq!(peer.request().header("Authorization"), Some("Bearer t0"));
+        peer.json(401, REJECTION);
+        assert_eq!(peer.request().header("Authorization"), Some("Bearer t1"));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
+    assert_eq!(source.rejected.load(Ordering::SeqCst), 1);
+    let status = client.credentials_status().unwrap();
+    assert!(
+        status.expires_in.unwrap() > Duration::from_mins(4),
+        "{status:?}"
+    );
+}
+
+#[test]
+fn a_token_source_that_panics_fails_or_gives_no_token_is_the_error_of_the_request() {
+    let server = Server::start();
+    let error = |source: Arc<dyn TokenSource>| {
+        let config = Config::for_server(&server.url())
+            .unwrap()
+            .with_token_source(source);
+        get(&client_of(&config), "db").map(drop).unwrap_err()
+    };
+    let panicked = error(Arc::new(|| -> Result<Token, Error> { panic!("no cloud") }));
+    assert_eq!(panicked.kind(), ErrorKind::Panicked);
+    assert!(
+        panicked
+            .to_string()
+            .ends_with("the program's token source panicked: no cloud")
+    );
+    let failed = error(Arc::new(|| {
+        Err(Error::new(ErrorKind::Unreachable, "no cloud"))
+    }));
+    assert_eq!(failed.kind(), ErrorKind::Unreachable);
+    assert!(
+        failed
+            .to_string()
+            .ends_with("the program's token source: no cloud"),
+        "{failed}"
+    );
+    let empty = error(Arc::new(|| Ok(Token::new(""))));
+    assert_eq!(empty.kind(), ErrorKind::Credentials);
+    assert!(
+        empty.to_string().ends_with("gave a token that is empty"),
+        "{empty}"
+    );
+    let old = error(Arc::new(|| {
+        Ok(Token::new("canary").expires_at(std::time::SystemTime::UNIX_EPOCH))
+    }));
+    assert!(
+        old.to_string().contains("gave a token that expired "),
+        "{old}"
+    );
+    assert!(!server.has_visitors());
+}
+
+#[test]
+fn a_fixed_token_that_is_rejected_says_that_it_cannot_be_renewed() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url())
+        .unwrap()
+        .with_token("old")
+        .unwrap();
+    let client = client_of(&config);
+    assert!(client.credentials_status().is_none());
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(401, REJECTION);
+        let error = getting.join().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Unauthorized);
+        assert_eq!(
+            error.to_string(),
+            "Unauthorized: the token or password is fixed, and the client cannot renew it: \
+             configure one that is valid, a token file, a credential plugin or a TokenSource"
+        );
+        assert!(!server.has_visitors(), "the same token is not sent twice");
+    });
+}
+
+/// Keeps what the crate logs.
+struct Lines(OnceLock<Sender<String>>);
+
+static LOGGER: Lines = Lines(OnceLock::new());
+
+impl Log for Lines {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        !metadata.target().starts_with("ureq_proto")
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if let (Some(lines), true) = (self.0.get(), self.enabled(record.metadata())) {
+            lines.send(record.args().to_string()).unwrap();
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+fn no_canary(shown: &str) {
+    assert!(!shown.contains("canary"), "{shown}");
+}
+
+/// What shows a client and its configuration.
+fn all_of(config: &Config, client: &Client) -> String {
+    format!("{config:?} {client:?} {:?}", client.credentials_status())
+}
+
+#[test]
+fn nothing_a_plugin_writes_is_in_a_log_an_error_or_a_debug_text() {
+    alone(|| {
+        let (send, lines) = unbounded();
+        LOGGER.0.set(send).unwrap();
+        log::set_logger(&LOGGER).unwrap();
+        log::set_max_level(LevelFilter::Trace);
+        let server = Server::start();
+        let bad = [
+            "echo canary; exit 7",
+            "echo canary",
+            "answer '\"canary\"'",
+            "answer '{\"token\":\"can ary canary\"}'",
+            "answer '{\"token\":\"canary\",\"expirationTimestamp\":\"canary\"}'",
+            "answer '{\"clientCertificateData\":\"canary\"}'",
+            "answer '{\"clientCertificateData\":\"canary\",\"clientKeyData\":\"canary\"}'",
+            "while :; do echo canary; done",
+        ];
+        for (number, script) in bad.into_iter().enumerate() {
+            let bed = Bed::new(&format!("plugin-bad-{number}"), &server, script);
+            let client = client_of(&bed.config);
+            let error = get(&client, "db").map(drop).unwrap_err();
+            no_canary(&format!(
+                "{error} {error:?} {}",
+                all_of(&bed.config, &client)
+            ));
+        }
+        let script = "if [ $RUN = 1 ]; then answer '{\"token\":\"canary\"}'; else exit 1; fi";
+        let bed = Bed::new("plugin-secret", &server, script);
+        let client = Client::new(&bed.config, ClientOptions::default()).unwrap();
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
+            let mut peer = accept(&server, &of_all_names());
+            peer.request();
+            peer.json(
+                403,
+                "{\"kind\":\"Status\",\"code\":403,\"message\":\"Bearer canary\"}",
+            );
+            peer.request();
+            peer.json(401, "who is canary?");
+            for got in getting.join().unwrap() {
+                let error = got.unwrap_err();
+                no_canary(&format!("{error} {error:?}"));
+            }
+        });
+        no_canary(&all_of(&bed.config, &client));
+        drop((client, bed));
+        let lines: Vec<_> = lines.try_iter().collect();
+        assert!(
+            lines.iter().any(|line| line.contains("GET https://")),
+            "{lines:?}"
+        );
+        lines.iter().for_each(|line| no_canary(line));
+    });
+}
+
+/// The recorder sends the credentials of its configuration on, and keeps none.
+#[cfg(feature = "testing")]
+#[test]
+fn no_recording_holds_a_token_of_a_source() {
+    use kubecache::testing::Recorder;
+    let server = Server::start();
+    let config = Config::for_server(&server.url()).unwrap();
+    let config = config.with_token_source(Arc::new(|| Ok(Token::new("canary"))));
+    let recorder = Recorder::start(&config, 0).unwrap();
+    let client = client_of(&Config::for_server(&recorder.url()).unwrap());
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        assert_eq!(
+            peer.request().header("Authorization"),
+            Some("Bearer canary")
+        );
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
+    let recording = recorder.finish().to_text();
+    assert!(recording.contains("/secrets/db"), "{recording}");
+    no_canary(&recording);
+}
