@@ -143,6 +143,22 @@ fn caches_outlive_ten_expiries_and_a_401_without_a_failed_read() {
     assert!(!bed.0.join("bad").exists(), "the wrong token was given out");
     println!("{reads} reads of each cache, {runs} runs of the plugin: {status:?}");
 
+    // The tokens do expire.
+    let first = fs::read_to_string(bed.0.join("first")).unwrap();
+    let authority = fs::read(directory().join("certs/ca.crt")).unwrap();
+    let fixed = Config::for_server(&gateway.url()).unwrap();
+    let fixed = fixed
+        .with_authorities(authority)
+        .with_token(&first)
+        .unwrap();
+    let fixed = Client::new(&fixed, ClientOptions::default()).unwrap();
+    let expired = get::<Secret>(&fixed, "shop", "storefront-session").unwrap_err();
+    assert_eq!(expired.kind(), ErrorKind::Unauthorized);
+    assert!(
+        expired.to_string().contains("the client cannot renew it"),
+        "{expired}"
+    );
+
     // Changes still come.
     let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late, namespace: plugins}\n";
     apply(changed);

@@ -225,7 +225,9 @@ impl Renewal {
                 Err(error) => Err(shared.failed(error, now, took)),
             }
         };
-        Some(runner.threads.run(self.name(), work))
+        // By its number, so that nobody joins a run whose result was rejected meanwhile.
+        let run = format!("{}, run {runs}", self.name());
+        Some(runner.threads.run(&run, work))
     }
 
     fn awaited(

@@ -1,1 +1,126 @@
 //! Thread schedules of credentials that are fetched for many requests at once.
+
+use std::time::Duration;
+
+use shuttle::thread;
+
+use super::super::super::transport::call_context::NamedDeadline;
+use super::super::super::transport::thread_pool::JobKind;
+use super::super::authorization::Authorization;
+use super::super::source::RenewalPolicy;
+use super::*;
+use crate::clock::FakeClock;
+use crate::worker::StopToken;
+
+/// Schedules tried per model.
+const SCHEDULES: usize = 2_000;
+
+/// Points at which the order of the threads changes, in models of rare races.
+const SWITCHES: usize = 3;
+
+const POLICY: RenewalPolicy = RenewalPolicy {
+    thread: "t-source",
+    jobs: JobKind::Wait,
+    wait_with: Duration::ZERO,
+    wait_without: Duration::MAX,
+    retry_with: Duration::from_secs(5),
+    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
+    between_rejections: Duration::ZERO,
+    hang_hint: "",
+};
+
+/// Gives credentials at once, or waits for the stop.
+struct Source {
+    hangs: bool,
+}
+
+impl CredentialSource for Source {
+    fn name(&self) -> &str {
+        "the source"
+    }
+
+    fn policy(&self) -> &RenewalPolicy {
+        &POLICY
+    }
+
+    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
+        if self.hangs {
+            reason.stop.wait();
+            return Err(Error::stopped("the source"));
+        }
+        Ok(Fetched {
+            authorization: Authorization::bearer("t").ok(),
+            identity: None,
+            renew_after: None,
+            valid_for: None,
+        })
+    }
+}
+
+fn renewal(hangs: bool) -> (Arc<Renewal>, Arc<Runner>) {
+    let clock = Clock::from(FakeClock::new());
+    let renewal = Arc::new(Renewal::new(Source { hangs }, None, &clock));
+    let runner = renewal.runner();
+    (renewal, runner)
+}
+
+fn current(renewal: &Renewal, runner: &Weak<Runner>) -> Result<Arc<Credential>, Error> {
+    let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
+    renewal.current(runner, &call)
+}
+
+#[test]
+fn all_who_wait_share_one_run() {
+    shuttle::check_random(
+        || {
+            let (renewal, runner) = renewal(false);
+            let askers = [0, 1, 2].map(|_| {
+                let (renewal, runner) = (Arc::clone(&renewal), Arc::downgrade(&runner));
+                thread::spawn(move || current(&renewal, &runner).unwrap().number)
+            });
+            for asker in askers {
+                assert_eq!(asker.join().unwrap(), 1);
+            }
+            assert_eq!(renewal.status().runs, 1);
+        },
+        SCHEDULES,
+    );
+}
+
+#[test]
+fn what_was_rejected_is_not_shown_again() {
+    shuttle::check_pct(
+        || {
+            let (renewal, runner) = renewal(false);
+            let askers = [0, 1].map(|_| {
+                let (renewal, runner) = (Arc::clone(&renewal), Arc::downgrade(&runner));
+                thread::spawn(move || {
+                    let first = current(&renewal, &runner).unwrap();
+                    assert!(renewal.rejected(&first));
+                    let second = current(&renewal, &runner).unwrap();
+                    assert!(second.number > first.number);
+                })
+            });
+            for asker in askers {
+                asker.join().unwrap();
+            }
+            assert!(renewal.status().runs <= 3);
+        },
+        SCHEDULES,
+        SWITCHES,
+    );
+}
+
+#[test]
+fn the_end_of_the_last_client_ends_a_run_and_who_waits_for_it() {
+    shuttle::check_random(
+        || {
+            let (renewal, runner) = renewal(true);
+            let weak = Arc::downgrade(&runner);
+            let asker = thread::spawn(move || current(&renewal, &weak).map(drop));
+            drop(runner);
+            assert!(asker.join().unwrap().unwrap_err().is_stopped());
+        },
+        SCHEDULES,
+    );
+}
