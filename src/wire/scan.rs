@@ -28,7 +28,7 @@ impl Span {
 pub(super) struct NotJson(pub(super) Option<u8>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Token {
+enum ScanToken {
     /// Nothing of the value has come yet.
     #[default]
     Before,
@@ -45,7 +45,7 @@ enum Token {
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     at: usize,
-    token: Token,
+    token: ScanToken,
     /// Open containers.
     depth: usize,
 }
@@ -58,7 +58,7 @@ impl Scan {
 
     /// Whether the bytes that came last stand in a string.
     pub(super) fn is_in_text(&self) -> bool {
-        matches!(self.token, Token::Text { .. })
+        matches!(self.token, ScanToken::Text { .. })
     }
 
     /// The first `count` bytes are gone: for values that are passed over, not kept.
@@ -73,17 +73,17 @@ impl Scan {
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
         loop {
             let done = match self.token {
-                Token::Before => match bytes.get(self.at) {
+                ScanToken::Before => match bytes.get(self.at) {
                     None => return Ok(None),
                     Some(&byte) => self.open(byte)?,
                 },
-                Token::Text { escaped } => {
+                ScanToken::Text { escaped } => {
                     if !self.text(bytes, escaped) {
                         return Ok(None);
                     }
                     self.depth == 0
                 }
-                Token::Scalar => {
+                ScanToken::Scalar => {
                     let rest = bytes.get(self.at..).unwrap_or_default();
                     let length = rest.iter().position(|byte| !is_scalar(*byte));
                     self.at = self.at.saturating_add(length.unwrap_or(rest.len()));
@@ -92,7 +92,7 @@ impl Scan {
                     }
                     true
                 }
-                Token::Between => {
+                ScanToken::Between => {
                     if !self.inside(bytes) {
                         return Ok(None);
                     }
@@ -108,12 +108,12 @@ impl Scan {
     /// The first byte of the value. Never the end of it.
     fn open(&mut self, byte: u8) -> Result<bool, NotJson> {
         self.token = match byte {
-            b'"' => Token::Text { escaped: false },
+            b'"' => ScanToken::Text { escaped: false },
             b'{' | b'[' => {
                 self.depth = 1;
-                Token::Between
+                ScanToken::Between
             }
-            _ if is_scalar(byte) => Token::Scalar,
+            _ if is_scalar(byte) => ScanToken::Scalar,
             _ => return Err(NotJson(Some(byte))),
         };
         self.at = self.at.saturating_add(1);
@@ -129,12 +129,12 @@ impl Scan {
         match string_end(bytes, from) {
             Ok(end) => {
                 self.at = end;
-                self.token = Token::Between;
+                self.token = ScanToken::Between;
                 true
             }
             Err(escaped) => {
                 self.at = bytes.len();
-                self.token = Token::Text { escaped };
+                self.token = ScanToken::Text { escaped };
                 false
             }
         }
@@ -153,7 +153,7 @@ impl Scan {
                         continue;
                     }
                     Err(escaped) => {
-                        self.token = Token::Text { escaped };
+                        self.token = ScanToken::Text { escaped };
                         at = bytes.len();
                         break;
                     }

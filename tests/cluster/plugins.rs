@@ -8,7 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kubecache::ErrorKind;
 use kubecache::clock::Clock;
-use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
+use kubecache::http::{Client, ClientOptions, Config, CredentialsStatus, KubeconfigOptions};
 use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::manager::{ManagerOptions, Owner, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
@@ -83,22 +83,27 @@ impl Bed {
     }
 }
 
-#[test]
-#[ignore = "needs a real cluster: run tests/cluster/run"]
-fn caches_outlive_ten_expiries_and_a_401_without_a_failed_read() {
-    let _up = cluster();
+/// A bed whose plugin gives tokens of the account, by way of the gateway.
+fn of_tokens(gateway: &Gateway) -> Bed {
     apply(ACCOUNT);
     let admin = client_of("admin.yaml");
     let account = get::<ServiceAccount>(&admin, "plugins", "plugin-user").unwrap();
     let uid = account.metadata.uid.clone().unwrap();
-    let gateway = Gateway::start();
     let key = directory().join("certs/service-account.key");
     let settings = [
         ("LIFE", LIFE.to_string()),
         ("ACCOUNT", format!("plugins plugin-user {uid}")),
         ("KEY", key.display().to_string()),
     ];
-    let bed = Bed::new("tokens", &gateway.url(), &settings);
+    Bed::new("tokens", &gateway.url(), &settings)
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn caches_outlive_ten_expiries_and_a_401_without_a_failed_read() {
+    let _up = cluster();
+    let gateway = Gateway::start();
+    let bed = of_tokens(&gateway);
     let client = bed.client("plugin-user");
     let clock = Clock::system();
 
@@ -110,12 +115,11 @@ fn caches_outlive_ten_expiries_and_a_401_without_a_failed_read() {
     assert!(objects >= 1);
     let secrets = SecretManager::new(client.clone(), ManagerOptions::default()).unwrap();
     let session = ObjectKey::new("shop", "storefront-session");
-    secrets.add_reference(
-        &Owner::new("Test", ObjectKey::new("shop", "plugins")),
-        &session,
-    );
+    let owner = Owner::new("Test", ObjectKey::new("shop", "plugins"));
+    secrets.add_reference(&owner, &session);
+    let deadline = clock.after(PATIENCE);
     secrets
-        .get_by("shop", "storefront-session", clock.after(PATIENCE))
+        .get_by("shop", "storefront-session", deadline)
         .unwrap();
 
     let end = clock.after(SPAN);
@@ -136,14 +140,37 @@ fn caches_outlive_ten_expiries_and_a_401_without_a_failed_read() {
         get::<Secret>(&client, "shop", "storefront-session").unwrap();
     }
     let status = client.credentials_status().unwrap();
+    println!(
+        "{reads} reads of each cache, {} runs of the plugin",
+        status.runs
+    );
+    check_runs(&bed, &status);
+
+    // Changes still come.
+    let late = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late, namespace: plugins}\n";
+    apply(late);
+    let came = clock.after(PATIENCE);
+    while informer.store().len() == objects {
+        assert!(!clock.has_passed(came), "the informer follows no more");
+        StopToken::never().wait_until(&clock, clock.after(TICK));
+    }
+    change("delete", late);
+    informer.shutdown(clock.after(PATIENCE)).unwrap();
+    secrets.shutdown(clock.after(PATIENCE)).unwrap();
+    check_first_token(&bed, &gateway);
+    check_requests();
+}
+
+fn check_runs(bed: &Bed, status: &CredentialsStatus) {
     assert!(status.runs >= 9, "{status:?}");
     assert_eq!(status.failures, 0, "{status:?}");
     let runs = fs::read_to_string(bed.0.join("runs")).unwrap().len();
     assert_eq!(u64::try_from(runs).unwrap(), status.runs);
     assert!(!bed.0.join("bad").exists(), "the wrong token was given out");
-    println!("{reads} reads of each cache, {runs} runs of the plugin: {status:?}");
+}
 
-    // The tokens do expire.
+/// The tokens do expire, and a fixed one is the end.
+fn check_first_token(bed: &Bed, gateway: &Gateway) {
     let first = fs::read_to_string(bed.0.join("first")).unwrap();
     let authority = fs::read(directory().join("certs/ca.crt")).unwrap();
     let fixed = Config::for_server(&gateway.url()).unwrap();
@@ -158,20 +185,10 @@ fn caches_outlive_ten_expiries_and_a_401_without_a_failed_read() {
         expired.to_string().contains("the client cannot renew it"),
         "{expired}"
     );
+}
 
-    // Changes still come.
-    let changed = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: late, namespace: plugins}\n";
-    apply(changed);
-    let came = clock.after(PATIENCE);
-    while informer.store().len() == objects {
-        assert!(!clock.has_passed(came), "the informer follows no more");
-        StopToken::never().wait_until(&clock, clock.after(TICK));
-    }
-    informer.shutdown(clock.after(PATIENCE)).unwrap();
-    secrets.shutdown(clock.after(PATIENCE)).unwrap();
-    change("delete", changed);
-
-    // No request went out without credentials, and only the wrong token was rejected.
+/// No request went out without credentials, and only the wrong token was rejected.
+fn check_requests() {
     let asked = asked_by("plugin-user");
     let rejected = asked.iter().filter(|asked| asked.code == 401).count();
     assert!(

@@ -425,7 +425,9 @@ fn nothing_a_plugin_writes_is_in_a_log_an_error_or_a_debug_text() {
             lines.iter().any(|line| line.contains("GET https://")),
             "{lines:?}"
         );
-        lines.iter().for_each(|line| no_canary(line));
+        for line in &lines {
+            no_canary(line);
+        }
     });
 }
 

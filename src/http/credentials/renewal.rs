@@ -67,7 +67,7 @@ struct Failure {
 }
 
 /// What a request does.
-enum Next {
+enum RenewalStep {
     Use(Arc<Credential>),
     /// Ask the source; meanwhile there may be credentials that can be used.
     Fetch(Option<Arc<Credential>>),
@@ -95,16 +95,16 @@ impl RenewalState {
         (!left.is_zero()).then(|| failure.last.clone().with_hint(&hint))
     }
 
-    fn next(&self, now: Instant) -> Next {
+    fn next(&self, now: Instant) -> RenewalStep {
         let Some(usable) = self.usable(now) else {
             return self
                 .fresh_failure(now)
-                .map_or(Next::Fetch(None), Next::Fail);
+                .map_or(RenewalStep::Fetch(None), RenewalStep::Fail);
         };
         if self.due.is_some_and(|due| now >= due) {
-            Next::Fetch(Some(usable))
+            RenewalStep::Fetch(Some(usable))
         } else {
-            Next::Use(usable)
+            RenewalStep::Use(usable)
         }
     }
 }
@@ -169,9 +169,9 @@ impl Renewal {
             let now = shared.clock.now();
             let mut state = shared.state.lock();
             match state.next(now) {
-                Next::Use(current) => return Ok(current),
-                Next::Fail(error) => return Err(error),
-                Next::Fetch(usable) => {
+                RenewalStep::Use(current) => return Ok(current),
+                RenewalStep::Fail(error) => return Err(error),
+                RenewalStep::Fetch(usable) => {
                     // The run happens without the lock, and other requests go on meanwhile.
                     if usable.is_some() {
                         state.due = Some(later(now, policy.retry_with));

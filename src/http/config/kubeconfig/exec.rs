@@ -84,7 +84,7 @@ pub(super) fn extension(cluster: &Section) -> Result<Option<Value>, Error> {
     let mut found = None;
     for extension in cluster.children("extensions")? {
         if extension.text("name")? == Some(EXTENSION) {
-            found = extension.node("extension").map(|node| json(node));
+            found = extension.node("extension").map(json);
         }
     }
     Ok(found)

@@ -71,14 +71,6 @@ impl Bed {
             std::thread::yield_now();
         }
     }
-
-    /// The error of a run, with the plugin's name as `P`. It never shows what the script wrote.
-    fn error(&self, plugin: &ExecPlugin) -> (ErrorKind, String) {
-        let error = fetch(plugin).map(drop).unwrap_err();
-        let shown = format!("{error} {error:?}");
-        assert!(!shown.contains("canary"), "{shown}");
-        (error.kind(), error.to_string().replace(&plugin.name, "P"))
-    }
 }
 
 impl Drop for Bed {
@@ -89,6 +81,14 @@ impl Drop for Bed {
 
 fn plugin(config: ExecConfig, options: PluginOptions) -> Result<ExecPlugin, Error> {
     ExecPlugin::new(config, options, "/usr/bin:/bin".into())
+}
+
+/// The error of a run, with the plugin's name as `P`. It never shows what the script wrote.
+fn error_of(plugin: &ExecPlugin) -> (ErrorKind, String) {
+    let error = fetch(plugin).map(drop).unwrap_err();
+    let shown = format!("{error} {error:?}");
+    assert!(!shown.contains("canary"), "{shown}");
+    (error.kind(), error.to_string().replace(&plugin.name, "P"))
 }
 
 fn fetch(plugin: &ExecPlugin) -> Result<Fetched, Error> {
@@ -224,7 +224,7 @@ fn each_way_to_fail_names_plugin_cause_and_remedy() {
         ),
     ];
     for (body, expected) in rows {
-        let (kind, error) = bed.error(&bed.plugin(&body));
+        let (kind, error) = error_of(&bed.plugin(&body));
         assert_eq!(kind, ErrorKind::Credentials);
         assert!(error.starts_with(expected), "{error}");
     }
@@ -238,7 +238,7 @@ fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
         install_hint: Some("get it at\nthe shop\u{1b}[2J".to_owned()),
         ..bed.config("")
     };
-    let (_, error) = bed.error(&plugin(missing, PluginOptions::default()).unwrap());
+    let (_, error) = error_of(&plugin(missing, PluginOptions::default()).unwrap());
     assert_eq!(
         error,
         "P cannot be run: there is no such command in PATH: install it: get it at\\nthe \
@@ -247,12 +247,12 @@ fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
     let plain = bed.plugin("");
     fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(
-        bed.error(&plain).1,
+        error_of(&plain).1,
         "P cannot be run: the file is not executable: install it"
     );
     fs::write(bed.0.join("plugin"), "\0\0\0\0").unwrap();
     fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
-    let (_, error) = bed.error(&plain);
+    let (_, error) = error_of(&plain);
     assert!(error.starts_with("P cannot be started: "), "{error}");
 }
 
@@ -267,7 +267,7 @@ fn a_plugin_that_needs_a_person_is_not_run_without_a_terminal() {
         no_stdin: true,
         ..PluginOptions::default()
     };
-    let (_, error) = bed.error(&plugin(always(), options.clone()).unwrap());
+    let (_, error) = error_of(&plugin(always(), options.clone()).unwrap());
     let kept = "P cannot be run: it needs standard input, which the program keeps for itself";
     assert_eq!(error, kept);
     let available = ExecConfig {
@@ -276,7 +276,7 @@ fn a_plugin_that_needs_a_person_is_not_run_without_a_terminal() {
     };
     assert!(fetch(&plugin(available, options).unwrap()).is_ok());
     if !std::io::stdin().is_terminal() {
-        let (_, error) = bed.error(&plugin(always(), PluginOptions::default()).unwrap());
+        let (_, error) = error_of(&plugin(always(), PluginOptions::default()).unwrap());
         assert!(error.contains("which is no terminal"), "{error}");
     }
 }
@@ -329,7 +329,7 @@ fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
         ..PluginOptions::default()
     };
     let plugin = plugin(bed.config(HANGS), options).unwrap();
-    let (kind, error) = bed.error(&plugin);
+    let (kind, error) = error_of(&plugin);
     assert_eq!(kind, ErrorKind::Timeout);
     assert!(
         error.starts_with("P gave no credentials within 2.0s and was killed: "),
@@ -391,7 +391,7 @@ fn the_answer_ends_with_the_plugin_even_if_its_child_keeps_the_pipe() {
 fn a_plugin_that_closes_its_output_is_awaited() {
     let bed = Bed::new("closes");
     let body = format!("{}\nexec >&-\nexit 4", answer("{\"token\":\"t\"}"));
-    assert!(bed.error(&bed.plugin(&body)).1.contains("exit code 4"));
+    assert!(error_of(&bed.plugin(&body)).1.contains("exit code 4"));
 }
 
 #[test]
@@ -505,7 +505,7 @@ fn all_who_wait_share_one_run() {
         .map(|number| {
             let (user, told) = (Arc::clone(&user), told.clone());
             Worker::spawn(format!("t-{number}"), move |_| {
-                told.send(user.token()).unwrap()
+                told.send(user.token()).unwrap();
             })
         })
         .collect();
