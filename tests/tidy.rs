@@ -41,7 +41,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("informer", &["reflector", "store", "list_watch"]),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.
-    ("metrics", &["reflector", "informer", "manager", "store"]),
+    (
+        "metrics",
+        &["reflector", "informer", "manager", "store", "http"],
+    ),
     // Nobody imports it; as the top layer it may use what it plays or feeds.
     (
         "testing",

@@ -308,7 +308,7 @@ impl Client {
         let base = format!("{scheme}://{authority}{}", server.path);
         let dialer = ServerConnector::new(server, tls, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
-        let (credentials, lease) = config.credentials.activate();
+        let (credentials, lease) = config.credentials.activate(options.metrics.as_ref());
         let endpoint = Endpoint {
             base,
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,

@@ -3,8 +3,10 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::client_metric::ClientMetric;
 use super::limiter::{BURST, PER_SECOND};
 use crate::clock::Clock;
+use crate::hooks::Hook;
 use crate::wire::DecodeOptions;
 
 /// For name lookup, connect and handshake together: client-go's default for the handshake alone.
@@ -70,6 +72,7 @@ pub struct ClientOptions {
     pub(crate) watch_list: bool,
     pub(crate) user_agent: Option<String>,
     pub(crate) clock: Clock,
+    pub(crate) metrics: Option<Hook<ClientMetric>>,
 }
 
 impl Default for ClientOptions {
@@ -92,6 +95,7 @@ impl Default for ClientOptions {
             watch_list: true,
             user_agent: None,
             clock: Clock::system(),
+            metrics: None,
         }
     }
 }
@@ -249,6 +253,16 @@ impl ClientOptions {
     /// Sets the clock that the rate limit uses. Default: the system clock.
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Sets the hook that is told what the client counts. Default: none.
+    ///
+    /// An exposition makes one: `Exposition::client`, with the feature `metrics`.
+    pub fn metrics(self, metrics: Hook<ClientMetric>) -> Self {
+        Self {
+            metrics: Some(metrics),
+            ..self
+        }
     }
 
     /// Names the program in the server's log: `program (linux/x86_64) kubecache/0.1.0`.

@@ -12,6 +12,7 @@ mod limiter;
 mod admission;
 mod client;
 mod client_context;
+mod client_metric;
 mod client_options;
 mod errors;
 mod lister_watcher;
@@ -24,6 +25,7 @@ mod transport;
 mod watch_stream;
 
 pub use client::Client;
+pub use client_metric::{ClientMetric, PluginEnd, PluginRun};
 pub use client_options::ClientOptions;
 pub use config::{Config, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginPolicy, Token, TokenSource};

@@ -64,7 +64,7 @@ impl InformerSeries {
     pub(super) fn new(labels: Labels, reflectors: Arc<ReflectorSeries>) -> Result<Self, Error> {
         Ok(Self {
             latency: LATENCY.histogram(&labels, &LATENCY_SECONDS)?,
-            panics: HANDLER_PANICS.counters(&labels, "handler")?,
+            panics: HANDLER_PANICS.counters(&labels, &["handler"])?,
             store_version: STORE_VERSION.int_gauge(&labels)?,
             readings: Readings::default(),
             labels,

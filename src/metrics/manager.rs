@@ -57,7 +57,7 @@ impl ManagerSeries {
     ) -> Result<Self, Error> {
         Ok(Self {
             duration: DURATION.histogram(&labels, &READ_SECONDS)?,
-            errors: ERRORS.counters(&labels, "reason")?,
+            errors: ERRORS.counters(&labels, &["reason"])?,
             readings: Readings::default(),
             of,
             labels,

@@ -1,4 +1,4 @@
-//! Metrics of reflectors, informers and managers, as Prometheus text (feature `metrics`).
+//! Metrics of reflectors, informers, managers and clients, as Prometheus text (feature `metrics`).
 //!
 //! An [`Exposition`] makes handles; each is given to the owner that is to be measured, and
 //! [`Exposition::text`] renders what all of them counted. There is no global registry: a program
@@ -105,11 +105,23 @@
 //! - `kubecache_object_cache_get_errors_total` (counter): reads that failed. Its label `reason` is
 //!   the [`ErrorKind`], such as `NotFound`.
 //!
+//! ## Clients
+//!
+//! Label `name`, as given to the exposition; client-go has none.
+//!
+//! - `rest_client_exec_plugin_call_total` (counter): runs of a credential plugin. Its labels are
+//!   client-go's: `code`, the exit code, and `call_status`, such as `no_error`
+//!   ([`PluginEnd`](crate::http::PluginEnd)).
+//! - `rest_client_exec_plugin_ttl_seconds` (gauge): time until the credentials of the last run that
+//!   gave some expire, tokens too; negative once they have. client-go's is of certificates only.
+//!   Not there before the first run, or if the credentials name no end.
+//!
 //! # Threads and locks
 //!
 //! No thread. The tables of handles and the readings of each series are behind locks of rank 57,
 //! under which nothing is called.
 
+mod client;
 mod informer;
 mod manager;
 mod page;
@@ -123,6 +135,7 @@ mod tests;
 
 use std::fmt;
 
+use client::ClientSeries;
 use informer::InformerSeries;
 use manager::ManagerSeries;
 use page::{Labels, Registry};
@@ -131,6 +144,7 @@ use series_map::SeriesMap;
 
 use crate::error::{Error, ErrorKind};
 use crate::hooks::Hook;
+use crate::http::ClientMetric;
 use crate::informer::InformerMetric;
 use crate::manager::{ChangeDetection, ManagerMetric};
 use crate::object::Object;
@@ -143,7 +157,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The label `name` of the managers' reflectors.
 const OBJECT_CACHE: &str = "object-cache";
 
-/// Makes metrics for reflectors, informers and managers, and renders what they count ([the
+/// Makes metrics for reflectors, informers, managers and clients, and renders what they count ([the
 /// module](self) lists all names).
 ///
 /// Cloning copies a pointer. It keeps neither an owner nor a series alive.
@@ -152,6 +166,7 @@ pub struct Exposition {
     reflectors: Arc<SeriesMap<ReflectorSeries>>,
     informers: Arc<SeriesMap<InformerSeries>>,
     managers: Arc<SeriesMap<ManagerSeries>>,
+    clients: Arc<SeriesMap<ClientSeries>>,
 }
 
 impl Exposition {
@@ -247,6 +262,34 @@ impl Exposition {
         Ok(Hook::fallible(move |metric| series.count(metric)))
     }
 
+    /// Makes the hook that counts for clients, with `name` as a label. Give it to
+    /// [`ClientOptions::metrics`](crate::http::ClientOptions::metrics).
+    ///
+    /// # Errors
+    ///
+    /// `Config` for an empty name.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::http::ClientOptions;
+    /// use kubecache::metrics::Exposition;
+    ///
+    /// let exposition = Exposition::new();
+    /// let options = ClientOptions::default().metrics(exposition.client("agent")?);
+    /// # drop(options);
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    pub fn client(&self, name: &str) -> Result<Hook<ClientMetric>, Error> {
+        if name.is_empty() {
+            let text = "client name cannot be empty";
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        let labels = labels([("name", name)]);
+        let series = self.clients.get_or_make(&labels, ClientSeries::new)?;
+        Ok(Hook::new(move |metric| series.count(metric)))
+    }
+
     /// Renders all series in the text format of Prometheus, version 0.0.4, sorted by name and
     /// labels.
     ///
@@ -261,6 +304,9 @@ impl Exposition {
             series.show(&page);
         }
         for series in self.managers.living() {
+            series.show(&page);
+        }
+        for series in self.clients.living() {
             series.show(&page);
         }
         page::text(&page)

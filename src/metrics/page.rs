@@ -27,13 +27,13 @@ impl Metric {
         IntCounter::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
     }
 
-    /// A counter for each value of one more label.
+    /// A counter for each value of more labels.
     pub(super) fn counters(
         self,
         labels: &Labels,
-        by: &'static str,
+        by: &[&'static str],
     ) -> Result<IntCounterVec, Error> {
-        IntCounterVec::new(self.opts(labels), &[by]).map_err(|error| self.refused(error))
+        IntCounterVec::new(self.opts(labels), by).map_err(|error| self.refused(error))
     }
 
     pub(super) fn histogram(self, labels: &Labels, buckets: &[f64]) -> Result<Histogram, Error> {

@@ -139,6 +139,43 @@ fn clients_of_one_configuration_share_the_plugins_run() {
     assert_eq!(bed.runs(), 1);
 }
 
+/// client-go's names and labels; nothing of what the plugin wrote.
+#[cfg(feature = "metrics")]
+#[test]
+fn the_runs_of_a_plugin_are_counted_under_client_gos_names() {
+    let server = Server::start();
+    let script = "if [ $RUN = 1 ]; then echo canary; exit 3; fi; answer '{\"token\":\"canary\",\
+                  \"expirationTimestamp\":\"2999-01-01T00:00:00Z\"}'";
+    let bed = Bed::new("plugin-metrics", &server, script);
+    let exposition = kubecache::metrics::Exposition::new();
+    let options = super::patient().metrics(exposition.client("agent").unwrap());
+    let client = Client::new(&bed.config, options).unwrap();
+    get(&client, "db").map(drop).unwrap_err();
+    thread::scope(|scope| {
+        // A second passes before the next run.
+        let getting = scope.spawn(|| {
+            while get(&client, "db").is_err() {
+                thread::yield_now();
+            }
+        });
+        serve(&server, &[200]);
+        getting.join().unwrap();
+    });
+    let text = exposition.text();
+    no_canary(&text);
+    let total = "rest_client_exec_plugin_call_total";
+    for labels in [
+        "{call_status=\"no_error\",code=\"0\",name=\"agent\"}",
+        "{call_status=\"plugin_execution_error\",code=\"3\",name=\"agent\"}",
+    ] {
+        assert!(text.contains(&format!("{total}{labels} 1\n")), "{text}");
+    }
+    assert!(
+        text.contains("rest_client_exec_plugin_ttl_seconds{name=\"agent\"} "),
+        "{text}"
+    );
+}
+
 /// A script that answers the client certificate of that name, with escapes as JSON has them.
 fn certificate(name: &str) -> String {
     let text = |name: String| {

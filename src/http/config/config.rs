@@ -17,7 +17,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 
 /// Where a server is, how it is trusted, and as whom the client sends requests.
 ///
-/// A clone is cheap. Clones share the token that they read from a file. `Debug` shows no secret.
+/// A clone is cheap. Clones share the credentials that a source gave. `Debug` shows no secret.
 ///
 /// # Examples
 ///

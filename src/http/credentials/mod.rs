@@ -13,7 +13,6 @@ mod token_source;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Weak;
 
 pub(super) use self::authorization::Authorization;
 pub use self::exec::PluginPolicy;
@@ -21,16 +20,18 @@ pub(super) use self::exec::{
     ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
     resolve_command,
 };
-use self::renewal::{Renewal, Runner};
+use self::renewal::{Asker, Renewal, Runner};
 pub(super) use self::source::Credential;
 use self::source::CredentialSource;
 pub use self::status::CredentialsStatus;
 use self::token_file::TokenFile;
 use self::token_source::ProgramSource;
 pub use self::token_source::{Token, TokenSource};
+use super::client_metric::ClientMetric;
 use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::hooks::Hook;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -48,7 +49,7 @@ pub(crate) enum Credentials {
 /// The credentials of one client.
 pub(crate) struct ActiveCredentials {
     credentials: Credentials,
-    runner: Weak<Runner>,
+    asker: Asker,
 }
 
 /// Keeps the thread that fetches credentials. Its drop ends the run of a plugin.
@@ -89,15 +90,22 @@ impl Credentials {
         Self::Renewed(Arc::new(Renewal::new(source, None, &Clock::system())))
     }
 
-    /// Makes the credentials of a client. Sources are asked while the lease lives.
-    pub(crate) fn activate(&self) -> (ActiveCredentials, Option<CredentialsLease>) {
+    /// Makes the credentials of a client, whose hook is `metrics`. Sources are asked while the
+    /// lease lives.
+    pub(crate) fn activate(
+        &self,
+        metrics: Option<&Hook<ClientMetric>>,
+    ) -> (ActiveCredentials, Option<CredentialsLease>) {
         let runner = match self {
             Self::None | Self::Fixed(_) => None,
             Self::Renewed(renewal) => Some(renewal.runner()),
         };
         let active = ActiveCredentials {
             credentials: self.clone(),
-            runner: runner.as_ref().map(Arc::downgrade).unwrap_or_default(),
+            asker: Asker {
+                runner: runner.as_ref().map(Arc::downgrade).unwrap_or_default(),
+                metrics: metrics.cloned(),
+            },
         };
         (active, runner.map(CredentialsLease))
     }
@@ -110,7 +118,7 @@ impl Credentials {
     /// As [`current`](ActiveCredentials::current).
     pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER)?;
-        let (active, _lease) = self.activate();
+        let (active, _lease) = self.activate(None);
         let current = active.current(&call)?;
         Ok(current.and_then(|current| current.authorization.clone()))
     }
@@ -128,7 +136,7 @@ impl ActiveCredentials {
         match &self.credentials {
             Credentials::None => Ok(None),
             Credentials::Fixed(fixed) => Ok(Some(Arc::clone(fixed))),
-            Credentials::Renewed(renewal) => renewal.current(&self.runner, call).map(Some),
+            Credentials::Renewed(renewal) => renewal.current(&self.asker, call).map(Some),
         }
     }
 

@@ -3,9 +3,11 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 
+use std::cell::Cell;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
+use super::super::client_metric::{ClientMetric, PluginRun};
 use super::super::transport::call_context::CallContext;
 use super::super::transport::channel::ItemReceiver;
 use super::super::transport::helper_threads::HelperThreads;
@@ -15,6 +17,7 @@ use super::status::CredentialsStatus;
 use crate::clock::{Clock, later};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
+use crate::hooks::Hook;
 use crate::list_watch::RequestPhase;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopSource;
@@ -31,6 +34,13 @@ struct Renewed {
     source: Box<dyn CredentialSource>,
     clock: Clock,
     state: Mutex<RenewalState>,
+}
+
+/// On whose behalf a source is asked.
+pub(crate) struct Asker {
+    pub(crate) runner: Weak<Runner>,
+    /// Told of a plugin's run that this one starts.
+    pub(crate) metrics: Option<Hook<ClientMetric>>,
 }
 
 /// The thread that asks a source. Its drop ends a run that can be ended, and joins the thread.
@@ -160,7 +170,7 @@ impl Renewal {
     /// silent. `Stopped`.
     pub(crate) fn current(
         &self,
-        runner: &Weak<Runner>,
+        asker: &Asker,
         call: &CallContext,
     ) -> Result<Arc<Credential>, Error> {
         let shared = &self.shared;
@@ -180,7 +190,7 @@ impl Renewal {
                 }
             }
         };
-        let Some(run) = self.start(runner, runs) else {
+        let Some(run) = self.start(asker, runs) else {
             return usable.ok_or_else(|| Error::stopped(self.name()));
         };
         match usable {
@@ -200,26 +210,39 @@ impl Renewal {
     /// Starts a run of the source, or joins the one that is under way. `None`: the client is gone.
     fn start(
         &self,
-        runner: &Weak<Runner>,
+        asker: &Asker,
         runs: u64,
     ) -> Option<ItemReceiver<Result<Arc<Credential>, Error>>> {
-        let runner = runner.upgrade()?;
+        let runner = asker.runner.upgrade()?;
         let (shared, stop) = (Arc::clone(&self.shared), runner.stop.token());
+        let metrics = asker.metrics.clone();
         let work = move || {
             // Another run may have ended since the request looked.
             if let Some(outcome) = shared.outcome_since(runs) {
                 return outcome;
             }
             let was_rejected = std::mem::take(&mut shared.state.lock().was_rejected);
+            let plugin_end = Cell::new(None);
             let reason = FetchReason {
                 stop: &stop,
                 was_rejected,
+                plugin_end: &plugin_end,
             };
             let begun = shared.clock.now();
             let name = shared.source.name();
             let fetched = guard_call(name, || shared.source.fetch(&reason));
             let now = shared.clock.now();
             let took = now.saturating_duration_since(begun);
+            if let (Some(metrics), Some((exit_code, end))) = (metrics, plugin_end.get()) {
+                let valid_for = fetched.as_ref().ok().and_then(|fetched| fetched.valid_for);
+                let run = PluginRun {
+                    exit_code,
+                    end,
+                    took,
+                    valid_for,
+                };
+                metrics.tell("the metrics of a client", &ClientMetric::PluginRun(run));
+            }
             match fetched {
                 Ok(fetched) => Ok(shared.succeeded(fetched, now, took)),
                 Err(error) => Err(shared.failed(error, now, took)),
@@ -239,7 +262,8 @@ impl Renewal {
         let error = match awaited {
             Ok(credential) => return Ok(credential),
             Err(Interrupt::Stopped) => return Err(Error::stopped(name)),
-            Err(Interrupt::Failed(error)) => error,
+            // The run has logged it.
+            Err(Interrupt::Failed(error)) => return usable.ok_or(error),
             Err(interrupt) => {
                 let hint = self.shared.source.policy().hang_hint;
                 let message = format!("{name}: {interrupt}: {hint}");

@@ -1,7 +1,9 @@
 //! Where credentials come from that have to be fetched again: a file, a plugin, or the program.
 
+use std::cell::Cell;
 use std::time::Duration;
 
+use super::super::client_metric::PluginEnd;
 use super::super::config::ClientIdentity;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
@@ -50,6 +52,8 @@ pub(crate) struct FetchReason<'a> {
     pub(crate) stop: &'a StopToken,
     /// Whether the server rejected what the source gave last.
     pub(crate) was_rejected: bool,
+    /// Where a plugin notes the exit code and the end of its process.
+    pub(crate) plugin_end: &'a Cell<Option<(i32, PluginEnd)>>,
 }
 
 /// How a source is asked, and what a request does meanwhile.

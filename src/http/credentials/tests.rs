@@ -27,7 +27,7 @@ impl Fixture {
         let clock = FakeClock::new();
         let path = directory.join("token");
         let credentials = Credentials::token_file(path, None, &Clock::from(clock.clone()));
-        let (active, lease) = credentials.activate();
+        let (active, lease) = credentials.activate(None);
         Self {
             directory,
             clock,
@@ -153,7 +153,7 @@ fn an_inline_token_and_a_password_make_their_headers_and_show_nothing() {
     let token = Credentials::token("canary").unwrap();
     let header = token.authorization_at_start().unwrap().unwrap();
     assert_eq!(header.as_str(), "Bearer canary");
-    let (active, _) = token.activate();
+    let (active, _) = token.activate(None);
     let call = call(&StopToken::never(), NamedDeadline::NEVER);
     let current = active.current(&call).unwrap();
     assert!(
@@ -198,7 +198,7 @@ fn a_token_beside_a_file_is_used_until_the_file_can_be_read() {
     let clock = Clock::from(fixture.clock.clone());
     let path = fixture.directory.join("token");
     let credentials = Credentials::token_file(path, Authorization::bearer("initial").ok(), &clock);
-    let (active, _lease) = credentials.activate();
+    let (active, _lease) = credentials.activate(None);
     assert_eq!(header(&active), "Bearer initial");
     fixture.write("rotated");
     fixture.clock.advance(Duration::from_secs(10));

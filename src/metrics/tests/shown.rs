@@ -2,12 +2,13 @@
 
 use super::*;
 use crate::clock::Deadline;
+use crate::http::{ClientMetric, PluginEnd, PluginRun};
 use crate::informer::{HandlerOptions, Handlers};
 use crate::object::Status;
 use crate::testing::{RequestKind, SourceFault};
 
-/// The whole text of an informer, a reflector and a manager, against the one that was looked at by
-/// hand.
+/// The whole text of an informer, a reflector, a manager and a client, against the one that was
+/// looked at by hand.
 #[test]
 fn rf_51_rf_52_the_whole_text() {
     let world = World::new();
@@ -36,6 +37,16 @@ fn rf_51_rf_52_the_whole_text() {
     manager.register_pod(&objects::pod("shop", "till", "node", &["db", "gone"], &[]));
     manager.get("shop", "db").unwrap();
     manager.get("shop", "gone").unwrap_err();
+    let client = world.exposition.client("agent").unwrap();
+    for (exit_code, end) in [(0, PluginEnd::Success), (3, PluginEnd::ExitCode)] {
+        let run = PluginRun {
+            exit_code,
+            end,
+            took: Duration::ZERO,
+            valid_for: None,
+        };
+        client.tell("t", &ClientMetric::PluginRun(run));
+    }
     let text = world.exposition.text();
     assert_eq!(text, include_str!("golden.txt"));
 }

@@ -200,12 +200,8 @@ impl RunningChild {
             if clock.has_passed(until) {
                 return false;
             }
-            let mut descriptors: Vec<_> = exit
-                .iter()
-                .collect::<Vec<_>>()
-                .into_iter()
-                .map(|exit| PollFd::new(exit, PollFlags::IN))
-                .collect();
+            let exit_end = exit.iter().map(|exit| PollFd::new(exit, PollFlags::IN));
+            let mut descriptors: Vec<_> = exit_end.collect();
             let wait = if exit.is_some() { KILLED_WAIT } else { TICK };
             let wait = Timespec::try_from(wait).ok();
             let _woken = poll(&mut descriptors, wait.as_ref());

@@ -20,6 +20,7 @@ use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
 pub(crate) use self::command::resolve as resolve_command;
 pub(crate) use self::exec_credential::{ClusterInfo, ExecVersion};
 pub use self::policy::PluginPolicy;
+use super::super::client_metric::PluginEnd;
 use super::super::config::{ClientIdentity, Pem};
 use super::super::transport::call_context::{CallContext, NamedDeadline};
 use super::super::transport::interrupt::{Interrupt, Limit};
@@ -177,7 +178,11 @@ impl ExecPlugin {
     }
 
     fn run(&self, reason: &FetchReason<'_>) -> Result<Ended, Error> {
-        let path = self.find()?;
+        let path = self.find().inspect_err(|error| {
+            if error.kind() == ErrorKind::Credentials {
+                reason.plugin_end.set(Some((1, PluginEnd::NotFound)));
+            }
+        })?;
         let is_interactive = self.is_interactive()?;
         let config = &self.config;
         let info =
@@ -208,7 +213,15 @@ impl ExecPlugin {
         let timeout = self.options.timeout.unwrap_or(usual);
         let until = NamedDeadline::NEVER.within(timeout, Limit::Credentials);
         let call = CallContext::new(reason.stop, until)?;
-        child::run(&mut command, !is_interactive, &call).map_err(|failure| self.broken(failure))
+        reason.plugin_end.set(Some((1, PluginEnd::Broken)));
+        let ended = child::run(&mut command, !is_interactive, &call);
+        let ended = ended.map_err(|failure| self.broken(failure))?;
+        reason.plugin_end.set(Some(match ended.status.code() {
+            Some(0) => (0, PluginEnd::Success),
+            // client-go's number for a process that a signal ended.
+            code => (code.unwrap_or(-1), PluginEnd::ExitCode),
+        }));
+        Ok(ended)
     }
 
     fn broken(&self, failure: ChildFailure) -> Error {

@@ -1,12 +1,13 @@
 //! Plugins that are shell scripts: what they are told, what they answer, and how they fail.
 
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Pid;
 use serde_json::{Value, json};
 
-use super::super::renewal::{Renewal, Runner};
+use super::super::renewal::{Asker, Renewal, Runner};
 use super::super::source::Credential;
 use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
@@ -99,6 +100,7 @@ fn fetch_until(plugin: &ExecPlugin, stop: &StopToken) -> Result<Fetched, Error> 
     plugin.fetch(&FetchReason {
         stop,
         was_rejected: false,
+        plugin_end: &Cell::new(None),
     })
 }
 
@@ -404,6 +406,13 @@ fn a_large_answer_is_read_whole() {
     assert!(token(&fetched).len() > 200_000);
 }
 
+fn asker(runner: &Arc<Runner>) -> Asker {
+    Asker {
+        runner: Arc::downgrade(runner),
+        metrics: None,
+    }
+}
+
 /// Credentials of a plugin, as a client uses them.
 struct User {
     renewal: Arc<Renewal>,
@@ -427,7 +436,7 @@ impl User {
     fn current(&self) -> Result<Arc<Credential>, Error> {
         let until = NamedDeadline::caller(Deadline::NEVER);
         let call = CallContext::new(&StopToken::never(), until)?;
-        self.renewal.current(&Arc::downgrade(&self.runner), &call)
+        self.renewal.current(&asker(&self.runner), &call)
     }
 
     fn token(&self) -> String {
@@ -563,11 +572,11 @@ fn dropping_the_last_client_ends_the_plugin() {
     let User {
         renewal, runner, ..
     } = User::of(bed.plugin(HANGS));
-    let weak = Arc::downgrade(&runner);
+    let asker = asker(&runner);
     let (told, ended) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-ask", move |_| {
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
-        told.send(renewal.current(&weak, &call).map(drop)).unwrap();
+        told.send(renewal.current(&asker, &call).map(drop)).unwrap();
     });
     let pid = bed.wait_for("pid");
     drop(runner);

@@ -64,9 +64,16 @@ fn renewal(hangs: bool) -> (Arc<Renewal>, Arc<Runner>) {
     (renewal, runner)
 }
 
-fn current(renewal: &Renewal, runner: &Weak<Runner>) -> Result<Arc<Credential>, Error> {
+fn asker(runner: &Arc<Runner>) -> Asker {
+    Asker {
+        runner: Arc::downgrade(runner),
+        metrics: None,
+    }
+}
+
+fn current(renewal: &Renewal, asker: &Asker) -> Result<Arc<Credential>, Error> {
     let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
-    renewal.current(runner, &call)
+    renewal.current(asker, &call)
 }
 
 #[test]
@@ -75,8 +82,8 @@ fn all_who_wait_share_one_run() {
         || {
             let (renewal, runner) = renewal(false);
             let askers = [0, 1, 2].map(|_| {
-                let (renewal, runner) = (Arc::clone(&renewal), Arc::downgrade(&runner));
-                thread::spawn(move || current(&renewal, &runner).unwrap().number)
+                let (renewal, asker) = (Arc::clone(&renewal), asker(&runner));
+                thread::spawn(move || current(&renewal, &asker).unwrap().number)
             });
             for asker in askers {
                 assert_eq!(asker.join().unwrap(), 1);
@@ -93,11 +100,11 @@ fn what_was_rejected_is_not_shown_again() {
         || {
             let (renewal, runner) = renewal(false);
             let askers = [0, 1].map(|_| {
-                let (renewal, runner) = (Arc::clone(&renewal), Arc::downgrade(&runner));
+                let (renewal, asker) = (Arc::clone(&renewal), asker(&runner));
                 thread::spawn(move || {
-                    let first = current(&renewal, &runner).unwrap();
+                    let first = current(&renewal, &asker).unwrap();
                     assert!(renewal.rejected(&first));
-                    let second = current(&renewal, &runner).unwrap();
+                    let second = current(&renewal, &asker).unwrap();
                     assert!(second.number > first.number);
                 })
             });
@@ -116,8 +123,8 @@ fn the_end_of_the_last_client_ends_a_run_and_who_waits_for_it() {
     shuttle::check_random(
         || {
             let (renewal, runner) = renewal(true);
-            let weak = Arc::downgrade(&runner);
-            let asker = thread::spawn(move || current(&renewal, &weak).map(drop));
+            let asker = asker(&runner);
+            let asker = thread::spawn(move || current(&renewal, &asker).map(drop));
             drop(runner);
             assert!(asker.join().unwrap().unwrap_err().is_stopped());
         },
