@@ -93,6 +93,44 @@ fn a_kubeconfig_that_is_missing_broken_or_lacks_the_context() {
     }
 }
 
+/// What a plugin says of its failure is on the agent's standard error; what it writes is nowhere.
+#[test]
+fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
+    let name = format!("kubecache-agent-plugin-{}", std::process::id());
+    let kubeconfig = std::env::temp_dir().join(name);
+    let text = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', \
+                insecure-skip-tls-verify: true}}]\n\
+                users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, \
+                interactiveMode: Never, command: sh, \
+                args: [-c, 'echo no login >&2; echo canary; exit 3']}}}]\n\
+                contexts: [{name: x, context: {cluster: c, user: u}}]\ncurrent-context: x\n";
+    std::fs::write(&kubeconfig, text).unwrap();
+    let path = kubeconfig.to_str().unwrap();
+    let arguments = [
+        "--kubeconfig",
+        path,
+        "--node-name",
+        "n1",
+        "--once",
+        "--timeout",
+        "2s",
+    ];
+    let ended = AGENT.run_in(&arguments, &[("PATH", "/usr/bin:/bin")]);
+    std::fs::remove_file(&kubeconfig).unwrap();
+    assert_eq!(ended.code, 1);
+    let expected = format!(
+        "{path}: users[name=u].user.exec: the credential plugin \"sh\" failed with exit code 3: "
+    );
+    assert!(ended.stderr.contains(&expected), "{}", ended.stderr);
+    assert!(
+        ended.stderr.lines().any(|line| line == "no login"),
+        "{}",
+        ended.stderr
+    );
+    let shown = format!("{}{}", ended.stdout, ended.stderr);
+    assert!(!shown.contains("canary"), "{shown}");
+}
+
 /// Whatever the server sends: the agent ends by itself with 1 and says what it met.
 fn against(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> Ended {
     against_within("3s", answer)

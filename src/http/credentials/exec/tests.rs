@@ -372,6 +372,22 @@ fn a_stop_ends_a_plugin_at_once_and_reaps_it() {
     worker.unwrap().join().unwrap();
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
+    let bed = Bed::new("group");
+    let script = bed.script("cut -d' ' -f5 /proc/$$/stat");
+    let own = rustix::process::getpgrp().as_raw_nonzero().to_string();
+    for leads_group in [true, false] {
+        let mut command = Command::new(&script);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
+        let ended = child::run(&mut command, leads_group, &call).ok().unwrap();
+        let group = String::from_utf8_lossy(ended.stdout()).trim().to_owned();
+        assert_eq!(group == own, !leads_group, "{group} {own}");
+    }
+}
+
 /// client-go waits for the pipe, which a daemon of the plugin's may keep for days.
 #[test]
 fn the_answer_ends_with_the_plugin_even_if_its_child_keeps_the_pipe() {
