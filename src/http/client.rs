@@ -54,11 +54,14 @@ const READERS_MAX: usize = 16;
 ///   watch keep small stacks, because a stack stays as large as it once was. One `read` thread
 ///   stays while nothing comes.
 /// - Up to four threads called `resolver` look names up. `token-file` and `tls-files` read files.
+/// - A thread called `plugin` runs the credential plugin of the configuration, one called
+///   `token-source` calls the program's [`TokenSource`](super::TokenSource). Clients of one
+///   configuration and of its clones share them.
 ///
 /// At most 16 requests work at a time. Requests that a caller waits for go first. A request whose
 /// server is silent lets another one work. The drop of the last clone, and of all that it made,
-/// joins these threads. A lookup within the system's resolver cannot be interrupted and ends by
-/// itself.
+/// joins these threads and ends a plugin that runs. A lookup within the system's resolver cannot be
+/// interrupted and ends by itself.
 ///
 /// # Secrets
 ///
