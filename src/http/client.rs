@@ -2,7 +2,6 @@
 //! objects.
 
 use std::fmt;
-use std::sync::Once;
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
@@ -17,6 +16,7 @@ use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;
 use super::transport::connector::ServerConnector;
 use super::transport::dns::{Lookup, system_lookup};
+use super::transport::proxy::Proxy;
 use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -78,6 +78,7 @@ pub struct Client {
 impl Client {
     /// Makes a client of the server in `config`.
     ///
+    /// [`Config::with_proxy`] says which proxy the environment names.
     /// Blocks for reads of the TLS files that `config` names.
     ///
     /// # Errors
@@ -85,13 +86,8 @@ impl Client {
     /// [`Config`](crate::ErrorKind::Config) names field and file of a configuration that cannot
     /// work.
     pub fn new(config: &Config, options: ClientOptions) -> Result<Self, Error> {
-        static WARNED: Once = Once::new();
-        WARNED.call_once(|| {
-            if let Some(warning) = Environment::process().proxy_warning() {
-                log::warn!("{warning}");
-            }
-        });
-        Self::build(config, options, Box::new(system_lookup))
+        let proxy = Proxy::new(config, &Environment::process())?;
+        Self::build(config, options, proxy, Box::new(system_lookup))
     }
 
     /// Returns the object with `key`, with all of its fields.
@@ -299,7 +295,12 @@ impl Client {
         Clock::system().after(self.inner.context.options.request_timeout)
     }
 
-    fn build(config: &Config, options: ClientOptions, lookup: Box<Lookup>) -> Result<Self, Error> {
+    fn build(
+        config: &Config,
+        options: ClientOptions,
+        proxy: Option<Proxy>,
+        lookup: Box<Lookup>,
+    ) -> Result<Self, Error> {
         let server = config.server.clone();
         let tls = if server.https {
             Some(Arc::new(Tls::new(config)?))
@@ -309,7 +310,7 @@ impl Client {
         let scheme = if server.https { "https" } else { "http" };
         let authority: Arc<str> = server.authority().into();
         let base = format!("{scheme}://{authority}{}", server.path);
-        let dialer = ServerConnector::new(server, tls, options.connect_timeout, lookup);
+        let dialer = ServerConnector::new(server, tls, proxy, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
         let (credentials, lease) = config.credentials.activate(options.metrics.as_ref());
         let endpoint = Endpoint {
@@ -347,7 +348,7 @@ impl Client {
 impl Client {
     /// Makes a client as [`new`](Self::new) does, with a lookup of names in place of the system's.
     ///
-    /// The client calls `lookup` on its `resolver` threads.
+    /// The client calls `lookup` on its `resolver` threads. It ignores proxies of the environment.
     ///
     /// # Errors
     ///
@@ -358,7 +359,8 @@ impl Client {
         options: ClientOptions,
         lookup: impl Fn(&str, u16) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
     ) -> Result<Self, Error> {
-        Self::build(config, options, Box::new(lookup))
+        let proxy = Proxy::new(config, &Environment::default())?;
+        Self::build(config, options, proxy, Box::new(lookup))
     }
 }
 

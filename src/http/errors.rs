@@ -149,7 +149,7 @@ fn not_our_protocol(what: &str, why: &str) -> Error {
 }
 
 /// Returns the first line of a text, or the title of an HTML page.
-fn first_words(body: &[u8]) -> String {
+pub(crate) fn first_words(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let text = text.trim_start();
     if text.starts_with('<') {
@@ -160,7 +160,7 @@ fn first_words(body: &[u8]) -> String {
     printable(text.lines().next().unwrap_or_default())
 }
 
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let cut: String = text.trim().chars().take(TEXT_CHARS_MAX).collect();
     visible(&cut).into_owned()
 }

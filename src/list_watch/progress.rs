@@ -26,8 +26,12 @@ pub enum RequestPhase {
     Credentials,
     /// The server's name is looked up.
     LookingUp,
-    /// The client connects to the server; this is one of the addresses it tries.
+    /// The name of the proxy on the way to the server is looked up.
+    LookingUpProxy,
+    /// The client connects to the server or its proxy; this is one of the addresses it tries.
     Connecting(SocketAddr),
+    /// The proxy at this address was asked for a connection to the server.
+    Tunnel(SocketAddr),
     /// The TLS handshake with this address is under way.
     Handshake(SocketAddr),
     /// The request was sent, and the head of the answer has not come.
@@ -122,6 +126,10 @@ impl RequestProgress {
                 format!("waiting for the credentials for {server}")
             }
             RequestPhase::LookingUp => format!("looking up {server}"),
+            RequestPhase::LookingUpProxy => format!("looking up the proxy of {server}"),
+            RequestPhase::Tunnel(address) => {
+                format!("waiting for the proxy at {address} to reach {server}")
+            }
             RequestPhase::Connecting(address) => format!("connecting to {address}"),
             RequestPhase::Handshake(address) => format!("in the TLS handshake with {address}"),
             RequestPhase::AwaitingHead => {
@@ -161,6 +169,14 @@ mod tests {
                 "queued in this client behind 7 other requests for ",
             ),
             (RequestPhase::LookingUp, "looking up api.test:6443 for "),
+            (
+                RequestPhase::LookingUpProxy,
+                "looking up the proxy of api.test:6443 for ",
+            ),
+            (
+                RequestPhase::Tunnel(address),
+                "waiting for the proxy at 10.0.0.1:6443 to reach api.test:6443 for ",
+            ),
             (
                 RequestPhase::Connecting(address),
                 "connecting to 10.0.0.1:6443 for ",

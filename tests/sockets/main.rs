@@ -16,6 +16,8 @@ mod one_shot;
 mod phases;
 #[cfg(feature = "ring")]
 mod plugins;
+#[cfg(feature = "ring")]
+mod proxies;
 mod server;
 mod slots;
 mod stops;

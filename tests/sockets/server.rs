@@ -105,6 +105,11 @@ impl<S: Read + Write> Peer<S> {
         &self.stream
     }
 
+    #[cfg(feature = "ring")]
+    pub(crate) fn into_stream(self) -> S {
+        self.stream
+    }
+
     /// Reads the head of the next request.
     pub(crate) fn request(&mut self) -> Request {
         let end = loop {

@@ -7,6 +7,7 @@ use rustls::crypto::CryptoProvider;
 
 use super::super::credentials::{Credentials, TokenSource};
 use super::pem::{ClientIdentity, Pem};
+use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
@@ -33,6 +34,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub struct Config {
     pub(crate) server: ServerUrl,
     pub(crate) tls: TlsSettings,
+    pub(crate) proxy: ProxyChoice,
     /// The cryptography to use; `None` takes the feature's.
     pub(crate) provider: Option<Arc<CryptoProvider>>,
     pub(crate) credentials: Credentials,
@@ -41,6 +43,18 @@ pub struct Config {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) compression: bool,
     pub(crate) source: String,
+}
+
+/// Through which proxy the server is reached.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum ProxyChoice {
+    /// The one that the environment names, if any.
+    #[default]
+    Environment,
+    /// None, whatever the environment says.
+    Direct,
+    /// This one.
+    Url(ProxyUrl),
 }
 
 /// How the server is trusted and which certificate the client shows.
@@ -104,6 +118,7 @@ impl Config {
             source: format!("server {server}"),
             server,
             tls: TlsSettings::default(),
+            proxy: ProxyChoice::default(),
             provider: None,
             credentials: Credentials::None,
             namespace: DEFAULT_NAMESPACE.to_owned(),
@@ -144,6 +159,49 @@ impl Config {
     #[must_use]
     pub fn with_insecure_skip_tls_verify(mut self) -> Self {
         self.tls.insecure_skip_verify = true;
+        self
+    }
+
+    /// Reaches the server through the proxy at `url`: `http`, `https` or `socks5`, with or without
+    /// user and password.
+    ///
+    /// Default: the proxy that the environment names when [`Client::new`](super::Client::new) is
+    /// called. `HTTPS_PROXY` is for a server with `https`, `HTTP_PROXY` for one with `http`, and
+    /// `ALL_PROXY` for both. `NO_PROXY` lists exceptions, as in Go: domains, addresses, CIDRs, `*`.
+    /// Each may be written in small letters. A server on this machine has no proxy.
+    ///
+    /// The client asks the proxy for a tunnel to the server, so the proxy sees no request. It looks
+    /// up the server's name. The connect limit of the client covers the proxy's answer too.
+    ///
+    /// A proxy with `https` is trusted by the authorities of the system or those of the server. It
+    /// never sees the client certificate.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) says what is wrong with `url`, without repeating it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::http::Config;
+    ///
+    /// let config = Config::for_server("https://10.0.0.1:6443")?;
+    /// let config = config.with_proxy("http://jane:secret@proxy.example:3128")?;
+    /// assert!(!format!("{config:?}").contains("secret"));
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    pub fn with_proxy(mut self, url: &str) -> Result<Self, Error> {
+        let proxy = ProxyUrl::parse(url);
+        self.proxy = ProxyChoice::Url(
+            proxy.map_err(|why| Error::config(format!("the proxy's URL cannot be used: {why}")))?,
+        );
+        Ok(self)
+    }
+
+    /// Reaches the server without a proxy, whatever the environment or a kubeconfig says.
+    #[must_use]
+    pub fn without_proxy(mut self) -> Self {
+        self.proxy = ProxyChoice::Direct;
         self
     }
 
@@ -216,6 +274,7 @@ impl fmt::Debug for Config {
             .field("source", &self.source)
             .field("server", &self.server_url())
             .field("tls", &self.tls)
+            .field("proxy", &self.proxy)
             .field("credentials", &self.credentials)
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
@@ -233,6 +292,8 @@ mod tests {
             .with_authorities("ca")
             .with_identity("cert", "canary")
             .with_token("canary")
+            .unwrap()
+            .with_proxy("http://canary:canary@p")
             .unwrap();
         let shown = format!("{config:?}");
         assert!(!shown.contains("canary"), "{shown}");

@@ -7,17 +7,9 @@ use std::path::PathBuf;
 /// Where a pod finds its service account's token, certificate authority and namespace.
 const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The variables by which other programs choose a proxy. This client ignores them.
-const PROXY_VARIABLES: [&str; 6] = [
-    "HTTPS_PROXY",
-    "https_proxy",
-    "HTTP_PROXY",
-    "http_proxy",
-    "ALL_PROXY",
-    "all_proxy",
-];
-
-/// Environment variables and the service account's directory, of the process or of a test.
+/// Environment variables and the service account's directory, of the process or of a test. The
+/// default has none.
+#[derive(Default)]
 pub(crate) struct Environment {
     variables: HashMap<OsString, OsString>,
     /// The directory with a pod's token, certificate authority and namespace.
@@ -37,18 +29,6 @@ impl Environment {
     pub(crate) fn var(&self, name: &str) -> Option<&OsStr> {
         let value = self.variables.get(OsStr::new(name))?;
         (!value.is_empty()).then_some(value)
-    }
-
-    /// Returns the warning about proxy variables; `None` if none is set.
-    pub(crate) fn proxy_warning(&self) -> Option<String> {
-        let is_set = |name: &&str| self.var(name).is_some();
-        let set: Vec<_> = PROXY_VARIABLES.into_iter().filter(is_set).collect();
-        (!set.is_empty()).then(|| {
-            format!(
-                "{} set in the environment and ignored: proxies are not supported yet",
-                set.join(", ")
-            )
-        })
     }
 
     /// Returns a variable as text. Replaced bytes that are not UTF-8 fail where the text is used.
@@ -79,11 +59,7 @@ mod tests {
 
     #[test]
     fn an_empty_variable_counts_as_not_set() {
-        let environment = Environment::from_pairs([("KUBECONFIG", ""), ("all_proxy", "socks://p")]);
+        let environment = Environment::from_pairs([("KUBECONFIG", "")]);
         assert_eq!(environment.var("KUBECONFIG"), None);
-        assert_eq!(
-            environment.proxy_warning().as_deref(),
-            Some("all_proxy set in the environment and ignored: proxies are not supported yet")
-        );
     }
 }

@@ -11,11 +11,14 @@ mod in_cluster;
 mod infer;
 mod kubeconfig;
 mod pem;
+mod proxy_environment;
+mod proxy_url;
 mod server_url;
 
 pub use self::config::Config;
-pub(super) use self::config::TlsSettings;
+pub(super) use self::config::{ProxyChoice, TlsSettings};
 pub(super) use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
 pub(super) use self::pem::{ClientIdentity, Pem, read_text, system_authorities};
+pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;

@@ -88,7 +88,8 @@ impl fmt::Display for ServerUrl {
     }
 }
 
-fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
+/// Splits `host[:port]`, whose IPv6 address stands in brackets.
+pub(super) fn split_authority(authority: &str) -> Result<(String, Option<u16>), String> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, port) = rest
             .split_once(']')

@@ -3,13 +3,13 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
 
 use rustix::event::PollFlags;
 use rustls::{ClientConfig, ClientConnection};
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
+use super::byte_stream::ByteStream;
 use super::call_context;
 use super::interrupt::Interrupt;
 use super::tls::Tls;
@@ -18,8 +18,7 @@ use crate::sync::Arc;
 
 /// A connection to the server, as ureq keeps it in its pool.
 pub(crate) struct Connection {
-    /// Shared with the watch that waits for it to become readable.
-    socket: Arc<TcpStream>,
+    stream: ByteStream,
     tls: Option<Session>,
     buffers: GrowingBuffers,
     broken: bool,
@@ -47,15 +46,19 @@ impl Session {
     }
 
     /// Reads the available bytes. `None` when there are none; 0 is the end.
-    fn fill(&mut self, socket: &TcpStream, room: &mut [u8]) -> Result<Option<usize>, Interrupt> {
+    fn fill(
+        &mut self,
+        stream: &mut ByteStream,
+        room: &mut [u8],
+    ) -> Result<Option<usize>, Interrupt> {
         loop {
             let read = attempt(|| self.connection.reader().read(room))?;
             if read.is_some() {
                 return Ok(read);
             }
-            self.flush(socket)?;
+            self.flush(stream)?;
             // Trying before polling also makes rustls give back what a large record made it hold.
-            if attempt(|| self.connection.read_tls(&mut &*socket))?.is_none() {
+            if attempt(|| self.connection.read_tls(stream))?.is_none() {
                 return Ok(None);
             }
             let processed = self.connection.process_new_packets();
@@ -66,9 +69,9 @@ impl Session {
     }
 
     /// Sends pending TLS records. Never blocks.
-    fn flush(&mut self, socket: &TcpStream) -> Result<(), Interrupt> {
+    fn flush(&mut self, stream: &mut ByteStream) -> Result<(), Interrupt> {
         while self.connection.wants_write() {
-            if attempt(|| self.connection.write_tls(&mut &*socket))?.is_none() {
+            if attempt(|| self.connection.write_tls(stream))?.is_none() {
                 break;
             }
         }
@@ -77,9 +80,9 @@ impl Session {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, tls: Option<Session>) -> Self {
+    pub(crate) fn new(stream: ByteStream, tls: Option<Session>) -> Self {
         Self {
-            socket: Arc::new(socket),
+            stream,
             tls,
             buffers: GrowingBuffers::default(),
             broken: false,
@@ -97,8 +100,8 @@ impl Connection {
         }
         let room = self.buffers.input_append_buf();
         let filled = match &mut self.tls {
-            Some(session) => session.fill(&self.socket, room)?,
-            None => attempt(|| (&*self.socket).read(room))?,
+            Some(session) => session.fill(&mut self.stream, room)?,
+            None => attempt(|| self.stream.read(room))?,
         };
         let count = filled.unwrap_or_default();
         self.buffers.input_appended(count);
@@ -114,30 +117,30 @@ impl Connection {
                 return Ok(count > 0);
             }
             self.buffers.release();
-            call_context::current(|call| call.wait(&*self.socket, PollFlags::IN))?;
+            call_context::current(|call| call.wait(&self.stream, PollFlags::IN))?;
         }
     }
 
     fn send(&mut self, amount: usize) -> Result<(), Interrupt> {
         call_context::current(|call| {
-            call.use_socket(&self.socket);
+            call.use_socket(self.stream.socket());
             Ok(())
         })?;
         let mut rest = self.buffers.to_send(amount);
         if let Some(session) = &mut self.tls {
             session.connection.writer().write_all(rest)?;
             while session.connection.wants_write() {
-                write(&self.socket, |mut socket| {
-                    session.connection.write_tls(&mut socket)
+                write(&mut self.stream, |stream| {
+                    session.connection.write_tls(stream)
                 })?;
             }
-            return Ok(());
+            return flush(&mut self.stream);
         }
         while !rest.is_empty() {
-            let count = write(&self.socket, |mut socket| socket.write(rest))?;
+            let count = write(&mut self.stream, |stream| stream.write(rest))?;
             rest = rest.get(count..).unwrap_or_default();
         }
-        Ok(())
+        flush(&mut self.stream)
     }
 
     /// Whether another request may use this connection.
@@ -148,8 +151,8 @@ impl Connection {
         let idle = match &mut self.tls {
             Some(session) if !Arc::ptr_eq(&session.config, &session.tls.current()) => false,
             // Unread session tickets are allowed; data or an end are not.
-            Some(session) => matches!(session.fill(&self.socket, &mut [0]), Ok(None)),
-            None => matches!(attempt(|| self.socket.peek(&mut [0])), Ok(None)),
+            Some(session) => matches!(session.fill(&mut self.stream, &mut [0]), Ok(None)),
+            None => matches!(attempt(|| self.stream.read(&mut [0])), Ok(None)),
         };
         self.buffers.release();
         idle
@@ -165,24 +168,30 @@ pub(crate) fn attempt(
             Ok(count) => return Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Interrupt::Io(error)),
+            Err(error) => return Err(Interrupt::from(error)),
         }
     }
 }
 
-/// Writes once and returns the number of bytes. Waits when the socket takes none.
+/// Writes once and returns the number of bytes. Waits when the stream takes none.
 fn write(
-    socket: &TcpStream,
-    mut write: impl FnMut(&TcpStream) -> io::Result<usize>,
+    stream: &mut ByteStream,
+    mut write: impl FnMut(&mut ByteStream) -> io::Result<usize>,
 ) -> Result<usize, Interrupt> {
-    match attempt(|| write(socket))? {
+    match attempt(|| write(stream))? {
         Some(0) => Err(Interrupt::Io(io::ErrorKind::WriteZero.into())),
         Some(count) => Ok(count),
         None => {
-            call_context::current(|call| call.wait(socket, PollFlags::OUT))?;
+            call_context::current(|call| call.wait(&*stream, PollFlags::OUT))?;
             Ok(0)
         }
     }
+}
+
+/// Sends what the stream itself holds. Waits until it is sent.
+fn flush(stream: &mut ByteStream) -> Result<(), Interrupt> {
+    while write(stream, |stream| stream.flush().map(|()| 1))? == 0 {}
+    Ok(())
 }
 
 impl Transport for Connection {
@@ -221,7 +230,7 @@ impl Transport for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("socket", &self.socket)
+            .field("stream", &self.stream)
             .field("tls", &self.tls.is_some())
             .finish_non_exhaustive()
     }

@@ -2,11 +2,12 @@
 //! within one limit.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustls::ClientConnection;
+use rustls::{ClientConfig, ClientConnection};
 use ureq::config::Config as UreqConfig;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
@@ -14,10 +15,12 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::super::config::ServerUrl;
 use super::super::credentials::Credential;
+use super::byte_stream::ByteStream;
 use super::call_context::{self, CallContext};
 use super::connection::{Connection, Session, attempt};
 use super::dns::{Lookup, Resolver};
 use super::interrupt::{Interrupt, Limit};
+use super::proxy::Proxy;
 use super::tcp_connect;
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind};
@@ -28,6 +31,7 @@ use crate::sync::Arc;
 pub(crate) struct ServerConnector {
     server: ServerUrl,
     tls: Option<Arc<Tls>>,
+    proxy: Option<Proxy>,
     limit: Duration,
     resolver: Resolver,
 }
@@ -36,12 +40,14 @@ impl ServerConnector {
     pub(crate) fn new(
         server: ServerUrl,
         tls: Option<Arc<Tls>>,
+        proxy: Option<Proxy>,
         limit: Duration,
         lookup: Box<Lookup>,
     ) -> Self {
         Self {
             server,
             tls,
+            proxy,
             limit,
             resolver: Resolver::new(lookup),
         }
@@ -74,68 +80,126 @@ impl ServerConnector {
             Ok(call.clone())
         })?;
         call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
-        let ServerUrl { host, port, .. } = &self.server;
-        call.enter_phase(RequestPhase::LookingUp);
-        let resolved = self.resolver.resolve(host, *port, &call);
-        let addresses = resolved.map_err(|interrupt| self.late(interrupt, "the lookup of"))?;
-        let socket = tcp_connect::connect(&addresses, &call)
-            .map_err(|interrupt| self.late(interrupt, "the connect to"))?;
-        match &self.tls {
-            None => Ok(Connection::new(socket, None)),
-            Some(tls) => {
-                if let Ok(address) = socket.peer_addr() {
-                    call.enter_phase(RequestPhase::Handshake(address));
-                }
-                handshake(socket, tls, &call)
-                    .map_err(|interrupt| self.late(interrupt, "the TLS handshake with"))
+        let stream = match &self.proxy {
+            None => {
+                call.enter_phase(RequestPhase::LookingUp);
+                let ServerUrl { host, port, .. } = &self.server;
+                self.connect(host, *port, &self.server.authority(), &call)?
             }
-        }
+            Some(proxy) => self
+                .tunnel(proxy, &call)
+                .map_err(|interrupt| proxy.explain(interrupt))?,
+        };
+        let Some(tls) = &self.tls else {
+            return Ok(Connection::new(stream, None));
+        };
+        let config = tls.current();
+        let closed_by = self.proxy.as_ref().map_or_else(
+            || "the server".to_owned(),
+            |proxy| format!("the server, or the proxy {} on the way,", proxy.url()),
+        );
+        let (stream, connection) = handshake(stream, tls, &config, &closed_by, &call)
+            .map_err(|interrupt| late(interrupt, "the TLS handshake with", &self.peer()))?;
+        let session = Session::new(Box::new(connection), Arc::clone(tls), config);
+        Ok(Connection::new(stream, Some(session)))
     }
 
-    /// Adds the phase to a limit. Any other interrupt stays as it is.
-    fn late(&self, interrupt: Interrupt, phase: &str) -> Interrupt {
-        let Interrupt::Limit(limit @ Limit::Connect(_)) = interrupt else {
-            return interrupt;
-        };
-        let message = format!("{limit}: {phase} {} took longer", self.server.authority());
-        Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
+    /// Connects to the first address of `host` that accepts. `peer` is its name in messages.
+    fn connect(
+        &self,
+        host: &str,
+        port: u16,
+        peer: &str,
+        call: &CallContext,
+    ) -> Result<ByteStream, Interrupt> {
+        let addresses = self.resolver.resolve(host, port, call);
+        let addresses = addresses.map_err(|interrupt| late(interrupt, "the lookup of", peer))?;
+        let socket = tcp_connect::connect(&addresses, call);
+        let socket = socket.map_err(|interrupt| late(interrupt, "the connect to", peer))?;
+        Ok(ByteStream::new(socket))
+    }
+
+    /// Connects to the proxy and has it connect to the server.
+    fn tunnel(&self, proxy: &Proxy, call: &CallContext) -> Result<ByteStream, Interrupt> {
+        let url = proxy.url();
+        let peer = url.to_string();
+        call.enter_phase(RequestPhase::LookingUpProxy);
+        let mut stream = self.connect(&url.host, url.port, &peer, call)?;
+        if let Some(tls) = proxy.tls() {
+            let shaken = handshake(stream, tls, &tls.current(), "it", call);
+            let (socket, connection) =
+                shaken.map_err(|interrupt| late(interrupt, "the TLS handshake with", &peer))?;
+            stream = socket.within(connection, tls);
+        }
+        if let Ok(address) = stream.socket().peer_addr() {
+            call.enter_phase(RequestPhase::Tunnel(address));
+        }
+        let opened = proxy.open(&mut stream, &self.server, call);
+        opened.map_err(|interrupt| late(interrupt, "the answer of", &peer))?;
+        Ok(stream)
+    }
+
+    /// Names the server, and the proxy on the way to it.
+    fn peer(&self) -> String {
+        let server = self.server.authority();
+        match &self.proxy {
+            Some(proxy) => format!("{server} through the proxy {}", proxy.url()),
+            None => server,
+        }
     }
 }
 
-/// Makes a TLS connection on a new socket. Blocks within the limits of `call`.
+/// Adds the phase to a limit. Any other interrupt stays as it is.
+fn late(interrupt: Interrupt, phase: &str, peer: &str) -> Interrupt {
+    let Interrupt::Limit(limit @ Limit::Connect(_)) = interrupt else {
+        return interrupt;
+    };
+    let message = format!("{limit}: {phase} {peer} took longer");
+    Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
+}
+
+/// Makes a TLS connection on a new stream. Blocks within the limits of `call`.
 fn handshake(
-    socket: TcpStream,
-    tls: &Arc<Tls>,
+    mut stream: ByteStream,
+    tls: &Tls,
+    config: &Arc<ClientConfig>,
+    peer: &str,
     call: &CallContext,
-) -> Result<Connection, Interrupt> {
-    let config = tls.current();
+) -> Result<(ByteStream, ClientConnection), Interrupt> {
+    if let Ok(address) = stream.socket().peer_addr() {
+        call.enter_phase(RequestPhase::Handshake(address));
+    }
     let explain = |error| Interrupt::Failed(tls.explain(error));
     let mut connection =
-        ClientConnection::new(Arc::clone(&config), tls.server_name()).map_err(explain)?;
+        ClientConnection::new(Arc::clone(config), tls.server_name()).map_err(explain)?;
     // A request is small, apart from its bearer token, and is written whole.
     connection.set_buffer_limit(None);
     while connection.is_handshaking() || connection.wants_write() {
         call.check()?;
-        let moved = if connection.wants_write() {
-            attempt(|| connection.write_tls(&mut &socket))
+        let (moved, awaited) = if connection.wants_write() {
+            (
+                attempt(|| connection.write_tls(&mut stream)),
+                PollFlags::OUT,
+            )
+        } else if attempt(|| stream.flush().map(|()| 1))?.is_none() {
+            (Ok(None), PollFlags::OUT)
         } else {
-            attempt(|| connection.read_tls(&mut &socket))
+            (attempt(|| connection.read_tls(&mut stream)), PollFlags::IN)
         };
         match moved {
-            Ok(Some(0)) => return Err(cut_off("the server closed the connection")),
+            Ok(Some(0)) => return Err(cut_off(&format!("{peer} closed the connection"))),
             Ok(Some(_)) => {}
-            Ok(None) if connection.wants_write() => call.wait(&socket, PollFlags::OUT)?,
-            Ok(None) => call.wait(&socket, PollFlags::IN)?,
-            Err(error) => return Err(cut_off(&error.to_string())),
+            Ok(None) => call.wait(&stream, awaited)?,
+            Err(Interrupt::Io(error)) => return Err(cut_off(&error.to_string())),
+            Err(interrupt) => return Err(interrupt),
         }
         if let Err(error) = connection.process_new_packets() {
             // The alert for the server is sent if the socket takes it at once.
-            let _alert = connection.write_tls(&mut &socket);
+            let _alert = connection.write_tls(&mut stream);
             return Err(explain(error));
         }
     }
-    let session = Session::new(Box::new(connection), Arc::clone(tls), config);
-    Ok(Connection::new(socket, Some(session)))
+    Ok((stream, connection))
 }
 
 fn cut_off(why: &str) -> Interrupt {

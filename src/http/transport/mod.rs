@@ -4,6 +4,7 @@
 pub(super) mod agent;
 pub(super) mod buffers;
 pub(super) mod byte_budget;
+pub(super) mod byte_stream;
 pub(super) mod call_context;
 pub(super) mod channel;
 pub(super) mod connection;
@@ -11,6 +12,7 @@ pub(super) mod connector;
 pub(super) mod dns;
 pub(super) mod helper_threads;
 pub(super) mod interrupt;
+pub(super) mod proxy;
 pub(super) mod tcp_connect;
 pub(super) mod thread_pool;
 pub(super) mod tls;

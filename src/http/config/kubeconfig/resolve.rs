@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::super::super::credentials::{Authorization, ClusterInfo, Credentials, ExecPlugin};
-use super::super::config::{Config, TlsSettings};
+use super::super::config::{Config, ProxyChoice, TlsSettings};
 use super::super::environment::Environment;
 use super::super::pem::{ClientIdentity, Pem};
+use super::super::proxy_url::ProxyUrl;
 use super::super::server_url::ServerUrl;
 use super::merge::{Merged, choices};
 use super::options::KubeconfigOptions;
@@ -57,6 +58,10 @@ pub(super) fn resolve(
         namespace.clone_into(&mut config.namespace);
     }
     config.compression = !cluster.flag("disable-compression")?;
+    if let Some(url) = cluster.text("proxy-url")? {
+        let proxy = ProxyUrl::parse(url).map_err(|why| cluster.error("proxy-url", &why))?;
+        config.proxy = ProxyChoice::Url(proxy);
+    }
     apply(user, options, &mut config)?;
     if config.server.https {
         tls.identity = identity(user, options)?;
@@ -159,13 +164,6 @@ pub(crate) fn apply(
 
 /// Reads how the server is trusted.
 fn tls(cluster: &Section, options: &KubeconfigOptions) -> Result<TlsSettings, Error> {
-    if cluster.has("proxy-url") {
-        return Err(cluster.error(
-            "proxy-url",
-            "a proxy is not supported yet: remove the field if the server can be reached without \
-             it",
-        ));
-    }
     let mut tls = TlsSettings {
         authorities: cluster.pem("certificate-authority")?,
         insecure_skip_verify: cluster.flag("insecure-skip-tls-verify")?,

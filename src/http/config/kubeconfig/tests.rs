@@ -73,6 +73,10 @@ fn read(pem: Option<&crate::http::config::pem::Pem>) -> String {
     String::from_utf8(pem.unwrap().loaded().unwrap().bytes.to_vec()).unwrap()
 }
 
+fn proxy(config: &Config) -> String {
+    format!("{:?}", config.proxy)
+}
+
 #[test]
 fn of_a_list_the_first_file_that_names_something_wins_whole() {
     let environment = from_list(&[
@@ -202,6 +206,22 @@ fn a_token_option_takes_the_place_of_a_plugin() {
     assert_eq!(header(&config).as_deref(), Some("Bearer given"));
     let plain = Config::infer_from(&at_context("plain"), &environment).unwrap();
     assert_eq!(header(&plain).as_deref(), Some("Bearer plain-token"));
+}
+
+#[test]
+fn a_proxy_is_named_by_its_cluster_and_an_empty_one_is_unset() {
+    let environment = from_list(&[fixture("plugins.yaml")]);
+    let config = Config::infer_from(&at_context("proxy"), &environment).unwrap();
+    assert_eq!(proxy(&config), "Url(ProxyUrl(http://proxy.example:80))");
+    let plain = Config::infer_from(&at_context("plain"), &environment).unwrap();
+    assert_eq!(proxy(&plain), "Environment");
+    let bed = Bed::new("no-proxy");
+    let unset = bed.load(
+        "current-context: a\n\
+         contexts: [{name: a, context: {cluster: c}}]\n\
+         clusters: [{name: c, cluster: {server: 'https://x', proxy-url: ''}}]\n",
+    );
+    assert_eq!(proxy(&unset.unwrap()), "Environment");
 }
 
 #[test]

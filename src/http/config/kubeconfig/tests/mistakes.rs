@@ -7,26 +7,15 @@ use crate::http::config::kubeconfig::resolve::resolve;
 use crate::http::{Config, KubeconfigOptions};
 
 #[test]
-fn providers_and_proxies_are_refused_by_name() {
+fn auth_providers_are_refused_by_name() {
     let path = fixture("plugins.yaml");
     let environment = from_list(std::slice::from_ref(&path));
-    let rows = [
-        (
-            "provider",
-            "users[name=provider].user.auth-provider: the auth provider \"oidc\" is not supported: \
-             use a credential plugin (exec), a token or a client certificate (or give --token)",
-        ),
-        (
-            "proxy",
-            "clusters[name=behind].cluster.proxy-url: a proxy is not supported yet: \
-             remove the field if the server can be reached without it",
-        ),
-    ];
-    for (context, expected) in rows {
-        let error = Config::infer_from(&at_context(context), &environment).unwrap_err();
-        assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
-        assert_eq!(error.kind(), ErrorKind::Config);
-    }
+    let error = Config::infer_from(&at_context("provider"), &environment).unwrap_err();
+    let expected = "users[name=provider].user.auth-provider: the auth provider \"oidc\" is not \
+                    supported: use a credential plugin (exec), a token or a client certificate (or \
+                    give --token)";
+    assert_eq!(error.to_string(), format!("{}: {expected}", path.display()));
+    assert_eq!(error.kind(), ErrorKind::Config);
 }
 
 /// A kubeconfig of one context `a`, with these fields of its cluster and its user.
@@ -84,6 +73,16 @@ const FIELDS: &[(&str, &str, &str)] = &[
         "",
         "clusters[name=c].cluster.certificate-authority-data: not base64: it must be the whole PEM \
          file in base64 (base64 -w0 <file>)",
+    ),
+    (
+        "server: https://x, proxy-url: \"http://u:canary@proxy:x\"",
+        "",
+        "clusters[name=c].cluster.proxy-url: its port is not a number from 0 to 65535",
+    ),
+    (
+        "server: https://x, proxy-url: \"proxy:3128\"",
+        "",
+        "clusters[name=c].cluster.proxy-url: its scheme is none of http, https and socks5",
     ),
     (
         HTTPS,

@@ -1,0 +1,461 @@
+//! Proxies on the way to a server: CONNECT and SOCKS5, what a proxy refuses, and how it fails.
+
+use std::io::Read;
+use std::thread;
+use std::time::Duration;
+
+use kubecache::clock::Deadline;
+use kubecache::http::{Client, Config};
+use kubecache::worker::StopSource;
+use kubecache::{Error, ErrorKind};
+use rustls::{ServerConnection, StreamOwned};
+
+use super::server::{Peer, Server};
+use super::tls::{accept, of_all_names, pem};
+use super::{bookmark, client_of, get, get_by, next_bookmark, open, patient, secret, secrets};
+
+const OPENED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
+
+/// The server that no name service knows: only the proxy is asked for it.
+fn plain() -> Config {
+    Config::for_server("http://api.test:6443").unwrap()
+}
+
+fn through(server: &Server, scheme: &str) -> Config {
+    let url = format!("{scheme}://jane:canary%40@127.0.0.1:{}", server.port());
+    plain().with_proxy(&url).unwrap()
+}
+
+fn through_http(server: &Server) -> Config {
+    through(server, "http")
+}
+
+/// What a get says of the proxy that `script` plays.
+fn failure(server: &Server, client: &Client, script: impl FnOnce(Peer)) -> Error {
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(client, "db").map(drop).unwrap_err());
+        script(server.accept());
+        let error = getting.join().unwrap();
+        let told = format!("{error} {error:?}");
+        assert!(
+            !told.contains("canary") && !told.contains("amFuZTp"),
+            "{told}"
+        );
+        error
+    })
+}
+
+/// What a get says, from the name of the proxy on.
+fn told(server: &Server, error: &Error) -> String {
+    let what = "GET http://api.test:6443/api/v1/namespaces/shop/secrets/db: ";
+    let text = error.to_string();
+    let text = text.strip_prefix(what).unwrap_or_else(|| panic!("{text}"));
+    text.replace(&format!("127.0.0.1:{}", server.port()), "P")
+}
+
+fn expect<const N: usize>(peer: &mut Peer, bytes: [u8; N]) {
+    let mut read = [0; N];
+    let mut stream = peer.stream();
+    stream.read_exact(&mut read).unwrap();
+    assert_eq!(read, bytes);
+}
+
+#[test]
+fn connect_opens_a_tunnel_which_later_requests_share() {
+    let server = Server::start();
+    let client = client_of(&through_http(&server));
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| {
+            get(&client, "db").unwrap();
+            get(&client, "db").unwrap();
+        });
+        let mut peer = server.accept();
+        let request = peer.request();
+        assert_eq!(request.line, "CONNECT api.test:6443 HTTP/1.1");
+        assert_eq!(request.header("Host"), Some("api.test:6443"));
+        // jane:canary@
+        let user = Some("Basic amFuZTpjYW5hcnlA");
+        assert_eq!(request.header("Proxy-Authorization"), user);
+        for byte in OPENED.as_bytes() {
+            peer.write([*byte]);
+        }
+        for _ in 0..2 {
+            let request = peer.request();
+            assert!(request.line.starts_with("GET /api/v1/"), "{request:?}");
+            assert_eq!(request.header("Host"), Some("api.test:6443"));
+            assert_eq!(request.header("Proxy-Authorization"), None);
+            peer.json(200, &secret("db", "1"));
+        }
+        getting.join().unwrap();
+    });
+}
+
+/// The answer of a proxy, and what is said.
+const REFUSALS: &[(&str, ErrorKind, &str)] = &[
+    (
+        "HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 27\r\n\r\n\
+         no amFuZTpjYW5hcnlA, canary@",
+        ErrorKind::Unreachable,
+        "the proxy http://P: answered CONNECT api.test:6443 with 407 Proxy Authentication \
+         Required: no [credentials left out], [credentials left out]: it does not accept the user \
+         and the password of its URL",
+    ),
+    (
+        "HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/html\r\nContent-Length: 63\r\n\r\n\
+         <html><head><title>api.test: no such host</title></head></html>",
+        ErrorKind::Unreachable,
+        "the proxy http://P: answered CONNECT api.test:6443 with 502 Bad Gateway: api.test: no \
+         such host",
+    ),
+    (
+        "HTTP/1.0 403 Forbidden\r\nContent-Length: 0\r\n\r\n",
+        ErrorKind::Unreachable,
+        "the proxy http://P: answered CONNECT api.test:6443 with 403 Forbidden",
+    ),
+    (
+        "HTTP/1.1 302\r\n\r\n",
+        ErrorKind::Unreachable,
+        "the proxy http://P: answered CONNECT api.test:6443 with 302 ",
+    ),
+    (
+        "",
+        ErrorKind::Unreachable,
+        "the proxy http://P: closed the connection after 0 bytes of its answer to CONNECT",
+    ),
+    (
+        "HTTP/1.1 200 OK\r\nX: y",
+        ErrorKind::Unreachable,
+        "the proxy http://P: closed the connection after 21 bytes of its answer to CONNECT",
+    ),
+    (
+        "SSH-2.0-OpenSSH_9.2\r\n\r\n",
+        ErrorKind::Protocol,
+        "the proxy http://P: its answer to CONNECT is no HTTP",
+    ),
+    (
+        "HTTP/1.1 200 OK\r\n\r\nHello",
+        ErrorKind::Protocol,
+        "the proxy http://P: it sent bytes that the server cannot have sent yet",
+    ),
+];
+
+#[test]
+fn a_refusal_is_told_in_the_proxys_words() {
+    for (answer, kind, expected) in REFUSALS {
+        let server = Server::start();
+        let client = client_of(&through_http(&server));
+        let error = failure(&server, &client, |mut peer| {
+            peer.request();
+            peer.write(answer);
+        });
+        assert_eq!(told(&server, &error), *expected);
+        assert_eq!(error.kind(), *kind, "{error}");
+    }
+}
+
+#[test]
+fn a_proxy_that_wants_a_user_says_where_it_is_written() {
+    let server = Server::start();
+    let url = server.url();
+    let client = client_of(&plain().with_proxy(&url).unwrap());
+    let error = failure(&server, &client, |mut peer| {
+        assert_eq!(peer.request().header("Proxy-Authorization"), None);
+        peer.write("HTTP/1.1 407 Who\r\nContent-Length: 0\r\n\r\n");
+    });
+    let expected = "the proxy http://P: answered CONNECT api.test:6443 with 407 Who: its URL needs \
+                    user and password";
+    assert_eq!(told(&server, &error), expected);
+}
+
+#[test]
+fn a_tunnel_that_is_closed_is_told_as_the_end_of_the_connection() {
+    let server = Server::start();
+    let client = client_of(&through_http(&server));
+    let error = failure(&server, &client, |mut peer| {
+        peer.request();
+        peer.write(OPENED);
+        peer.request();
+    });
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    let text = told(&server, &error);
+    assert!(
+        text.starts_with("the server closed the connection"),
+        "{text}"
+    );
+
+    let config = Config::for_server("https://api.test:6443").unwrap();
+    let config = config.with_proxy(&server.url()).unwrap();
+    let client = client_of(&config.with_insecure_skip_tls_verify());
+    let error = failure(&server, &client, |mut peer| {
+        peer.request();
+        peer.write(OPENED);
+    });
+    let text = error.to_string().replace(&server.port().to_string(), "P");
+    let expected = "the TLS handshake was cut off: the server, or the proxy http://127.0.0.1:P on \
+                    the way, closed the connection";
+    assert!(text.ends_with(expected), "{text}");
+}
+
+#[test]
+fn a_head_without_end_is_bounded() {
+    let server = Server::start();
+    let client = client_of(&through_http(&server));
+    let error = failure(&server, &client, |mut peer| {
+        peer.request();
+        peer.write("HTTP/1.1 200 OK\r\n");
+        let line = format!("X: {}\r\n", "y".repeat(1_000));
+        // The client closes in the middle.
+        while peer.try_write(&line) {}
+    });
+    assert_eq!(error.kind(), ErrorKind::TooLarge);
+    let expected = "the proxy http://P: its answer to CONNECT is larger than 16384 bytes";
+    assert_eq!(told(&server, &error), expected);
+}
+
+/// The limit of the connect covers the proxy's answer too: silence, and an answer that never ends.
+#[test]
+fn the_connect_limit_covers_the_proxys_answer() {
+    let limit = Duration::from_millis(200);
+    for scheme in ["http", "socks5", "https"] {
+        let server = Server::start();
+        let config = through(&server, scheme).with_insecure_skip_tls_verify();
+        let client = Client::new(&config, patient().connect_timeout(limit)).unwrap();
+        let error = failure(&server, &client, |mut peer| peer.wait_for_close());
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let phase = if scheme == "https" {
+            "the TLS handshake with"
+        } else {
+            "the answer of"
+        };
+        let expected = format!(
+            "the proxy {scheme}://P: no connection within 200.0ms: {phase} {scheme}://P took longer"
+        );
+        assert_eq!(told(&server, &error), expected);
+    }
+    let server = Server::start();
+    let config = through_http(&server);
+    let client = Client::new(&config, patient().connect_timeout(limit)).unwrap();
+    let error = failure(&server, &client, |mut peer| {
+        peer.request();
+        while peer.try_write("H") {
+            thread::yield_now();
+        }
+    });
+    let kinds = [ErrorKind::Timeout, ErrorKind::TooLarge];
+    assert!(kinds.contains(&error.kind()), "{error}");
+}
+
+#[test]
+fn a_stop_ends_the_wait_for_the_proxy() {
+    for scheme in ["http", "socks5", "https"] {
+        let server = Server::start();
+        let config = through(&server, scheme).with_insecure_skip_tls_verify();
+        let client = client_of(&config);
+        let source = StopSource::new();
+        thread::scope(|scope| {
+            let getting = scope
+                .spawn(|| get_by(&client, "db", Deadline::NEVER, &source.token()).unwrap_err());
+            let mut peer = server.accept();
+            let mut first = [0];
+            let mut stream = peer.stream();
+            stream.read_exact(&mut first).unwrap();
+            source.stop();
+            let error = getting.join().unwrap();
+            assert!(error.is_stopped(), "{error}");
+            peer.wait_for_close();
+        });
+    }
+}
+
+#[test]
+fn a_proxy_that_is_not_there_is_named() {
+    let server = Server::start();
+    let client = client_of(&through_http(&server));
+    let port = server.port();
+    drop(server);
+    let error = get(&client, "db").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    let text = error.to_string();
+    let expected = format!("the proxy http://127.0.0.1:{port}: connecting to 127.0.0.1:{port}: ");
+    assert!(text.contains(&expected), "{text}");
+}
+
+#[test]
+fn socks_is_asked_by_name_with_user_and_password() {
+    let server = Server::start();
+    let client = client_of(&through(&server, "socks5"));
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap());
+        let mut peer = server.accept();
+        expect(&mut peer, [5, 2, 0, 2]);
+        peer.write([5, 2]);
+        expect(&mut peer, *b"\x01\x04jane\x07canary@");
+        peer.write([1, 0]);
+        expect(&mut peer, *b"\x05\x01\x00\x03\x08api.test\x19\x2b");
+        // A proxy names its own end of the connection in one of three ways.
+        for byte in [5, 0, 0, 3, 2, b'a', b'b', 0, 80] {
+            peer.write([byte]);
+        }
+        assert!(peer.request().line.starts_with("GET /api/v1/"));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap();
+    });
+}
+
+#[test]
+fn socks_is_asked_for_an_address_as_one() {
+    let server = Server::start();
+    let config = Config::for_server("http://[fd00::1]:80").unwrap();
+    let proxy = format!("socks5://127.0.0.1:{}", server.port());
+    let client = client_of(&config.with_proxy(&proxy).unwrap());
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap());
+        let mut peer = server.accept();
+        expect(&mut peer, [5, 1, 0]);
+        peer.write([5, 0]);
+        let address = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        expect(&mut peer, [5, 1, 0, 4]);
+        expect(&mut peer, address);
+        expect(&mut peer, [0, 80]);
+        peer.write([5, 0, 0, 1, 10, 0, 0, 1, 0, 80]);
+        peer.request();
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap();
+    });
+}
+
+/// The answers of a SOCKS server, after which it closes, and what is said.
+const SOCKS_REFUSALS: &[(&[u8], ErrorKind, &str)] = &[
+    (
+        b"\x05\xff",
+        ErrorKind::Unreachable,
+        "it takes no user and password",
+    ),
+    (b"HT", ErrorKind::Protocol, "it does not speak SOCKS5"),
+    (
+        b"\x05",
+        ErrorKind::Unreachable,
+        "closed the connection in the handshake of SOCKS5",
+    ),
+    (
+        b"\x05\x02\x01\x01",
+        ErrorKind::Unreachable,
+        "it does not accept the user and the password",
+    ),
+    (
+        b"\x05\x00\x05\x05\x00\x01",
+        ErrorKind::Unreachable,
+        "refused to connect to api.test:6443: connection refused (SOCKS5 code 5)",
+    ),
+    (
+        b"\x05\x00\x05\x63\x00\x01",
+        ErrorKind::Unreachable,
+        "refused to connect to api.test:6443: no reason known (SOCKS5 code 99)",
+    ),
+    (
+        b"\x05\x00\x05\x00\x00\x09",
+        ErrorKind::Protocol,
+        "its answer has an address of an unknown kind",
+    ),
+];
+
+#[test]
+fn a_refusal_of_socks_is_told_in_its_words() {
+    for (answers, kind, expected) in SOCKS_REFUSALS {
+        let server = Server::start();
+        let client = client_of(&through(&server, "socks5"));
+        let error = failure(&server, &client, |mut peer| {
+            peer.write(answers);
+            peer.half_close();
+            peer.wait_for_close();
+        });
+        assert_eq!(
+            told(&server, &error),
+            format!("the proxy socks5://P: {expected}")
+        );
+        assert_eq!(error.kind(), *kind, "{error}");
+    }
+    let server = Server::start();
+    let proxy = format!("socks5://127.0.0.1:{}", server.port());
+    let client = client_of(&plain().with_proxy(&proxy).unwrap());
+    let error = failure(&server, &client, |mut peer| {
+        expect(&mut peer, [5, 1, 0]);
+        peer.write([5, 0xff]);
+        peer.wait_for_close();
+    });
+    let expected = "the proxy socks5://P: it asks for credentials: its URL needs user and password";
+    assert_eq!(told(&server, &error), expected);
+}
+
+/// TLS with the server runs inside TLS with the proxy, which never sees the client certificate.
+#[test]
+fn a_proxy_with_tls_carries_tls_to_the_server() {
+    let server = Server::start();
+    let config = Config::for_server("https://api.test:6443").unwrap();
+    let config = config
+        .with_authorities(pem("authority.pem"))
+        .with_identity(pem("client-one.pem"), pem("client-one.key"))
+        .with_tls_server_name("127.0.0.1")
+        .with_proxy(&server.tls_url())
+        .unwrap();
+    let client = client_of(&config);
+    thread::scope(|scope| {
+        let watching = scope.spawn(|| {
+            let mut watch = open(&*secrets(&client));
+            for version in ["1", "2"] {
+                assert_eq!(next_bookmark(&mut *watch), version);
+            }
+        });
+        let mut proxy = accept(&server, &of_all_names());
+        assert_eq!(proxy.request().line, "CONNECT api.test:6443 HTTP/1.1");
+        proxy.write(OPENED);
+        let outer = proxy.into_stream();
+        assert!(
+            outer.conn.peer_certificates().is_none(),
+            "none for the proxy"
+        );
+        let inner = ServerConnection::new(of_all_names()).unwrap();
+        let mut peer = Peer::new(StreamOwned::new(inner, outer));
+        peer.request();
+        assert!(peer.stream().conn.peer_certificates().is_some());
+        peer.begin();
+        for version in ["1", "2"] {
+            peer.chunk(&bookmark(version));
+        }
+        watching.join().unwrap();
+    });
+}
+
+#[test]
+fn the_certificate_of_a_proxy_is_checked() {
+    let server = Server::start();
+    let client = client_of(&plain().with_proxy(&server.tls_url()).unwrap());
+    let error = failure(&server, &client, |peer| {
+        let mut socket = peer.into_stream();
+        let mut connection = ServerConnection::new(of_all_names()).unwrap();
+        while connection.is_handshaking() && connection.complete_io(&mut socket).is_ok() {}
+    });
+    assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
+    assert!(
+        error.to_string().contains("the proxy https://127.0.0.1:"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_configuration_can_do_without_a_proxy() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url()).unwrap();
+    let config = config
+        .with_proxy("http://proxy.test")
+        .unwrap()
+        .without_proxy();
+    let client = client_of(&config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap());
+        let mut peer = server.accept();
+        assert!(peer.request().line.starts_with("GET /api/v1/"));
+        peer.json(200, &secret("db", "1"));
+        getting.join().unwrap();
+    });
+}
