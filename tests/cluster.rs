@@ -12,6 +12,9 @@ mod agent_program;
 mod audit;
 #[path = "cluster/churn.rs"]
 mod churn;
+#[cfg(feature = "ring")]
+#[path = "cluster/clientcmd.rs"]
+mod clientcmd;
 #[path = "cluster/gateway.rs"]
 mod gateway;
 #[path = "cluster/informer_set.rs"]
@@ -24,6 +27,8 @@ mod managers;
 mod plugins;
 #[path = "cluster/protocol.rs"]
 mod protocol;
+#[path = "cluster/proxies.rs"]
+mod proxies;
 #[cfg(feature = "testing")]
 #[path = "cluster/recorder.rs"]
 mod recorder;

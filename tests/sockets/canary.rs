@@ -181,3 +181,18 @@ fn what_a_server_says_is_text_and_no_terminal() {
         }
     }
 }
+
+/// A token that happens to stand in a word of the answer's head changes nothing.
+#[test]
+fn a_short_token_is_not_searched_for_where_the_client_reads() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = client_of(&config.with_token("json").unwrap());
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &super::secret("db", "1"));
+        getting.join().unwrap().unwrap();
+    });
+}

@@ -428,10 +428,14 @@ fn a_handshake_that_is_cut_off_is_unreachable() {
 fn unusable_material_is_refused_with_its_field() {
     let config = || Config::for_server("https://127.0.0.1:1").unwrap();
     let trusting = || config().with_authorities(pem("authority.pem"));
-    let rows: [(Config, &str); 7] = [
+    let rows: [(Config, &str); 8] = [
         (
             config().with_authorities("no pem at all"),
             "certificate authorities: no usable certificate: it holds no CERTIFICATE block",
+        ),
+        (
+            trusting().with_identity(pem("client-v1.pem"), pem("client-one.key")),
+            "client certificate and client key do not belong together",
         ),
         (
             trusting().with_identity(pem("client-one.pem"), pem("client-two.key")),

@@ -123,7 +123,7 @@ fn describe(error: &std::io::Error) -> String {
 }
 
 /// Reads a whole file of at most `bytes_max`. The error says why it fails, without the path.
-fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     use std::io::Read as _;
     let file = std::fs::File::open(path).map_err(|error| describe(&error))?;
     // A buffer that grows would leave copies behind that nothing overwrites.

@@ -68,10 +68,10 @@ impl ProxyUrl {
         let unknown = || "its scheme is none of http, https and socks5".to_owned();
         let (scheme, rest) = text.split_once("://").ok_or_else(unknown)?;
         let scheme = ProxyScheme::parse(scheme).ok_or_else(unknown)?;
-        if rest.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        if authority.bytes().any(|byte| !byte.is_ascii_graphic()) {
             return Err("it holds a space or a character that is not ASCII".to_owned());
         }
-        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
         let (user, authority) = match authority.rsplit_once('@') {
             Some((user, authority)) => (Some(ProxyUser::parse(user, scheme)?), authority),
             None => (None, authority),

@@ -36,9 +36,11 @@ impl ServerUrl {
         // A query or a fragment has no meaning in a base URL. client-go drops both.
         let rest = rest.split(['?', '#']).next().unwrap_or_default();
         let (authority, path) = match rest.split_once('/') {
-            Some((authority, path)) => (authority, path.trim_end_matches('/')),
+            Some((authority, path)) => (authority, path),
             None => (rest, ""),
         };
+        let path: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let path = path.join("/");
         if authority.contains('@') {
             return Err(
                 "user and password do not belong into it: use the user's fields".to_owned(),
@@ -155,6 +157,7 @@ mod tests {
                 "https://front:443/k8s/clusters/c-1",
             ),
             ("https://front?x=1#y", false, "https://front:443"),
+            ("https://front//a//b//", false, "https://front:443/a/b"),
             ("localhost:8080", false, "http://localhost:8080"),
             ("localhost:6443", true, "https://localhost:6443"),
             ("localhost", false, "http://localhost:80"),

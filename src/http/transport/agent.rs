@@ -197,7 +197,11 @@ impl Agent {
         log::debug!("{what}: {status}");
         if status.is_redirection() {
             let location = sent.header("location");
-            return Err(errors::redirected(&what, status.as_u16(), &location));
+            return Err(errors::redirected(
+                &what,
+                status.as_u16(),
+                &sent.redacted(&location),
+            ));
         }
         if !status.is_success() {
             let refusal = read_refusal(&what, sent, request, call);
@@ -210,12 +214,12 @@ impl Agent {
         }
         let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
-            return Err(errors::not_json(&what, &content_type));
+            return Err(errors::not_json(&what, &sent.redacted(&content_type)));
         }
         let encoding = sent.header("content-encoding");
         let is_known = matches!(&*encoding, "" | "identity") || request.gzip && encoding == "gzip";
         if !is_known {
-            return Err(errors::unknown_encoding(&what, &encoding));
+            return Err(errors::unknown_encoding(&what, &sent.redacted(&encoding)));
         }
         // The constructor of a reader of a compressed body reads the first bytes.
         let reading = call.within(endpoint.body_idle, Limit::Idle);
@@ -367,14 +371,18 @@ fn redact(error: Error, authorization: Option<&Authorization>) -> Error {
 }
 
 impl UnreadResponse {
-    /// Returns a header's value without the request's own credentials.
+    /// Returns a header's value, which an error shows as [`redacted`](Self::redacted).
     fn header(&self, name: &str) -> String {
         let value = self.response.headers().get(name);
         let text = value.map(|value| String::from_utf8_lossy(value.as_bytes()));
-        let text = text.unwrap_or_default();
+        text.unwrap_or_default().into_owned()
+    }
+
+    /// Returns a text without the request's own credentials.
+    fn redacted(&self, text: &str) -> String {
         match authorization_of(self.credential.as_deref()) {
-            Some(authorization) => authorization.redact(&text),
-            None => text.into_owned(),
+            Some(authorization) => authorization.redact(text),
+            None => text.to_owned(),
         }
     }
 

@@ -375,16 +375,20 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         Error::config(format!("{key_origin}: the key cannot be used ({why}): {hint}"))
     })?;
     let certified = CertifiedKey::new(chain, key);
+    let other_key = || {
+        Error::config(format!(
+            "{certificate_origin} and {key_origin} do not belong together: the certificate is for \
+             another key"
+        ))
+    };
     match certified.keys_match() {
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
-        Err(rustls::Error::InconsistentKeys(_)) => {
-            return Err(Error::config(format!(
-                "{certificate_origin} and {key_origin} do not belong together: the certificate is \
-                 for another key"
-            )));
-        }
+        Err(rustls::Error::InconsistentKeys(_)) => return Err(other_key()),
         // The server decides whether it accepts an X.509 v1 certificate.
         Err(error) if tls_errors::is_unsupported_version(&error) => {
+            if !holds_public_key(&certified) {
+                return Err(other_key());
+            }
             log::warn!(
                 "{certificate_origin}: some servers refuse X.509 v1 certificates, and this is one"
             );
@@ -397,6 +401,16 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         }
     }
     Ok(certified)
+}
+
+/// Whether the public key stands in the first certificate, which rustls cannot read. A key that
+/// does not tell its public half is taken to fit.
+fn holds_public_key(certified: &CertifiedKey) -> bool {
+    let (leaf, public) = (certified.cert.first(), certified.key.public_key());
+    let (Some(leaf), Some(public)) = (leaf, public) else {
+        return true;
+    };
+    memchr::memmem::find(leaf, &public).is_some()
 }
 
 fn not_pem(origin: &str, error: &rustls::pki_types::pem::Error) -> Error {

@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 
 use super::super::super::credentials::resolve_command;
 use super::super::super::credentials::{ClusterInfo, ExecConfig, ExecVersion, InteractiveMode};
+use super::scalar::ScalarValue;
 use super::section::Section;
 use super::yaml::Node;
 use crate::error::Error;
@@ -93,66 +94,18 @@ pub(super) fn extension(cluster: &Section) -> Result<Option<Value>, Error> {
 /// Returns a node as JSON. Scalars without quotes are read as YAML 1.1 reads them.
 fn json(node: &Node) -> Value {
     match node {
-        Node::Scalar { text, plain: true } => plain(text),
-        Node::Scalar { text, plain: false } => Value::from(text.as_str()),
+        Node::Scalar { text, value } => match value {
+            ScalarValue::Null | ScalarValue::Number(None) => Value::Null,
+            ScalarValue::Bool(value) => Value::Bool(*value),
+            ScalarValue::Number(Some(number)) => Value::Number(number.clone()),
+            ScalarValue::Text => Value::from(text.as_str()),
+        },
         Node::Sequence(items) => items.iter().map(|item| json(item)).collect(),
         Node::Mapping(entries) => {
             let entries = entries.iter();
             entries
                 .map(|(name, value)| (name.clone(), json(value)))
                 .collect()
-        }
-    }
-}
-
-fn plain(text: &str) -> Value {
-    match text {
-        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
-        "true" | "True" | "TRUE" | "yes" | "Yes" | "YES" | "on" | "On" | "ON" => {
-            return Value::Bool(true);
-        }
-        "false" | "False" | "FALSE" | "no" | "No" | "NO" | "off" | "Off" | "OFF" => {
-            return Value::Bool(false);
-        }
-        _ => {}
-    }
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let is_number = digits.starts_with(|first: char| first.is_ascii_digit() || first == '.');
-    let is_octal = digits.len() > 1 && digits.starts_with('0') && !digits.contains(['.', 'e', 'E']);
-    if !is_number || is_octal {
-        return Value::from(text);
-    }
-    if let Ok(whole) = text.parse::<i64>() {
-        return Value::from(whole);
-    }
-    match text.parse::<f64>() {
-        Ok(number) if number.is_finite() => Value::from(number),
-        _ => Value::from(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn scalars_without_quotes_have_the_types_of_yaml() {
-        for (text, expected) in [
-            ("null", "null"),
-            ("yes", "true"),
-            ("Off", "false"),
-            ("42", "42"),
-            ("-7", "-7"),
-            ("1.5", "1.5"),
-            ("1e3", "1000.0"),
-            ("06e3fbd18de8", "\"06e3fbd18de8\""),
-            ("0123", "\"0123\""),
-            ("1.2.3", "\"1.2.3\""),
-            (".", "\".\""),
-            ("audience", "\"audience\""),
-            ("inf", "\"inf\""),
-        ] {
-            assert_eq!(plain(text).to_string(), expected, "{text}");
         }
     }
 }

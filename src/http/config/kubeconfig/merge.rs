@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::pem::read_text;
+use super::super::pem::read_bounded;
 use super::section::Section;
 use super::yaml::{self, Node};
 use crate::error::Error;
+use crate::object::visible;
 
 /// Files with a thousand contexts and inline certificates are smaller.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -44,14 +45,19 @@ impl Merged {
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(false);
         }
-        let text = read_text(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
+        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
+        let text = yaml::decode(bytes).map_err(|why| broken(path, &why))?;
         self.add_text(path, &text)?;
         Ok(true)
     }
 
     /// Adds the entries in the text of a file.
     pub(super) fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Error> {
-        let Some(root) = yaml::parse(text).map_err(|why| broken(path, &why))? else {
+        let document = yaml::parse(text).map_err(|why| broken(path, &why))?;
+        for warning in &document.warnings {
+            log::warn!("kubeconfig {}: {}", path.display(), visible(warning));
+        }
+        let Some(root) = document.root else {
             return Ok(());
         };
         if !matches!(*root, Node::Mapping(_)) {

@@ -5,6 +5,7 @@ mod impersonation;
 mod merge;
 mod options;
 mod resolve;
+mod scalar;
 mod section;
 #[cfg(test)]
 mod tests;

@@ -19,8 +19,9 @@ use super::super::super::credentials::{PluginOptions, PluginPolicy};
 ///   warning.
 /// - Without a configuration there is an error, not `http://localhost:8080`. `KUBERNETES_MASTER` is
 ///   not read.
-/// - `auth-provider` is refused by name, YAML merge keys (`<<`) with a line.
-/// - The plugin of an `exec` user is run before its credentials expire, not after.
+/// - `auth-provider` is refused by name.
+///
+/// The manual has [all differences](crate::manual::differences).
 ///
 /// # Examples
 ///

@@ -252,9 +252,8 @@ pub(crate) fn credentials(
     }
     refuse_auth_provider(user)?;
     let (name, password) = (user.text("username")?, user.text("password")?);
-    let has_password = name.is_some() || password.is_some();
     let token = user.text("token")?;
-    if has_password && token.is_some() {
+    if (name.is_some() || password.is_some()) && token.is_some() {
         return Err(user.error(
             "token",
             "stands beside username and password: remove the one or the other",
@@ -263,13 +262,20 @@ pub(crate) fn credentials(
     let token = token.map(Authorization::bearer).transpose();
     let token = token.map_err(|why| user.error("token", &why))?;
     if let Some(path) = user.path("tokenFile")? {
+        if name.is_some() {
+            return Err(user.error(
+                "tokenFile",
+                "stands beside a username: remove the one or the other",
+            ));
+        }
         let credentials = Credentials::token_file(path, token, &Clock::system());
         return match credentials.authorization_at_start() {
             Ok(_) => Ok(credentials),
             Err(error) => Err(error.context(&user.location("tokenFile"))),
         };
     }
-    if has_password {
+    // As in client-go, a password without a name is sent nowhere.
+    if name.is_some() {
         return Credentials::basic(name, password).map_err(|why| user.error("username", &why));
     }
     Ok(token.map_or(Credentials::None, Credentials::fixed))

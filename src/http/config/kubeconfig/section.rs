@@ -8,6 +8,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
 use super::super::pem::Pem;
+use super::scalar::ScalarValue;
 use super::yaml::Node;
 use crate::error::Error;
 use crate::sync::Arc;
@@ -69,12 +70,12 @@ impl Section {
 
     /// Returns the text of a field; `None` if it is missing, null or empty.
     pub(super) fn text(&self, field: &str) -> Result<Option<&str>, Error> {
-        match self.node.get(field).map(|node| &**node) {
+        match self.node.get(field) {
             None => Ok(None),
-            Some(Node::Scalar { text, .. }) => {
-                Ok(Some(text.as_str()).filter(|text| !text.is_empty()))
-            }
-            Some(other) => Err(self.error(field, &format!("must be text, not {}", other.kind()))),
+            Some(node) => match node.text() {
+                Some(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+                None => Err(self.error(field, &format!("must be text, not {}", node.kind()))),
+            },
         }
     }
 
@@ -82,11 +83,10 @@ impl Section {
     pub(super) fn flag(&self, field: &str) -> Result<bool, Error> {
         match self.node.get(field).map(|node| &**node) {
             None => Ok(false),
-            Some(Node::Scalar { text, plain: true }) => match text.as_str() {
-                "true" | "True" | "TRUE" => Ok(true),
-                "false" | "False" | "FALSE" => Ok(false),
-                _ => Err(self.error(field, "must be true or false")),
-            },
+            Some(Node::Scalar {
+                value: ScalarValue::Bool(value),
+                ..
+            }) => Ok(*value),
             Some(_) => Err(self.error(field, "must be true or false, without quotes")),
         }
     }

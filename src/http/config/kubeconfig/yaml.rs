@@ -2,18 +2,27 @@
 
 use std::collections::HashMap;
 
-use granit_parser::{Event, Parser, ScalarStyle, StrInput};
+use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 use zeroize::Zeroizing;
 
+use super::scalar::ScalarValue;
 use crate::sync::Arc;
 
-/// A node of a document. The text of a scalar is kept as written; its reader interprets it.
+/// How many fields merge keys (`<<`) may add to a document, because a field that is merged from a
+/// mapping that merges others costs a few bytes of text.
+const MERGED_FIELDS_MAX: usize = 100_000;
+
+/// How many warnings a document can give.
+const WARNINGS_MAX: usize = 10;
+
+/// A node of a document.
 #[derive(Debug)]
 pub(crate) enum Node {
     Scalar {
+        /// As written.
         text: Zeroizing<String>,
-        /// Whether it has no quotes. Only then it can be null or a truth value.
-        plain: bool,
+        /// What the text means to Go's parser.
+        value: ScalarValue,
     },
     Sequence(Vec<Arc<Node>>),
     Mapping(Vec<(String, Arc<Node>)>),
@@ -39,25 +48,37 @@ impl Node {
 
     /// Whether it is one of YAML's spellings of null.
     pub(super) fn is_null(&self) -> bool {
-        match self {
-            Self::Scalar { text, plain } => {
-                *plain && matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+        matches!(
+            self,
+            Self::Scalar {
+                value: ScalarValue::Null,
+                ..
             }
-            Self::Sequence(_) | Self::Mapping(_) => false,
-        }
+        )
     }
 
-    /// Returns the text of a scalar.
+    /// Returns the text of a scalar that is text.
     pub(super) fn text(&self) -> Option<&str> {
         match self {
-            Self::Scalar { text, .. } => Some(text.as_str()),
-            Self::Sequence(_) | Self::Mapping(_) => None,
+            Self::Scalar {
+                text,
+                value: ScalarValue::Text,
+            } => Some(text.as_str()),
+            Self::Scalar { .. } | Self::Sequence(_) | Self::Mapping(_) => None,
         }
     }
 
     /// Names the kind of node, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
+            Self::Scalar {
+                value: ScalarValue::Bool(_),
+                ..
+            } => "a truth value: put it in quotes",
+            Self::Scalar {
+                value: ScalarValue::Number(_),
+                ..
+            } => "a number: put it in quotes",
             Self::Scalar { .. } => "a single value",
             Self::Sequence(_) => "a list",
             Self::Mapping(_) => "a mapping",
@@ -65,41 +86,56 @@ impl Node {
     }
 }
 
-/// Makes nodes of the parser's events.
-struct Reader<'a> {
-    events: Parser<'a, StrInput<'a>>,
-    /// The line of the last event.
-    line: usize,
-    anchors: HashMap<usize, Arc<Node>>,
+/// A document, and what is odd in it.
+#[derive(Debug, Default)]
+pub(super) struct Document {
+    /// `None` if it is empty.
+    pub(super) root: Option<Arc<Node>>,
+    pub(super) warnings: Vec<String>,
 }
 
-/// Parses the one document of `text`; `None` if it is empty.
+/// Makes nodes of the parser's events.
+struct Reader<'a> {
+    source: &'a str,
+    events: Parser<'a, StrInput<'a>>,
+    /// The place of the last event.
+    place: Span,
+    anchors: HashMap<usize, Arc<Node>>,
+    merged_fields: usize,
+    warnings: Vec<String>,
+}
+
+/// Parses the first document of `source`. What follows it is not read, as in Go.
 ///
 /// The parser bounds the nesting (255). The text's length bounds the memory, because an alias
-/// shares its target. The error names the line and repeats no more than one character of the text.
+/// shares its target, and merge keys have a limit. Errors and warnings name the line; they repeat
+/// keys, and of values no more than one character.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "all other events begin nodes"
 )]
-pub(super) fn parse(text: &str) -> Result<Option<Arc<Node>>, String> {
+pub(super) fn parse(source: &str) -> Result<Document, String> {
     let options = granit_parser::options! { emit_comments: false };
     let mut reader = Reader {
-        events: Parser::new_from_str_with_options(text, options),
-        line: 0,
+        source,
+        events: Parser::new_from_str_with_options(source, options),
+        place: Span::default(),
         anchors: HashMap::new(),
+        merged_fields: 0,
+        warnings: Vec::new(),
     };
-    let (mut has_begun, mut root) = (false, None);
+    let mut root = None;
     loop {
         match reader.next()? {
-            Event::DocumentStart(..) if has_begun => {
-                return Err(reader.refused("a second document starts"));
-            }
-            Event::DocumentStart(..) => has_begun = true,
-            Event::StreamStart | Event::DocumentEnd => {}
-            Event::StreamEnd => return Ok(root.filter(|root: &Arc<Node>| !root.is_null())),
+            Event::DocumentStart(..) | Event::StreamStart => {}
+            Event::DocumentEnd | Event::StreamEnd => break,
             event => root = Some(reader.node(event)?),
         }
     }
+    Ok(Document {
+        root: root.filter(|root| !root.is_null()),
+        warnings: reader.warnings,
+    })
 }
 
 impl<'a> Reader<'a> {
@@ -116,12 +152,12 @@ impl<'a> Reader<'a> {
                 at.col().saturating_add(1)
             )
         })?;
-        self.line = span.start.line();
+        self.place = span;
         Ok(event)
     }
 
     fn refused(&self, why: &str) -> String {
-        format!("{why} at line {}", self.line)
+        format!("{why} at line {}", self.place.start.line())
     }
 
     /// Reads the node that begins with `event`.
@@ -132,34 +168,13 @@ impl<'a> Reader<'a> {
                 let node = self.anchors.get(&id).map(Arc::clone);
                 return node.ok_or_else(|| self.refused("an alias refers to what contains it"));
             }
-            Event::Scalar(text, style, anchor, _tag) => {
+            Event::Scalar(text, style, anchor, tag) => {
+                let value = scalar_value(&text, style, tag.as_deref());
                 let text = Zeroizing::new(text.into_owned());
-                let plain = style == ScalarStyle::Plain;
-                (anchor, Node::Scalar { text, plain })
+                (anchor, Node::Scalar { text, value })
             }
-            Event::SequenceStart(_, anchor, _tag) => {
-                let mut items = Vec::new();
-                loop {
-                    match self.next()? {
-                        Event::SequenceEnd => break (anchor, Node::Sequence(items)),
-                        item => items.push(self.node(item)?),
-                    }
-                }
-            }
-            Event::MappingStart(_, anchor, _tag) => {
-                let mut entries = Vec::new();
-                loop {
-                    match self.next()? {
-                        Event::MappingEnd => break (anchor, Node::Mapping(entries)),
-                        key => {
-                            let key = self.node(key)?;
-                            let key = new_key(&key, &entries).map_err(|why| self.refused(&why))?;
-                            let value = self.next()?;
-                            entries.push((key, self.node(value)?));
-                        }
-                    }
-                }
-            }
+            Event::SequenceStart(_, anchor, _tag) => (anchor, self.sequence()?),
+            Event::MappingStart(_, anchor, _tag) => (anchor, self.mapping()?),
             _ => return Err(self.refused("something other than a value stands")),
         };
         let node = Arc::new(node);
@@ -168,19 +183,161 @@ impl<'a> Reader<'a> {
         }
         Ok(node)
     }
+
+    fn sequence(&mut self) -> Result<Node, String> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                Event::SequenceEnd => return Ok(Node::Sequence(items)),
+                item => {
+                    if self.follows_tab_after_dash() {
+                        let why = "not YAML: a tab stands after the dash of a list";
+                        return Err(self.refused(why));
+                    }
+                    items.push(self.node(item)?);
+                }
+            }
+        }
+    }
+
+    /// Whether a dash and then a tab stand before the last event. Go's parser takes only spaces
+    /// there.
+    fn follows_tab_after_dash(&self) -> bool {
+        let end = self.place.start.byte_offset().unwrap_or_default();
+        let before = self.source.get(..end).unwrap_or_default();
+        let trimmed = before.trim_end_matches([' ', '\t']);
+        trimmed.ends_with('-')
+            && before
+                .get(trimmed.len()..)
+                .is_some_and(|gap| gap.contains('\t'))
+    }
+
+    fn mapping(&mut self) -> Result<Node, String> {
+        let mut fields = Fields::default();
+        loop {
+            let key = match self.next()? {
+                Event::MappingEnd => return Ok(Node::Mapping(fields.entries)),
+                Event::Scalar(text, style, ..) if style == ScalarStyle::Plain && text == "<<" => {
+                    let value = self.next()?;
+                    let merged = self.node(value)?;
+                    self.merge(&merged, &mut fields)?;
+                    continue;
+                }
+                key => self.node(key)?,
+            };
+            let Node::Scalar { text, value } = &*key else {
+                return Err(self.refused(&format!("a key is {}", key.kind())));
+            };
+            if *value == ScalarValue::Null {
+                return Err(self.refused("a key is null"));
+            }
+            let name = text.as_str().to_owned();
+            let line = self.place.start.line();
+            let value = self.next()?;
+            let value = self.node(value)?;
+            if fields.is_explicit(&name) && self.warnings.len() < WARNINGS_MAX {
+                self.warnings.push(format!(
+                    "the key {name:?} at line {line} stands twice in its mapping: the last counts"
+                ));
+            }
+            fields.set(name, value, true);
+        }
+    }
+
+    /// Adds the fields of a merge key: of a mapping, or of several, of which the first counts. As
+    /// in Go, they replace the fields before the key, and give way to those after it.
+    fn merge(&mut self, merged: &Node, fields: &mut Fields) -> Result<(), String> {
+        let wrong = "a merge key (<<) needs a mapping or a list of mappings";
+        match merged {
+            Node::Mapping(entries) => {
+                self.merged_fields = self.merged_fields.saturating_add(entries.len());
+                if self.merged_fields > MERGED_FIELDS_MAX {
+                    let why = format!("merge keys (<<) add more than {MERGED_FIELDS_MAX} fields");
+                    return Err(self.refused(&why));
+                }
+                for (name, value) in entries {
+                    fields.set(name.clone(), Arc::clone(value), false);
+                }
+                Ok(())
+            }
+            Node::Sequence(items) => {
+                for item in items.iter().rev() {
+                    if !matches!(**item, Node::Mapping(_)) {
+                        return Err(self.refused(wrong));
+                    }
+                    self.merge(item, fields)?;
+                }
+                Ok(())
+            }
+            Node::Scalar { .. } => Err(self.refused(wrong)),
+        }
+    }
 }
 
-fn new_key(node: &Node, entries: &[(String, Arc<Node>)]) -> Result<String, String> {
-    let Node::Scalar { text, plain } = node else {
-        return Err(format!("a key is {}", node.kind()));
+fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> ScalarValue {
+    let suffix = tag.filter(|tag| tag.is_yaml_core_schema()).map(Tag::suffix);
+    match suffix {
+        Some(suffix) => ScalarValue::tagged(suffix, text),
+        None if style == ScalarStyle::Plain => ScalarValue::plain(text),
+        None => ScalarValue::Text,
+    }
+}
+
+/// The fields of a mapping while it is read.
+#[derive(Default)]
+struct Fields {
+    entries: Vec<(String, Arc<Node>)>,
+    /// The place of each name in `entries`, and whether the field itself stands in the mapping.
+    places: HashMap<String, (usize, bool)>,
+}
+
+impl Fields {
+    fn is_explicit(&self, name: &str) -> bool {
+        self.places.get(name).is_some_and(|(_, explicit)| *explicit)
+    }
+
+    /// Sets a field. The last value of a name counts.
+    fn set(&mut self, name: String, value: Arc<Node>, explicit: bool) {
+        let last = self.entries.len();
+        let place = self.places.entry(name.clone()).or_insert((last, explicit));
+        place.1 |= explicit;
+        match self.entries.get_mut(place.0) {
+            Some(entry) => entry.1 = value,
+            None => self.entries.push((name, value)),
+        }
+    }
+}
+
+/// Makes text of a file's bytes: UTF-8, or UTF-16 that begins with its mark.
+///
+/// # Errors
+///
+/// The bytes are neither.
+pub(super) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, String> {
+    let wrong = "holds bytes that are not text";
+    let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
+        [0xff, 0xfe, ..] => u16::from_le_bytes,
+        [0xfe, 0xff, ..] => u16::from_be_bytes,
+        _ => {
+            let text = String::from_utf8(std::mem::take(&mut *bytes)).map_err(|error| {
+                drop(Zeroizing::new(error.into_bytes()));
+                wrong
+            })?;
+            return Ok(Zeroizing::new(text));
+        }
     };
-    if *plain && text.as_str() == "<<" {
-        return Err("a merge key (<<) is not supported: write the fields out".to_owned());
+    let (units, rest) = bytes.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(wrong.to_owned());
     }
-    if entries.iter().any(|(name, _)| *name == **text) {
-        return Err(format!("the key {:?} stands twice", text.as_str()));
+    // A character of UTF-16 has two bytes at least, and three of UTF-8 for two of them at most.
+    let room = bytes.len().saturating_add(units.len());
+    let mut text = Zeroizing::new(String::with_capacity(room));
+    let units = units.iter().skip(1).map(|pair| unit(*pair));
+    for character in char::decode_utf16(units) {
+        text.push(character.map_err(|_half| wrong)?);
     }
-    Ok(text.as_str().to_owned())
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -207,7 +364,10 @@ mod tests {
     }
 
     fn drawn(text: &str) -> Result<String, String> {
-        parse(text).map(|root| root.map_or_else(|| "nothing".to_owned(), |root| draw(&root)))
+        let document = parse(text)?;
+        Ok(document
+            .root
+            .map_or_else(|| "nothing".to_owned(), |root| draw(&root)))
     }
 
     #[test]
@@ -227,6 +387,13 @@ mod tests {
             ("a: &x {b: 1}\nc: *x\n", "{a={b=1} c={b=1}}"),
             ("a: !!str 5\n", "{a=5}"),
             ("\u{feff}a: b\n", "{a=b}"),
+            ("a: 1\n---\nb: [\n", "{a=1}"),
+            ("a: 1\n---\n", "{a=1}"),
+            ("---\n---\na: 1\n", "nothing"),
+            ("- a\n-  b\n", "[a b]"),
+            ("a: - \tb\n", "{a=- \tb}"),
+            ("a: |\n  -\tb\n", "{a=-\tb\n}"),
+            ("[-1,\t-2]\n", "[-1 -2]"),
         ];
         for (text, expected) in rows {
             assert_eq!(drawn(text), Ok(expected.to_owned()), "{text:?}");
@@ -236,16 +403,27 @@ mod tests {
     #[test]
     fn what_is_refused() {
         let rows = [
-            ("a: 1\na: 2\n", "the key \"a\" stands twice at line 2"),
+            ("? ~\n: 1\n", "a key is null at line 1"),
             ("? [x]\n: 1\n", "a key is a list at line 1"),
             (
                 "a: &x\n  b: *x\n",
                 "an alias refers to what contains it at line 2",
             ),
-            ("a: 1\n---\nb: 1\n", "a second document starts at line 2"),
             (
-                "a: &x {b: 1}\nc:\n  <<: *x\n",
-                "a merge key (<<) is not supported: write the fields out at line 3",
+                "a: 1\nc:\n  <<: x\n",
+                "a merge key (<<) needs a mapping or a list of mappings at line 3",
+            ),
+            (
+                "a: &x [{b: 1}]\nc:\n  <<: [*x]\n",
+                "a merge key (<<) needs a mapping or a list of mappings at line 3",
+            ),
+            (
+                "-\ta: 1\n",
+                "not YAML: a tab stands after the dash of a list at line 1",
+            ),
+            (
+                "a:\n- x\n- \ty\n",
+                "not YAML: a tab stands after the dash of a list at line 3",
             ),
         ];
         for (text, why) in rows {
@@ -255,6 +433,82 @@ mod tests {
             let why = drawn(text).unwrap_err();
             assert!(why.starts_with("not YAML: "), "{why}");
             assert!(why.contains(" at line 1 column "), "{why}");
+        }
+    }
+
+    #[test]
+    fn of_keys_that_stand_twice_the_last_counts() {
+        let document = parse("a: 1\nb: {c: 2, 'c': {d: 3}}\na: ~\n").unwrap();
+        assert_eq!(draw(&document.root.unwrap()), "{a=null b={c={d=3}}}");
+        assert_eq!(
+            document.warnings,
+            [
+                "the key \"c\" at line 2 stands twice in its mapping: the last counts",
+                "the key \"a\" at line 3 stands twice in its mapping: the last counts",
+            ]
+        );
+        let document = parse(&"a: 1\n".repeat(100)).unwrap();
+        assert_eq!(document.warnings.len(), WARNINGS_MAX);
+    }
+
+    #[test]
+    fn merge_keys_add_the_fields_of_other_mappings() {
+        let rows = [
+            ("{<<: {a: 1}, b: 2}", "{a=1 b=2}"),
+            ("{<<: {a: 1}, a: 2}", "{a=2}"),
+            ("{a: 2, <<: {a: 1}}", "{a=1}"),
+            ("{<<: [{a: 1}, {a: 2, b: 3}]}", "{a=1 b=3}"),
+            ("{<<: [], a: 1}", "{a=1}"),
+            ("{<<: {<<: {a: 1}, b: 2}}", "{a=1 b=2}"),
+            ("{<<: {a: 1}, <<: {b: 2}}", "{a=1 b=2}"),
+            ("{'<<': {a: 1}}", "{<<={a=1}}"),
+            ("{a: &x {b: 1}, c: {<<: *x}}", "{a={b=1} c={b=1}}"),
+        ];
+        for (text, expected) in rows {
+            let document = parse(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let drawn = draw(&document.root.unwrap());
+            assert_eq!(drawn, expected, "{text}");
+            assert!(document.warnings.is_empty(), "{:?}", document.warnings);
+        }
+    }
+
+    /// Each of a thousand mappings has the thousand fields of the first.
+    #[test]
+    fn merge_keys_add_a_limited_number_of_fields() {
+        let fields: Vec<_> = (0..1_000).map(|field| format!("k{field}: 1")).collect();
+        let text = format!("a: &x {{{}}}\n", fields.join(", "));
+        let merges: Vec<_> = (0..1_000)
+            .map(|key| format!("m{key}: {{<<: *x}}\n"))
+            .collect();
+        let why = parse(&format!("{text}{}", merges.concat())).unwrap_err();
+        assert_eq!(
+            why,
+            "merge keys (<<) add more than 100000 fields at line 102"
+        );
+    }
+
+    #[test]
+    fn files_in_utf_16_are_read_by_their_mark() {
+        let text = "token: \u{1f511} é\n";
+        let marked: Vec<_> = [0xfeff_u16]
+            .into_iter()
+            .chain(text.encode_utf16())
+            .collect();
+        let little = marked
+            .iter()
+            .flat_map(|unit| unit.to_le_bytes())
+            .collect::<Vec<_>>();
+        let big = marked
+            .iter()
+            .flat_map(|unit| unit.to_be_bytes())
+            .collect::<Vec<_>>();
+        for bytes in [little.clone(), big, text.as_bytes().to_vec()] {
+            assert_eq!(decode(Zeroizing::new(bytes)).unwrap().as_str(), text);
+        }
+        let (odd, half) = (little[..5].to_vec(), vec![0xff, 0xfe, 0x3d, 0xd8]);
+        for bytes in [odd, half, vec![0xff, 0x00]] {
+            let why = decode(Zeroizing::new(bytes)).unwrap_err();
+            assert_eq!(why, "holds bytes that are not text");
         }
     }
 
@@ -275,7 +529,7 @@ mod tests {
                 "]\n",
             ]);
         }
-        let root = parse(&text).unwrap().unwrap();
+        let root = parse(&text).unwrap().root.unwrap();
         let Some(Node::Sequence(items)) = root.get("a10").map(|node| &**node) else {
             panic!("a list")
         };

@@ -53,9 +53,29 @@ const FIELDS: &[(&str, &str, &str)] = &[
         "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false, without quotes",
     ),
     (
-        "server: https://x, insecure-skip-tls-verify: yes",
+        "server: https://x, insecure-skip-tls-verify: yEs",
         "",
-        "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false",
+        "clusters[name=c].cluster.insecure-skip-tls-verify: must be true or false, without quotes",
+    ),
+    (
+        "server: https://x, tls-server-name: 007",
+        "",
+        "clusters[name=c].cluster.tls-server-name: must be text, not a number: put it in quotes",
+    ),
+    (
+        HTTPS,
+        "token: 12345",
+        "users[name=u].user.token: must be text, not a number: put it in quotes",
+    ),
+    (
+        HTTPS,
+        "token: no",
+        "users[name=u].user.token: must be text, not a truth value: put it in quotes",
+    ),
+    (
+        HTTPS,
+        "tokenFile: x, username: y",
+        "users[name=u].user.tokenFile: stands beside a username: remove the one or the other",
     ),
     (
         "server: https://x, certificate-authority-data: Y2E=, insecure-skip-tls-verify: true",
