@@ -5,6 +5,8 @@
 mod cases;
 #[path = "clientcmd/witness.rs"]
 mod witness;
+#[path = "clientcmd/yaml_cases.rs"]
+mod yaml_cases;
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -11,7 +11,7 @@ use kubecache::ErrorKind;
 use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
 use kubecache::informer::{InformerOptions, SharedInformer};
-use kubecache::object::{ObjectKey, Scope};
+use kubecache::object::Scope;
 use kubecache::worker::{StopToken, Worker};
 
 use super::support::*;
@@ -109,15 +109,11 @@ fn an_informer_goes_on_when_its_proxy_has_restarted() {
             proxy = proxy.restart(kind);
             apply(&object(&namespace, change));
             let came = clock.after(PATIENCE);
-            let key = ObjectKey::new(&namespace, change);
-            while informer.store().get(&key).is_none() {
+            let store = informer.store();
+            let held = |name: &str| store.get(&namespace, name).unwrap().is_some();
+            while !held(change) {
                 assert!(!clock.has_passed(came), "the informer follows no more");
-                assert!(
-                    informer
-                        .store()
-                        .get(&ObjectKey::new(&namespace, "first"))
-                        .is_some()
-                );
+                assert!(held("first"));
                 StopToken::never().wait_until(&clock, clock.after(TICK));
             }
             assert!(proxy.asked.try_recv().is_ok(), "{change} came another way");

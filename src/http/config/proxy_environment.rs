@@ -62,7 +62,7 @@ fn is_excepted(server: &ServerUrl, exceptions: &str) -> bool {
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
         return true;
     }
-    let exceptions = exceptions.split(',').map(|text| text.trim());
+    let exceptions = exceptions.split(',').map(str::trim);
     exceptions
         .filter(|text| !text.is_empty())
         .any(|text| excepts(&text.to_ascii_lowercase(), &host, address, server.port))
@@ -160,12 +160,15 @@ mod tests {
         }
     }
 
+    /// A server, the variables, and the proxy.
+    type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], &'a str);
+
     #[test]
     fn the_variable_is_chosen_by_the_servers_scheme() {
         let https = ("HTTPS_PROXY", "http://a:1");
         let http = ("http_proxy", "b:2");
         let all = ("ALL_PROXY", "socks5://c");
-        let rows: [(&str, &[(&str, &str)], &str); 10] = [
+        let rows: [Row<'_>; 10] = [
             ("https://x", &[https, http, all], "HTTPS_PROXY: http://a:1"),
             ("http://x", &[https, http, all], "http_proxy: http://b:2"),
             ("https://x", &[http], "none"),

@@ -92,16 +92,24 @@ impl Witness {
     }
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "it ends with its connection, or with the process of the tests"
+)]
+fn spawn(run: impl FnOnce() + Send + 'static) -> thread::JoinHandle<()> {
+    thread::spawn(run)
+}
+
 /// Accepts for as long as the process lives; each connection has a thread.
 fn listen(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let serve = Arc::new(serve);
-    thread::spawn(move || {
+    spawn(move || {
         while let Ok((socket, _)) = listener.accept() {
             socket.set_read_timeout(Some(SILENCE)).unwrap();
             let serve = Arc::clone(&serve);
-            thread::spawn(move || serve(socket));
+            spawn(move || serve(socket));
         }
     });
     port
@@ -151,7 +159,8 @@ fn answer(stream: &mut (impl Read + Write), head: &str, mut words: Vec<String>, 
     headers.sort();
     words.extend(headers);
     notes.seen.lock().push(Seen(words));
-    let body = r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"db","namespace":"shop","uid":"u","resourceVersion":"1"}}"#;
+    let body = "{\"kind\":\"Secret\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"db\",\
+                \"namespace\":\"shop\",\"uid\":\"u\",\"resourceVersion\":\"1\"}}";
     let length = body.len();
     let answer = format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\
@@ -200,7 +209,7 @@ fn tunnel(mut client: TcpStream, port: u16, notes: &Notes) -> std::io::Result<()
         b"HTTP/1.1 200 OK\r\n\r\n"
     })?;
     let (mut upwards, mut to) = (client.try_clone()?, server.try_clone()?);
-    let copying = thread::spawn(move || {
+    let copying = spawn(move || {
         drop(std::io::copy(&mut upwards, &mut to));
         drop(to.shutdown(Shutdown::Write));
     });

@@ -2,6 +2,7 @@
 
 mod mistakes;
 mod plugins;
+mod shapes;
 
 use std::path::{Path, PathBuf};
 

@@ -184,6 +184,7 @@ impl<'a> Reader<'a> {
         Ok(node)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin items")]
     fn sequence(&mut self) -> Result<Node, String> {
         let mut items = Vec::new();
         loop {
@@ -212,6 +213,7 @@ impl<'a> Reader<'a> {
                 .is_some_and(|gap| gap.contains('\t'))
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin keys")]
     fn mapping(&mut self) -> Result<Node, String> {
         let mut fields = Fields::default();
         loop {

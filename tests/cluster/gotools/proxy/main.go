@@ -48,13 +48,16 @@ func main() {
 
 func serveHTTP(listener net.Listener) error {
 	proxy := goproxy.NewProxyHttpServer()
-	auth.ProxyBasic(proxy, "tests", func(name, given string) bool {
+	basic := auth.BasicConnect("tests", func(name, given string) bool {
 		return name == user && given == password
 	})
 	proxy.OnRequest().HandleConnectFunc(
-		func(host string, _ *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
-			fmt.Println(host)
-			return goproxy.OkConnect, host
+		func(host string, ctx *goproxy.ProxyCtx) (*goproxy.ConnectAction, string) {
+			action, host := basic.HandleConnect(host, ctx)
+			if action == goproxy.OkConnect {
+				fmt.Println(host)
+			}
+			return action, host
 		})
 	return http.Serve(listener, proxy)
 }
