@@ -220,7 +220,7 @@ fn a_refusal_of_the_pods_ends_with_1_in_the_servers_words() {
 }
 
 #[test]
-fn an_impersonated_user_is_named_in_each_request_and_proxies_are_told_of_once() {
+fn an_impersonated_user_is_named_in_each_request_and_a_local_server_has_no_proxy() {
     let recording = object(
         node(&[pod("web", &["tls"], &[], "Running")]),
         "secrets",
@@ -241,7 +241,7 @@ fn an_impersonated_user_is_named_in_each_request_and_proxies_are_told_of_once() 
     });
     std::fs::write(&kubeconfig, text.to_string()).unwrap();
     let path = kubeconfig.to_str().unwrap();
-    let proxy = ("https_proxy", "http://user:canary@proxy.example");
+    let proxy = ("http_proxy", "http://user:canary@proxy.example");
     let ended = AGENT.run_in(
         &["--kubeconfig", path, "--node-name", "n1", "--once"],
         &[proxy],
@@ -256,18 +256,26 @@ fn an_impersonated_user_is_named_in_each_request_and_proxies_are_told_of_once() 
         assert_eq!(request.header("impersonate-group"), Some("readers"));
         assert_eq!(request.header("authorization"), None, "not over http");
     }
-    assert_eq!(
-        ended.stderr.matches("https_proxy").count(),
-        1,
-        "{}",
-        ended.stderr
-    );
     assert!(
         ended.stderr.contains("credentials are not sent"),
         "{}",
         ended.stderr
     );
-    assert!(!ended.stderr.contains("canary"));
+    assert!(!ended.stderr.contains("canary") && !ended.stderr.contains("proxy"));
+}
+
+#[test]
+fn the_proxy_of_the_environment_is_named_without_its_password() {
+    let args = ["--server", "http://api.test", "--node-name", "n1", "--once"];
+    let proxies = [
+        ("http_proxy", "user:canary@127.0.0.1:1"),
+        ("NO_PROXY", ".api.test,10.0.0.0/8"),
+    ];
+    let ended = AGENT.run_in(&args, &proxies);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let told = "the proxy http://127.0.0.1:1: connecting to 127.0.0.1:1: ";
+    assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
 }
 
 #[test]

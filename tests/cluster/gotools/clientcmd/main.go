@@ -39,7 +39,8 @@ func main() {
 
 func ask(file string) error {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: file, WarnIfAllMissing: false}
-	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{})
+	overrides := &clientcmd.ConfigOverrides{}
+	loading := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	config, err := loading.ClientConfig()
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ),
     (
         HTTPS,
-        "tokenFile: x, username: y",
+        "tokenFile: x, username: jane",
         "users[name=u].user.tokenFile: stands beside a username: remove the one or the other",
     ),
     (
