@@ -266,7 +266,15 @@ fn an_impersonated_user_is_named_in_each_request_and_a_local_server_has_no_proxy
 
 #[test]
 fn the_proxy_of_the_environment_is_named_without_its_password() {
-    let args = ["--server", "http://api.test", "--node-name", "n1", "--once"];
+    let args = [
+        "--server",
+        "http://api.test",
+        "--node-name",
+        "n1",
+        "--once",
+        "--timeout",
+        "20s",
+    ];
     let proxies = [
         ("http_proxy", "user:canary@127.0.0.1:1"),
         ("NO_PROXY", ".api.test,10.0.0.0/8"),
