@@ -165,9 +165,9 @@ impl Config {
     /// Reaches the server through the proxy at `url`: `http`, `https` or `socks5`, with or without
     /// user and password.
     ///
-    /// Default: the proxy that the environment names when [`Client::new`](super::Client::new) is
-    /// called. `HTTPS_PROXY` is for a server with `https`, `HTTP_PROXY` for one with `http`, and
-    /// `ALL_PROXY` for both. `NO_PROXY` lists exceptions, as in Go: domains, addresses, CIDRs, `*`.
+    /// Default: the proxy that the environment names when
+    /// [`Client::new`](crate::http::Client::new) is called. `HTTPS_PROXY` is for a server with
+    /// `https`, `HTTP_PROXY` for one with `http`, and `ALL_PROXY` for both. `NO_PROXY` lists exceptions, as in Go: domains, addresses, CIDRs, `*`.
     /// Each may be written in small letters. A server on this machine has no proxy.
     ///
     /// The client asks the proxy for a tunnel to the server, so the proxy sees no request. It looks
