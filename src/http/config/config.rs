@@ -167,8 +167,9 @@ impl Config {
     ///
     /// Default: the proxy that the environment names when
     /// [`Client::new`](crate::http::Client::new) is called. `HTTPS_PROXY` is for a server with
-    /// `https`, `HTTP_PROXY` for one with `http`, and `ALL_PROXY` for both. `NO_PROXY` lists exceptions, as in Go: domains, addresses, CIDRs, `*`.
-    /// Each may be written in small letters. A server on this machine has no proxy.
+    /// `https`, `HTTP_PROXY` for one with `http`, and `ALL_PROXY` for both. `NO_PROXY` lists
+    /// exceptions, as in Go: domains, addresses, CIDRs, `*`. Each may be written in small letters.
+    /// A server on this machine has no proxy.
     ///
     /// The client asks the proxy for a tunnel to the server, so the proxy sees no request. It looks
     /// up the server's name. The connect limit of the client covers the proxy's answer too.
