@@ -34,6 +34,8 @@ mod proxies;
 mod recorder;
 #[path = "cluster/representations.rs"]
 mod representations;
+#[path = "cluster/site.rs"]
+mod site;
 #[path = "cluster/stores.rs"]
 mod stores;
 #[path = "cluster/strategies.rs"]

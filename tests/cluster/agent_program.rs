@@ -5,7 +5,7 @@ use super::audit::asked_as;
 use super::support::{NODE, cluster, cluster_alone, directory};
 use crate::support::example::{Ended, Example};
 
-static AGENT: Example = Example::new("node_agent");
+pub(crate) static AGENT: Example = Example::new("node_agent");
 
 fn agent(kubeconfig: &str, more: &[&str]) -> Ended {
     let path = directory().join("kubeconfig").join(kubeconfig);

@@ -18,6 +18,7 @@ pub(crate) struct Asked {
     pub(crate) resource: String,
     pub(crate) name: String,
     uri: String,
+    pub(crate) user: String,
     pub(crate) code: u64,
 }
 
@@ -74,6 +75,7 @@ fn asked(event: &Value) -> Asked {
         resource: text(object, "resource"),
         name: text(object, "name"),
         uri: text(event, "requestURI"),
+        user: text(&event["user"], "username"),
         code: event["responseStatus"]["code"].as_u64().unwrap_or_default(),
     }
 }

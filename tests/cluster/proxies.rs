@@ -20,15 +20,15 @@ use super::support::*;
 const TICK: Duration = Duration::from_millis(100);
 
 /// A proxy, as a process of its own.
-struct Proxy {
+pub(crate) struct Proxy {
     child: Child,
-    address: String,
+    pub(crate) address: String,
     asked: Receiver<String>,
     _reading: Worker,
 }
 
 impl Proxy {
-    fn start(kind: &str, address: &str) -> Self {
+    pub(crate) fn start(kind: &str, address: &str) -> Self {
         let program = std::env::var("KUBECACHE_CLUSTER_PROXY").expect("run tests/cluster/run");
         let mut child = Command::new(program)
             .args([kind, address])
@@ -53,7 +53,7 @@ impl Proxy {
     }
 
     /// Ends the process and starts another one at the same address.
-    fn restart(self, kind: &str) -> Self {
+    pub(crate) fn restart(self, kind: &str) -> Self {
         let address = self.address.clone();
         drop(self);
         Self::start(kind, &address)

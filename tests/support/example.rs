@@ -110,7 +110,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn new(mut command: Command) -> Self {
+    pub(crate) fn new(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let (lines, reader) = follow("t-stdout", child.stdout.take().unwrap());
         // Read all along: a program that finds the pipe full stands still.

@@ -60,6 +60,9 @@ func writeIdentities(dir string) error {
 	if err := writeServer(authority, certs); err != nil {
 		return err
 	}
+	if err := writeRotation(certs); err != nil {
+		return err
+	}
 	var tokens strings.Builder
 	for i, who := range identities {
 		if who.cert {
@@ -92,6 +95,40 @@ func writeServer(authority *authority, certs string) error {
 		return err
 	}
 	return writeKey(filepath.Join(certs, "service-account.key"), key)
+}
+
+// rotatingName is the server name whose certificate changes, and its authority with it.
+const rotatingName = "rotating.test"
+
+// writeRotation writes two authorities with a certificate of the server each, rotating-N-ca.crt and rotating-N, and
+// serves the first: a test replaces rotating.crt and rotating.key by the others.
+func writeRotation(certs string) error {
+	for number := 1; number <= 2; number++ {
+		base := filepath.Join(certs, fmt.Sprintf("rotating-%d", number))
+		authority, err := newAuthority(fmt.Sprintf("kubecache-rotating-ca-%d", number))
+		if err != nil {
+			return err
+		}
+		if err := authority.writeCertificate(base + "-ca.crt"); err != nil {
+			return err
+		}
+		server := template(rotatingName)
+		server.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		server.DNSNames = []string{rotatingName}
+		if err := authority.issue(server, base); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []string{".crt", ".key"} {
+		content, err := os.ReadFile(filepath.Join(certs, "rotating-1"+kind))
+		if err != nil {
+			return err
+		}
+		if err := writeNew(filepath.Join(certs, "rotating"+kind), content); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 type authority struct {
