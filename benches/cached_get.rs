@@ -186,7 +186,7 @@ fn watching_manager(names: &[String]) -> SecretManager {
 fn caching_manager(names: &[String]) -> SecretManager {
     let options = ManagerOptions::default()
         .change_detection(ChangeDetection::Cache)
-        .ttl(Duration::from_hours(1));
+        .ttl(Duration::from_secs(60 * 60));
     filled_manager(&filled_source(names), options, names)
 }
 
@@ -194,7 +194,7 @@ fn filled_store(names: &[String]) -> (Store<Secret>, Reflector) {
     let (source, options) = (filled_source(names), ReflectorOptions::default());
     let indexers = Indexers::new();
     let (store, reflector) = Store::spawn("secrets", Arc::new(source), indexers, options).unwrap();
-    let patient = Clock::system().after(Duration::from_mins(1));
+    let patient = Clock::system().after(Duration::from_secs(60));
     store.wait_until_synced(patient).unwrap();
     (store, reflector)
 }
@@ -219,7 +219,7 @@ fn filled_manager(
 ) -> SecretManager {
     let manager = SecretManager::new(source.clone(), options).unwrap();
     manager.register_pod(&pod(names));
-    let patient = Clock::system().after(Duration::from_mins(1));
+    let patient = Clock::system().after(Duration::from_secs(60));
     for name in names {
         let cached: Cached<Secret> = manager.get_by("shop", name, patient).unwrap();
         assert!(!cached.is_stale());

@@ -47,7 +47,7 @@ impl Deadline {
 }
 
 /// As far away as an instant can be that is told as "never": 30 years.
-const FAR: Duration = Duration::from_hours(30 * 365 * 24);
+const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
 /// The instant `by` after `from`; one that never comes where the clock cannot count so far.
 pub(crate) fn later(from: Instant, by: Duration) -> Instant {

@@ -196,8 +196,8 @@ fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<StoredObject<Secr
 fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<StoredObject<Secret>> {
     let request = WatchRequest {
         resource_version: ResourceVersion::from("7"),
-        timeout: std::time::Duration::from_mins(5),
-        head_timeout: std::time::Duration::from_mins(5),
+        timeout: std::time::Duration::from_secs(5 * 60),
+        head_timeout: std::time::Duration::from_secs(5 * 60),
         bookmarks: true,
         send_initial_events: false,
         urgent: false,
@@ -292,8 +292,8 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
                     .unwrap();
                 let request = WatchRequest {
                     resource_version: ResourceVersion::from("7"),
-                    timeout: std::time::Duration::from_mins(5),
-                    head_timeout: std::time::Duration::from_mins(5),
+                    timeout: std::time::Duration::from_secs(5 * 60),
+                    head_timeout: std::time::Duration::from_secs(5 * 60),
                     bookmarks: true,
                     send_initial_events: false,
                     urgent: false,

@@ -104,7 +104,7 @@ fn mark(lines: &Sender<Arc<Vec<u8>>>, told: &Receiver<()>, version: &str) {
     let object = last(version.parse().unwrap());
     line(&mut added, "ADDED", Kind::ConfigMap, &object);
     lines.send(Arc::new(added)).unwrap();
-    told.recv_timeout(Duration::from_mins(5)).unwrap();
+    told.recv_timeout(Duration::from_secs(5 * 60)).unwrap();
 }
 
 /// Where each object is, by its key.

@@ -20,7 +20,7 @@ const NODES: &str = "/api/v1/nodes";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/shop/deployments";
 
 /// What a busy machine may take for what ought to be done at once.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// A server with one object at each of these paths.
 fn story(objects: &[(&str, &str)]) -> Recording {

@@ -45,7 +45,7 @@ impl Counts {
 impl Counts {
     /// The kernel lists a thread for a moment after it can be joined.
     fn settled(wanted: &Self) -> Self {
-        let soon = Clock::system().after(Duration::from_mins(5));
+        let soon = Clock::system().after(Duration::from_secs(5 * 60));
         loop {
             let now = Self::now();
             if now.threads == wanted.threads || Clock::system().has_passed(soon) {
@@ -90,7 +90,7 @@ fn session(way: usize) {
         client.lister_watcher(Scope::object(&ObjectKey::new("shop", "db")));
     let (store, reflector) =
         Store::spawn("db", source, Indexers::new(), ReflectorOptions::default()).unwrap();
-    let soon = Clock::system().after(Duration::from_mins(5));
+    let soon = Clock::system().after(Duration::from_secs(5 * 60));
     if fault.is_none() {
         store.wait_until_synced(soon).unwrap();
         assert!(server.wait_for_requests(soon, |requests| requests.len() == 2));
@@ -122,7 +122,7 @@ fn managed() {
         "spec": {"containers": [], "imagePullSecrets": [{"name": "db"}]},
     });
     secrets.register_pod(&serde_json::from_value(pod).unwrap());
-    let soon = Clock::system().after(Duration::from_mins(5));
+    let soon = Clock::system().after(Duration::from_secs(5 * 60));
     secrets.get_by("shop", "db", soon).unwrap();
     drop(secrets);
     drop((client, server));

@@ -60,8 +60,8 @@ fn after_a_list_a_watch_and_a_stop_no_thread_is_left() {
                 .unwrap();
             let request = WatchRequest {
                 resource_version: ResourceVersion::from("1"),
-                timeout: std::time::Duration::from_mins(5),
-                head_timeout: std::time::Duration::from_mins(5),
+                timeout: std::time::Duration::from_secs(5 * 60),
+                head_timeout: std::time::Duration::from_secs(5 * 60),
                 bookmarks: true,
                 send_initial_events: false,
                 urgent: true,

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use crate::support::example::Example;
 
 /// The longest a run may take: far more than it needs, so that a hang is told and not waited out.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 static POD_STATUS: Example = Example::new("pod_status");
 

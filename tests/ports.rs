@@ -36,7 +36,7 @@ use kubecache::{Error, ErrorKind, Hook};
 
 /// Bounds a failure only.
 fn soon() -> Deadline {
-    Clock::system().after(Duration::from_mins(5))
+    Clock::system().after(Duration::from_secs(5 * 60))
 }
 
 /// Waits for something that comes without a signal.

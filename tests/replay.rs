@@ -246,7 +246,7 @@ fn the_caches_end_where_the_recorded_server_ended() {
     let reflector =
         Reflector::spawn("pods", source, registrar, ReflectorOptions::default()).unwrap();
 
-    let deadline = Clock::system().after(Duration::from_mins(5));
+    let deadline = Clock::system().after(Duration::from_secs(5 * 60));
     loop {
         let (pods, objects) = reports(&secrets, &config_maps);
         read_secrets(&secrets, &objects);

@@ -290,8 +290,8 @@ impl Through<'_> {
         let source: Arc<dyn ListerWatcher<K>> = served.client.lister_watcher(Scope::all());
         let request = WatchRequest {
             resource_version: ResourceVersion::any(),
-            timeout: Duration::from_mins(5),
-            head_timeout: Duration::from_mins(5),
+            timeout: Duration::from_secs(5 * 60),
+            head_timeout: Duration::from_secs(5 * 60),
             bookmarks: true,
             send_initial_events: false,
             urgent: false,
@@ -325,7 +325,7 @@ impl Through<'_> {
         let unbounded = HandlerOptions::default().queue_max(None);
         let registration = informer.add_handler_with(handler, unbounded).unwrap();
         informer.start().unwrap();
-        let patient = Clock::system().after(Duration::from_mins(1));
+        let patient = Clock::system().after(Duration::from_secs(60));
         registration.wait_until_synced(patient).unwrap();
         let before = Cost::now();
         send();

@@ -90,7 +90,7 @@ pub(crate) fn run() {
     let options = InformerOptions::default().indexers(indexers);
     let informer = SharedInformer::new(Arc::new(Socket(socket)), options);
     informer.start().unwrap();
-    let patient = || Clock::system().after(Duration::from_mins(1));
+    let patient = || Clock::system().after(Duration::from_secs(60));
     informer.wait_until_synced(patient()).unwrap();
     let begun = Clock::system().now();
     let mut before_blocked = None;

@@ -34,7 +34,7 @@ fn every_other_is_dead() -> bool {
         }
         alive
     });
-    let options = ManagerOptions::default().idle_max(Duration::from_hours(1));
+    let options = ManagerOptions::default().idle_max(Duration::from_secs(60 * 60));
     let manager = SecretManager::new(client(&url), options).unwrap();
     let names: Vec<String> = (0..OBJECTS).map(|number| format!("s-{number}")).collect();
     for name in &names {

@@ -23,7 +23,7 @@ pub(crate) fn run() -> bool {
     });
     let client = client(&url);
     let getter: std::sync::Arc<dyn Getter<Secret>> = client.getter();
-    let options = ManagerOptions::default().idle_max(Duration::from_hours(1));
+    let options = ManagerOptions::default().idle_max(Duration::from_secs(60 * 60));
     let manager = SecretManager::new(client, options).unwrap();
     for number in 0..REGISTRATIONS {
         let name = format!("s-{number}");
@@ -33,7 +33,7 @@ pub(crate) fn run() -> bool {
     let read = getter.get(
         &ObjectKey::new("shop", "read"),
         &ResourceVersion::most_recent(),
-        Clock::system().after(Duration::from_mins(1)),
+        Clock::system().after(Duration::from_secs(60)),
         &StopToken::never(),
     );
     read.unwrap();

@@ -20,7 +20,7 @@ const LINE_BYTES: usize = 15 * 1024 * 1024;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// The budget of unfinished bytes is 256 MiB, and what is in passing comes on top.
 const BUDGET_MIB: f64 = 400.0;
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_secs(2 * 60);
 
 fn resident_mib() -> f64 {
     let text = fs::read_to_string("/proc/self/smaps_rollup").unwrap();
@@ -61,8 +61,8 @@ pub(crate) fn run() -> bool {
         Worker::spawn(format!("w-{number}"), move |_| {
             let request = WatchRequest {
                 resource_version: ResourceVersion::from("7"),
-                timeout: Duration::from_mins(5),
-                head_timeout: Duration::from_mins(5),
+                timeout: Duration::from_secs(5 * 60),
+                head_timeout: Duration::from_secs(5 * 60),
                 bookmarks: true,
                 send_initial_events: false,
                 urgent: false,

@@ -22,7 +22,7 @@ const KILLS: usize = 3;
 /// How long the server is away: long enough for every backoff to reach its limit.
 const AWAY: Duration = Duration::from_secs(40);
 const BUDGET: Duration = Duration::from_secs(5);
-const PATIENCE: Duration = Duration::from_mins(3);
+const PATIENCE: Duration = Duration::from_secs(3 * 60);
 
 fn environment(name: &str) -> PathBuf {
     let value = var_os(name).expect(
@@ -87,7 +87,7 @@ fn client() -> Client {
 
 pub(crate) fn run() -> bool {
     write(0);
-    let options = ManagerOptions::default().idle_max(Duration::from_hours(1));
+    let options = ManagerOptions::default().idle_max(Duration::from_secs(60 * 60));
     let manager = SecretManager::new(client(), options).unwrap();
     for number in 0..OBJECTS {
         let name = name(number);

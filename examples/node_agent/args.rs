@@ -14,7 +14,7 @@ use crate::{flags, metrics};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a kubelet syncs its pods, and so reads their objects.
-const SYNC_FREQUENCY: Duration = Duration::from_mins(1);
+const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// Below this the agent would do nothing but read.
 const SYNC_FREQUENCY_LEAST: Duration = Duration::from_secs(1);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(options.verbosity, 0);
         assert!(options.request_timeout.is_none());
         assert_eq!(options.change_detection, ChangeDetection::Watch);
-        assert_eq!(options.sync_frequency(), Duration::from_mins(1));
+        assert_eq!(options.sync_frequency(), Duration::from_secs(60));
     }
 
     /// SC-6: the kubelet's words, and its error for any other.
@@ -309,7 +309,7 @@ mod tests {
         let options = run("--health-probe-bind-address localhost:8081 --idle-limit 3m");
         let address = options.health_probe_bind_address.unwrap();
         assert_eq!(address.to_string(), "localhost:8081");
-        assert_eq!(options.idle_limit, Some(Duration::from_mins(3)));
+        assert_eq!(options.idle_limit, Some(Duration::from_secs(3 * 60)));
         let asked = parse(["--metrics-bind-address", ":8080"]);
         assert_eq!(asked.is_ok(), metrics::MISSING.is_none(), "{asked:?}");
     }

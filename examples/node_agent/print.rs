@@ -145,7 +145,7 @@ mod tests {
             immutable: true,
             keys: 2,
             bytes: 64,
-            created: now.checked_sub(Duration::from_hours(5 * 24 + 3)),
+            created: now.checked_sub(Duration::from_secs((5 * 24 + 3) * 60 * 60)),
         };
         let synced = Facts {
             state: State::Kept(ObjectState::Synced),

@@ -63,8 +63,10 @@ pub(super) fn ask<K: Object, T>(
     question: impl FnOnce(&dyn KnownObjects<K>) -> T,
 ) -> Result<T, Error> {
     let resource = K::resource();
-    let port = format_args!("the known objects of a {} queue", resource.kind());
-    guard(port, || question(known))
+    guard(
+        format_args!("the known objects of a {} queue", resource.kind()),
+        || question(known),
+    )
 }
 
 /// Options of a queue; start from the default and set what differs.

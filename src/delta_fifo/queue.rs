@@ -44,7 +44,7 @@ use super::writer::DeltaFifoWriter;
 /// let reflector =
 ///     Reflector::spawn("settings", Arc::new(source), writer, ReflectorOptions::default())?;
 ///
-/// queue.pop(Clock::system().after(Duration::from_mins(1)), |deltas, is_in_initial_list| {
+/// queue.pop(Clock::system().after(Duration::from_secs(60)), |deltas, is_in_initial_list| {
 ///     assert!(matches!(deltas.newest(), Delta::ReplacedAll(list) if list.items.len() == 1));
 ///     assert!(is_in_initial_list);
 /// })?;
@@ -167,8 +167,10 @@ impl<K: Object> DeltaFifo<K> {
             self.complete(deltas);
         }
         let resource = K::resource();
-        let port = format_args!("the process function of a {} queue", resource.kind());
-        let result = guard(port, || process(first, more, initial));
+        let result = guard(
+            format_args!("the process function of a {} queue", resource.kind()),
+            || process(first, more, initial),
+        );
         state.lock().finish();
         state.notify_all();
         result

@@ -100,8 +100,9 @@ fn clip(text: &mut Option<String>) {
         && text.len() > TEXT_BYTES_MAX
     {
         let whole = text.len();
-        let kept = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX));
-        *text = format!("{} … ({whole} bytes)", kept.unwrap_or_default());
+        let mut ends = (0..=TEXT_BYTES_MAX).rev();
+        let kept = ends.find_map(|end| text.get(..end)).unwrap_or_default();
+        *text = format!("{kept} … ({whole} bytes)");
     }
 }
 

@@ -13,7 +13,7 @@ use crate::wire::DecodeOptions;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// A server may read a list from etcd and sort it before the first byte. It gives up after 60 s.
-const LIST_FIRST_BYTE: Duration = Duration::from_mins(1);
+const LIST_FIRST_BYTE: Duration = Duration::from_secs(60);
 
 /// A server finds one object at once.
 const OBJECT_LIST_FIRST_BYTE: Duration = Duration::from_secs(20);
@@ -31,13 +31,13 @@ const SECOND_TRY: Duration = Duration::from_secs(5);
 const BODY_IDLE: Duration = Duration::from_secs(30);
 
 /// Enough for the largest list that is decoded by default, over a line of 30 Mbit/s.
-const BODY: Duration = Duration::from_mins(10);
+const BODY: Duration = Duration::from_secs(10 * 60);
 
 /// Enough for sixteen of the largest objects, or a few small ones of each of thousands of watches.
 const BUFFERED_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// A server answers a list within 60 s or not at all.
-const REQUEST: Duration = Duration::from_mins(1);
+const REQUEST: Duration = Duration::from_secs(60);
 
 /// The options of a [`Client`](super::Client). The defaults suit a node agent.
 ///

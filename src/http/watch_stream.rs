@@ -286,7 +286,7 @@ mod tests {
     use crate::worker::Worker;
 
     /// It only ends a test that fails.
-    const PATIENCE: Duration = Duration::from_mins(5);
+    const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
     const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#;
 

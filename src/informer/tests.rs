@@ -96,7 +96,7 @@ pub(super) fn next(told: &Receiver<Told>, count: usize) -> Vec<String> {
 }
 
 /// What a test may take on a busy machine; one that takes longer hangs.
-const LIMIT: Duration = Duration::from_mins(5);
+const LIMIT: Duration = Duration::from_secs(5 * 60);
 
 /// A thread of a test, joined at its end; that of a test that has failed may wait for ever, and is
 /// left behind.

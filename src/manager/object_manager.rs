@@ -87,8 +87,9 @@ impl<K: Object + Clone> ObjectManager<K> {
             return Err(Error::new(ErrorKind::Config, text));
         }
         let api: Arc<dyn Api<K>> = Arc::new(api);
-        let port = format_args!("the Api's getter for {resource}");
-        let getter = guard(port, || api.getter())?;
+        let getter = guard(format_args!("the Api's getter for {resource}"), || {
+            api.getter()
+        })?;
         let strategy: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
                 let table = Registry::new(kind, getter, options);

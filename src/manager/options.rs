@@ -15,15 +15,15 @@ const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
 /// does.
 const REQUEST_GET_TIMEOUT: Duration = Duration::from_secs(10);
 /// The kubelet's time to live where the node has none.
-const TTL: Duration = Duration::from_mins(1);
+const TTL: Duration = Duration::from_secs(60);
 /// Five times the kubelet's default sync period.
-const IDLE_MAX: Duration = Duration::from_mins(5);
+const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
 /// The least the kubelet allows.
-const IDLE_MAX_LEAST: Duration = Duration::from_mins(1);
+const IDLE_MAX_LEAST: Duration = Duration::from_secs(60);
 /// Thousands of watches on a node are a burden to the server before they are one to the node.
 const REFLECTORS_MAX: usize = 1_000;
 /// The kubelet's least watch time-out for single objects; the server draws up to twice this.
-const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(30);
+const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 
 /// Options of a manager; start from the default and set what differs.
 ///

@@ -163,13 +163,15 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         version: &ResourceVersion,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let key = context.key;
-        let port = format_args!("the getter of {} {key}", resource_name::<K>());
-        guard_call(port, || {
-            let found = self
-                .getter
-                .get(key, version, context.deadline, context.stop);
-            found.map(|object| self.trimmed(object))
-        })
+        guard_call(
+            format_args!("the getter of {} {key}", resource_name::<K>()),
+            || {
+                let found = self
+                    .getter
+                    .get(key, version, context.deadline, context.stop);
+                found.map(|object| self.trimmed(object))
+            },
+        )
     }
 
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {

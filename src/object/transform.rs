@@ -29,8 +29,7 @@ impl<K: Object> Transform<K> {
         object: Arc<StoredObject<K>>,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let key = object.key();
-        let port = format_args!("the transform of {key}");
-        let transformed = guard_call(port, || (self.0)(object));
+        let transformed = guard_call(format_args!("the transform of {key}"), || (self.0)(object));
         let object = transformed.map_err(|error| error.context("transforming"))?;
         if object.key() == key {
             return Ok(object);

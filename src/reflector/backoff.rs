@@ -23,7 +23,7 @@ const REOPEN_RESET: Duration = Duration::from_secs(30);
 /// The longest wait before a watch is reopened.
 const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Internal errors further apart than this begin a new series (BK-9).
-const RETRY_SERIES_GAP: Duration = Duration::from_mins(1);
+const RETRY_SERIES_GAP: Duration = Duration::from_secs(60);
 
 /// A small generator (`SplitMix64`) for jitter: reproducible from its seed, not for secrets.
 #[derive(Clone, Debug)]

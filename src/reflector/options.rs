@@ -13,7 +13,7 @@ use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the
 /// time (RF-2).
-pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_mins(5);
+pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(5 * 60);
 /// Two bookmarks, which servers send about once a minute, and ten seconds of slack. Where they come
 /// more seldom, the reflector waits for three times as long as they do.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
@@ -22,7 +22,7 @@ const IDLE_LIMIT: Duration = Duration::from_secs(130);
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 /// The longest wait a server can ask for, of any request: beyond it a wrong header would silence a
 /// cache for hours.
-pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
+pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and set what
 /// differs.
@@ -36,7 +36,7 @@ pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_mins(5);
 ///
 /// let options = ReflectorOptions::default()
 ///     .page_size(100)
-///     .idle_limit(Duration::from_mins(3))
+///     .idle_limit(Duration::from_secs(3 * 60))
 ///     .backoff(BackoffOptions::default().cap(Duration::from_secs(10)));
 /// # drop(options);
 /// ```
@@ -209,7 +209,7 @@ impl ReflectorOptions {
 ///
 /// let patient = BackoffOptions::default()
 ///     .initial(Duration::from_secs(2))
-///     .cap(Duration::from_mins(1));
+///     .cap(Duration::from_secs(60));
 /// # drop(patient);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -300,7 +300,7 @@ impl Default for BackoffOptions {
             factor: 2.0,
             cap: Duration::from_secs(30),
             jitter: 1.0,
-            reset_after: Duration::from_mins(2),
+            reset_after: Duration::from_secs(2 * 60),
         }
     }
 }

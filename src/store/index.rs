@@ -142,8 +142,11 @@ impl<K: Object> Indexers<K> {
         let key = object.key();
         let resource = K::resource();
         let kind = resource.kind();
-        let port = format_args!("the function of index {name}, at {kind} {key},");
-        guard(port, || function(object)).inspect_err(|error| {
+        guard(
+            format_args!("the function of index {name}, at {kind} {key},"),
+            || function(object),
+        )
+        .inspect_err(|error| {
             let first = self.panics.fetch_add(1, Ordering::Relaxed) == 0;
             let level = if first {
                 log::Level::Error

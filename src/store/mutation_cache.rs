@@ -41,7 +41,7 @@ impl MutationCacheOptions {
 impl Default for MutationCacheOptions {
     fn default() -> Self {
         Self {
-            ttl: Duration::from_mins(5),
+            ttl: Duration::from_secs(5 * 60),
             capacity: 100,
         }
     }

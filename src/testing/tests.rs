@@ -8,7 +8,7 @@ use crate::clock::{Clock, Deadline};
 
 /// Far enough away for the slowest machine; a test that gets there fails.
 pub(super) fn soon() -> Deadline {
-    Clock::system().after(Duration::from_mins(5))
+    Clock::system().after(Duration::from_secs(5 * 60))
 }
 
 /// One connection.
@@ -18,7 +18,7 @@ impl Client {
     pub(super) fn of(address: SocketAddr) -> Self {
         let socket = TcpStream::connect(address).unwrap();
         socket
-            .set_read_timeout(Some(Duration::from_mins(5)))
+            .set_read_timeout(Some(Duration::from_secs(5 * 60)))
             .unwrap();
         Self(BufReader::new(socket))
     }

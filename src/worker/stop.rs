@@ -248,7 +248,7 @@ mod tests {
                 stop.stop();
                 let _gave_up = tell.send(());
             });
-            let is_free = told.recv_timeout(Duration::from_mins(5)).is_ok();
+            let is_free = told.recv_timeout(Duration::from_secs(5 * 60)).is_ok();
             *self.used.lock() = Some(is_free);
             user.unwrap().abandon();
         }

@@ -29,7 +29,7 @@ const CHANGES: usize = 6_000;
 const SLOW_QUEUE_MAX: usize = 500;
 
 /// How long everything may take to come along after the last change.
-const CALM: Duration = Duration::from_mins(1);
+const CALM: Duration = Duration::from_secs(60);
 
 type Informer = SharedInformer<ConfigMap>;
 

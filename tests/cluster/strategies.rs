@@ -22,7 +22,7 @@ use super::support::*;
 
 /// A namespace that exists for these tests alone.
 const NAMESPACE: &str = "strategies";
-const MINUTE: Duration = Duration::from_mins(1);
+const MINUTE: Duration = Duration::from_secs(60);
 const MILLISECOND: Duration = Duration::from_millis(1);
 
 fn soon() -> Deadline {
@@ -85,7 +85,7 @@ fn pod(name: &str, secrets: &[&str]) -> Pod {
 
 fn manager(client: Client, options: ManagerOptions) -> SecretManager {
     // A test may stand still longer than a fake clock's second.
-    SecretManager::new(client, options.get_timeout(Duration::from_hours(1))).unwrap()
+    SecretManager::new(client, options.get_timeout(Duration::from_secs(60 * 60))).unwrap()
 }
 
 /// A TTL manager whose time passes when the test says so.
@@ -585,7 +585,7 @@ fn b17_os_13_while_the_server_is_away_requests_back_off_and_the_cached_object_is
     };
     let options = options(ChangeDetection::Cache)
         .clock(clock.clone().into())
-        .get_timeout(Duration::from_hours(1));
+        .get_timeout(Duration::from_secs(60 * 60));
     let secrets = SecretManager::new(api, options).unwrap();
     secrets.register_pod(&pod("a", &[name]));
     assert_eq!(read(&secrets, name), "1");

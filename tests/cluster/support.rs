@@ -21,7 +21,7 @@ use kubecache::worker::StopToken;
 
 pub(crate) const NODE: &str = "node-1";
 /// How long a server on the same machine may take before the test calls it silent.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn directory() -> PathBuf {
     PathBuf::from(std::env::var_os("KUBECACHE_CLUSTER_DIR").expect("run tests/cluster/run"))
@@ -169,8 +169,8 @@ pub(crate) fn list<K: Object>(
 pub(crate) fn from(version: &ResourceVersion) -> WatchRequest {
     WatchRequest {
         resource_version: version.clone(),
-        timeout: Duration::from_mins(5),
-        head_timeout: Duration::from_mins(5),
+        timeout: Duration::from_secs(5 * 60),
+        head_timeout: Duration::from_secs(5 * 60),
         bookmarks: true,
         send_initial_events: false,
         urgent: false,

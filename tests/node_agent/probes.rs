@@ -87,7 +87,7 @@ fn with_tls(watch: Answer) -> Recording {
 }
 
 fn soon() -> kubecache::clock::Deadline {
-    Clock::system().after(Duration::from_mins(5))
+    Clock::system().after(Duration::from_secs(5 * 60))
 }
 
 /// B11, B14: a server that falls silent turns the probes within the idle limit, and its return

@@ -329,7 +329,7 @@ fn pods_that_finish_are_made_anew_or_are_deleted_let_go_of_their_objects() {
         row("last", "shared", "Synced"),
     ];
     agent.wait_for_all("the first rows", rows);
-    let soon = Clock::system().after(Duration::from_mins(5));
+    let soon = Clock::system().after(Duration::from_secs(5 * 60));
     for _ in 0..3 {
         assert!(server.step(soon).is_some());
     }

@@ -70,7 +70,7 @@ fn d14_an_interrupted_once_prints_what_it_knows() {
         .unwrap();
     let url = server.url();
     let agent = AGENT.start(&["--server", &url, "--node-name", "n1", "--once"]);
-    let soon = Clock::system().after(Duration::from_mins(1));
+    let soon = Clock::system().after(Duration::from_secs(60));
     let asked = server.wait_for_requests(soon, |requests: &[Received]| {
         let of = |part: &str, watch| {
             let mut requests = requests.iter();

@@ -160,7 +160,7 @@ fn sc_2_os_7_what_is_not_watched_is_only_got() {
             strategy,
         ];
         let agent = AGENT.start(&flags);
-        let soon = kubecache::clock::Clock::system().after(Duration::from_mins(5));
+        let soon = kubecache::clock::Clock::system().after(Duration::from_secs(5 * 60));
         let enough = |requests: &[Received]| gets(requests, TLS).len() >= expected.len();
         assert!(server.wait_for_requests(soon, enough), "{strategy}");
         let ended = agent.stop(Signal::INT);
@@ -245,7 +245,7 @@ fn a_node_that_may_not_be_read_is_told_of_once_and_the_default_applies() {
     let url = server.url();
     let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1", "--change-detection=Cache"]);
     agent.wait_for("the row", |line| line.contains("Synced"));
-    let soon = kubecache::clock::Clock::system().after(Duration::from_mins(5));
+    let soon = kubecache::clock::Clock::system().after(Duration::from_secs(5 * 60));
     let asked_often = |requests: &[Received]| {
         let of_node = requests
             .iter()

@@ -40,7 +40,7 @@ use kubecache::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
 use kubecache::worker::StopToken;
 
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 fn client(url: &str) -> Client {
     client_of(&Config::for_server(url).unwrap())
@@ -82,8 +82,8 @@ fn list(
 fn watch_from(version: &str) -> WatchRequest {
     WatchRequest {
         resource_version: ResourceVersion::from(version),
-        timeout: Duration::from_mins(5),
-        head_timeout: Duration::from_mins(5),
+        timeout: Duration::from_secs(5 * 60),
+        head_timeout: Duration::from_secs(5 * 60),
         bookmarks: true,
         send_initial_events: false,
         urgent: false,

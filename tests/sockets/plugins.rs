@@ -281,7 +281,7 @@ impl TokenSource for Counting {
     fn token(&self) -> Result<Token, Error> {
         let number = self.given.fetch_add(1, Ordering::SeqCst);
         assert!(number < 2, "no more tokens");
-        Ok(Token::new(format!("t{number}")).valid_for(Duration::from_mins(5)))
+        Ok(Token::new(format!("t{number}")).valid_for(Duration::from_secs(5 * 60)))
     }
 
     fn rejected(&self) {
@@ -310,7 +310,7 @@ fn a_programs_token_source_is_told_of_a_401_and_gives_another_token() {
     assert_eq!(source.rejected.load(Ordering::SeqCst), 1);
     let status = client.credentials_status().unwrap();
     assert!(
-        status.expires_in.unwrap() > Duration::from_mins(4),
+        status.expires_in.unwrap() > Duration::from_secs(4 * 60),
         "{status:?}"
     );
 }

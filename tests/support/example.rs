@@ -18,7 +18,7 @@ use serde_json::Value;
 
 /// The longest silence of a program that goes on: far more than it needs, so that a hang is told
 /// and not waited out.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// Whether a line is the one that is waited for.
 pub(crate) type IsLine = Box<dyn Fn(&str) -> bool>;

@@ -8,7 +8,7 @@ use crate::reflector::ReflectorOptions;
 use crate::testing::{FakeSource, objects};
 
 fn soon() -> Deadline {
-    Clock::system().after(Duration::from_mins(5))
+    Clock::system().after(Duration::from_secs(5 * 60))
 }
 
 fn source(names: &[&str]) -> FakeSource<ConfigMap> {

@@ -302,7 +302,7 @@ fn df_14_a_wait_ends_with_the_last_item_of_a_queue_that_was_closed_before_a_list
     let waiting = parked(&fake, move || handle.wait_until_synced(deadline));
     assert!(waiting.told.is_empty());
     finish(&rig.handle);
-    let told = waiting.told.recv_timeout(Duration::from_mins(1)).unwrap();
+    let told = waiting.told.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(told.unwrap_err().is_stopped());
 }
 

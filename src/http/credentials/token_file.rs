@@ -11,7 +11,7 @@ use crate::error::Error;
 
 /// How long a token from a file is used: half of the time from the kubelet's refresh of a projected
 /// token to the end of the old token.
-const TOKEN_PERIOD: Duration = Duration::from_mins(1);
+const TOKEN_PERIOD: Duration = Duration::from_secs(60);
 
 /// How long before the end of its period a token is read again, so that no request carries an old
 /// one.

@@ -22,7 +22,7 @@ use crate::sync::Arc;
 /// use kubecache::http::Token;
 /// use std::time::Duration;
 ///
-/// let token = Token::new("made-up").valid_for(Duration::from_mins(15));
+/// let token = Token::new("made-up").valid_for(Duration::from_secs(15 * 60));
 /// assert!(!format!("{token:?}").contains("made-up"));
 /// ```
 pub struct Token {
@@ -102,7 +102,7 @@ impl fmt::Debug for Token {
 /// let config = Config::for_server(&server.url())? // in a program: the cluster's
 ///     .with_token_source(Arc::new(|| {
 ///         // Ask the cloud's library here.
-///         Ok(Token::new("made-up").valid_for(Duration::from_mins(15)))
+///         Ok(Token::new("made-up").valid_for(Duration::from_secs(15 * 60)))
 ///     }));
 /// let client = Client::new(&config, ClientOptions::default())?;
 /// client.get::<Secret>(&ObjectKey::new("shop", "db"))?;
@@ -134,7 +134,7 @@ const POLICY: RenewalPolicy = RenewalPolicy {
     thread: "token-source",
     jobs: JobKind::Hang,
     wait_with: Duration::ZERO,
-    wait_without: Duration::from_mins(1),
+    wait_without: Duration::from_secs(60),
     retry_with: Duration::from_secs(5),
     pauses: (Duration::from_secs(1), Duration::from_secs(30)),
     between_rejections: Duration::from_secs(10),

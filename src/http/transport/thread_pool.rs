@@ -235,8 +235,9 @@ impl PoolInner {
             if let Some(thread) = thread {
                 thread.start();
             }
-            let port = format_args!("a job of the {} threads", self.name);
-            let left = guard(port, || job(Ok(())));
+            let left = guard(format_args!("a job of the {} threads", self.name), || {
+                job(Ok(()))
+            });
             {
                 let mut state = self.state.lock();
                 state.busy = state.busy.saturating_sub(1);

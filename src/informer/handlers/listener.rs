@@ -280,8 +280,10 @@ impl<K: Object> Listener<K> {
     ) -> Result<(), String> {
         let (method, told) = (notification.method(), notification.clone());
         let object = told.object();
-        let port = format_args!("handler {}, in {method} of {object:?},", self.name);
-        let called = guard_with_words(port, || notification.deliver(handler));
+        let called = guard_with_words(
+            format_args!("handler {}, in {method} of {object:?},", self.name),
+            || notification.deliver(handler),
+        );
         let called = called.map_err(|(error, words)| {
             log::error!("{error}; the handler goes on with the next notification");
             words

@@ -60,7 +60,7 @@ use any::SetMember;
 /// let settings = set.lister::<ConfigMap>()?; // makes the informer
 /// set.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_mins(1));
+/// let deadline = Clock::system().after(Duration::from_secs(60));
 /// let result = set.wait_until_synced(deadline);
 /// for informer in result.unsynced() {
 ///     eprintln!("{}: {:?}", informer.name, informer.error); // and go on without it
@@ -369,8 +369,10 @@ impl<C> InformerSet<C> {
             u64::try_from(members.informers.len()).unwrap_or_default()
         };
         let options = adjust(self.options.of_informer(name.clone(), number));
-        let port = format_args!("the lister-watcher of informer {name}");
-        let source = guard(port, || self.client.lister_watcher(scope.clone()))?;
+        let source = guard(
+            format_args!("the lister-watcher of informer {name}"),
+            || self.client.lister_watcher(scope.clone()),
+        )?;
         let informer = Arc::new(SharedInformer::new(source, options));
         Ok(match self.enter(scope, &informer)? {
             Some(known) => Err(known),

@@ -77,7 +77,7 @@ use sink::InformerSink;
 /// let registration = informer.add_handler(handler)?;
 /// informer.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_mins(1));
+/// let deadline = Clock::system().after(Duration::from_secs(60));
 /// informer.wait_until_synced(deadline)?; // or the reason why not
 /// assert_eq!(informer.store().by_index("namespace", "shop")?.len(), 1);
 /// registration.wait_until_synced(deadline)?;

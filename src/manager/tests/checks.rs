@@ -25,7 +25,7 @@ use crate::sync::Arc;
 use crate::testing::{RequestKind, SourceFault};
 
 /// Bounds a failure: what a test waits for does not come.
-const LONG: Duration = Duration::from_mins(1);
+const LONG: Duration = Duration::from_secs(60);
 
 /// The names of the objects that are asked for, as they are.
 type Asked = Receiver<String>;

@@ -43,7 +43,7 @@ fn kinds(source: &FakeSource<Secret>) -> Vec<(RequestKind, String)> {
 }
 
 fn in_a_minute() -> Deadline {
-    Clock::system().after(Duration::from_mins(1))
+    Clock::system().after(Duration::from_secs(60))
 }
 
 /// OC-1, OC-2, `TestSecretCache` and `TestSecretCacheMultipleRegistrations`: one list, one watch,

@@ -18,7 +18,7 @@ use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake};
 
 /// The round of the housekeeper, and so the timer it parks with.
-pub(crate) const ROUND: Duration = Duration::from_mins(1);
+pub(crate) const ROUND: Duration = Duration::from_secs(60);
 
 /// A run as a test sees it: it writes when the test says so.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use crate::testing::FakeSource;
 use crate::testing::bad::{Bad, Faulty};
 
 /// Bounds a failure: what a test waits for does not come.
-const LONG: Duration = Duration::from_mins(2);
+const LONG: Duration = Duration::from_secs(2 * 60);
 
 /// Drops the manager on a thread of its own; a drop that hangs is a failure and no hanging test.
 fn drop_in_time(manager: Arc<SecretManager>) {

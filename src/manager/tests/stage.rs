@@ -31,7 +31,7 @@ use crate::testing::{FakeSource, RequestKind, SourceFault, bad::Bad, bad::Faulty
 use crate::worker::Worker;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
-pub(crate) const MINUTE: Duration = Duration::from_mins(1);
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 /// How long a plain read of the stage waits, on its clock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// The first backoff of a fetch (B17).

@@ -38,7 +38,7 @@ fn rest(stage: &Stage) {
         stage.source.wait_for_watches(1);
         stage.clock.wait_for_timer(MINUTE);
     }
-    stage.clock.advance(Duration::from_mins(2));
+    stage.clock.advance(Duration::from_secs(2 * 60));
     if watches {
         stage.source.wait_for_watches(0);
     }

@@ -157,7 +157,7 @@ fn reader(
     let (send, answer) = crossbeam_channel::bounded(1);
     let manager = Arc::clone(&stage.manager);
     let now = stage.clock.now();
-    let deadline = Deadline::at(now.checked_add(Duration::from_mins(1)).unwrap());
+    let deadline = Deadline::at(now.checked_add(Duration::from_secs(60)).unwrap());
     let worker = Worker::spawn("t-at-least", move |_| {
         let found = manager.get_at_least("ns", "s", &version.into(), deadline);
         let found = found.map(|cached| cached.metadata.resource_version.clone().unwrap());

@@ -304,7 +304,7 @@ fn an_idle_run_is_stopped_and_a_read_starts_another() {
 #[test]
 fn an_item_that_was_never_read_has_its_time_too() {
     let stage = Stage::watching()
-        .options(|options| options.idle_max(Duration::from_mins(3)))
+        .options(|options| options.idle_max(Duration::from_secs(3 * 60)))
         .by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();

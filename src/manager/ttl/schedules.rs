@@ -210,7 +210,7 @@ impl Model {
     }
 }
 
-const MINUTE: Duration = Duration::from_mins(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 fn version(secret: &Secret) -> usize {
     let version = secret.metadata.resource_version.as_deref();

@@ -15,7 +15,7 @@ use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Wake};
 
 /// How often the housekeeper sweeps (OC-18); the first time is at once.
-const SWEEP_INTERVAL: Duration = Duration::from_mins(1);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How long after a panic the work begins anew.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
@@ -23,9 +23,11 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 /// The body of the housekeeper's thread. After a panic the manager's health fails and the work goes
 /// on, since the manager's drop waits until the housekeeper has joined the ended runs.
 pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
-    let port = format_args!("the housekeeper of {}", cache_name::<K>());
     let context = checks.context();
-    while let Err(error) = guard(port, || maintain_until_stopped(checks, stop)) {
+    while let Err(error) = guard(
+        format_args!("the housekeeper of {}", cache_name::<K>()),
+        || maintain_until_stopped(checks, stop),
+    ) {
         log::error!("{error}; it goes on in {AFTER_PANIC:?}");
         context.work.lock().failure = Some(error);
         let pause = context.table.clock().after(AFTER_PANIC);

@@ -162,8 +162,10 @@ impl<K: Object> ImmutableChecks<K> {
     /// The body of a checking thread.
     fn work(self: &Arc<Self>, stop: &StopToken) {
         while let Some(object) = self.next(stop) {
-            let port = format_args!("the check of {} {}", resource_name::<K>(), object.key);
-            if let Err(error) = guard(port, || self.check_object(&object, stop)) {
+            if let Err(error) = guard(
+                format_args!("the check of {} {}", resource_name::<K>(), object.key),
+                || self.check_object(&object, stop),
+            ) {
                 log::error!("{error}");
             }
         }

@@ -115,7 +115,7 @@ use progress::Progress;
 ///     }
 ///     end_of_sync = Timestamp::now(&clock);
 /// }
-/// relist.shutdown(clock.after(std::time::Duration::from_mins(1)))?;
+/// relist.shutdown(clock.after(std::time::Duration::from_secs(60)))?;
 /// # Ok::<(), kubecache::Error>(())
 /// ```
 #[doc(alias = "GenericPLEG")]

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// The kubelet's pause between two relists (PL-6).
 const PERIOD: Duration = Duration::from_secs(1);
 /// What the kubelet takes as the sign that its runtime hangs (PL-6).
-const HEALTH_THRESHOLD: Duration = Duration::from_mins(3);
+const HEALTH_THRESHOLD: Duration = Duration::from_secs(3 * 60);
 
 /// Options of a [`Relist`](super::Relist); start from the default and set what differs.
 ///

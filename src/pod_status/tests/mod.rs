@@ -28,7 +28,7 @@ use crate::{Error, ErrorKind};
 const START: Duration = Duration::from_secs(1_000);
 
 /// After this an answer is lost for good, and the test fails instead of hanging.
-const LOST: Duration = Duration::from_mins(5);
+const LOST: Duration = Duration::from_secs(5 * 60);
 
 /// A cache with a fake clock, and times around one that the upstream tests call "now".
 pub(super) struct Stage {

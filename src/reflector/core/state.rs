@@ -15,11 +15,11 @@ use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 use super::messages::{Effect, Facts};
 
 /// Failures closer together belong to one series in the log.
-const LOG_SERIES_GAP: Duration = Duration::from_mins(2);
+const LOG_SERIES_GAP: Duration = Duration::from_secs(2 * 60);
 /// The shortest steady wait, should the options ask for none at all.
 const STEADY_MIN: Duration = Duration::from_millis(1);
 /// Ten years: an idle limit that is there to be none.
-const IDLE_LIMIT_MAX: Duration = Duration::from_hours(10 * 365 * 24);
+const IDLE_LIMIT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 /// No try that the end of a grace or an expired position calls for comes sooner (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
 /// A list that follows an expired position comes within this time: a server that comes back expires

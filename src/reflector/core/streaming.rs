@@ -19,7 +19,7 @@ use super::steps::{AfterPause, Core, Cycle, Step, Streaming, VERY_SHORT, Watchin
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
 /// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at
 /// 30 kB a second.
-const ITEM_LIMIT: Duration = Duration::from_mins(1);
+const ITEM_LIMIT: Duration = Duration::from_secs(60);
 /// Streams of one cycle that may end before their bookmark; upstream tries for ever (WL-6).
 const STREAMS_MAX: u8 = 3;
 

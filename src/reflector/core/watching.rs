@@ -17,7 +17,7 @@ use super::steps::{AfterPause, Committing, Core, Step, VERY_SHORT, Watching, use
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest
 /// objects fit in at 30 kB a second. Blank lines are bytes, too.
-const EVENT_LIMIT: Duration = Duration::from_mins(1);
+const EVENT_LIMIT: Duration = Duration::from_secs(60);
 
 impl Watching {
     /// A watch that was asked for at `now`.

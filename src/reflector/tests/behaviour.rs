@@ -413,7 +413,7 @@ fn the_longest_durations_are_without_end() {
     let (store, reflector) = world.synced();
     for day in 0..3 {
         world.fake.wait_for_parked(1);
-        world.fake.advance(Duration::from_hours(24));
+        world.fake.advance(Duration::from_secs(24 * 60 * 60));
         world.set("a", &format!("{day}"));
         world.catch_up(&store);
     }
@@ -431,7 +431,7 @@ fn the_longest_backoff_is_without_end() {
     let (_store, reflector) = world.start();
     for _ in 0..3 {
         world.fake.wait_for_parked(1);
-        world.fake.advance(Duration::from_hours(24));
+        world.fake.advance(Duration::from_secs(24 * 60 * 60));
     }
     assert_eq!(world.requests().len(), 1, "{:?}", world.requests());
     drop(reflector);

@@ -11,7 +11,7 @@ use super::*;
 use crate::sync::Mutex;
 
 /// Bounds a failure: a drop that waits for its own thread's lock.
-const LONG: Duration = Duration::from_mins(1);
+const LONG: Duration = Duration::from_secs(60);
 
 thread_local! {
     /// What a drop on this thread looks at.

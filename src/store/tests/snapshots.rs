@@ -128,7 +128,7 @@ fn mx_2_a_function_that_panics_ends_the_reflector_and_the_waits_on_the_store() {
         ..ReflectorOptions::default()
     };
     let reflector = Reflector::spawn("all", Arc::new(source), writer, options).unwrap();
-    let deadline = Clock::system().after(std::time::Duration::from_mins(1));
+    let deadline = Clock::system().after(std::time::Duration::from_secs(60));
     let error = store
         .wait_until_at_least(&"9".into(), deadline)
         .unwrap_err();

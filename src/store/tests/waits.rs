@@ -174,7 +174,7 @@ fn a_refusal_ends_the_wait_for_a_version() {
             ..ReflectorStatus::default()
         };
         waiting.writer.report(&status);
-        let told = waiting.told.recv_timeout(Duration::from_mins(5));
+        let told = waiting.told.recv_timeout(Duration::from_secs(5 * 60));
         assert_eq!(told.unwrap().unwrap_err().kind(), ErrorKind::Forbidden);
     }
 }
@@ -188,6 +188,6 @@ fn a_resource_that_the_server_does_not_know_ends_the_wait() {
         ..ReflectorStatus::default()
     };
     waiting.writer.report(&status);
-    let told = waiting.told.recv_timeout(Duration::from_mins(5));
+    let told = waiting.told.recv_timeout(Duration::from_secs(5 * 60));
     assert_eq!(told.unwrap().unwrap_err().kind(), ErrorKind::NotFound);
 }

@@ -27,7 +27,7 @@ use crate::worker::{StopToken, WaitEnd};
 const HEADERS_KEPT: [&str; 4] = ["content-type", "content-length", "retry-after", "warning"];
 
 /// For so long a server that was there is waited for: a restart takes seconds.
-const OUTAGE_MAX: Duration = Duration::from_mins(1);
+const OUTAGE_MAX: Duration = Duration::from_secs(60);
 
 /// Between two looks whether it is ready again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);

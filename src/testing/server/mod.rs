@@ -77,7 +77,7 @@ pub use self::pace::{Speed, Step};
 /// let secrets = SecretManager::new(client, ManagerOptions::default())?;
 /// let changes = secrets.subscribe();
 /// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
-/// let soon = Clock::system().after(Duration::from_mins(1));
+/// let soon = Clock::system().after(Duration::from_secs(60));
 /// while secrets.get_by("shop", "db", soon)?.data.as_ref().unwrap()["password"].0 != b"another" {
 ///     changes.signal().recv()?;
 /// }

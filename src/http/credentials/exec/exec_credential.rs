@@ -213,7 +213,9 @@ mod tests {
         );
         let (certificate, key) = both.identity.as_ref().unwrap();
         assert_eq!((certificate.as_str(), key.as_str()), ("a\nb", "c"));
-        assert!(both.token.is_none() && both.valid_for.unwrap() > Duration::from_hours(24));
+        assert!(
+            both.token.is_none() && both.valid_for.unwrap() > Duration::from_secs(24 * 60 * 60)
+        );
     }
 
     #[test]

@@ -34,10 +34,10 @@ use crate::error::{Error, ErrorKind, visible};
 const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 
 /// Enough for a plugin that asks a slow service of the cloud twice.
-const TIMEOUT: Duration = Duration::from_mins(1);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A person who types a code on another device takes so long.
-const INTERACTIVE_TIMEOUT: Duration = Duration::from_mins(15);
+const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 const POLICY: RenewalPolicy = RenewalPolicy {
     thread: "plugin",

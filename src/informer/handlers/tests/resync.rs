@@ -3,7 +3,7 @@
 use super::*;
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
 
-const HOUR: Duration = Duration::from_hours(1);
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)

@@ -36,7 +36,7 @@ type Informer = SharedInformer<ConfigMap>;
 
 /// What a closed gate may take to open: a test that has failed may drop its informer before it
 /// opens the gate.
-const OPENS: Duration = Duration::from_mins(5);
+const OPENS: Duration = Duration::from_secs(5 * 60);
 
 type World = crate::informer::tests::World<FakeSource<ConfigMap>>;
 

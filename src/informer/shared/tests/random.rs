@@ -18,7 +18,7 @@ const HANDLERS_MAX: usize = 6;
 /// How often the informer resyncs.
 const RESYNC: Duration = Duration::from_secs(5);
 /// How long nothing may come before the test gives up.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 

@@ -119,12 +119,12 @@ fn pl_6_a_success_clears_the_failure_before_it() {
 #[test]
 fn pl_6_the_period_is_an_option() {
     let bench = Bench::with(
-        RelistOptions::default().period(Duration::from_mins(5)),
+        RelistOptions::default().period(Duration::from_secs(5 * 60)),
         false,
     );
     bench.list("");
-    bench.rests_for(Duration::from_mins(5));
-    bench.fake.advance(Duration::from_mins(5));
+    bench.rests_for(Duration::from_secs(5 * 60));
+    bench.fake.advance(Duration::from_secs(5 * 60));
     bench.list("");
-    bench.rests_for(Duration::from_mins(5));
+    bench.rests_for(Duration::from_secs(5 * 60));
 }

@@ -18,7 +18,7 @@ use crate::worker::{StopToken, Worker};
 
 /// How long what a test waits for may be missing: far more than it needs, so that a loop that does
 /// not come to it fails the test by name.
-const PATIENCE: Duration = Duration::from_mins(5);
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// The default pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
 
