@@ -1,5 +1,6 @@
-//! A site where everything changes under way: tokens of a plugin expire, the proxy restarts, and the
-//! server's certificate and its authority rotate. Caches outlive it, in a program and in the agent.
+//! A site where everything changes under way: tokens of a plugin expire, the proxy restarts, and
+//! the server's certificate rotates with its authority. Caches outlive it, a program's and the
+//! agent's.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
