@@ -283,7 +283,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `ring` | yes | TLS by rustls with ring where the program hands in no provider |
-//! | `gzip` | yes | compressed lists |
+//! | `gzip` | yes | compressed lists and streamed lists |
 //! | `metrics` | no | Prometheus text; the hooks it uses are always there |
 //! | `testing` | no | a fixture server, a recorder, fakes and builders of objects, for your tests |
 //! | `latest` | no | k8s-openapi's `latest`, to build this crate alone; programs choose theirs |

@@ -15,6 +15,9 @@ mod churn;
 #[cfg(feature = "ring")]
 #[path = "cluster/clientcmd.rs"]
 mod clientcmd;
+#[cfg(feature = "gzip")]
+#[path = "cluster/compression.rs"]
+mod compression;
 #[path = "cluster/gateway.rs"]
 mod gateway;
 #[path = "cluster/informer_set.rs"]

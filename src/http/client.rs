@@ -318,7 +318,6 @@ impl Client {
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,
             credentials,
             dialer: Arc::clone(&dialer),
-            body_idle: options.body_idle_timeout,
             second_try_after: options.second_try_after,
         };
         let context = ClientContext {

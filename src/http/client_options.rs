@@ -193,9 +193,12 @@ impl ClientOptions {
         }
     }
 
-    /// Sets whether the server may compress lists. Default: whether the feature `gzip` is on.
+    /// Sets whether the server may compress lists and streamed lists. Default: whether the feature
+    /// `gzip` is on.
     ///
-    /// Watches are never compressed, because each event would wait for a block of the compressor.
+    /// kube-apiserver compresses lists of more than 128 KiB, and from 1.37 on streamed lists with
+    /// the events after them. Each event still comes at once. Other watches are never compressed.
+    /// A tenth of the bytes cost a little CPU time more, and some 60 KiB while a list comes.
     pub fn gzip(self, gzip: bool) -> Self {
         Self { gzip, ..self }
     }

@@ -240,7 +240,8 @@ impl<K: Object> HttpListerWatcher<K> {
         let opening = move |slot, _caller: &_| {
             let request = HttpRequest {
                 path: &path,
-                gzip: false,
+                // A server compresses a streamed list, and no other watch.
+                gzip: initial_events && context.gzip,
                 first_byte,
                 // The limiter does not count requests that open watches (RS-1).
                 second_try: Some(&|| Ok(())),

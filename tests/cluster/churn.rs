@@ -27,9 +27,13 @@ pub(crate) struct Churn {
 
 impl Churn {
     pub(crate) fn start(objects: usize, changes: usize) -> Self {
+        Self::start_in(NAMESPACE, objects, changes)
+    }
+
+    pub(crate) fn start_in(namespace: &str, objects: usize, changes: usize) -> Self {
         let story = std::env::var_os("KUBECACHE_CLUSTER_STORY").expect("run tests/cluster/run");
         let mut child = Command::new(story)
-            .args(["churn", "--namespace", NAMESPACE])
+            .args(["churn", "--namespace", namespace])
             .args(["--objects", &objects.to_string()])
             .args(["--changes", &changes.to_string()])
             .arg("--kubeconfig")

@@ -1,8 +1,9 @@
 //! A way to the server that can be closed: connections break, and new ones end at once.
 
-use std::io;
+use std::io::{self, Read};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kubecache::worker::Worker;
 use parking_lot::Mutex;
@@ -20,6 +21,18 @@ struct Ways {
     is_over: bool,
     sockets: Vec<TcpStream>,
     copying: Vec<Worker>,
+    answered: Arc<AtomicUsize>,
+}
+
+/// What is read, and how much it was.
+struct Counted<'a>(&'a TcpStream, &'a AtomicUsize);
+
+impl Read for Counted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(into)?;
+        self.1.fetch_add(count, Ordering::Relaxed);
+        Ok(count)
+    }
 }
 
 impl Gateway {
@@ -34,6 +47,7 @@ impl Gateway {
             is_over: false,
             sockets: Vec::new(),
             copying: Vec::new(),
+            answered: Arc::default(),
         }));
         let shared = Arc::clone(&ways);
         let accepting = Worker::spawn("t-gateway", move |_stop| {
@@ -61,6 +75,12 @@ impl Gateway {
         format!("https://127.0.0.1:{}", self.port)
     }
 
+    /// The bytes that have come from the server, those of TLS included.
+    #[cfg(feature = "gzip")]
+    pub(crate) fn answered_bytes(&self) -> usize {
+        self.ways.lock().answered.load(Ordering::Relaxed)
+    }
+
     /// Breaks what passes, and lets nobody in.
     pub(crate) fn close(&self) {
         let mut ways = self.ways.lock();
@@ -75,12 +95,15 @@ impl Gateway {
 
 impl Ways {
     fn join(&mut self, client: &TcpStream, server: &TcpStream) {
-        for (from, to) in [(client, server), (server, client)] {
-            let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+        let unread = Arc::default();
+        let answered = &self.answered;
+        for (from, to, count) in [(client, server, &unread), (server, client, answered)] {
+            let (from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            let count = Arc::clone(count);
             self.sockets.push(from.try_clone().unwrap());
             let copying = Worker::spawn("t-way", move |_stop| {
                 // Whichever side ends first ends both.
-                drop(io::copy(&mut from, &mut to));
+                drop(io::copy(&mut Counted(&from, &count), &mut to));
                 for socket in [from, to] {
                     drop(socket.shutdown(Shutdown::Both));
                 }

@@ -1,18 +1,17 @@
-//! Answers of every kind: statuses, pages of proxies, tokens that rotate, compressed lists, heads
-//! too large.
+//! Answers of every kind: statuses, pages of proxies, tokens that rotate, heads too large.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use kubecache::http::{Client, Config, KubeconfigOptions};
+use kubecache::http::Config;
 use kubecache::list_watch::ListerWatcher;
 use kubecache::object::Scope;
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 
 use super::server::{Peer, Request, Server};
-use super::{client, client_of, get, list, patient, secret, secret_list, secrets};
+use super::{client, client_of, get, list, secret, secret_list, secrets};
 
 /// One get, answered by `answer`.
 fn get_answered(answer: impl FnOnce(&mut Peer)) -> Error {
@@ -283,7 +282,7 @@ fn an_address_with_a_zone_is_looked_up_with_it_and_sent_without() {
     let server = Server::start();
     let url = format!("http://[fe80::1%25eth0]:{}", server.port());
     let config = Config::for_server(&url).unwrap();
-    let client = Client::with_lookup(&config, patient(), |host, port| {
+    let client = kubecache::http::Client::with_lookup(&config, super::patient(), |host, port| {
         assert_eq!(host, "fe80::1%eth0");
         Ok(vec![([127, 0, 0, 1], port).into()])
     });
@@ -377,82 +376,6 @@ pub(crate) fn tempdir(name: &str) -> std::path::PathBuf {
     let directory = std::env::temp_dir().join(format!("kubecache-{name}-{}", std::process::id()));
     fs::create_dir_all(&directory).unwrap();
     directory
-}
-
-#[test]
-#[cfg(feature = "gzip")]
-fn a_gzipped_list_is_taken_and_its_connection_kept() {
-    let server = Server::start();
-    let client = client(&server.url());
-    thread::scope(|scope| {
-        let listing = scope.spawn(|| {
-            let source = secrets(&client);
-            let (_, names) = list(&*source, &StopToken::never()).unwrap();
-            list(&*source, &StopToken::never()).unwrap();
-            names
-        });
-        let mut peer = server.accept();
-        for _ in 0..2 {
-            let request = peer.request();
-            assert_eq!(request.header("accept-encoding"), Some("gzip"));
-            let body = gzip(secret_list("5", &[secret("db", "1")]).as_bytes());
-            peer.answer(
-                200,
-                "Content-Encoding: gzip\r\nContent-Type: application/json\r\n",
-                body,
-            );
-        }
-        assert_eq!(listing.join().unwrap(), ["db"]);
-    });
-}
-
-#[test]
-fn gzip_is_switchable_per_client_and_per_configuration() {
-    for (is_of_client, disabled) in [(false, false), (true, true)] {
-        let server = Server::start();
-        let kubeconfig =
-            std::env::temp_dir().join(format!("kubecache-gzip-{disabled}-{}", std::process::id()));
-        let cluster = format!(
-            "{{server: '{}', disable-compression: {disabled}}}",
-            server.url()
-        );
-        let text = format!(
-            "clusters: [{{name: c, cluster: {cluster}}}]\n\
-             contexts: [{{name: x, context: {{cluster: c}}}}]\ncurrent-context: x\n"
-        );
-        fs::write(&kubeconfig, text).unwrap();
-        let options = KubeconfigOptions::default().path(kubeconfig.clone());
-        let config = Config::infer_with(&options).unwrap();
-        fs::remove_file(kubeconfig).unwrap();
-        let options = patient().gzip(is_of_client);
-        let client = Client::new(&config, options).unwrap();
-        thread::scope(|scope| {
-            scope.spawn(|| list(&*secrets(&client), &StopToken::never()).unwrap());
-            let mut peer = server.accept();
-            assert_eq!(peer.request().header("accept-encoding"), Some("identity"));
-            peer.json(200, &secret_list("5", &[]));
-        });
-    }
-}
-
-/// Stored blocks: what a compressor writes that does not compress.
-#[cfg(feature = "gzip")]
-fn gzip(bytes: &[u8]) -> Vec<u8> {
-    let length = u16::try_from(bytes.len()).unwrap();
-    let mut out = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255, 1];
-    out.extend(length.to_le_bytes());
-    out.extend((!length).to_le_bytes());
-    out.extend(bytes);
-    let mut crc = !0_u32;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = (crc >> 1) ^ (0xEDB8_8320 & (crc & 1).wrapping_neg());
-        }
-    }
-    out.extend((!crc).to_le_bytes());
-    out.extend(u32::from(length).to_le_bytes());
-    out
 }
 
 /// B8: off for one object, and off for a resource of this server once it failed there.

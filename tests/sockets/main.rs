@@ -7,6 +7,8 @@
 mod answers;
 mod budget;
 mod canary;
+#[cfg(feature = "gzip")]
+mod gzip;
 mod hostile;
 mod kept;
 mod limits;

@@ -186,19 +186,23 @@ impl<S: Read + Write> Peer<S> {
         self.write(format!("{CHUNKED}{:x}\r\n{bytes}\r\n", bytes.len()));
     }
 
-    pub(crate) fn chunk(&mut self, bytes: &str) {
-        self.write(format!("{:x}\r\n{bytes}\r\n", bytes.len()));
+    pub(crate) fn chunk(&mut self, bytes: &(impl AsRef<[u8]> + ?Sized)) {
+        self.write(chunk(bytes.as_ref()));
     }
 
     /// Sends the same again and again, until the client closes the connection.
-    pub(crate) fn flood(&mut self, bytes: &str) {
-        let chunk = format!("{:x}\r\n{bytes}\r\n", bytes.len());
-        while self.stream.write_all(chunk.as_bytes()).is_ok() {}
+    pub(crate) fn flood(&mut self, bytes: &(impl AsRef<[u8]> + ?Sized)) {
+        let chunk = chunk(bytes.as_ref());
+        while self.stream.write_all(&chunk).is_ok() {}
     }
 
     pub(crate) fn end(&mut self) {
         self.write("0\r\n\r\n");
     }
+}
+
+fn chunk(bytes: &[u8]) -> Vec<u8> {
+    [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
 fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {

@@ -11,6 +11,7 @@ use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 use super::super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::super::errors;
 use super::super::requests;
+use super::body::ResponseBody;
 use super::buffers::UNREAD_BYTES_MAX;
 use super::call_context::{CallContext, NamedDeadline};
 use super::connector::{ServerConnector, UreqConnector};
@@ -44,7 +45,6 @@ pub(crate) struct Endpoint {
     pub(crate) headers: HeaderMap,
     pub(crate) credentials: ActiveCredentials,
     pub(crate) dialer: Arc<ServerConnector>,
-    pub(crate) body_idle: Duration,
     /// A request is sent once more after so much silence.
     pub(crate) second_try_after: Duration,
 }
@@ -96,7 +96,7 @@ pub(crate) struct UnreadResponse {
 pub(crate) struct ResponseReader {
     /// `GET` and the whole URL.
     pub(crate) what: Arc<str>,
-    body: ureq::BodyReader<'static>,
+    body: ResponseBody,
     /// The socket of the body.
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// The request's credentials. No error about the response may show them.
@@ -221,10 +221,7 @@ impl Agent {
         if !is_known {
             return Err(errors::unknown_encoding(&what, &sent.redacted(&encoding)));
         }
-        // The constructor of a reader of a compressed body reads the first bytes.
-        let reading = call.within(endpoint.body_idle, Limit::Idle);
-        let (answer, _) = reading.during(|| sent.into_answer(what, call.clone()));
-        Ok(answer)
+        Ok(sent.into_answer(what, call.clone()))
     }
 
     /// Sends a request. Returns a response of any status.
@@ -389,7 +386,7 @@ impl UnreadResponse {
     pub(crate) fn into_answer(self, what: String, call: CallContext) -> ResponseReader {
         ResponseReader {
             what: what.into(),
-            body: self.response.into_body().into_reader(),
+            body: ResponseBody::of(self.response),
             socket: self.socket,
             authorization: self
                 .credential
@@ -444,7 +441,7 @@ impl ResponseReader {
     pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
         Self {
             what: "GET test".into(),
-            body: ureq::Body::builder().reader(body).into_reader(),
+            body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
             socket: None,
             authorization: None,
             call,
@@ -524,7 +521,7 @@ fn read_refusal(
     let mut text = Vec::new();
     let reading = call.within(REFUSAL_WAIT, Limit::Body);
     let (read, _) = reading.during(|| {
-        let reader = sent.response.into_body().into_reader();
+        let reader = ResponseBody::of(sent.response);
         reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
     });
     // The code says more than how the rest of the response was lost.

@@ -2,6 +2,7 @@
 //! and buffers of all requests of a client.
 
 pub(super) mod agent;
+pub(super) mod body;
 pub(super) mod buffers;
 pub(super) mod byte_budget;
 pub(super) mod byte_stream;
@@ -10,6 +11,8 @@ pub(super) mod channel;
 pub(super) mod connection;
 pub(super) mod connector;
 pub(super) mod dns;
+#[cfg(feature = "gzip")]
+pub(super) mod gunzip;
 pub(super) mod helper_threads;
 pub(super) mod interrupt;
 pub(super) mod proxy;
