@@ -351,6 +351,8 @@ pub use wire::{Compact, Dynamic, Metadata, undecodable_reads};
 
 #[cfg(test)]
 mod dice;
+#[cfg(test)]
+mod temp_directory;
 
 /// The README's program runs as a doc test.
 #[cfg(all(doctest, feature = "testing"))]

@@ -198,7 +198,7 @@ impl Source {
             .file_name()
             .unwrap()
             .to_string_lossy();
-        matches!(&*name, "tests" | "schedules" | "dice") || folder == "tests"
+        matches!(&*name, "tests" | "schedules" | "dice" | "temp_directory") || folder == "tests"
     }
 }
 

@@ -23,6 +23,7 @@ use kubecache::worker::StopToken;
 
 use self::cases::{Case, Places, cases};
 use self::witness::{Seen, Witness};
+use crate::support::TempDirectory;
 
 /// Fewer would mean that a generator was lost.
 const CASES_MIN: usize = 150;
@@ -153,8 +154,7 @@ fn kubeconfigs_send_what_client_go_sends() {
     };
     let cases = cases(&places);
     assert!(cases.len() >= CASES_MIN, "{}", cases.len());
-    let directory =
-        std::env::temp_dir().join(format!("kubecache-clientcmd-{}", std::process::id()));
+    let directory = TempDirectory::new("clientcmd");
     let mut client_go = ClientGo::start();
     let mut differing = BTreeMap::new();
     let mut refused = 0_usize;
@@ -185,13 +185,7 @@ fn kubeconfigs_send_what_client_go_sends() {
         .collect();
     let gone = known.keys().filter(|name| !differing.contains_key(**name));
     wrong.extend(gone.map(|name| format!("{name}: no longer differs")));
-    assert!(
-        wrong.is_empty(),
-        "files in {}:\n{}",
-        directory.display(),
-        wrong.join("\n")
-    );
-    fs::remove_dir_all(&directory).unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// No two cases may overwrite each other.

@@ -6,6 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use kubecache::worker::Worker;
 
 use super::AGENT;
+use crate::support::TempDirectory;
 use crate::support::example::Ended;
 
 #[test]
@@ -96,8 +97,8 @@ fn a_kubeconfig_that_is_missing_broken_or_lacks_the_context() {
 /// What a plugin says of its failure is on the agent's standard error; what it writes is nowhere.
 #[test]
 fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
-    let name = format!("kubecache-agent-plugin-{}", std::process::id());
-    let kubeconfig = std::env::temp_dir().join(name);
+    let directory = TempDirectory::new("agent-plugin");
+    let kubeconfig = directory.join("config");
     let text = "clusters: [{name: c, cluster: {server: 'https://127.0.0.1:1', \
                 insecure-skip-tls-verify: true}}]\n\
                 users: [{name: u, user: {exec: {apiVersion: client.authentication.k8s.io/v1, \
@@ -116,7 +117,6 @@ fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
         "2s",
     ];
     let ended = AGENT.run_in(&arguments, &[("PATH", "/usr/bin:/bin")]);
-    std::fs::remove_file(&kubeconfig).unwrap();
     assert_eq!(ended.code, 1);
     let expected = format!(
         "{path}: users[name=u].user.exec: the credential plugin \"sh\" failed with exit code 3: "

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use super::AGENT;
+use crate::support::TempDirectory;
 use crate::support::example::{Ended, IsLine};
 
 pub(crate) const PODS: &str = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
@@ -228,8 +229,8 @@ fn an_impersonated_user_is_named_in_each_request_and_a_local_server_has_no_proxy
         &[],
     );
     let server = FixtureServer::replaying(recording).start().unwrap();
-    let name = format!("kubecache-impersonation-{}", std::process::id());
-    let kubeconfig = std::env::temp_dir().join(name);
+    let directory = TempDirectory::new("impersonation");
+    let kubeconfig = directory.join("config");
     let text = json!({
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
@@ -246,7 +247,6 @@ fn an_impersonated_user_is_named_in_each_request_and_a_local_server_has_no_proxy
         &["--kubeconfig", path, "--node-name", "n1", "--once"],
         &[proxy],
     );
-    std::fs::remove_file(&kubeconfig).unwrap();
 
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let row = ended.stdout.lines().nth(1).unwrap();

@@ -12,6 +12,7 @@ use kubecache::{Error, ErrorKind};
 
 use super::server::{Peer, Request, Server};
 use super::{client, client_of, get, list, secret, secret_list, secrets};
+use crate::support::TempDirectory;
 
 /// One get, answered by `answer`.
 fn get_answered(answer: impl FnOnce(&mut Peer)) -> Error {
@@ -314,7 +315,7 @@ fn a_token_of_64_kib_fits() {
 #[test]
 fn a_rotated_token_is_read_again_at_401_and_the_request_goes_out_once_more() {
     let server = Server::start();
-    let directory = tempdir("token");
+    let directory = TempDirectory::new("token");
     let file = directory.join("token");
     let config = Config::for_server(&server.url())
         .unwrap()
@@ -343,7 +344,6 @@ fn a_rotated_token_is_read_again_at_401_and_the_request_goes_out_once_more() {
         peer.json(200, &secret("db", "1"));
         getting.join().unwrap().unwrap();
     });
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]
@@ -370,12 +370,6 @@ fn a_fixed_token_is_not_tried_twice() {
         peer.json(200, &secret("b", "1"));
         getting.join().unwrap().unwrap();
     });
-}
-
-pub(crate) fn tempdir(name: &str) -> std::path::PathBuf {
-    let directory = std::env::temp_dir().join(format!("kubecache-{name}-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    directory
 }
 
 /// B8: off for one object, and off for a resource of this server once it failed there.

@@ -11,6 +11,7 @@ use kubecache::{Error, clock::Deadline};
 
 use super::server::{Peer, Server};
 use super::{client, client_of, get, list, open, secrets};
+use crate::support::TempDirectory;
 
 const TOKEN: &str = "canary.eyJhbGciOiJSUzI1NiJ9_-token";
 
@@ -84,7 +85,8 @@ fn errors(config: &Config, server: &Server, text: &str) -> Vec<Error> {
 fn no_error_shows_the_clients_own_credentials() {
     let server = Server::start();
     let config = Config::for_server(&server.url()).unwrap();
-    let file = super::answers::tempdir("canary").join("token");
+    let directory = TempDirectory::new("canary");
+    let file = directory.join("token");
     std::fs::write(&file, TOKEN).unwrap();
     let long = "x".repeat(150);
     let rows = [
@@ -104,7 +106,6 @@ fn no_error_shows_the_clients_own_credentials() {
             }
         }
     }
-    std::fs::remove_file(file).unwrap();
 }
 
 /// D15: an event of an error is the server's text as well.

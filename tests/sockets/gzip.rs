@@ -15,6 +15,7 @@ use kubecache::worker::StopToken;
 
 use super::server::{Peer, Server};
 use super::*;
+use crate::support::TempDirectory;
 
 const HEADERS: &str = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
                        Content-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -225,8 +226,8 @@ fn a_gzipped_list_is_taken_and_its_connection_kept() {
 fn gzip_is_switchable_per_client_and_per_configuration() {
     for (is_of_client, disabled) in [(false, false), (true, true)] {
         let server = Server::start();
-        let kubeconfig =
-            std::env::temp_dir().join(format!("kubecache-gzip-{disabled}-{}", std::process::id()));
+        let directory = TempDirectory::new("gzip");
+        let kubeconfig = directory.join("config");
         let cluster = format!(
             "{{server: '{}', disable-compression: {disabled}}}",
             server.url()
@@ -236,9 +237,8 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
              contexts: [{{name: x, context: {{cluster: c}}}}]\ncurrent-context: x\n"
         );
         fs::write(&kubeconfig, text).unwrap();
-        let options = KubeconfigOptions::default().path(kubeconfig.clone());
+        let options = KubeconfigOptions::default().path(kubeconfig);
         let config = Config::infer_with(&options).unwrap();
-        fs::remove_file(kubeconfig).unwrap();
         let options = patient().gzip(is_of_client);
         let client = Client::new(&config, options).unwrap();
         thread::scope(|scope| {

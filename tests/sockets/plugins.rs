@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -17,22 +16,21 @@ use kubecache::worker::StopSource;
 use kubecache::{Error, ErrorKind};
 use log::{LevelFilter, Log, Metadata, Record};
 
-use super::answers::tempdir;
 use super::server::Server;
 use super::tls::{accept, der, of_all_names, pem};
 use super::{client_of, get, get_by, secret};
-use crate::support::alone;
+use crate::support::{TempDirectory, alone};
 
 /// A kubeconfig with a plugin, which is a script.
 struct Bed {
-    directory: PathBuf,
+    directory: TempDirectory,
     config: Config,
 }
 
 impl Bed {
     /// `$DIR` in the script is the directory; `answer STATUS` answers.
     fn new(name: &str, server: &Server, script: &str) -> Self {
-        let directory = tempdir(name);
+        let directory = TempDirectory::new(name);
         let path = directory.join("plugin");
         let text = format!(
             "#!/bin/sh\nDIR={}\nanswer() {{\nprintf '%s' \"{{\\\"apiVersion\\\":\
@@ -68,12 +66,6 @@ impl Bed {
         fs::read_to_string(self.directory.join("runs"))
             .unwrap_or_default()
             .len()
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.directory));
     }
 }
 

@@ -19,9 +19,9 @@ use rustls::{
     StreamOwned,
 };
 
-use super::answers::tempdir;
 use super::server::{Peer, Server};
 use super::{bookmark, client_of, get, list, next_bookmark, open, secret, secret_list, secrets};
+use crate::support::TempDirectory;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -330,7 +330,7 @@ fn of_files(server: &Server, directory: &Path) -> Config {
 fn a_file_system_that_hangs_stops_no_request() {
     let server = Server::start();
     let tls = config("server.pem", "server.key", true);
-    let directory = tempdir("tls-hang");
+    let directory = TempDirectory::new("tls-hang");
     for (name, content) in [("tls.crt", "client-one.pem"), ("tls.key", "client-one.key")] {
         fs::write(directory.join(name), pem(content)).unwrap();
     }
@@ -350,7 +350,6 @@ fn a_file_system_that_hangs_stops_no_request() {
     // The read ends, and the thread with it.
     drop(fs::OpenOptions::new().write(true).open(&path).unwrap());
     drop(client);
-    fs::remove_dir_all(directory).unwrap();
 }
 
 /// A new connection shows the new certificate; the old connection, though still open, is not used
@@ -359,7 +358,7 @@ fn a_file_system_that_hangs_stops_no_request() {
 fn rotated_files_are_used_for_the_next_request() {
     let server = Server::start();
     let tls = config("server.pem", "server.key", true);
-    let directory = tempdir("rotation");
+    let directory = TempDirectory::new("rotation");
     let show = |name: &str| {
         fs::write(directory.join("tls.crt"), pem(&format!("{name}.pem"))).unwrap();
         fs::write(directory.join("tls.key"), pem(&format!("{name}.key"))).unwrap();
@@ -390,7 +389,6 @@ fn rotated_files_are_used_for_the_next_request() {
     });
     fs::write(directory.join("ca.crt"), pem("authority.pem")).unwrap();
     get_once("client-one.pem");
-    fs::remove_dir_all(directory).unwrap();
 }
 
 #[test]

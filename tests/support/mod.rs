@@ -1,6 +1,9 @@
-//! What several tests use: processes of their own, and the examples' programs.
+//! What several tests use: processes and directories of their own, and the examples' programs.
 
 mod alone;
 pub(crate) mod example;
+#[path = "../../src/temp_directory.rs"]
+mod temp_directory;
 
 pub(crate) use alone::alone;
+pub(crate) use temp_directory::TempDirectory;

@@ -95,18 +95,14 @@ fn namespace(environment: &Environment) -> Result<Option<String>, Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
+    use crate::temp_directory::TempDirectory;
 
-    struct Pod(PathBuf);
+    struct Pod(TempDirectory);
 
     impl Pod {
         fn new(name: &str) -> Self {
-            let pid = std::process::id();
-            let directory = std::env::temp_dir().join(format!("kubecache-pod-{name}-{pid}"));
-            std::fs::create_dir_all(&directory).unwrap();
-            let pod = Self(directory);
+            let pod = Self(TempDirectory::new(&format!("pod-{name}")));
             pod.write("token", "pod-token\n");
             pod.write("ca.crt", "the cluster's");
             pod.write("namespace", "shop\n");
@@ -125,14 +121,8 @@ mod tests {
             ];
             let pairs = service.into_iter().chain(more.iter().copied());
             let mut environment = Environment::from_pairs(pairs);
-            environment.service_account.clone_from(&self.0);
+            environment.service_account = self.0.to_path_buf();
             environment
-        }
-    }
-
-    impl Drop for Pod {
-        fn drop(&mut self) {
-            drop(std::fs::remove_dir_all(&self.0));
         }
     }
 

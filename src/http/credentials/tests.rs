@@ -1,6 +1,6 @@
 //! Fixed credentials and token files: what is sent, and when a file is read.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::super::transport::call_context::{CallContext, NamedDeadline};
@@ -8,10 +8,11 @@ use super::authorization::MARK;
 use super::*;
 use crate::clock::{Clock, FakeClock};
 use crate::error::ErrorKind;
+use crate::temp_directory::TempDirectory;
 use crate::worker::StopToken;
 
 struct Fixture {
-    directory: PathBuf,
+    directory: TempDirectory,
     clock: FakeClock,
     active: ActiveCredentials,
     _lease: Option<CredentialsLease>,
@@ -19,11 +20,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(name: &str) -> Self {
-        let directory = std::env::temp_dir().join(format!(
-            "kubecache-credentials-{name}-{}",
-            std::process::id()
-        ));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = TempDirectory::new(&format!("credentials-{name}"));
         let clock = FakeClock::new();
         let path = directory.join("token");
         let credentials = Credentials::token_file(path, None, &Clock::from(clock.clone()));
@@ -65,12 +62,6 @@ fn header(active: &ActiveCredentials) -> String {
     let call = call(&StopToken::never(), NamedDeadline::NEVER);
     let current = active.current(&call).unwrap().unwrap();
     current.authorization.as_ref().unwrap().as_str().to_owned()
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.directory));
-    }
 }
 
 #[test]

@@ -44,6 +44,7 @@ impl WatchedFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temp_directory::TempDirectory;
 
     #[test]
     fn files_are_read_after_a_change_until_another_could_not_look_the_same() {
@@ -71,9 +72,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_written_replaced_or_gone_looks_different() {
-        let directory =
-            std::env::temp_dir().join(format!("kubecache-stamp-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
+        let directory = TempDirectory::new("stamp");
         let (path, other) = (directory.join("tls.crt"), directory.join("new"));
         std::fs::write(&path, "one").unwrap();
         let first = stamp(&path);
@@ -83,7 +82,7 @@ mod tests {
         std::fs::write(&other, "third").unwrap();
         std::fs::rename(&other, &path).unwrap();
         let third = stamp(&path);
-        std::fs::remove_dir_all(&directory).unwrap();
+        std::fs::remove_file(&path).unwrap();
         assert_ne!(first, second);
         assert_ne!(second, third);
         assert_eq!(stamp(&path), stamp(&other), "neither is there");

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::ErrorKind;
 use crate::http::config::environment::Environment;
 use crate::http::{Config, KubeconfigOptions};
+use crate::temp_directory::TempDirectory;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -17,14 +18,11 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// A directory of one test's own.
-struct Bed(PathBuf);
+struct Bed(TempDirectory);
 
 impl Bed {
     fn new(name: &str) -> Self {
-        let pid = std::process::id();
-        let directory = std::env::temp_dir().join(format!("kubecache-kubeconfig-{name}-{pid}"));
-        std::fs::create_dir_all(&directory).unwrap();
-        Self(directory)
+        Self(TempDirectory::new(&format!("kubeconfig-{name}")))
     }
 
     fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
@@ -43,12 +41,6 @@ impl Bed {
 
     fn told<T>(&self, result: Result<T, crate::Error>) -> Result<T, String> {
         result.map_err(|error| error.to_string().replace(self.0.to_str().unwrap(), "DIR"))
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.0));
     }
 }
 
@@ -274,7 +266,7 @@ fn the_default_file_is_found_and_a_named_one_must_exist() {
     let options = KubeconfigOptions::default().path(bed.0.join("missing"));
     let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR/missing: no such file");
-    let options = KubeconfigOptions::default().path(bed.0.clone());
+    let options = KubeconfigOptions::default().path(bed.0.to_path_buf());
     let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR: it is a directory");
 }

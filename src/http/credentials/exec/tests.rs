@@ -12,17 +12,15 @@ use super::super::source::Credential;
 use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::sync::Arc;
+use crate::temp_directory::TempDirectory;
 use crate::worker::{StopSource, StopToken, Worker};
 
 /// A directory with the script of one test, and what the script leaves there.
-struct Bed(PathBuf);
+struct Bed(TempDirectory);
 
 impl Bed {
     fn new(name: &str) -> Self {
-        let pid = std::process::id();
-        let directory = std::env::temp_dir().join(format!("kubecache-plugin-{name}-{pid}"));
-        fs::create_dir_all(&directory).unwrap();
-        Self(directory)
+        Self(TempDirectory::new(&format!("plugin-{name}")))
     }
 
     /// Writes the script `plugin`. `$DIR` in it is the directory.
@@ -71,12 +69,6 @@ impl Bed {
             }
             std::thread::yield_now();
         }
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 
@@ -190,7 +182,7 @@ fn a_name_is_run_by_path_and_says_its_name() {
         command: "plugin".to_owned(),
         ..config
     };
-    let path = bed.0.clone().into_os_string();
+    let path = bed.0.as_os_str().to_owned();
     let plugin = ExecPlugin::new(config, PluginOptions::default(), path).unwrap();
     assert_eq!(token(&fetch(&plugin).unwrap()), "Bearer t");
 }
