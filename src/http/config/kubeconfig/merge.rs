@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::pem::read_bounded;
+use super::super::local_file::read_bounded;
 use super::section::Section;
 use super::yaml::{self, Node};
 use crate::error::Error;
