@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
     clippy::wildcard_enum_match_arm,
     reason = "the system's own words serve for other reasons"
 )]
-fn describe(error: &io::Error) -> String {
+pub(super) fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::IsADirectory => "it is a directory".to_owned(),

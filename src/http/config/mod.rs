@@ -1,6 +1,7 @@
 //! Which server is meant, how it is trusted, and as which user the client asks. This comes from
 //! kubeconfig files, from a pod's service account, or from the program.
 
+mod certificate_directory;
 #[expect(
     clippy::module_inception,
     reason = "the folder and the type in it are named by the same thing"
@@ -15,12 +16,14 @@ mod pem;
 mod proxy_environment;
 mod proxy_url;
 mod server_url;
+mod system_authorities;
 
 pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
 pub(super) use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
 pub(super) use self::local_file::read_text;
-pub(super) use self::pem::{ClientIdentity, Pem, system_authorities};
+pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;
+pub(super) use self::system_authorities::system_authorities;

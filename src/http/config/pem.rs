@@ -1,11 +1,11 @@
-//! Certificates and keys in PEM, inline in a configuration or in a file that it names.
+//! Certificates and keys in PEM, inline in a configuration or in the files that it names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
-use super::environment::Environment;
+use super::certificate_directory::append_directory;
 use super::local_file::read_bounded;
 use crate::error::Error;
 use crate::sync::Arc;
@@ -20,7 +20,11 @@ pub(crate) struct Pem {
     pub(crate) field: String,
     /// The file that the field names. It is read again as certificates rotate.
     pub(crate) path: Option<PathBuf>,
-    /// The PEM text: inline, or of the file if this is [`loaded`](Self::loaded).
+    /// The directories whose files hold more certificates.
+    pub(crate) directories: Vec<PathBuf>,
+    /// What could not be read in the directories when this was [`loaded`](Self::loaded).
+    pub(crate) left_out: String,
+    /// The PEM text: inline, or of the files if this is [`loaded`](Self::loaded).
     pub(crate) bytes: Arc<Zeroizing<Vec<u8>>>,
 }
 
@@ -38,6 +42,8 @@ impl Pem {
         Self {
             field: field.into(),
             path: None,
+            directories: Vec::new(),
+            left_out: String::new(),
             bytes: Arc::new(Zeroizing::new(bytes)),
         }
     }
@@ -49,26 +55,66 @@ impl Pem {
         }
     }
 
-    /// Returns a copy with the present bytes of the file. Blocks for the read of a local file.
+    /// Certificates of a file, and of all files in some directories.
+    pub(crate) fn files(
+        path: Option<PathBuf>,
+        directories: Vec<PathBuf>,
+        field: impl Into<String>,
+    ) -> Self {
+        Self {
+            path,
+            directories,
+            ..Self::inline(Vec::new(), field)
+        }
+    }
+
+    /// The file and the directories.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let paths = self.path.iter().chain(&self.directories);
+        paths.map(PathBuf::as_path)
+    }
+
+    /// Returns a copy with the present bytes of the files. Blocks for reads of local files.
+    ///
+    /// What cannot be read in a directory is left out, as long as there is a certificate.
     ///
     /// # Errors
     ///
-    /// `Config` names field and file.
+    /// `Config` names the field and what cannot be read.
     pub(crate) fn loaded(&self) -> Result<Self, Error> {
         let mut loaded = self.clone();
-        if let Some(path) = &self.path {
-            let bytes = read_bounded(path, PEM_BYTES_MAX)
-                .map_err(|why| Error::config(format!("{}: {why}", self.origin())))?;
-            loaded.bytes = Arc::new(bytes);
+        if self.paths().next().is_none() {
+            return Ok(loaded);
         }
+        let broken = |why: &str| Error::config(format!("{}: {why}", self.field));
+        let mut bytes = match &self.path {
+            Some(path) => read_bounded(path, PEM_BYTES_MAX)
+                .map_err(|why| broken(&format!("{}: {why}", path.display())))?,
+            None => Zeroizing::default(),
+        };
+        let mut complaints = Vec::new();
+        for directory in &self.directories {
+            bytes.push(b'\n');
+            complaints.extend(append_directory(directory, PEM_BYTES_MAX, &mut bytes));
+        }
+        loaded.left_out = complaints.join(", ");
+        if bytes.trim_ascii().is_empty() && !loaded.left_out.is_empty() {
+            return Err(broken(&loaded.left_out));
+        }
+        loaded.bytes = Arc::new(bytes);
         Ok(loaded)
     }
 
-    /// Names the field, and the file if there is one.
+    /// Names the field, and the files if there are some.
     pub(crate) fn origin(&self) -> String {
-        match &self.path {
-            None => self.field.clone(),
-            Some(path) => format!("{}: {}", self.field, path.display()),
+        let paths: Vec<_> = self
+            .paths()
+            .map(|path| path.display().to_string())
+            .collect();
+        if paths.is_empty() {
+            self.field.clone()
+        } else {
+            format!("{}: {}", self.field, paths.join(", "))
         }
     }
 }
@@ -79,47 +125,10 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Where systems keep the authorities they trust. The first that exists is used, as in Go.
-const SYSTEM_BUNDLES: [&str; 6] = [
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/pki/tls/cacert.pem",
-    "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-];
-
-/// Finds the authorities for a configuration that names none: `SSL_CERT_FILE`, else the system's
-/// bundle.
-///
-/// # Errors
-///
-/// `Config`, if the system has none.
-pub(crate) fn system_authorities(environment: &Environment) -> Result<Pem, Error> {
-    if let Some(path) = environment.var("SSL_CERT_FILE") {
-        return Ok(Pem::file(path, "SSL_CERT_FILE"));
-    }
-    let mut bundles = SYSTEM_BUNDLES.into_iter().map(Path::new);
-    match bundles.find(|path| path.is_file()) {
-        Some(path) => Ok(Pem::file(path, "the system's certificate authorities")),
-        None => Err(Error::config(format!(
-            "no certificate-authority is configured, and the system has no bundle: looked for {}",
-            SYSTEM_BUNDLES.join(", ")
-        ))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-
-    #[test]
-    fn the_systems_authorities_are_those_of_ssl_cert_file() {
-        let environment = Environment::from_pairs([("SSL_CERT_FILE", "/mine.pem")]);
-        let pem = system_authorities(&environment).unwrap();
-        assert_eq!(pem.origin(), "SSL_CERT_FILE: /mine.pem");
-    }
 
     #[test]
     fn a_missing_file_is_named_with_its_field() {
