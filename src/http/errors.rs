@@ -34,7 +34,14 @@ fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)
         Interrupt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),
         Interrupt::Failed(error) => error.context(what),
         Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            let message = format!("{what}: {eof} (unexpected EOF)");
+            let is_plain = what.starts_with("GET http://") && kind_of_eof == ErrorKind::Unreachable;
+            // As OpenSSL answers plain HTTP.
+            let hint = if is_plain {
+                ": does it speak TLS on this port (https://)?"
+            } else {
+                ""
+            };
+            let message = format!("{what}: {eof} (unexpected EOF){hint}");
             Error::new(kind_of_eof, message).with_source(error)
         }
         Interrupt::Io(error) => {
@@ -107,10 +114,11 @@ fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
 fn without_status_text(code: u16, body: &[u8]) -> String {
     let words = first_words(body);
     let colon = if words.is_empty() { "" } else { ": " };
-    let hint = if code == 404 {
-        ": is this a Kubernetes API server, and does it serve this resource?"
-    } else {
-        ""
+    let hint = match code {
+        404 => ": is this a Kubernetes API server, and does it serve this resource?",
+        // As Go and nginx say that they speak TLS on this port.
+        400 if words.contains("HTTPS") => ": the kubeconfig's server has to begin with https://",
+        _ => "",
     };
     format!("answered {code} without a Status of the API{colon}{words}{hint}")
 }
@@ -202,6 +210,18 @@ mod tests {
         assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
         let long = "x".repeat(100_000);
         assert!(refused(WHAT, 500, long.as_bytes(), None).to_string().len() < 400);
+    }
+
+    #[test]
+    fn a_server_that_wants_tls_is_told_with_the_remedy() {
+        for page in [
+            "Client sent an HTTP request to an HTTPS server.\n",
+            "<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head>",
+        ] {
+            let error = refused(WHAT, 400, page.as_bytes(), None).to_string();
+            let hint = ": the kubeconfig's server has to begin with https://";
+            assert!(error.ends_with(hint), "{error}");
+        }
     }
 
     #[test]

@@ -26,3 +26,6 @@ pub mod owners {}
 
 #[doc = include_str!("threads_and_locks.md")]
 pub mod threads_and_locks {}
+
+#[doc = include_str!("tls.md")]
+pub mod tls {}

@@ -26,6 +26,8 @@ mod stops;
 mod streaming;
 #[cfg(feature = "ring")]
 mod tls;
+#[cfg(feature = "ring")]
+mod tls_doctor;
 
 use std::sync::Arc;
 use std::time::Duration;

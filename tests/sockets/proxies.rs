@@ -1,6 +1,7 @@
 //! Proxies on the way to a server: CONNECT and SOCKS5, what a proxy refuses, and how it fails.
 
 use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use kubecache::clock::Deadline;
 use kubecache::http::{Client, Config};
 use kubecache::worker::StopSource;
 use kubecache::{Error, ErrorKind};
+use rustix::net::{AddressFamily, SocketType};
 use rustls::{ServerConnection, StreamOwned};
 
 use super::server::{Peer, Server};
@@ -192,8 +194,8 @@ fn a_tunnel_that_is_closed_is_told_as_the_end_of_the_connection() {
     });
     let text = error.to_string().replace(&server.port().to_string(), "P");
     let expected = "the TLS handshake was cut off: the server, or the proxy http://127.0.0.1:P on \
-                    the way, closed the connection";
-    assert!(text.ends_with(expected), "{text}");
+                    the way, closed the connection: does the port";
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
@@ -269,10 +271,15 @@ fn a_stop_ends_the_wait_for_the_proxy() {
 
 #[test]
 fn a_proxy_that_is_not_there_is_named() {
-    let server = Server::start();
-    let client = client_of(&through_http(&server));
-    let port = server.port();
-    drop(server);
+    let nobody = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    // Bound and never listening: no other test gets the port meanwhile.
+    rustix::net::bind(&nobody, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = rustix::net::getsockname(&nobody).unwrap();
+    let port = SocketAddrV4::try_from(address).unwrap().port();
+    let config = plain()
+        .with_proxy(&format!("http://127.0.0.1:{port}"))
+        .unwrap();
+    let client = client_of(&config);
     let error = get(&client, "db").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     let text = error.to_string();

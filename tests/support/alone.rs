@@ -2,6 +2,7 @@
 
 use std::any::type_name;
 use std::env;
+use std::ffi::OsStr;
 use std::process::Command;
 
 /// Set in the process that runs one test.
@@ -12,6 +13,11 @@ const ALONE: &str = "KUBECACHE_TEST_ALONE";
 ///
 /// For what counts all of a process: its heap, its threads, its descriptors, its log.
 pub(crate) fn alone<T: FnOnce()>(test: T) {
+    alone_with(&[], test);
+}
+
+/// As [`alone`], with these variables in the environment of the process.
+pub(crate) fn alone_with<T: FnOnce()>(variables: &[(&str, &OsStr)], test: T) {
     if env::var_os(ALONE).is_some() {
         return test();
     }
@@ -23,6 +29,7 @@ pub(crate) fn alone<T: FnOnce()>(test: T) {
     let ended = Command::new(this)
         .args(["--exact", name, "--nocapture", "--test-threads=2"])
         .env(ALONE, name)
+        .envs(variables.iter().copied())
         .output()
         .expect("this program starts again");
     let told = String::from_utf8_lossy(&ended.stdout);

@@ -6,4 +6,6 @@ pub(crate) mod example;
 mod temp_directory;
 
 pub(crate) use alone::alone;
+#[cfg(feature = "ring")]
+pub(crate) use alone::alone_with;
 pub(crate) use temp_directory::TempDirectory;

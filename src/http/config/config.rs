@@ -68,6 +68,8 @@ pub(crate) struct TlsSettings {
     pub(crate) server_name: Option<String>,
     /// Trust any certificate.
     pub(crate) insecure_skip_verify: bool,
+    /// Whether this is about a proxy on the way to the server.
+    pub(crate) of_proxy: bool,
 }
 
 impl TlsSettings {
@@ -127,7 +129,10 @@ impl Config {
         }
     }
 
-    /// Trusts these certificate authorities, in PEM text, and no others. Default: the system's.
+    /// Trusts these certificate authorities, in PEM text, and no others.
+    ///
+    /// Default: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name; the manual's
+    /// [page on TLS](crate::manual::tls) has the places.
     #[must_use]
     pub fn with_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));

@@ -70,19 +70,19 @@ mod tests {
     use rustls::pki_types::pem::PemObject as _;
 
     use super::*;
+    use crate::temp_directory::TempDirectory;
 
     fn fixture(name: &str) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         root.join("fixtures/certs").join(name)
     }
 
-    /// Directories of certificates, gone with the value.
-    struct Bed(PathBuf);
+    /// Directories of certificates.
+    struct Bed(TempDirectory);
 
     impl Bed {
         fn new(name: &str) -> Self {
-            let name = format!("kubecache-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
+            let path = TempDirectory::new(name);
             for directory in ["a", "b", "empty"] {
                 fs::create_dir_all(path.join(directory)).unwrap();
             }
@@ -121,12 +121,6 @@ mod tests {
                 .map(name)
                 .collect();
             names.join(" ")
-        }
-    }
-
-    impl Drop for Bed {
-        fn drop(&mut self) {
-            fs::remove_dir_all(&self.0).unwrap();
         }
     }
 

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::pki_types::CertificateDer;
 
 use super::super::slots::Slot;
 use super::byte_budget::{Account, ByteBudget};
@@ -47,6 +48,8 @@ pub(crate) struct CallContext {
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
     pub(crate) dialed: bool,
+    /// What the handshake showed, for the error of its failure.
+    pub(crate) handshake: HandshakeNotes,
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether waits fail instead of blocking.
@@ -59,6 +62,23 @@ pub(crate) struct CallContext {
     account: Option<Account>,
     /// The number of bytes that may still come before the head of the response is complete.
     pub(crate) head_bytes_left: Option<usize>,
+}
+
+/// What a TLS handshake showed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HandshakeNotes {
+    pub(crate) refused: Option<Arc<RefusedChain>>,
+    /// Whether the server asked for a client certificate where none is configured.
+    pub(crate) asks_for_certificate: bool,
+}
+
+/// The certificates of a peer that was refused.
+#[derive(Debug)]
+pub(crate) struct RefusedChain {
+    /// The peer's own first.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+    /// Whether the peer did not prove to have the key of its own.
+    pub(crate) is_about_key: bool,
 }
 
 /// A deadline, and the limit that it belongs to.
@@ -132,6 +152,7 @@ impl CallContext {
             kept_silence: None,
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
+            handshake: HandshakeNotes::default(),
             socket: None,
             is_nonblocking: false,
             account: None,

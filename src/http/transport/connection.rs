@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::mem;
 
 use rustix::event::PollFlags;
 use rustls::{ClientConfig, ClientConnection};
@@ -13,14 +14,20 @@ use super::byte_stream::ByteStream;
 use super::call_context;
 use super::interrupt::Interrupt;
 use super::tls::Tls;
+use super::tls_doctor;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
+
+/// The first byte of a TLS alert. No answer of HTTP begins with it.
+const TLS_ALERT: u8 = 0x15;
 
 /// A connection to the server, as ureq keeps it in its pool.
 pub(crate) struct Connection {
     stream: ByteStream,
     tls: Option<Session>,
     buffers: GrowingBuffers,
+    /// Whether the server has sent something.
+    answered: bool,
     broken: bool,
 }
 
@@ -85,6 +92,7 @@ impl Connection {
             stream,
             tls,
             buffers: GrowingBuffers::default(),
+            answered: false,
             broken: false,
         }
     }
@@ -104,6 +112,12 @@ impl Connection {
             None => attempt(|| self.stream.read(room))?,
         };
         let count = filled.unwrap_or_default();
+        if count > 0 && !mem::replace(&mut self.answered, true) {
+            let is_alert = room.first() == Some(&TLS_ALERT);
+            if is_alert && self.tls.is_none() {
+                return Err(Interrupt::Failed(tls_doctor::speaks_tls()));
+            }
+        }
         self.buffers.input_appended(count);
         call_context::current(|call| call.received(count))?;
         Ok(filled)
@@ -143,6 +157,20 @@ impl Connection {
         flush(&mut self.stream)
     }
 
+    /// Replaces the end of a new connection by the alert that came before it.
+    fn explain(&mut self, interrupt: Interrupt) -> Interrupt {
+        match &mut self.tls {
+            // The end of a kept one is no failure: its request goes out again.
+            Some(session) if !self.answered && interrupt.is_closed_by_peer() => {
+                let alert = last_words(&mut session.connection, &mut self.stream);
+                alert.map_or(interrupt, |alert| {
+                    Interrupt::Failed(session.tls.explain(alert))
+                })
+            }
+            _ => interrupt,
+        }
+    }
+
     /// Whether another request may use this connection.
     fn is_usable(&mut self) -> bool {
         if self.broken || !self.buffers.input().is_empty() {
@@ -157,6 +185,20 @@ impl Connection {
         self.buffers.release();
         idle
     }
+}
+
+/// Reads what the server said before it ended a connection that can no longer be written to:
+/// often the alert that tells why. Never blocks.
+pub(crate) fn last_words(
+    connection: &mut ClientConnection,
+    stream: &mut ByteStream,
+) -> Option<rustls::Error> {
+    while let Ok(Some(1..)) = attempt(|| connection.read_tls(stream)) {
+        if let Err(error) = connection.process_new_packets() {
+            return Some(error);
+        }
+    }
+    None
 }
 
 /// Tries a read or a write that never blocks. `None` when it would block.
@@ -200,7 +242,9 @@ impl Transport for Connection {
     }
 
     fn transmit_output(&mut self, amount: usize, _: NextTimeout) -> Result<(), ureq::Error> {
-        let sent = self.send(amount);
+        let sent = self
+            .send(amount)
+            .map_err(|interrupt| self.explain(interrupt));
         self.buffers.release_output();
         self.broken |= sent.is_err();
         let told = call_context::current(|call| {

@@ -16,8 +16,8 @@ use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 use super::super::config::ServerUrl;
 use super::super::credentials::Credential;
 use super::byte_stream::ByteStream;
-use super::call_context::{self, CallContext};
-use super::connection::{Connection, Session, attempt};
+use super::call_context::{self, CallContext, HandshakeNotes};
+use super::connection::{Connection, Session, attempt, last_words};
 use super::dns::{Lookup, Resolver};
 use super::interrupt::{Interrupt, Limit};
 use super::proxy::Proxy;
@@ -169,7 +169,12 @@ fn handshake(
     if let Ok(address) = stream.socket().peer_addr() {
         call.enter_phase(RequestPhase::Handshake(address));
     }
+    call_context::current(|call| {
+        call.handshake = HandshakeNotes::default();
+        Ok(())
+    })?;
     let explain = |error| Interrupt::Failed(tls.explain(error));
+    let cut_off = |why: &str| Interrupt::Failed(tls.cut_off(why));
     let mut connection =
         ClientConnection::new(Arc::clone(config), tls.server_name()).map_err(explain)?;
     // A request is small, apart from its bearer token, and is written whole.
@@ -190,7 +195,10 @@ fn handshake(
             Ok(Some(0)) => return Err(cut_off(&format!("{peer} closed the connection"))),
             Ok(Some(_)) => {}
             Ok(None) => call.wait(&stream, awaited)?,
-            Err(Interrupt::Io(error)) => return Err(cut_off(&error.to_string())),
+            Err(Interrupt::Io(error)) => {
+                let alert = last_words(&mut connection, &mut stream);
+                return Err(alert.map_or_else(|| cut_off(&error.to_string()), explain));
+            }
             Err(interrupt) => return Err(interrupt),
         }
         if let Err(error) = connection.process_new_packets() {
@@ -200,11 +208,6 @@ fn handshake(
         }
     }
     Ok((stream, connection))
-}
-
-fn cut_off(why: &str) -> Interrupt {
-    let message = format!("the TLS handshake was cut off: {why}");
-    Interrupt::Failed(Error::new(ErrorKind::Unreachable, message))
 }
 
 impl fmt::Debug for ServerConnector {

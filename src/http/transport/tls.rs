@@ -1,25 +1,30 @@
 //! The TLS configuration of a client, which is made again when its files change.
 
+use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
-use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
-use super::super::config::{ClientIdentity, Config, Environment, TlsSettings, system_authorities};
-use super::call_context::CallContext;
+use super::super::config::{
+    ClientIdentity, Config, Environment, Pem, TlsSettings, system_authorities,
+};
+use super::call_context::{self, CallContext};
 use super::helper_threads::HelperThreads;
 use super::interrupt::{Interrupt, Limit};
 use super::thread_pool::JobKind;
-use super::tls_errors;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_insecure::AnyCertificate;
+use super::tls_witness::{NoClientCertificate, WitnessedVerifier};
+use super::{tls_doctor, tls_errors};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, Rank};
@@ -65,12 +70,13 @@ struct TlsParts {
 }
 
 impl TlsParts {
-    fn build(&self, provider: &Arc<CryptoProvider>) -> Result<Arc<ClientConfig>, Error> {
+    /// The settings, with the client certificate that is shown.
+    fn settings(&self) -> TlsSettings {
         let mut settings = self.loaded.clone();
         if let Some((_, identity)) = &self.given {
             settings.identity = Some(identity.clone());
         }
-        build(&settings, provider)
+        settings
     }
 }
 
@@ -181,9 +187,19 @@ impl Tls {
         })
     }
 
-    /// Makes the error of a TLS failure: what it means, and what to do.
+    /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
-        tls_errors::explain(error, &self.shared.settings)
+        let notes = call_context::current(|call| Ok(mem::take(&mut call.handshake)));
+        tls_doctor::explain(error, &self.settings(), &notes.unwrap_or_default())
+    }
+
+    /// Makes the error of a connection that ended before the handshake did.
+    pub(crate) fn cut_off(&self, why: &str) -> Error {
+        tls_doctor::cut_off(why, &self.shared.settings)
+    }
+
+    fn settings(&self) -> TlsSettings {
+        self.shared.current.lock().parts.settings()
     }
 }
 
@@ -227,7 +243,7 @@ impl TlsReloader {
                 (current.parts.clone(), current.version)
             };
             change(&mut parts);
-            let config = parts.build(&self.provider)?;
+            let config = build(&parts.settings(), &self.provider)?;
             let mut current = self.current.lock();
             if current.version == version {
                 current.version = version.wrapping_add(1);
@@ -243,7 +259,7 @@ impl TlsReloader {
 
 impl TlsSettings {
     fn files(&self) -> impl Iterator<Item = &Path> {
-        self.pems().filter_map(|pem| pem.path.as_deref())
+        self.pems().flat_map(Pem::paths)
     }
 
     /// Returns a copy with the present content of the files. Blocks for local files.
@@ -300,20 +316,24 @@ fn build(
                 tls_errors::describe(&error)
             ))
         })?;
-    let builder = if settings.insecure_skip_verify {
-        let verifier = AnyCertificate::new(provider.signature_verification_algorithms);
-        builder
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(verifier))
+    let verifier: Arc<dyn ServerCertVerifier> = if settings.insecure_skip_verify {
+        let algorithms = provider.signature_verification_algorithms;
+        Arc::new(AnyCertificate::new(algorithms))
     } else {
-        builder.with_root_certificates(roots(settings)?)
+        let provider = Arc::clone(provider);
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots(settings)?, provider);
+        let verifier = verifier.build();
+        verifier.map_err(|error| Error::config(format!("no verifier of certificates: {error}")))?
     };
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(WitnessedVerifier(verifier)));
     let mut tls = match &settings.identity {
         Some(identity) => {
             let certified = SingleCertAndKey::from(certified(identity, provider)?);
             builder.with_client_cert_resolver(Arc::new(certified))
         }
-        None => builder.with_no_client_auth(),
+        None => builder.with_client_cert_resolver(Arc::new(NoClientCertificate)),
     };
     tls.resumption = if settings.identity.is_some() {
         // A resumed session would keep the identity of the previous certificate.
@@ -330,10 +350,18 @@ fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
         Some(authorities) => (authorities.origin(), authorities.bytes.as_slice()),
         None => (String::new(), &[][..]),
     };
+    let left_out = settings.authorities.iter().map(|pem| pem.left_out.as_str());
+    for left_out in left_out.filter(|left_out| !left_out.is_empty()) {
+        log::warn!("{origin}: authorities that cannot be read are left out: {left_out}");
+    }
     let mut roots = RootCertStore::empty();
     let mut refused = None;
-    for certificate in CertificateDer::pem_slice_iter(bytes) {
-        let certificate = certificate.map_err(|error| not_pem(&origin, &error))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
+    let mut certificates = certificates.map_err(|error| not_pem(&origin, &error))?;
+    // Directories hold many of them twice: alone and in a bundle.
+    let mut seen = HashSet::new();
+    certificates.retain(|certificate| seen.insert(certificate.to_vec()));
+    for certificate in certificates {
         // One certificate that cannot be read does not spoil a bundle of a hundred.
         if let Err(error) = roots.add(certificate) {
             refused = Some(error);

@@ -168,7 +168,7 @@ fn tls(cluster: &Section, options: &KubeconfigOptions) -> Result<TlsSettings, Er
         authorities: cluster.pem("certificate-authority")?,
         insecure_skip_verify: cluster.flag("insecure-skip-tls-verify")?,
         server_name: cluster.text("tls-server-name")?.map(str::to_owned),
-        identity: None,
+        ..TlsSettings::default()
     };
     // Either option replaces both settings of the cluster, which would contradict it otherwise.
     if options.insecure_skip_tls_verify || options.certificate_authority.is_some() {

@@ -1,0 +1,403 @@
+//! What is said of each way in which TLS fails, and that the manual shows the same text.
+
+use std::fs;
+use std::io::{Read, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+
+use kubecache::ErrorKind;
+use kubecache::http::{Config, KubeconfigOptions};
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::server::WebPkiClientVerifier;
+use rustls::sign::{Signer, SigningKey};
+use rustls::{RootCertStore, ServerConfig, ServerConnection, SignatureAlgorithm, SignatureScheme};
+
+use super::server::Server;
+use super::tls::{accept_and_fail, config, config_of, der, fixture, pem};
+use super::{client_of, get};
+use crate::support::TempDirectory;
+
+/// The kubeconfig of a test, beside its authorities.
+struct Bed {
+    server: Server,
+    directory: TempDirectory,
+    scheme: &'static str,
+    cluster: String,
+    user: String,
+}
+
+impl Bed {
+    /// Trusts the authorities of this fixture.
+    fn trusting(authorities: &str) -> Self {
+        let server = Server::start();
+        let directory = TempDirectory::new("tls-doctor");
+        fs::write(directory.join("ca.crt"), pem(authorities)).unwrap();
+        Self {
+            server,
+            directory,
+            scheme: "https",
+            cluster: "certificate-authority: ca.crt".to_owned(),
+            user: String::new(),
+        }
+    }
+
+    fn cluster(mut self, fields: &str) -> Self {
+        fields.clone_into(&mut self.cluster);
+        self
+    }
+
+    fn showing(mut self, name: &str) -> Self {
+        let (certificate, key) = (
+            fixture(&format!("{name}.pem")),
+            fixture(&format!("{name}.key")),
+        );
+        let copied = self.directory.join("tls.crt");
+        fs::copy(certificate, copied).unwrap();
+        self.user = format!("client-certificate: tls.crt, client-key: {}", key.display());
+        self
+    }
+
+    fn config(&self) -> Config {
+        let Self {
+            server,
+            directory,
+            scheme,
+            cluster,
+            user,
+        } = self;
+        let port = server.port();
+        let path = directory.join("config");
+        let text = format!(
+            "clusters: [{{name: c, cluster: {{server: '{scheme}://127.0.0.1:{port}', \
+             {cluster}}}}}]\n\
+             users: [{{name: u, user: {{{user}}}}}]\n\
+             contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
+        );
+        fs::write(&path, text).unwrap();
+        Config::infer_with(&KubeconfigOptions::default().path(path)).unwrap()
+    }
+
+    /// What a get says while `serve` plays the server, without what differs from run to run.
+    fn told(&self, kind: ErrorKind, serve: impl FnOnce(&Server)) -> String {
+        let client = client_of(&self.config());
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
+            serve(&self.server);
+            let error = getting.join().unwrap();
+            assert_eq!(error.kind(), kind, "{error}");
+            let (Self { scheme, .. }, port) = (self, self.server.port());
+            let what =
+                format!("GET {scheme}://127.0.0.1:{port}/api/v1/namespaces/shop/secrets/db: ");
+            let text = error.to_string();
+            let text = text.strip_prefix(&what).unwrap_or_else(|| panic!("{text}"));
+            text.replace(&self.directory.display().to_string(), "/home/jane")
+        })
+    }
+
+    fn told_of(&self, server: &Arc<ServerConfig>) -> String {
+        self.told(ErrorKind::Tls, |listener| accept_and_fail(listener, server))
+    }
+
+    /// What is said of a server with this certificate.
+    fn told_of_certificate(&self, name: &str) -> String {
+        self.told_of(&of(name))
+    }
+}
+
+fn of(name: &str) -> Arc<ServerConfig> {
+    config(&format!("{name}.pem"), &format!("{name}.key"), false)
+}
+
+fn ours() -> Bed {
+    Bed::trusting("authority.pem")
+}
+
+/// The text is the one that the manual shows for this failure.
+#[track_caller]
+fn golden(failure: &str, told: &str) {
+    let manual = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/manual/tls.md");
+    let manual = fs::read_to_string(manual).unwrap();
+    let words: Vec<_> = manual.split_whitespace().collect();
+    let manual = words.join(" ");
+    let (_, entry) = manual
+        .split_once(&format!("- **{failure}** - Says: `"))
+        .unwrap_or_else(|| panic!("the manual has no {failure:?}: {told}"));
+    let (expected, _) = entry.split_once('`').unwrap();
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn an_unknown_issuer() {
+    let told = Bed::trusting("other-authority.pem").told_of_certificate("server");
+    golden("an unknown issuer", &told);
+}
+
+#[test]
+fn the_servers_own_certificate_as_authority() {
+    let told = Bed::trusting("server.pem").told_of_certificate("server");
+    golden("the server's own certificate as authority", &told);
+}
+
+#[test]
+fn an_authority_of_the_same_name_and_another_key() {
+    let told = Bed::trusting("authority-before.pem").told_of_certificate("server");
+    golden("an authority of that name with another key", &told);
+}
+
+#[test]
+fn an_authoritys_certificate_as_the_servers() {
+    let told = Bed::trusting("self-signed.pem").told_of_certificate("self-signed");
+    golden("an authority's certificate as the server's", &told);
+}
+
+#[test]
+fn a_leaf_that_issues() {
+    let told = ours().told_of_certificate("by-leaf");
+    golden("issued by what is no authority", &told);
+}
+
+#[test]
+fn another_name() {
+    let told = ours().told_of_certificate("name-only");
+    golden("another name", &told);
+    let bed = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
+    let told = bed.told_of_certificate("server");
+    golden("another name than tls-server-name", &told);
+}
+
+#[test]
+fn no_name() {
+    let told = ours().told_of_certificate("no-name");
+    golden("no name at all", &told);
+}
+
+/// Replaces the time of this run, and the number of days that it decides.
+fn at_any_time(told: &str) -> String {
+    let (before, rest) = told.split_once("this machine (").unwrap();
+    let (now, behind) = rest.split_once(')').unwrap();
+    let now: k8s_openapi::jiff::Timestamp = now.parse().unwrap();
+    assert!(now.as_second() > 1_790_000_000, "{now}");
+    let (before, unit) = before.split_once(" days").unwrap();
+    let number = before.rsplit(' ').next().unwrap();
+    assert!(number.parse::<u64>().unwrap() > 1_000, "{number}");
+    let before = before.strip_suffix(number).unwrap();
+    format!("{before}N days{unit}this machine (NOW){behind}")
+}
+
+#[test]
+fn an_expired_certificate() {
+    golden(
+        "an expired certificate",
+        &at_any_time(&ours().told_of_certificate("expired")),
+    );
+}
+
+#[test]
+fn a_certificate_of_the_future() {
+    golden(
+        "a certificate that is not valid yet",
+        &at_any_time(&ours().told_of_certificate("not-yet")),
+    );
+}
+
+#[test]
+fn version_1() {
+    golden(
+        "a certificate of version 1",
+        &ours().told_of_certificate("v1"),
+    );
+    let insecure = ours().cluster("insecure-skip-tls-verify: true");
+    golden(
+        "a certificate of version 1",
+        &insecure.told_of_certificate("v1"),
+    );
+}
+
+#[test]
+fn sha_1() {
+    golden(
+        "a signature with SHA-1",
+        &ours().told_of_certificate("sha1"),
+    );
+}
+
+#[test]
+fn an_authority_on_p521() {
+    let told = Bed::trusting("p521-authority.pem").told_of_certificate("by-p521");
+    golden("an authority's key on P-521", &told);
+}
+
+/// The key of a server that rustls cannot load with ring.
+#[derive(Debug)]
+struct KeyOnP521;
+
+impl SigningKey for KeyOnP521 {
+    fn choose_scheme(&self, offered: &[SignatureScheme]) -> Option<Box<dyn Signer>> {
+        assert!(!offered.contains(&SignatureScheme::ECDSA_NISTP521_SHA512));
+        None
+    }
+
+    fn algorithm(&self) -> SignatureAlgorithm {
+        SignatureAlgorithm::ECDSA
+    }
+}
+
+#[test]
+fn a_server_key_on_p521() {
+    let key = Arc::new(KeyOnP521);
+    let server = config_of("client-p521.pem", key, false, rustls::DEFAULT_VERSIONS);
+    golden("a server's key on P-521", &ours().told_of(&server));
+}
+
+#[test]
+fn an_authority_with_a_short_rsa_key() {
+    let told = Bed::trusting("rsa-1024-authority.pem").told_of_certificate("by-rsa-1024");
+    golden("a short RSA key", &told);
+}
+
+#[test]
+fn a_key_of_another_certificate() {
+    golden(
+        "a certificate without its key",
+        &ours().told_of(&config("server.pem", "name-only.key", false)),
+    );
+}
+
+#[test]
+fn a_certificate_for_clients() {
+    golden(
+        "a certificate for clients",
+        &ours().told_of_certificate("client-one"),
+    );
+}
+
+#[test]
+fn a_long_chain() {
+    golden("a long chain", &ours().told_of_certificate("long-chain"));
+}
+
+#[test]
+fn a_chain_longer_than_its_authority_allows() {
+    golden(
+        "a chain longer than an authority allows",
+        &ours().told_of_certificate("narrow-chain"),
+    );
+}
+
+/// Reads the client's hello, and answers it.
+fn answer_hello(server: &Server, answer: &[u8]) {
+    let mut socket = server.accept_socket();
+    read_some(&mut socket);
+    socket.write_all(answer).unwrap();
+    // Closed with the client's last words unread, the answer would be lost.
+    drain(&mut socket);
+}
+
+fn read_some(mut socket: impl Read) {
+    assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+}
+
+fn drain(socket: &mut TcpStream) {
+    while socket.read(&mut [0; 4096]).is_ok_and(|count| count > 0) {}
+}
+
+#[test]
+fn tls_1_1_alone() {
+    let protocol_version = [0x15, 3, 2, 0, 2, 2, 70];
+    let by_alert = ours().told(ErrorKind::Tls, |server| {
+        answer_hello(server, &protocol_version);
+    });
+    let mut hello = vec![0x16, 3, 2, 0, 42, 2, 0, 0, 38, 3, 2];
+    hello.extend([7; 32]);
+    hello.extend([0, 0xc0, 0x13, 0]);
+    let by_hello = ours().told(ErrorKind::Tls, |server| answer_hello(server, &hello));
+    assert_eq!(by_alert, by_hello);
+    golden("TLS 1.1 alone", &by_alert);
+}
+
+#[test]
+fn a_server_that_asks_for_a_client_certificate() {
+    let told = ours().told_of(&config("server.pem", "server.key", true));
+    golden("a client certificate is missing", &told);
+    let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    let server = config_of("server.pem", key, true, &[&rustls::version::TLS12]);
+    let told = ours().told_of(&server);
+    golden("a client certificate is missing", &told);
+}
+
+#[test]
+fn a_client_certificate_of_another_authority() {
+    let mut roots = RootCertStore::empty();
+    roots.add(der("other-authority.pem")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
+    let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
+    let server = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_client_cert_verifier(verifier.build().unwrap())
+        .with_single_cert(vec![der("server.pem")], key)
+        .unwrap();
+    let told = ours().showing("client-one").told_of(&Arc::new(server));
+    let (told, end) = told.split_once(", valid until ").unwrap();
+    let (_, rest) = end.split_once(')').unwrap();
+    golden(
+        "a client certificate is refused",
+        &format!("{told}, valid until END){rest}"),
+    );
+}
+
+#[test]
+fn plain_http_on_the_port() {
+    let told = ours().told(ErrorKind::Tls, |server| {
+        answer_hello(server, b"HTTP/1.1 400 Bad Request\r\n\r\n");
+    });
+    golden("plain HTTP where TLS is expected", &told);
+}
+
+#[test]
+fn tls_on_the_port_of_a_plain_url() {
+    let mut bed = ours();
+    bed.scheme = "http";
+    let told = bed.told(ErrorKind::Tls, |listener| {
+        let mut socket = listener.accept_socket();
+        let mut connection = ServerConnection::new(of("server")).unwrap();
+        while connection
+            .complete_io(&mut socket)
+            .is_ok_and(|(read, _)| read > 0)
+        {}
+        while connection.wants_write() {
+            connection.write_tls(&mut socket).unwrap();
+        }
+        drain(&mut socket);
+    });
+    golden("TLS where plain HTTP is expected", &told);
+}
+
+#[test]
+fn broken_off_in_the_handshake() {
+    let ended = ours().told(ErrorKind::Unreachable, |server| {
+        read_some(&mut server.accept_socket());
+    });
+    golden("broken off in the handshake", &ended);
+    let reset = ours().told(ErrorKind::Unreachable, |server| {
+        let peer = server.accept();
+        read_some(peer.stream());
+        peer.reset();
+    });
+    golden("reset in the handshake", &reset);
+}
+
+#[test]
+fn an_unknown_name() {
+    let bed = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
+    let unrecognised_name = [0x15, 3, 3, 0, 2, 2, 112];
+    let told = bed.told(ErrorKind::Tls, |server| {
+        answer_hello(server, &unrecognised_name);
+    });
+    golden("a name that the server does not know", &told);
+}
