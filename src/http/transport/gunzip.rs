@@ -1,12 +1,15 @@
 //! Decompresses gzip as its bytes come, member by member.
 //!
 //! kube-apiserver makes a member of what it flushes: of each burst of a streamed list, and later of
-//! each event. All of a member can be read before the next one begins, and between two members
-//! there is neither a buffer nor a window. So an idle stream costs no more than a plain one.
+//! each event. All that was flushed can be read before more bytes come. Between two members there
+//! is neither a buffer nor a window, so an idle stream costs no more than a plain one.
+//!
+//! The readers of flate2 do not fit: they ask for more bytes before they give what they hold.
 
-use std::io::{self, BufRead as _, BufReader, Read};
+use std::io::{self, Read};
 
-use flate2::bufread::GzDecoder;
+use flate2::{Decompress, FlushDecompress, Status};
+use zeroize::Zeroizing;
 
 use super::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
@@ -14,24 +17,21 @@ use crate::error::{Error, ErrorKind};
 /// So many compressed bytes are read at once.
 const INPUT_BYTES: usize = 16 * 1024;
 
+/// The largest window that gzip has, as a power of two.
+const WINDOW_BITS: u8 = 15;
+
 /// So many compressed bytes in a row may hold nothing: headers, trailers, empty blocks.
 const DRY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Reads what the gzip members in `R` hold.
 pub(crate) struct Gunzip<R> {
-    /// `None` only after a panic in `R`.
-    position: Option<Position<R>>,
-}
-
-enum Position<R> {
-    /// At the end of a member, and of the bytes that have come.
-    Between(Compressed<R>),
-    Member(Box<GzDecoder<BufReader<Compressed<R>>>>),
-}
-
-/// What is compressed. Its "would block" has the kind that the decompressor knows.
-struct Compressed<R> {
     compressed: R,
+    /// The bytes that were read last.
+    input: Zeroizing<Vec<u8>>,
+    /// So many of them are decompressed.
+    taken: usize,
+    /// `None` between two members.
+    member: Option<Decompress>,
     /// The bytes read since one was decompressed.
     dry: usize,
 }
@@ -39,14 +39,57 @@ struct Compressed<R> {
 impl<R: Read> Gunzip<R> {
     pub(crate) fn new(compressed: R) -> Self {
         Self {
-            position: Some(Position::Between(Compressed { compressed, dry: 0 })),
+            compressed,
+            input: Zeroizing::default(),
+            taken: 0,
+            member: None,
+            dry: 0,
         }
     }
 
-    /// Whether it holds a decompressor.
-    #[cfg(test)]
-    fn is_in_a_member(&self) -> bool {
-        matches!(self.position, Some(Position::Member(_)))
+    /// Decompresses what was read. 0 means that this gives no more.
+    fn decompress(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let input = self.input.get(self.taken..).unwrap_or_default();
+            if self.member.is_none() && input.is_empty() {
+                return Ok(0);
+            }
+            let begin = || Decompress::new_gzip(WINDOW_BITS);
+            let member = self.member.get_or_insert_with(begin);
+            let (before_in, before_out) = (member.total_in(), member.total_out());
+            let status = member.decompress(input, into, FlushDecompress::None);
+            let status = status.map_err(|error| broken(&error.to_string()))?;
+            let taken = difference(before_in, member.total_in());
+            let given = difference(before_out, member.total_out());
+            self.taken = self.taken.saturating_add(taken);
+            if matches!(status, Status::StreamEnd) {
+                self.member = None;
+            } else if taken == 0 && given == 0 {
+                return Ok(0);
+            }
+            if given > 0 {
+                self.dry = 0;
+                return Ok(given);
+            }
+        }
+    }
+
+    /// Reads once more. `false` is the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        if self.dry >= DRY_BYTES_MAX {
+            let text = format!("{} compressed bytes hold nothing", self.dry);
+            return Err(broken(&text));
+        }
+        self.taken = 0;
+        self.input.resize(INPUT_BYTES, 0);
+        let read = self.compressed.read(&mut self.input);
+        let count = *read.as_ref().unwrap_or(&0);
+        self.input.truncate(count);
+        self.dry = self.dry.saturating_add(count);
+        if count == 0 && self.member.is_none() {
+            self.input = Zeroizing::default();
+        }
+        read.map(|count| count > 0)
     }
 }
 
@@ -56,85 +99,28 @@ impl<R: Read> Read for Gunzip<R> {
             return Ok(0);
         }
         loop {
-            let (next, read) = match self.position.take() {
-                Some(Position::Between(input)) => begin(input),
-                Some(Position::Member(mut member)) => match member.read(into) {
-                    Ok(0) => (end(*member), None),
-                    Ok(count) => {
-                        member.get_mut().get_mut().dry = 0;
-                        (Position::Member(member), Some(Ok(count)))
-                    }
-                    Err(error) => (Position::Member(member), Some(Err(told(error)))),
-                },
-                None => return Ok(0),
-            };
-            self.position = Some(next);
-            if let Some(read) = read {
-                return read;
+            let given = self.decompress(into)?;
+            if given > 0 {
+                return Ok(given);
+            }
+            if !self.fill()? {
+                return match self.member {
+                    Some(_) => Err(io::ErrorKind::UnexpectedEof.into()),
+                    None => Ok(0),
+                };
             }
         }
     }
 }
 
-/// Begins the next member if there are bytes of it. 0 bytes are the end.
-fn begin<R: Read>(input: Compressed<R>) -> (Position<R>, Option<io::Result<usize>>) {
-    let mut input = BufReader::with_capacity(INPUT_BYTES, input);
-    match input.fill_buf() {
-        Ok([]) => (Position::Between(input.into_inner()), Some(Ok(0))),
-        Ok(_) => (Position::Member(Box::new(GzDecoder::new(input))), None),
-        Err(error) => (
-            Position::Between(input.into_inner()),
-            Some(Err(told(error))),
-        ),
-    }
+fn difference(before: u64, after: u64) -> usize {
+    usize::try_from(after.saturating_sub(before)).unwrap_or(usize::MAX)
 }
 
-/// Ends a member. Its input may hold the beginning of the next one.
-fn end<R: Read>(member: GzDecoder<BufReader<Compressed<R>>>) -> Position<R> {
-    let input = member.into_inner();
-    if input.buffer().is_empty() {
-        Position::Between(input.into_inner())
-    } else {
-        Position::Member(Box::new(GzDecoder::new(input)))
-    }
-}
-
-impl<R: Read> Read for Compressed<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if self.dry >= DRY_BYTES_MAX {
-            let text = format!("{} compressed bytes hold nothing", self.dry);
-            return Err(io::Error::new(io::ErrorKind::InvalidData, text));
-        }
-        let read = self.compressed.read(into);
-        let count = read.map_err(|error| {
-            let interrupt = Interrupt::from(error);
-            if matches!(interrupt, Interrupt::WouldBlock) {
-                return io::ErrorKind::WouldBlock.into();
-            }
-            wrapped(interrupt)
-        })?;
-        self.dry = self.dry.saturating_add(count);
-        Ok(count)
-    }
-}
-
-/// Returns the error of a read in the form in which it passes through [`Interrupt`].
-fn told(error: io::Error) -> io::Error {
-    let kind = error.kind();
-    if kind == io::ErrorKind::WouldBlock {
-        return wrapped(Interrupt::WouldBlock);
-    }
-    // The decompressor's own kinds.
-    if ![io::ErrorKind::InvalidInput, io::ErrorKind::InvalidData].contains(&kind) {
-        return error;
-    }
-    let broken = format!("the gzip data is broken: does a proxy change it? ({error})");
-    let broken = Error::new(ErrorKind::Protocol, broken).with_source(error);
-    wrapped(Interrupt::Failed(broken))
-}
-
-fn wrapped(interrupt: Interrupt) -> io::Error {
-    io::Error::other(ureq::Error::from(interrupt))
+fn broken(why: &str) -> io::Error {
+    let text = format!("the gzip data is broken: does a proxy change it? ({why})");
+    let error = Error::new(ErrorKind::Protocol, text);
+    io::Error::other(ureq::Error::from(Interrupt::Failed(error)))
 }
 
 #[cfg(test)]
@@ -156,7 +142,7 @@ mod tests {
                 return Ok(0);
             };
             if piece.is_empty() {
-                return Err(wrapped(Interrupt::WouldBlock));
+                return Err(interrupted(Interrupt::WouldBlock));
             }
             let count = piece.len().min(into.len());
             into[..count].copy_from_slice(&piece[..count]);
@@ -166,6 +152,10 @@ mod tests {
             }
             Ok(count)
         }
+    }
+
+    fn interrupted(interrupt: Interrupt) -> io::Error {
+        io::Error::other(ureq::Error::from(interrupt))
     }
 
     fn gzip(text: &[u8]) -> Vec<u8> {
@@ -212,16 +202,31 @@ mod tests {
         assert_eq!(read(of(each)).unwrap().replace('|', ""), "one, two");
     }
 
+    /// A proxy that compresses may flush in a member.
+    #[test]
+    fn what_was_flushed_within_a_member_is_read_before_more_comes() {
+        let text = vec![b'x'; 60_000];
+        let mut member = GzEncoder::new(Vec::new(), Compression::fast());
+        member.write_all(&text).unwrap();
+        member.flush().unwrap();
+        let mut gunzip = of([member.get_ref().clone(), vec![]]);
+        let (mut into, mut count) = ([0; 2048], 0);
+        while let Ok(read @ 1..) = gunzip.read(&mut into) {
+            count += read;
+        }
+        assert_eq!(count, text.len());
+    }
+
     #[test]
     fn nothing_is_held_between_two_members() {
         let mut gunzip = of([gzip(b"one"), vec![], gzip(b"two"), vec![]]);
         let mut into = [0; 16];
         for _ in 0..2 {
             assert_eq!(gunzip.read(&mut into).unwrap(), 3);
-            assert!(gunzip.is_in_a_member());
             let blocked = gunzip.read(&mut into).map_err(Interrupt::from);
             assert!(matches!(blocked, Err(Interrupt::WouldBlock)));
-            assert!(!gunzip.is_in_a_member());
+            assert!(gunzip.member.is_none());
+            assert_eq!(gunzip.input.capacity(), 0);
         }
     }
 
@@ -261,7 +266,7 @@ mod tests {
         struct Stopped;
         impl Read for Stopped {
             fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(wrapped(Interrupt::Stopped))
+                Err(interrupted(Interrupt::Stopped))
             }
         }
         let stopped = Gunzip::new(Stopped).read(&mut [0; 8]);
