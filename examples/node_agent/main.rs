@@ -110,10 +110,11 @@ fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
     let stop = Stop::listen().map_err(|error| {
         Error::new(ErrorKind::Resources, "listening for signals").with_source(error)
     })?;
-    let client = Client::new(
-        &config,
-        flags::client_options(USER_AGENT, options.request_timeout),
-    )?;
+    let mut client_options = flags::client_options(USER_AGENT, options.request_timeout);
+    if let Some(metrics) = &endpoints.metrics {
+        client_options = metrics.client(client_options)?;
+    }
+    let client = Client::new(&config, client_options)?;
     let agent = Agent {
         options,
         node_name,

@@ -1,6 +1,7 @@
 //! What the agent counts, for Prometheus: the library's series, and what runs here.
 
 use kubecache::Error;
+use kubecache::http::ClientOptions;
 use kubecache::manager::{ChangeDetection, ManagerOptions};
 use kubecache::metrics::{CONTENT_TYPE, Exposition};
 use kubecache::object::Object;
@@ -37,6 +38,11 @@ impl Metrics {
             content_type: CONTENT_TYPE,
             body: [&self.0.text(), BUILD_INFO].concat(),
         }
+    }
+
+    /// Counts what the client of the agent does.
+    pub(crate) fn client(&self, options: ClientOptions) -> Result<ClientOptions, Error> {
+        Ok(options.metrics(self.0.client("node-agent")?))
     }
 
     /// Counts what a reflector of the agent's own does.

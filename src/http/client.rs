@@ -6,11 +6,13 @@ use std::fmt;
 use std::{io, net::SocketAddr};
 
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
+use super::client_metric::{ClientMetric, ClientState};
 use super::client_options::ClientOptions;
 use super::config::{Config, Environment};
 use super::credentials::CredentialsStatus;
 use super::limiter::Limiter;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
+use super::request_metrics::RequestMetrics;
 use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;
@@ -310,13 +312,26 @@ impl Client {
         let scheme = if server.https { "https" } else { "http" };
         let authority: Arc<str> = server.authority().into();
         let base = format!("{scheme}://{authority}{}", server.path);
+        let (certificate, source) = (
+            tls.as_deref().map(Tls::certificate),
+            config.credentials.clone(),
+        );
+        let state = move || ClientState {
+            certificate: certificate.as_ref().and_then(|certificate| certificate()),
+            credentials: source.status(),
+        };
+        let metrics = options.metrics.clone();
+        let metrics = RequestMetrics::start(metrics, &authority, &options.clock, state)?;
         let dialer = ServerConnector::new(server, tls, proxy, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
-        let (credentials, lease) = config.credentials.activate(options.metrics.as_ref());
+        let plugin_runs = options.metrics.as_ref();
+        let plugin_runs = plugin_runs.map(|hook| hook.of_part(ClientMetric::PluginRun));
+        let (credentials, lease) = config.credentials.activate(plugin_runs);
         let endpoint = Endpoint {
             base,
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,
             credentials,
+            metrics,
             dialer: Arc::clone(&dialer),
             second_try_after: options.second_try_after,
         };

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::admission::Urgency;
 use super::client_options::ClientOptions;
 use super::credentials::CredentialsLease;
 use super::limiter::Limiter;
@@ -9,6 +10,7 @@ use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;
 use super::transport::call_context::{CallContext, NamedDeadline};
+use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::Resource;
 use crate::sync::{Arc, Mutex, Rank};
@@ -40,6 +42,21 @@ pub(crate) struct ClientContext {
 }
 
 impl ClientContext {
+    /// Takes a permit of the rate limit. Blocks as [`Limiter::acquire`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`Limiter::acquire`].
+    pub(crate) fn permit(
+        &self,
+        stop: &StopToken,
+        deadline: Deadline,
+        urgency: &Urgency,
+    ) -> Result<(), Error> {
+        let acquire = || self.limiter.acquire(stop, deadline, urgency);
+        self.endpoint.metrics.limited(acquire)
+    }
+
     /// Makes a call whose answer is counted in the client's byte budget.
     ///
     /// # Errors

@@ -1,53 +1,72 @@
 //! What a client tells the program's hook for metrics.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
+
+use super::credentials::{CredentialsStatus, PluginRun};
+use crate::hooks::Reading;
+use crate::sync::Arc;
 
 /// What a client counts, told to the hook of
 /// [`ClientOptions::metrics`](super::ClientOptions::metrics) as it happens.
-#[derive(Clone, Copy, Debug)]
+///
+/// `host` is host and port of the client's server. Nothing here holds a path, a query or a
+/// credential.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientMetric {
+    /// A client was made. The thread that makes it calls the hook.
+    Started(Reading<ClientState>),
+    /// A request waited for a permit of the client's rate limit, perhaps for no time. Openings of
+    /// watches do not wait. The thread that waited calls the hook.
+    RateLimited {
+        /// Host and port of the server.
+        host: Arc<str>,
+        /// How long it waited, also if it got no permit.
+        waited: Duration,
+    },
+    /// A request was sent, and the head of its answer came, or none. The thread that sent it calls
+    /// the hook. A request that the client sends again since the server had closed the kept
+    /// connection counts once.
+    RequestSent {
+        /// Host and port of the server.
+        host: Arc<str>,
+        /// The status code of the answer; `None` if there was none, or no credentials to send.
+        code: Option<u16>,
+        /// Whether the client sent the same request before: after a 401, or after silence.
+        is_retry: bool,
+    },
+    /// A get, or the list of one page, ended. The thread that asked for it calls the hook. Watches
+    /// and streamed lists are not told.
+    RequestEnded {
+        /// Host and port of the server.
+        host: Arc<str>,
+        /// The whole time: the wait for the rate limit, retries, and reading the body.
+        took: Duration,
+        /// The length of the body, after decompression; `None` if the request failed.
+        body_bytes: Option<usize>,
+    },
     /// A request of this client ran the credential plugin. Clients of one configuration share the
     /// run; one of them is told.
     PluginRun(PluginRun),
 }
 
-/// One run of a credential plugin.
-#[derive(Clone, Copy, Debug)]
+/// A client's state at one moment.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct PluginRun {
-    /// The exit code of the plugin's process; 1 if it had none, as in client-go.
-    pub exit_code: i32,
-    /// How the process ended.
-    pub end: PluginEnd,
-    /// How long the run took.
-    pub took: Duration,
-    /// How long the credentials are valid; `None` if there are none, or if they name no end.
-    pub valid_for: Option<Duration>,
+pub struct ClientState {
+    /// The client certificate that new connections show. `None`, if there is none, or if it does
+    /// not say when it expires.
+    pub certificate: Option<ClientCertificate>,
+    /// The source of the credentials; `None` if they are fixed, or if there are none.
+    pub credentials: Option<CredentialsStatus>,
 }
 
-/// How the process of a credential plugin ended, whatever it answered.
+/// The client certificate that a client shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum PluginEnd {
-    /// With exit code 0.
-    Success,
-    /// With another exit code.
-    ExitCode,
-    /// There is no such command.
-    NotFound,
-    /// It could not be started, or it was killed.
-    Broken,
-}
-
-impl PluginEnd {
-    /// client-go's word for it, in the label `call_status`.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Success => "no_error",
-            Self::ExitCode => "plugin_execution_error",
-            Self::NotFound => "plugin_not_found_error",
-            Self::Broken => "client_internal_error",
-        }
-    }
+pub struct ClientCertificate {
+    /// When it expires, by its own words (`notAfter`).
+    pub expires: SystemTime,
+    /// Whether a credential plugin gave it, and not the configuration.
+    pub is_of_plugin: bool,
 }

@@ -111,8 +111,9 @@ struct ListJob<K: Object> {
 /// What a list tells its caller.
 enum ListAnswer<K: Object> {
     Items(Vec<Listed<K>>),
-    /// The last items come with the end, so that the caller of a small list is woken once.
-    End(Vec<Listed<K>>, ListPage),
+    /// The last items come with the end, so that the caller of a small list is woken once. The
+    /// number is that of the bytes of the body.
+    End(Vec<Listed<K>>, ListPage, usize),
 }
 
 impl<K: Object> ListJob<K> {
@@ -123,8 +124,8 @@ impl<K: Object> ListJob<K> {
     ) -> Result<ListAnswer<K>, Error> {
         let call = self.call.with_slot(slot);
         let options = &self.context.options;
-        let limiter = &self.context.limiter;
-        let permit = || limiter.acquire(&call.stop, call.whole.deadline, &self.urgency);
+        let context = &self.context;
+        let permit = || context.permit(&call.stop, call.whole.deadline, &self.urgency);
         let request = HttpRequest {
             path: &self.path,
             gzip: self.context.gzip,
@@ -168,7 +169,7 @@ impl<K: Object> ListJob<K> {
                 .map_err(|error| answer.failed(error))?;
         }
         let page = decoder.finish().map_err(|error| answer.failed(error))?;
-        Ok(ListAnswer::End(items, page))
+        Ok(ListAnswer::End(items, page, answer.body_bytes))
     }
 }
 
@@ -182,19 +183,28 @@ impl<K: Object> HttpListerWatcher<K> {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
         let path = requests::list(&self.resource, &self.scope, request)?;
-        self.progress.enter(RequestPhase::Limited);
+        let metrics = &self.client.context.endpoint.metrics;
         if request.urgent {
             self.urgency.set(true);
         }
-        let limiter = &self.client.context.limiter;
-        limiter.acquire(stop, deadline, &self.urgency)?;
-        let call = self
-            .client
-            .context
-            .call(stop, NamedDeadline::caller(deadline))?;
+        metrics.ended(|| self.list_path(path, deadline, stop, each))
+    }
+
+    /// Returns the number of the body's bytes, too.
+    fn list_path(
+        &self,
+        path: String,
+        deadline: Deadline,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<K>),
+    ) -> Result<(ListPage, usize), Error> {
+        self.progress.enter(RequestPhase::Limited);
+        let context = &self.client.context;
+        context.permit(stop, deadline, &self.urgency)?;
+        let call = context.call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_progress(&self.progress);
         let job = ListJob::<K> {
-            context: Arc::clone(&self.client.context),
+            context: Arc::clone(context),
             agent: Arc::clone(&self.agent),
             path,
             urgency: self.urgency.clone(),
@@ -209,9 +219,9 @@ impl<K: Object> HttpListerWatcher<K> {
             let part = parts.receive_one(&call);
             match part.map_err(|interrupt| self.failed(call.explain(interrupt)))?? {
                 ListAnswer::Items(items) => items.into_iter().for_each(&mut *each),
-                ListAnswer::End(items, page) => {
+                ListAnswer::End(items, page, bytes) => {
                     items.into_iter().for_each(&mut *each);
-                    return Ok(page);
+                    return Ok((page, bytes));
                 }
             }
         }
@@ -359,7 +369,8 @@ impl<K: Object> ObjectGetter<K> {
         }
     }
 
-    fn decode(&self, mut answer: ResponseReader) -> Result<Arc<StoredObject<K>>, Error> {
+    /// Returns the number of the body's bytes, too.
+    fn decode(&self, mut answer: ResponseReader) -> Result<(Arc<StoredObject<K>>, usize), Error> {
         let options = &self.client.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
@@ -378,7 +389,9 @@ impl<K: Object> ObjectGetter<K> {
         }
         // A get keeps the fields that only writers need (B19).
         let decode = options.decode.clone().trim(Trim::Keep);
-        decode_object(buffer.pending(), &decode).map_err(|error| answer.failed(error))
+        let object = decode_object(buffer.pending(), &decode);
+        let object = object.map_err(|error| answer.failed(error))?;
+        Ok((object, answer.body_bytes))
     }
 }
 
@@ -391,36 +404,47 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let path = requests::get(&self.resource, key, version)?;
-        let limiter = &self.client.context.limiter;
+        let metrics = &self.client.context.endpoint.metrics;
+        metrics.ended(|| self.get_path(&path, version, deadline, stop))
+    }
+}
+
+impl<K: Object> ObjectGetter<K> {
+    /// Returns the number of the body's bytes, too.
+    fn get_path(
+        &self,
+        path: &str,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
+        let ClientInner {
+            context,
+            pool,
+            threads,
+            ..
+        } = &*self.client;
         let urgency = Urgency::new(true);
-        let permit = || limiter.acquire(stop, deadline, &urgency);
+        let permit = || context.permit(stop, deadline, &urgency);
         permit()?;
-        let progress = RequestProgress::new(Arc::clone(&self.client.context.server));
-        let slot = self
-            .client
-            .threads
-            .slots
-            .enter(&urgency, &progress, stop, deadline);
+        let progress = RequestProgress::new(Arc::clone(&context.server));
+        let slot = threads.slots.enter(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|interrupt| {
-            let what = requests::shown(&format!("GET {}{path}", self.client.context.endpoint.base));
+            let what = requests::shown(&format!("GET {}{path}", context.endpoint.base));
             errors::failed(&what, interrupt)
         })?;
-        let call = self
-            .client
-            .context
-            .call(stop, NamedDeadline::caller(deadline))?;
+        let call = context.call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_slot(slot).with_progress(&progress);
         let request = HttpRequest {
-            path: &path,
+            path,
             gzip: false,
-            first_byte: self.client.context.options.get_first_byte_timeout,
+            first_byte: context.options.get_first_byte_timeout,
             second_try: Some(&permit),
             // A server that has not yet reached the version may hold the response back for seconds.
             sooner_if_kept: version.is_unset(),
             of_collection: false,
             accept: requests::accept::<K>(false),
         };
-        let ClientInner { context, pool, .. } = &*self.client;
         self.decode(pool.get(&context.endpoint, &request, &call)?)
     }
 }

@@ -18,6 +18,7 @@ mod errors;
 mod lister_watcher;
 #[cfg(feature = "testing")]
 mod raw_answer;
+mod request_metrics;
 mod request_threads;
 mod requests;
 mod slots;
@@ -25,10 +26,10 @@ mod transport;
 mod watch_stream;
 
 pub use client::Client;
-pub use client_metric::{ClientMetric, PluginEnd, PluginRun};
+pub use client_metric::{ClientCertificate, ClientMetric, ClientState};
 pub use client_options::ClientOptions;
 pub use config::{Config, KubeconfigOptions};
-pub use credentials::{CredentialsStatus, PluginPolicy, Token, TokenSource};
+pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]
 pub(crate) use raw_answer::RawAnswer;
 

@@ -1,61 +1,210 @@
-//! The series of clients: the runs of their credential plugins.
+//! The series of clients: their requests, the runs of their credential plugins, and the expiry of
+//! what they show of their user. Names, labels and buckets are client-go's.
 
-use std::time::Instant;
+use std::time::SystemTime;
 
-use prometheus::{IntCounterVec, Registry};
+use prometheus::{Histogram, HistogramVec, IntCounterVec, Registry};
 
-use super::page::{Labels, Metric, show};
-use crate::clock::{Clock, later};
+use super::page::{Labels, Metric, number, show};
+use super::readings::Readings;
 use crate::error::Error;
-use crate::http::ClientMetric;
-use crate::sync::{Mutex, Rank};
+use crate::http::{ClientMetric, ClientState};
 
+const REQUESTS: Metric = Metric {
+    name: "rest_client_requests_total",
+    help: "Number of requests that were sent, by status code, method and host",
+};
+const RETRIES: Metric = Metric {
+    name: "rest_client_request_retries_total",
+    help: "Number of requests that were sent once more, by their own status code, verb and host",
+};
+const DURATION: Metric = Metric {
+    name: "rest_client_request_duration_seconds",
+    help: "How long gets and lists took, with waits, retries and reading, by verb and host",
+};
+const LIMITED: Metric = Metric {
+    name: "rest_client_rate_limiter_duration_seconds",
+    help: "How long requests waited for the client's rate limit, by verb and host",
+};
+const RESPONSE_SIZE: Metric = Metric {
+    name: "rest_client_response_size_bytes",
+    help: "How large the bodies of gets and lists were, decompressed, by verb and host",
+};
 const CALLS: Metric = Metric {
     name: "rest_client_exec_plugin_call_total",
     help: "Number of runs of a credential plugin, by exit code and by how it ended",
 };
-const TTL: Metric = Metric {
+const PLUGIN_TTL: Metric = Metric {
     name: "rest_client_exec_plugin_ttl_seconds",
-    help: "Time until the credentials of the last run of a credential plugin expire",
+    help: "Time until the first of the plugins' client certificates expires; inf without any",
 };
+const ROTATION: Metric = Metric {
+    name: "rest_client_exec_plugin_certificate_rotation_age",
+    help: "How many seconds a plugin's client certificate had been valid when it was replaced",
+};
+const CERTIFICATE_TTL: Metric = Metric {
+    name: "kubecache_client_certificate_ttl_seconds",
+    help: "Time until the first of the clients' certificates expires; inf without any",
+};
+const CREDENTIALS_TTL: Metric = Metric {
+    name: "kubecache_client_credentials_ttl_seconds",
+    help: "Time until what the source of credentials gave expires; inf if it names no end",
+};
+
+const SECONDS: [f64; 12] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+const BYTES: [f64; 11] = [
+    64.0,
+    256.0,
+    512.0,
+    1_024.0,
+    4_096.0,
+    16_384.0,
+    65_536.0,
+    262_144.0,
+    1_048_576.0,
+    4_194_304.0,
+    16_777_216.0,
+];
+/// From ten minutes to four years.
+const AGES: [f64; 11] = [
+    600.0,
+    1_800.0,
+    3_600.0,
+    14_400.0,
+    86_400.0,
+    604_800.0,
+    2_592_000.0,
+    7_776_000.0,
+    15_552_000.0,
+    31_104_000.0,
+    124_416_000.0,
+];
+
+/// The method of all requests: clients only read.
+const GET: &str = "GET";
 
 /// One series of each name, for all clients that share the labels.
 #[derive(Debug)]
 pub(super) struct ClientSeries {
     labels: Labels,
+    requests: IntCounterVec,
+    retries: IntCounterVec,
+    duration: HistogramVec,
+    limited: HistogramVec,
+    response_size: HistogramVec,
     calls: IntCounterVec,
-    /// When the credentials of the last successful run expire.
-    expires: Mutex<Option<Instant>>,
+    rotation: Histogram,
+    readings: Readings<ClientState>,
 }
 
 impl ClientSeries {
     pub(super) fn new(labels: Labels) -> Result<Self, Error> {
+        let by = ["verb", "host"];
         Ok(Self {
+            requests: REQUESTS.counters(&labels, &["code", "method", "host"])?,
+            retries: RETRIES.counters(&labels, &["code", "verb", "host"])?,
+            duration: DURATION.histograms(&labels, &by, &SECONDS)?,
+            limited: LIMITED.histograms(&labels, &by, &SECONDS)?,
+            response_size: RESPONSE_SIZE.histograms(&labels, &by, &BYTES)?,
             calls: CALLS.counters(&labels, &["code", "call_status"])?,
+            rotation: ROTATION.histogram(&labels, &AGES)?,
+            readings: Readings::default(),
             labels,
-            expires: Mutex::ranked(Rank::METRICS, None),
         })
     }
 
     pub(super) fn count(&self, metric: &ClientMetric) {
-        let ClientMetric::PluginRun(run) = metric;
-        let code = run.exit_code.to_string();
-        self.calls
-            .with_label_values(&[&*code, run.end.as_str()])
-            .inc();
-        if let Some(valid_for) = run.valid_for {
-            *self.expires.lock() = Some(later(Clock::system().now(), valid_for));
+        let observe = |series: &HistogramVec, host: &str, value| {
+            series.with_label_values(&[GET, host]).observe(value);
+        };
+        match metric {
+            ClientMetric::Started(reading) => self.readings.add(reading),
+            ClientMetric::RateLimited { host, waited } => {
+                observe(&self.limited, host, waited.as_secs_f64());
+            }
+            ClientMetric::RequestSent {
+                host,
+                code,
+                is_retry,
+            } => {
+                let code = shown(*code);
+                let labels = [&*code, GET, host];
+                self.requests.with_label_values(&labels).inc();
+                if *is_retry {
+                    self.retries.with_label_values(&labels).inc();
+                }
+            }
+            ClientMetric::RequestEnded {
+                host,
+                took,
+                body_bytes,
+            } => {
+                observe(&self.duration, host, took.as_secs_f64());
+                if let Some(bytes) = body_bytes {
+                    observe(&self.response_size, host, number(*bytes));
+                }
+            }
+            ClientMetric::PluginRun(run) => {
+                let code = run.exit_code.to_string();
+                let labels = [&*code, run.end.as_str()];
+                self.calls.with_label_values(&labels).inc();
+                if let Some(age) = run.replaced_certificate_age {
+                    self.rotation.observe(age.as_secs_f64());
+                }
+            }
         }
     }
 
     pub(super) fn show(&self, page: &Registry) {
-        show(page, [&self.calls]);
-        let expires = *self.expires.lock();
-        if let Some(expires) = expires {
-            let now = Clock::system().now();
-            let left = expires.saturating_duration_since(now).as_secs_f64();
-            let over = now.saturating_duration_since(expires).as_secs_f64();
-            TTL.show(page, &self.labels, left - over);
+        show(page, [&self.requests, &self.retries, &self.calls]);
+        show(page, [&self.duration, &self.limited, &self.response_size]);
+        show(page, [&self.rotation]);
+        let states = self.readings.states();
+        if states.is_empty() {
+            return;
         }
+        let now = SystemTime::now();
+        let shortest = |ttls: &mut dyn Iterator<Item = f64>| ttls.fold(f64::INFINITY, f64::min);
+        let certificates = states.iter().filter_map(|state| state.certificate);
+        let of_plugins = certificates.clone().filter(|one| one.is_of_plugin);
+        let of_plugins = shortest(&mut of_plugins.map(|one| seconds_until(one.expires, now)));
+        PLUGIN_TTL.show(page, &self.labels, of_plugins);
+        let of_all = shortest(&mut certificates.map(|one| seconds_until(one.expires, now)));
+        CERTIFICATE_TTL.show(page, &self.labels, of_all);
+        let credentials = states.iter().filter_map(|state| state.credentials.as_ref());
+        let credentials = credentials.filter_map(|credentials| credentials.expires_in);
+        let credentials = shortest(&mut credentials.map(|left| left.as_secs_f64()));
+        CREDENTIALS_TTL.show(page, &self.labels, credentials);
+    }
+}
+
+/// A status code as a label. A server can send any number, and no more than those of HTTP make a
+/// series each.
+fn shown(code: Option<u16>) -> String {
+    match code {
+        None => "<error>".to_owned(),
+        Some(
+            code @ (100..=103
+            | 200..=208
+            | 226
+            | 300..=308
+            | 400..=418
+            | 421..=426
+            | 428..=429
+            | 431
+            | 451
+            | 500..=511),
+        ) => code.to_string(),
+        Some(_) => "<other>".to_owned(),
+    }
+}
+
+/// The time until `then`; negative once it has passed.
+fn seconds_until(then: SystemTime, now: SystemTime) -> f64 {
+    match then.duration_since(now) {
+        Ok(left) => left.as_secs_f64(),
+        Err(passed) => -passed.duration().as_secs_f64(),
     }
 }

@@ -107,14 +107,39 @@
 //!
 //! ## Clients
 //!
-//! Label `name`, as given to the exposition; client-go has none.
+//! Names, other labels and buckets are client-go's. The label `name`, as given to the exposition,
+//! comes besides. `host` is host and port of the server, the port also where the URL names none.
+//! `verb` and `method` are always `GET`. `code` is the status code, and `<other>` for a number
+//! that HTTP does not define. It is `<error>` if no answer came, or if there were no credentials to
+//! send.
 //!
-//! - `rest_client_exec_plugin_call_total` (counter): runs of a credential plugin. Its labels are
-//!   client-go's: `code`, the exit code, and `call_status`, such as `no_error`
-//!   ([`PluginEnd`](crate::http::PluginEnd)).
-//! - `rest_client_exec_plugin_ttl_seconds` (gauge): time until the credentials of the last run that
-//!   gave some expire, tokens too; negative once they have. client-go's is of certificates only.
-//!   Not there before the first run, or if the credentials name no end.
+//! - `rest_client_requests_total` (counter): requests that were sent, by `code`, `method` and
+//!   `host`. Each retry counts, and the opening of each watch.
+//! - `rest_client_request_retries_total` (counter): those of them that repeat a request, by the
+//!   `code` of the repetition, `verb` and `host`: after a 401, and after silence. The client
+//!   repeats nothing after a 429 or 5xx; its reflectors ask anew later, which is no retry.
+//! - `rest_client_request_duration_seconds` (histogram): how long gets and lists of one page took,
+//!   failed ones too: the wait for the rate limit, retries, and reading the body. By `verb` and
+//!   `host`. Watches and streamed lists are not measured, as in client-go.
+//! - `rest_client_rate_limiter_duration_seconds` (histogram): how long requests waited for the
+//!   client's rate limit, also not at all, by `verb` and `host`. Openings of watches do not wait.
+//! - `rest_client_response_size_bytes` (histogram): the bodies of gets and lists of one page after
+//!   decompression, by `verb` and `host`. Failed requests do not count; client-go's do.
+//! - `rest_client_exec_plugin_call_total` (counter): runs of a credential plugin, by `code`, the
+//!   exit code, and `call_status`, such as `no_error` ([`PluginEnd`](crate::http::PluginEnd)).
+//! - `rest_client_exec_plugin_ttl_seconds` (gauge): time until the first client certificate of a
+//!   plugin expires; negative once it has. Infinite without any.
+//! - `rest_client_exec_plugin_certificate_rotation_age` (histogram): the seconds since a plugin's
+//!   client certificate had become valid, when another one replaced it.
+//! - `kubecache_client_certificate_ttl_seconds` (gauge): time until the first client certificate
+//!   expires that new connections show, of kubeconfigs and of plugins; negative once it has.
+//!   Infinite without any, as the kubelet's `kubelet_certificate_manager_client_ttl_seconds`.
+//! - `kubecache_client_credentials_ttl_seconds` (gauge): time until the first of what a plugin or a
+//!   [`TokenSource`](crate::http::TokenSource) gave expires; 0 once it has. Infinite if nothing
+//!   names an end.
+//!
+//! The three gauges are there while a client is. client-go's `rest_client_request_size_bytes`
+//! is missing: a `GET` has no body.
 //!
 //! # Threads and locks
 //!

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts, TextEncoder,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    TextEncoder,
 };
 
 pub(super) use prometheus::Registry;
@@ -39,6 +40,17 @@ impl Metric {
     pub(super) fn histogram(self, labels: &Labels, buckets: &[f64]) -> Result<Histogram, Error> {
         let options = HistogramOpts::from(self.opts(labels)).buckets(buckets.to_vec());
         Histogram::with_opts(options).map_err(|error| self.refused(error))
+    }
+
+    /// A histogram for each value of more labels.
+    pub(super) fn histograms(
+        self,
+        labels: &Labels,
+        by: &[&'static str],
+        buckets: &[f64],
+    ) -> Result<HistogramVec, Error> {
+        let options = HistogramOpts::from(self.opts(labels)).buckets(buckets.to_vec());
+        HistogramVec::new(options, by).map_err(|error| self.refused(error))
     }
 
     pub(super) fn int_gauge(self, labels: &Labels) -> Result<IntGauge, Error> {

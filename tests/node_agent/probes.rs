@@ -256,8 +256,22 @@ fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
         "kubecache_object_cache_objects{kind=\"Secret\",strategy=\"Watch\"} 1\n",
         "kubecache_object_cache_objects{kind=\"ConfigMap\",strategy=\"Watch\"} 0\n",
         "kubecache_build_info{version=\"",
+        "rest_client_exec_plugin_ttl_seconds{name=\"node-agent\"} inf\n",
+        "kubecache_client_certificate_ttl_seconds{name=\"node-agent\"} inf\n",
     ] {
         assert!(text.contains(series), "{series}: {text}");
+    }
+    let host = server.url().replace("http://", "host=\"");
+    for series in [
+        "rest_client_requests_total{code=\"200\",",
+        "rest_client_request_duration_seconds_count{",
+        "rest_client_rate_limiter_duration_seconds_count{",
+        "rest_client_response_size_bytes_count{",
+    ] {
+        assert!(
+            text.contains(&format!("{series}{host}\",")),
+            "{series}: {text}"
+        );
     }
     for hidden in ["tls", "canary", "shop"] {
         assert!(!text.contains(hidden), "{hidden}: {text}");

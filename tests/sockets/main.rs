@@ -20,6 +20,7 @@ mod phases;
 mod plugins;
 #[cfg(feature = "ring")]
 mod proxies;
+mod request_metrics;
 mod server;
 mod slots;
 mod stops;

@@ -7,13 +7,15 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Sender, unbounded};
 use kubecache::clock::Clock;
-use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions, Token, TokenSource};
+use kubecache::http::{
+    Client, ClientMetric, ClientOptions, Config, KubeconfigOptions, Token, TokenSource,
+};
 use kubecache::worker::StopSource;
-use kubecache::{Error, ErrorKind};
+use kubecache::{Error, ErrorKind, Hook};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::server::Server;
@@ -162,10 +164,17 @@ fn the_runs_of_a_plugin_are_counted_under_client_gos_names() {
     ] {
         assert!(text.contains(&format!("{total}{labels} 1\n")), "{text}");
     }
-    assert!(
-        text.contains("rest_client_exec_plugin_ttl_seconds{name=\"agent\"} "),
-        "{text}"
-    );
+    let value = |series: &str| -> f64 {
+        let series = format!("{series}{{name=\"agent\"}} ");
+        let mut lines = text.lines();
+        let value = lines.find_map(|line| line.strip_prefix(&series));
+        value.unwrap().parse().unwrap()
+    };
+    // client-go's is of certificates; the token expires in 2999.
+    assert!(value("rest_client_exec_plugin_ttl_seconds").is_infinite());
+    assert!(value("kubecache_client_certificate_ttl_seconds").is_infinite());
+    let left = value("kubecache_client_credentials_ttl_seconds");
+    assert!(left > 1e9 && left.is_finite(), "{left}");
 }
 
 /// A script that answers the client certificate of that name, with escapes as JSON has them.
@@ -190,7 +199,13 @@ fn a_plugins_certificate_is_shown_and_its_next_one_on_a_new_connection() {
         certificate("client-two")
     );
     let bed = Bed::new("plugin-certificate", &server, &script);
-    let client = client_of(&bed.config);
+    let (send, told) = unbounded();
+    let hook = Hook::new(move |metric: &ClientMetric| drop(send.send(metric.clone())));
+    let client = Client::new(&bed.config, super::patient().metrics(hook)).unwrap();
+    let Ok(ClientMetric::Started(reading)) = told.recv() else {
+        panic!("a client tells of its start first");
+    };
+    assert_eq!(reading.state().unwrap().certificate, None);
     let tls = of_all_names();
     thread::scope(|scope| {
         let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
@@ -211,6 +226,21 @@ fn a_plugins_certificate_is_shown_and_its_next_one_on_a_new_connection() {
             got.unwrap();
         }
     });
+    let certificate = reading.state().unwrap().certificate.unwrap();
+    assert!(certificate.is_of_plugin && certificate.expires > SystemTime::now());
+    let runs = told.try_iter().filter_map(|metric| match metric {
+        ClientMetric::PluginRun(run) => Some(run.replaced_certificate_age),
+        _ => None,
+    });
+    let [None, Some(age)] = *runs.collect::<Vec<_>>() else {
+        panic!("the second run replaced the certificate of the first");
+    };
+    assert!(
+        age > Duration::from_secs(60),
+        "since it became valid: {age:?}"
+    );
+    drop(client);
+    assert!(reading.state().is_none());
 }
 
 #[test]
@@ -340,7 +370,7 @@ fn a_token_source_that_panics_fails_or_gives_no_token_is_the_error_of_the_reques
         "{empty}"
     );
     let old = error(Arc::new(|| {
-        Ok(Token::new("canary").expires_at(std::time::SystemTime::UNIX_EPOCH))
+        Ok(Token::new("canary").expires_at(SystemTime::UNIX_EPOCH))
     }));
     assert!(
         old.to_string().contains("gave a token that expired "),

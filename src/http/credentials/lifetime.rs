@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use k8s_openapi::jiff::Timestamp;
+
 /// The longest time before the end at which credentials are fetched again.
 const LEEWAY_MAX: Duration = Duration::from_secs(30);
 
@@ -21,6 +23,15 @@ pub(super) fn left(expires_at: SystemTime) -> Result<Duration, String> {
         ));
     }
     Ok(left)
+}
+
+/// Converts a time; one before 1970 is 1970.
+pub(super) fn system_time(time: Timestamp) -> SystemTime {
+    let millis = u64::try_from(time.as_millisecond()).unwrap_or_default();
+    let since = Duration::from_millis(millis);
+    SystemTime::UNIX_EPOCH
+        .checked_add(since)
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 /// Returns when credentials that last for `left` are fetched again: before their end, so that no

@@ -1,8 +1,10 @@
 //! As whom a client sends requests: tokens, passwords and certificates, and what fetches them.
 
 mod authorization;
+pub(super) mod client_certificate;
 mod exec;
 mod lifetime;
+mod plugin_run;
 mod renewal;
 mod source;
 mod status;
@@ -20,6 +22,7 @@ pub(super) use self::exec::{
     ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
     resolve_command,
 };
+pub use self::plugin_run::{PluginEnd, PluginRun};
 use self::renewal::{Asker, Renewal, Runner};
 pub(super) use self::source::Credential;
 use self::source::CredentialSource;
@@ -27,7 +30,6 @@ pub use self::status::CredentialsStatus;
 use self::token_file::TokenFile;
 use self::token_source::ProgramSource;
 pub use self::token_source::{Token, TokenSource};
-use super::client_metric::ClientMetric;
 use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -94,7 +96,7 @@ impl Credentials {
     /// lease lives.
     pub(crate) fn activate(
         &self,
-        metrics: Option<&Hook<ClientMetric>>,
+        metrics: Option<Hook<PluginRun>>,
     ) -> (ActiveCredentials, Option<CredentialsLease>) {
         let runner = match self {
             Self::None | Self::Fixed(_) => None,
@@ -104,10 +106,18 @@ impl Credentials {
             credentials: self.clone(),
             asker: Asker {
                 runner: runner.as_ref().map(Arc::downgrade).unwrap_or_default(),
-                metrics: metrics.cloned(),
+                metrics,
             },
         };
         (active, runner.map(CredentialsLease))
+    }
+
+    /// How often the source was asked; `None` if there is none.
+    pub(crate) fn status(&self) -> Option<CredentialsStatus> {
+        match self {
+            Self::None | Self::Fixed(_) => None,
+            Self::Renewed(renewal) => Some(renewal.status()),
+        }
     }
 
     /// Returns the header of the first request. Blocks as
@@ -165,10 +175,7 @@ impl ActiveCredentials {
     }
 
     pub(crate) fn status(&self) -> Option<CredentialsStatus> {
-        match &self.credentials {
-            Credentials::None | Credentials::Fixed(_) => None,
-            Credentials::Renewed(renewal) => Some(renewal.status()),
-        }
+        self.credentials.status()
     }
 }
 

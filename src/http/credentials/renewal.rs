@@ -7,11 +7,13 @@ use std::cell::Cell;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use super::super::client_metric::{ClientMetric, PluginRun};
+use super::super::config::Pem;
 use super::super::transport::call_context::CallContext;
 use super::super::transport::channel::ItemReceiver;
 use super::super::transport::helper_threads::HelperThreads;
 use super::super::transport::interrupt::{Interrupt, Limit};
+use super::client_certificate;
+use super::plugin_run::PluginRun;
 use super::source::{Credential, CredentialSource, FetchReason, Fetched};
 use super::status::CredentialsStatus;
 use crate::clock::{Clock, later};
@@ -40,7 +42,7 @@ struct Renewed {
 pub(crate) struct Asker {
     pub(crate) runner: Weak<Runner>,
     /// Told of a plugin's run that this one starts.
-    pub(crate) metrics: Option<Hook<ClientMetric>>,
+    pub(crate) metrics: Option<Hook<PluginRun>>,
 }
 
 /// The thread that asks a source. Its drop ends a run that can be ended, and joins the thread.
@@ -67,6 +69,8 @@ struct RenewalState {
     runs: u64,
     failures: u64,
     last_took: Option<Duration>,
+    /// The client certificate that the source gave last, used or rejected.
+    certificate: Option<Pem>,
 }
 
 /// The failures since the source last gave credentials.
@@ -233,6 +237,10 @@ impl Renewal {
             let fetched = guard_call(name, || shared.source.fetch(&reason));
             let now = shared.clock.now();
             let took = now.saturating_duration_since(begun);
+            let replaced = fetched
+                .as_ref()
+                .ok()
+                .and_then(|new| shared.replace_certificate(new));
             if let (Some(metrics), Some((exit_code, end))) = (metrics, plugin_end.get()) {
                 let valid_for = fetched.as_ref().ok().and_then(|fetched| fetched.valid_for);
                 let run = PluginRun {
@@ -240,8 +248,9 @@ impl Renewal {
                     end,
                     took,
                     valid_for,
+                    replaced_certificate_age: replaced.as_ref().and_then(client_certificate::age),
                 };
-                metrics.tell("the metrics of a client", &ClientMetric::PluginRun(run));
+                metrics.tell("the metrics of a client", &run);
             }
             match fetched {
                 Ok(fetched) => Ok(shared.succeeded(fetched, now, took)),
@@ -321,6 +330,15 @@ impl Renewed {
         }
         let failed = || state.fresh_failure(now).map(Err);
         state.usable(now).map(Ok).or_else(failed)
+    }
+
+    /// Notes the certificate that the source gave. Returns the one before it, if it is another.
+    fn replace_certificate(&self, fetched: &Fetched) -> Option<Pem> {
+        let identity = fetched.identity.as_ref();
+        let given = identity.map(|identity| identity.certificate.clone());
+        let bytes = given.as_ref().map(|pem| Arc::clone(&pem.bytes));
+        let before = std::mem::replace(&mut self.state.lock().certificate, given);
+        before.filter(|before| bytes.is_none_or(|bytes| bytes != before.bytes))
     }
 
     fn succeeded(&self, fetched: Fetched, now: Instant, took: Duration) -> Arc<Credential> {

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::super::client_metric::PluginEnd;
 use super::super::config::ClientIdentity;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
+use super::plugin_run::PluginEnd;
 use crate::error::Error;
 use crate::sync::Arc;
 use crate::worker::StopToken;

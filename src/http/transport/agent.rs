@@ -10,6 +10,7 @@ use ureq::http::{HeaderMap, HeaderValue, Request, Response};
 
 use super::super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::super::errors;
+use super::super::request_metrics::RequestMetrics;
 use super::super::requests;
 use super::body::ResponseBody;
 use super::buffers::UNREAD_BYTES_MAX;
@@ -44,6 +45,7 @@ pub(crate) struct Endpoint {
     /// The headers of every request but `Authorization`, `Accept` and `Accept-Encoding`.
     pub(crate) headers: HeaderMap,
     pub(crate) credentials: ActiveCredentials,
+    pub(crate) metrics: RequestMetrics,
     pub(crate) dialer: Arc<ServerConnector>,
     /// A request is sent once more after so much silence.
     pub(crate) second_try_after: Duration,
@@ -101,6 +103,8 @@ pub(crate) struct ResponseReader {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// The request's credentials. No error about the response may show them.
     authorization: Option<Arc<Authorization>>,
+    /// How many bytes of the body [`read`](Self::read) gave.
+    pub(crate) body_bytes: usize,
     pub(crate) call: CallContext,
 }
 
@@ -131,6 +135,23 @@ impl Endpoint {
             map.append(parsed, value);
         }
         Ok(map)
+    }
+
+    /// Returns what a request shows of its user. Blocks as
+    /// [`current`](ActiveCredentials::current) does.
+    ///
+    /// # Errors
+    ///
+    /// Why there is nothing to show.
+    fn credential(&self, call: &CallContext) -> Result<Option<Arc<Credential>>, Error> {
+        let credential = self.credentials.current(call)?;
+        if let Some(credential) = &credential {
+            let used = self.dialer.use_identity(credential);
+            used.inspect_err(|_unusable| {
+                self.credentials.rejected(Some(credential));
+            })?;
+        }
+        Ok(credential)
     }
 }
 
@@ -191,7 +212,7 @@ impl Agent {
             && endpoint.credentials.rejected(sent.credential.as_deref())
         {
             drop(read_refusal(&what, sent, request, call));
-            sent = self.send(endpoint, request, call, &what)?;
+            sent = self.send(endpoint, request, &call.again(), &what)?;
         }
         let status = sent.response.status();
         log::debug!("{what}: {status}");
@@ -236,20 +257,16 @@ impl Agent {
         what: &str,
     ) -> Result<UnreadResponse, Error> {
         refuse_loud_logs()?;
-        let mut second_try = request.second_try;
+        let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
         let (mut first_byte, mut tried) = (request.first_byte, String::new());
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
             }
             let agent = self.inner();
-            let credential = endpoint.credentials.current(call)?;
-            if let Some(credential) = &credential {
-                let used = endpoint.dialer.use_identity(credential);
-                used.inspect_err(|_unusable| {
-                    endpoint.credentials.rejected(Some(credential));
-                })?;
-            }
+            let credential = endpoint.credential(call);
+            let credential =
+                credential.inspect_err(|_none| endpoint.metrics.sent(None, is_retry))?;
             let head = head(endpoint, request, credential.as_deref(), what)?;
             let begun = Clock::system().now();
             let left = call.whole.deadline.remaining(begun);
@@ -269,10 +286,9 @@ impl Agent {
             let interrupt = match answered {
                 Ok(response) => {
                     self.pool.lock().last_wait = now.saturating_duration_since(begun);
-                    call.enter_phase(RequestPhase::Body {
-                        status: response.status().as_u16(),
-                        bytes: 0,
-                    });
+                    let status = response.status().as_u16();
+                    call.enter_phase(RequestPhase::Body { status, bytes: 0 });
+                    endpoint.metrics.sent(Some(status), is_retry);
                     return Ok(UnreadResponse {
                         response,
                         socket,
@@ -285,6 +301,7 @@ impl Agent {
             if !dialed && interrupt.is_closed_by_peer() {
                 continue;
             }
+            endpoint.metrics.sent(None, is_retry);
             // The silent connection is closed before any wait.
             drop((agent, socket));
             let silence = interrupt.silence();
@@ -299,6 +316,7 @@ impl Agent {
                 log::debug!(
                     "{what}: the server is silent for {silence:.1?}; the client tries once more"
                 );
+                is_retry = true;
                 first_byte = first_byte.saturating_sub(silence);
                 tried = format!(
                     ": on a second connection, after {silence:.1?} of silence on the first"
@@ -391,6 +409,7 @@ impl UnreadResponse {
             authorization: self
                 .credential
                 .and_then(|credential| credential.authorization.clone()),
+            body_bytes: 0,
             call,
         }
     }
@@ -413,6 +432,7 @@ impl ResponseReader {
         let reading = self.call.ending(until);
         let (read, _) = reading.during(|| self.body.read(into));
         let count = read?;
+        self.body_bytes = self.body_bytes.saturating_add(count);
         if let Some(progress) = &self.call.progress {
             progress.came(count);
         }
@@ -444,6 +464,7 @@ impl ResponseReader {
             body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
             socket: None,
             authorization: None,
+            body_bytes: 0,
             call,
         }
     }

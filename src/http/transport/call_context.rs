@@ -52,6 +52,8 @@ pub(crate) struct CallContext {
     pub(crate) handshake: HandshakeNotes,
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
+    /// Whether its request was sent before, for metrics.
+    pub(crate) is_retry: bool,
     /// Whether waits fail instead of blocking.
     pub(crate) is_nonblocking: bool,
     /// The slot, released during a long wait.
@@ -154,6 +156,7 @@ impl CallContext {
             dialed: false,
             handshake: HandshakeNotes::default(),
             socket: None,
+            is_retry: false,
             is_nonblocking: false,
             account: None,
             head_bytes_left: None,
@@ -206,6 +209,14 @@ impl CallContext {
     pub(crate) fn with_slot(&self, slot: Arc<Slot>) -> Self {
         Self {
             slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    /// The same call, whose request is sent once more.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            is_retry: true,
             ..self.clone()
         }
     }

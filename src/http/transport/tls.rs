@@ -14,9 +14,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
+use super::super::client_metric::ClientCertificate;
 use super::super::config::{
     ClientIdentity, Config, Environment, Pem, TlsSettings, system_authorities,
 };
+use super::super::credentials::client_certificate;
 use super::call_context::{self, CallContext};
 use super::helper_threads::HelperThreads;
 use super::interrupt::{Interrupt, Limit};
@@ -200,6 +202,33 @@ impl Tls {
 
     fn settings(&self) -> TlsSettings {
         self.shared.current.lock().parts.settings()
+    }
+}
+
+impl Tls {
+    /// Returns what looks at the client certificate of new connections, without keeping the thread
+    /// that reads the files. It reads the certificate each time.
+    pub(crate) fn certificate(
+        &self,
+    ) -> impl Fn() -> Option<ClientCertificate> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            let (given, loaded) = {
+                let parts = &shared.current.lock().parts;
+                let given = parts
+                    .given
+                    .as_ref()
+                    .map(|(_, given)| given.certificate.clone());
+                let loaded = parts.loaded.identity.as_ref();
+                (given, loaded.map(|identity| identity.certificate.clone()))
+            };
+            let is_of_plugin = given.is_some();
+            let expires = client_certificate::expires(&given.or(loaded)?)?;
+            Some(ClientCertificate {
+                expires,
+                is_of_plugin,
+            })
+        }
     }
 }
 

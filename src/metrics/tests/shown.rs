@@ -1,8 +1,11 @@
 //! What stands in the text: the whole of it once, and the readings as they change.
 
+use std::time::SystemTime;
+
 use super::*;
 use crate::clock::Deadline;
-use crate::http::{ClientMetric, PluginEnd, PluginRun};
+use crate::hooks::{Hook, Telemetry};
+use crate::http::{ClientCertificate, ClientMetric, ClientState, PluginEnd, PluginRun};
 use crate::informer::{HandlerOptions, Handlers};
 use crate::object::Status;
 use crate::testing::{RequestKind, SourceFault};
@@ -44,11 +47,121 @@ fn rf_51_rf_52_the_whole_text() {
             end,
             took: Duration::ZERO,
             valid_for: None,
+            replaced_certificate_age: (exit_code == 0).then_some(seconds(90_000)),
         };
         client.tell("t", &ClientMetric::PluginRun(run));
     }
+    for metric in requests() {
+        client.tell("t", &metric);
+    }
     let text = world.exposition.text();
     assert_eq!(text, include_str!("golden.txt"));
+}
+
+/// A list that is retried after a 401, and a connection that is refused.
+fn requests() -> [ClientMetric; 7] {
+    let host: Arc<str> = "10.0.0.1:6443".into();
+    let limited = |millis| ClientMetric::RateLimited {
+        host: Arc::clone(&host),
+        waited: Duration::from_millis(millis),
+    };
+    let sent = |code, is_retry| ClientMetric::RequestSent {
+        host: Arc::clone(&host),
+        code,
+        is_retry,
+    };
+    let ended = |millis, body_bytes| ClientMetric::RequestEnded {
+        host: Arc::clone(&host),
+        took: Duration::from_millis(millis),
+        body_bytes,
+    };
+    [
+        limited(0),
+        sent(Some(401), false),
+        sent(Some(200), true),
+        ended(20, Some(70_000)),
+        limited(1_500),
+        sent(None, false),
+        ended(1_510, None),
+    ]
+}
+
+/// A server chooses the code. It cannot make series without bound.
+#[test]
+fn codes_that_http_does_not_have_share_a_series() {
+    let world = World::new();
+    let client = world.exposition.client("agent").unwrap();
+    for code in 0..=u16::MAX {
+        let host = "10.0.0.1:6443".into();
+        let (code, is_retry) = (Some(code), true);
+        client.tell(
+            "t",
+            &ClientMetric::RequestSent {
+                host,
+                code,
+                is_retry,
+            },
+        );
+    }
+    let text = world.exposition.text();
+    for name in ["requests_total", "request_retries_total"] {
+        let name = format!("rest_client_{name}{{");
+        let series = text.lines().filter(|line| line.starts_with(&name)).count();
+        assert!(series < 80, "{series}");
+    }
+}
+
+/// A client with these credentials, as far as its hook knows.
+fn started(
+    client: &Hook<ClientMetric>,
+    state: ClientState,
+) -> Telemetry<ClientMetric, ClientState> {
+    let (hook, clock) = (Some(client.clone()), Clock::system());
+    let look = move || state.clone();
+    Telemetry::start(hook, "t", &clock, look, ClientMetric::Started).unwrap()
+}
+
+#[test]
+fn the_first_certificate_that_expires_is_shown_for_as_long_as_its_client_lives() {
+    let world = World::new();
+    let client = world.exposition.client("agent").unwrap();
+    let of = |name: &str| -> Option<f64> {
+        let value = world.value(&format!("{name}{{name=\"agent\"}}"))?;
+        Some(value.parse().unwrap())
+    };
+    let all = || {
+        [
+            of("rest_client_exec_plugin_ttl_seconds"),
+            of("kubecache_client_certificate_ttl_seconds"),
+            of("kubecache_client_credentials_ttl_seconds"),
+        ]
+    };
+    assert_eq!(all(), [None; 3]);
+    let nothing = ClientState {
+        certificate: None,
+        credentials: None,
+    };
+    let of_certificate = |expires, is_of_plugin| ClientState {
+        certificate: Some(ClientCertificate {
+            expires,
+            is_of_plugin,
+        }),
+        ..nothing.clone()
+    };
+    let _bare = started(&client, nothing.clone());
+    assert_eq!(all(), [Some(f64::INFINITY); 3]);
+    let long_ago = SystemTime::UNIX_EPOCH;
+    let expired = started(&client, of_certificate(long_ago, false));
+    let hour = SystemTime::now().checked_add(seconds(3_600)).unwrap();
+    let _good = started(&client, of_certificate(hour, true));
+    let [Some(of_plugin), Some(of_all), Some(credentials)] = all() else {
+        panic!("all are there");
+    };
+    assert!((3_000.0..=3_600.0).contains(&of_plugin), "{of_plugin}");
+    assert!(of_all < -1e9 && credentials.is_infinite(), "{of_all}");
+    drop(expired);
+    let of_all = of("kubecache_client_certificate_ttl_seconds").unwrap();
+    assert!((3_000.0..=3_600.0).contains(&of_all), "{of_all}");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The `ExecCredential` of the API: what a plugin is told, and what it answers.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use base64::Engine as _;
 use k8s_openapi::jiff::Timestamp;
@@ -163,7 +163,7 @@ pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, 
             let time = time.parse::<Timestamp>().map_err(
                 |_quotes_it| "answered an expirationTimestamp that is no time of RFC 3339",
             )?;
-            let left = lifetime::left(system_time(time));
+            let left = lifetime::left(lifetime::system_time(time));
             Some(left.map_err(|why| format!("answered credentials that {why}"))?)
         }
     };
@@ -172,14 +172,6 @@ pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, 
         identity,
         valid_for,
     })
-}
-
-fn system_time(time: Timestamp) -> SystemTime {
-    let millis = u64::try_from(time.as_millisecond()).unwrap_or_default();
-    let since = Duration::from_millis(millis);
-    SystemTime::UNIX_EPOCH
-        .checked_add(since)
-        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]

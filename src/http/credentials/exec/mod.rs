@@ -20,13 +20,13 @@ use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
 pub(crate) use self::command::resolve as resolve_command;
 pub(crate) use self::exec_credential::{ClusterInfo, ExecVersion};
 pub use self::policy::PluginPolicy;
-use super::super::client_metric::PluginEnd;
 use super::super::config::{ClientIdentity, Pem};
 use super::super::transport::call_context::{CallContext, NamedDeadline};
 use super::super::transport::interrupt::{Interrupt, Limit};
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
+use super::plugin_run::PluginEnd;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
 use crate::error::{Error, ErrorKind, visible};
 
