@@ -23,6 +23,5 @@ pub(super) mod tls;
 pub(super) mod tls_doctor;
 pub(super) mod tls_errors;
 pub(super) mod tls_files;
-pub(super) mod tls_insecure;
-pub(super) mod tls_witness;
+pub(super) mod tls_verifier;
 pub(super) mod wakeup;

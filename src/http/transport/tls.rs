@@ -6,8 +6,7 @@ use std::mem;
 use std::path::Path;
 use std::time::Duration;
 
-use rustls::client::danger::ServerCertVerifier;
-use rustls::client::{Resumption, WebPkiServerVerifier};
+use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -24,8 +23,7 @@ use super::helper_threads::HelperThreads;
 use super::interrupt::{Interrupt, Limit};
 use super::thread_pool::JobKind;
 use super::tls_files::{WatchedFiles, stamp};
-use super::tls_insecure::AnyCertificate;
-use super::tls_witness::{NoClientCertificate, WitnessedVerifier};
+use super::tls_verifier::{NoClientCertificate, Verifier};
 use super::{tls_doctor, tls_errors};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -345,18 +343,14 @@ fn build(
                 tls_errors::describe(&error)
             ))
         })?;
-    let verifier: Arc<dyn ServerCertVerifier> = if settings.insecure_skip_verify {
-        let algorithms = provider.signature_verification_algorithms;
-        Arc::new(AnyCertificate::new(algorithms))
-    } else {
-        let provider = Arc::clone(provider);
-        let verifier = WebPkiServerVerifier::builder_with_provider(roots(settings)?, provider);
-        let verifier = verifier.build();
-        verifier.map_err(|error| Error::config(format!("no verifier of certificates: {error}")))?
+    let is_checked = !settings.insecure_skip_verify;
+    let verifier = Verifier {
+        roots: is_checked.then(|| roots(settings)).transpose()?,
+        algorithms: provider.signature_verification_algorithms,
     };
     let builder = builder
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(WitnessedVerifier(verifier)));
+        .with_custom_certificate_verifier(Arc::new(verifier));
     let mut tls = match &settings.identity {
         Some(identity) => {
             let certified = SingleCertAndKey::from(certified(identity, provider)?);
@@ -374,7 +368,7 @@ fn build(
     Ok(Arc::new(tls))
 }
 
-fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
+fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
     let (origin, bytes) = match &settings.authorities {
         Some(authorities) => (authorities.origin(), authorities.bytes.as_slice()),
         None => (String::new(), &[][..]),
@@ -405,7 +399,7 @@ fn roots(settings: &TlsSettings) -> Result<Arc<RootCertStore>, Error> {
             "{origin}: no usable certificate: {why}"
         )));
     }
-    Ok(Arc::new(roots))
+    Ok(roots)
 }
 
 fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {

@@ -1,18 +1,27 @@
-//! Notes what a handshake shows, in the context of its call: rustls keeps nothing of one that
-//! fails.
+//! Verifies the server's certificate. Notes what a handshake shows in the context of its call, as
+//! rustls keeps nothing of one that fails.
 
-use rustls::client::ResolvesClientCert;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{
+    ResolvesClientCert, verify_server_cert_signed_by_trust_anchor, verify_server_name,
+};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
-use rustls::{DigitallySignedStruct, SignatureScheme};
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
 use super::call_context::{self, RefusedChain};
 use crate::sync::Arc;
 
-/// Verifies as another verifier does, and notes the certificates that it refuses.
+/// Verifies certificates as rustls does, and notes those that it refuses.
 #[derive(Debug)]
-pub(crate) struct WitnessedVerifier(pub(crate) Arc<dyn ServerCertVerifier>);
+pub(crate) struct Verifier {
+    /// The authorities to trust. `None` trusts any certificate (`insecure-skip-tls-verify`), from
+    /// somebody who has its key.
+    pub(crate) roots: Option<RootCertStore>,
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
+}
 
 /// Shows no client certificate, and notes that the server asks for one.
 #[derive(Debug)]
@@ -34,19 +43,40 @@ fn note(own: &CertificateDer<'_>, others: &[CertificateDer<'_>], is_about_key: b
     });
 }
 
-impl ServerCertVerifier for WitnessedVerifier {
+impl Verifier {
+    fn verify(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        let Some(roots) = &self.roots else {
+            return Ok(());
+        };
+        let own = ParsedCertificate::try_from(end_entity)?;
+        let known = self.algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&own, roots, intermediates, now, known)?;
+        verify_server_name(&own, server_name)
+    }
+}
+
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
         server_name: &ServerName<'_>,
-        ocsp_response: &[u8],
+        _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        let verified =
-            self.0
-                .verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
-        verified.inspect_err(|_refusal| note(end_entity, intermediates, false))
+        match self.verify(end_entity, intermediates, server_name, now) {
+            Ok(()) => Ok(ServerCertVerified::assertion()),
+            Err(refusal) => {
+                note(end_entity, intermediates, false);
+                Err(refusal)
+            }
+        }
     }
 
     fn verify_tls12_signature(
@@ -55,7 +85,7 @@ impl ServerCertVerifier for WitnessedVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let verified = self.0.verify_tls12_signature(message, cert, dss);
+        let verified = verify_tls12_signature(message, cert, dss, &self.algorithms);
         verified.inspect_err(|_refusal| note(cert, &[], true))
     }
 
@@ -65,12 +95,12 @@ impl ServerCertVerifier for WitnessedVerifier {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let verified = self.0.verify_tls13_signature(message, cert, dss);
+        let verified = verify_tls13_signature(message, cert, dss, &self.algorithms);
         verified.inspect_err(|_refusal| note(cert, &[], true))
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
