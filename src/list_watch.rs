@@ -15,7 +15,9 @@ use crate::sync::Arc;
 use crate::worker::StopToken;
 
 pub use self::progress::{RequestPhase, RequestProgress};
-pub use crate::wire::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
+pub use crate::wire::{
+    EventKind, ListPage, Listed, ObjectEvent, Selection, Undecodable, WatchEvent,
+};
 
 /// Which version a list may have, compared with the `resourceVersion` it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +230,19 @@ pub trait Getter<K: Object>: Send + Sync {
 pub trait Api<K: Object>: Send + Sync {
     /// Returns a lister-watcher of `scope` with a connection of its own.
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>>;
+
+    /// Returns a lister-watcher of those objects of `scope` that `selection` selects, with a
+    /// connection of its own.
+    ///
+    /// It may return other objects too, as the default does, which ignores the selection.
+    fn lister_watcher_of(
+        &self,
+        scope: Scope,
+        selection: Arc<dyn Selection>,
+    ) -> Arc<dyn ListerWatcher<K>> {
+        drop(selection);
+        self.lister_watcher(scope)
+    }
 
     /// Returns a getter. Its requests share a pool of connections.
     fn getter(&self) -> Arc<dyn Getter<K>>;

@@ -72,6 +72,7 @@ fn watches_come_to_their_outcomes() {
                         }
                         event @ (WatchEvent::Object(_)
                         | WatchEvent::Bookmark { .. }
+                        | WatchEvent::Unselected { .. }
                         | WatchEvent::Error(_)
                         | WatchEvent::Skipped { .. }
                         | _) => writeln!(outcome, "{event:?}"),

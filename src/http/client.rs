@@ -22,7 +22,7 @@ use super::transport::proxy::Proxy;
 use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher};
+use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -396,6 +396,16 @@ impl fmt::Debug for Client {
 impl<K: Object> Api<K> for Client {
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {
         Self::lister_watcher(self, scope)
+    }
+
+    fn lister_watcher_of(
+        &self,
+        scope: Scope,
+        selection: Arc<dyn Selection>,
+    ) -> Arc<dyn ListerWatcher<K>> {
+        let resource = self.resource::<K>();
+        let source = HttpListerWatcher::new(&self.inner, resource, scope);
+        Arc::new(source.selecting(selection))
     }
 
     fn getter(&self) -> Arc<dyn Getter<K>> {

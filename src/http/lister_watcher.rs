@@ -18,7 +18,7 @@ use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::list_watch::{
-    Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress,
+    Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress, Selection,
     WatchRequest, WatchStream,
 };
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
@@ -37,6 +37,8 @@ pub(crate) struct HttpListerWatcher<K> {
     client: Arc<ClientInner>,
     resource: Resource,
     scope: Scope,
+    /// Which objects are decoded; all without one.
+    selection: Option<Arc<dyn Selection>>,
     agent: Arc<Agent>,
     /// The phase of the current request.
     progress: RequestProgress,
@@ -51,10 +53,19 @@ impl<K: Object> HttpListerWatcher<K> {
             client: Arc::clone(client),
             resource,
             scope,
+            selection: None,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
             urgency: Urgency::new(false),
             kind: PhantomData,
+        }
+    }
+
+    /// Lists and watches those objects that `selection` selects.
+    pub(crate) fn selecting(self, selection: Arc<dyn Selection>) -> Self {
+        Self {
+            selection: Some(selection),
+            ..self
         }
     }
 
@@ -103,6 +114,7 @@ struct ListJob<K: Object> {
     agent: Arc<Agent>,
     path: String,
     one_object: bool,
+    selection: Option<Arc<dyn Selection>>,
     urgency: Urgency,
     call: CallContext,
     kind: PhantomData<fn() -> K>,
@@ -145,7 +157,8 @@ impl<K: Object> ListJob<K> {
             ListDecoder::<K>::new(&options.decode.for_one_object())
         } else {
             ListDecoder::<K>::new(&options.decode)
-        };
+        }
+        .selecting(self.selection);
         let end = call.until.within(options.body_timeout, Limit::Body);
         let mut items = Vec::new();
         loop {
@@ -209,6 +222,7 @@ impl<K: Object> HttpListerWatcher<K> {
             path,
             urgency: self.urgency.clone(),
             one_object: self.scope.is_one_object(),
+            selection: self.selection.clone(),
             call: call.clone(),
             kind: PhantomData,
         };
@@ -246,7 +260,7 @@ impl<K: Object> HttpListerWatcher<K> {
         } else {
             request.head_timeout
         };
-        let progress = self.progress.clone();
+        let (progress, selection) = (self.progress.clone(), self.selection.clone());
         let opening = move |slot, _caller: &_| {
             let request = HttpRequest {
                 path: &path,
@@ -271,6 +285,7 @@ impl<K: Object> HttpListerWatcher<K> {
             } else {
                 EventDecoder::new(decode)
             };
+            let decoder = decoder.selecting(selection);
             Ok(WatchBody::boxed(decoder, answer))
         };
         let opened = self.run(&Urgency::new(urgent), stop, opening);

@@ -343,6 +343,11 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
                 version,
                 ends_initial,
             },
+            // There is nothing to apply.
+            WatchEvent::Unselected {
+                kind,
+                resource_version: version,
+            } => Seen::Object { kind, version },
             WatchEvent::Error(error) => Seen::Error(error),
             WatchEvent::Skipped {
                 reason,

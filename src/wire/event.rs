@@ -17,9 +17,11 @@ use super::message::{EventKind, Listed, ObjectEvent, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
 use super::reason;
 use super::scan::spells;
+use super::selection::{Selection, passed_over};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion, Status};
+use crate::sync::Arc;
 
 /// How API servers begin the line of a bookmark.
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
@@ -37,6 +39,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 pub struct EventDecoder<K> {
     frames: Frames,
     skipped: Skipped,
+    selection: Option<Arc<dyn Selection>>,
     initial: Option<InitialEvents>,
     ended: bool,
     kind: PhantomData<fn() -> K>,
@@ -70,6 +73,7 @@ impl<K: Object> EventDecoder<K> {
         Self {
             frames: Frames::new(bytes_max, option),
             skipped: item::skipped::<K>(options),
+            selection: None,
             initial: None,
             ended: false,
             kind: PhantomData,
@@ -90,6 +94,12 @@ impl<K: Object> EventDecoder<K> {
             }),
             ..Self::new(options)
         }
+    }
+
+    /// Passes over the objects that `selection` does not select: each is a
+    /// [`WatchEvent::Unselected`].
+    pub(crate) fn selecting(self, selection: Option<Arc<dyn Selection>>) -> Self {
+        Self { selection, ..self }
     }
 
     /// Makes room for the next call of [`space`](Self::space), within the memory that `grant`
@@ -144,7 +154,7 @@ impl<K: Object> EventDecoder<K> {
         let decoded = match self.decode_line() {
             Some(event) => Some(Ok(event)),
             None => self.frames.next()?.map(|frame| match frame {
-                Ok(frame) => decode_frame(&frame, self.skipped),
+                Ok(frame) => decode_frame(&frame, self.skipped, self.selection.as_deref()),
                 Err(_) => Err(NO_EVENT.to_owned()),
             }),
         };
@@ -178,12 +188,19 @@ impl<K: Object> EventDecoder<K> {
             bookmark(object).ok()?
         } else {
             let kind = change_kind(|word| word.as_bytes() == kind)?;
-            let (read, length) = item::read(object, self.skipped).ok()?;
-            if length != object.len() {
-                return None;
+            if let Some(resource_version) = passed_over(self.selection.as_deref(), object) {
+                WatchEvent::Unselected {
+                    kind,
+                    resource_version,
+                }
+            } else {
+                let (read, length) = item::read(object, self.skipped).ok()?;
+                if length != object.len() {
+                    return None;
+                }
+                let object = Listed::Object(read);
+                WatchEvent::Object(ObjectEvent { kind, object })
             }
-            let object = Listed::Object(read);
-            WatchEvent::Object(ObjectEvent { kind, object })
         };
         self.frames.pass(length);
         Some(event)
@@ -196,7 +213,14 @@ impl<K: Object> EventDecoder<K> {
             return Ok(());
         };
         match event {
-            WatchEvent::Object(event) if event.kind != EventKind::Deleted => {
+            WatchEvent::Object(ObjectEvent {
+                kind: EventKind::Added | EventKind::Modified,
+                ..
+            })
+            | WatchEvent::Unselected {
+                kind: EventKind::Added | EventKind::Modified,
+                ..
+            } => {
                 initial.items = initial.items.saturating_add(1);
                 if initial.items > initial.items_max {
                     let items_max = initial.items_max;
@@ -208,6 +232,7 @@ impl<K: Object> EventDecoder<K> {
                 ..
             } => self.initial = None,
             WatchEvent::Object(_)
+            | WatchEvent::Unselected { .. }
             | WatchEvent::Bookmark { .. }
             | WatchEvent::Error(_)
             | WatchEvent::Skipped { .. } => {}
@@ -311,7 +336,11 @@ fn broken(why: &str) -> Error {
 }
 
 /// The event in a frame; fails with why it is none.
-fn decode_frame<K: Object>(frame: &Frame<'_>, skipped: Skipped) -> Result<WatchEvent<K>, String> {
+fn decode_frame<K: Object>(
+    frame: &Frame<'_>,
+    skipped: Skipped,
+    selection: Option<&dyn Selection>,
+) -> Result<WatchEvent<K>, String> {
     let Frame {
         bytes,
         kind,
@@ -326,7 +355,14 @@ fn decode_frame<K: Object>(frame: &Frame<'_>, skipped: Skipped) -> Result<WatchE
     };
     let is = |word: &str| kind.is_some_and(|kind| spells(kind.of(bytes), word));
     if let Some(kind) = change_kind(is) {
-        return change(object.of(bytes), skipped, kind);
+        let object = object.of(bytes);
+        return match passed_over(selection, object) {
+            Some(resource_version) => Ok(WatchEvent::Unselected {
+                kind,
+                resource_version,
+            }),
+            None => change(object, skipped, kind),
+        };
     }
     let object = object.of(bytes);
     if is("BOOKMARK") {

@@ -9,6 +9,7 @@ use super::json::Skipped;
 use super::list_scan::{ListPart, ListScan};
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, list_too_large};
+use super::selection::{Selection, passed_over};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
@@ -28,6 +29,7 @@ pub struct ListDecoder<K> {
     buffer: Buffer,
     scan: ListScan,
     skipped: Skipped,
+    selection: Option<Arc<dyn Selection>>,
     /// The length of an item before.
     item_bytes: usize,
     item_bytes_max: usize,
@@ -45,6 +47,7 @@ impl<K: Object> ListDecoder<K> {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
             scan: ListScan::new(options.item_bytes_max),
             skipped: item::skipped::<K>(options),
+            selection: None,
             item_bytes: 0,
             item_bytes_max: options.item_bytes_max,
             items_max: options.list_items_max,
@@ -52,6 +55,11 @@ impl<K: Object> ListDecoder<K> {
             bytes: 0,
             kind: PhantomData,
         }
+    }
+
+    /// Passes over the items that `selection` does not select. They count for the limits.
+    pub(crate) fn selecting(self, selection: Option<Arc<dyn Selection>>) -> Self {
+        Self { selection, ..self }
     }
 
     /// Makes room for the next call of [`space`](Self::space), within the memory that `grant`
@@ -96,6 +104,8 @@ impl<K: Object> ListDecoder<K> {
     fn item(&mut self, part: ListPart, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         let pending = self.buffer.pending();
         let item = match part {
+            // Whether it is selected is known once it has come whole.
+            ListPart::ItemStart if self.selection.is_some() => return Ok(()),
             ListPart::ItemStart => {
                 let bytes = pending.get(..self.item_bytes_max).unwrap_or(pending);
                 // To look for the end of an item that has hardly come whole costs less than to
@@ -109,19 +119,21 @@ impl<K: Object> ListDecoder<K> {
                 self.item_bytes = length;
                 self.scan.pass_item(length);
                 self.buffer.take(length);
-                Listed::Object(object)
+                Some(Listed::Object(object))
             }
             ListPart::Item(length) => {
                 let bytes = pending.get(..length).unwrap_or(pending);
-                let item = listed(item::decode(bytes, self.skipped), self.scan.items());
+                let is_other = passed_over(self.selection.as_deref(), bytes).is_some();
+                let item = (!is_other)
+                    .then(|| listed(item::decode(bytes, self.skipped), self.scan.items()));
                 self.buffer.take(length);
-                item?
+                item.transpose()?
             }
         };
         if self.scan.items() > self.items_max {
             return Err(list_too_large(self.items_max, "items", "list_items_max"));
         }
-        each(item);
+        item.into_iter().for_each(each);
         Ok(())
     }
 

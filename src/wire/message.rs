@@ -79,6 +79,15 @@ pub enum WatchEvent<K: Object> {
         /// Whether it ends the initial events (`k8s.io/initial-events-end` is `"true"`).
         initial_events_end: bool,
     },
+    /// A change of an object that the watch's [`Selection`](super::Selection) does not select: a
+    /// new position.
+    #[non_exhaustive]
+    Unselected {
+        /// How the object changed.
+        kind: EventKind,
+        /// The object's version, which is the position.
+        resource_version: ResourceVersion,
+    },
     /// The server ends the watch; the error carries its [`Status`](crate::object::Status).
     Error(Error),
     /// An event that is no change: an unknown type, another kind, or no metadata.
@@ -229,6 +238,14 @@ impl<K: Object> fmt::Debug for WatchEvent<K> {
                 .debug_struct("Bookmark")
                 .field("resource_version", resource_version)
                 .field("initial_events_end", initial_events_end)
+                .finish(),
+            Self::Unselected {
+                kind,
+                resource_version,
+            } => f
+                .debug_struct("Unselected")
+                .field("kind", kind)
+                .field("resource_version", resource_version)
                 .finish(),
             Self::Skipped {
                 reason,

@@ -24,6 +24,7 @@ mod plain;
 mod reason;
 mod scan;
 mod secret_data;
+mod selection;
 mod shrink;
 #[cfg(test)]
 mod tests;
@@ -38,5 +39,6 @@ pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEv
 pub use metadata::Metadata;
 pub use options::{DecodeOptions, Trim};
 pub(crate) use plain::{NotOfType, PlainObject};
+pub use selection::Selection;
 pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -1,15 +1,22 @@
 //! A fetching manager over sockets: what its reads look like on the wire, and what answers and
 //! deadlines make of them.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::{Clock, Deadline};
+use kubecache::list_watch::{
+    Api, ListRequest, ListerWatcher, Next, Selection, WatchEvent, WatchRequest,
+};
 use kubecache::manager::{ChangeDetection, ManagerOptions, SecretManager};
+use kubecache::object::Scope;
+use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 
 use super::server::{Peer, Server};
-use super::{PATIENCE, client, secret};
+use super::{PATIENCE, client, secret, secret_list};
 
 fn manager(server: &Server) -> SecretManager {
     let options = ManagerOptions::default().change_detection(ChangeDetection::Get);
@@ -103,5 +110,65 @@ fn a_shutdown_ends_a_read_on_the_wire() {
         manager.stop();
         assert!(reading.join().unwrap().unwrap_err().is_stopped());
         peer.wait_for_close();
+    });
+}
+
+/// Selects one Secret.
+struct OnlyDb;
+
+impl Selection for OnlyDb {
+    fn selects(&self, namespace: &str, name: &str, _version: &str) -> bool {
+        (namespace, name) == ("shop", "db")
+    }
+}
+
+/// B7: lists and watches of a client pass over what is not selected.
+#[test]
+fn b7_what_is_not_selected_is_passed_over_on_the_wire() {
+    let server = Server::start();
+    let client = client(&server.url());
+    let scope = Scope::namespace("shop");
+    let source: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher_of(scope, Arc::new(OnlyDb));
+    thread::scope(|scope| {
+        let reading = scope.spawn(|| {
+            let (stop, mut names) = (StopToken::never(), Vec::new());
+            let mut each = |item: kubecache::list_watch::Listed<Secret>| {
+                names.push(item.key().to_string());
+            };
+            let page = source.list(&ListRequest::default(), &stop, &mut each)?;
+            let request = WatchRequest {
+                resource_version: page.resource_version,
+                timeout: PATIENCE,
+                head_timeout: PATIENCE,
+                bookmarks: true,
+                send_initial_events: false,
+                urgent: false,
+            };
+            let mut watch = source.watch(&request, &stop)?;
+            let events = [watch.next(soon())?, watch.next(soon())?];
+            Ok::<_, Error>((names, events))
+        });
+        let mut peer = server.accept();
+        peer.request();
+        let items = ["db", "other", "more"].map(|name| secret(name, "3"));
+        peer.json(200, &secret_list("5", &items));
+        peer.request();
+        let event = |name| {
+            let object = secret(name, "7");
+            format!("{{\"type\":\"MODIFIED\",\"object\":{object}}}\n")
+        };
+        peer.json(200, &[event("other"), event("db")].concat());
+        let (names, events) = reading.join().unwrap().unwrap();
+        assert_eq!(names, ["shop/db"]);
+        let [passed, selected] = events;
+        assert!(
+            matches!(&passed, Next::Event(WatchEvent::Unselected { resource_version, .. })
+                if resource_version.as_str() == "7"),
+            "{passed:?}"
+        );
+        assert!(
+            matches!(&selected, Next::Event(WatchEvent::Object(_))),
+            "{selected:?}"
+        );
     });
 }

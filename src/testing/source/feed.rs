@@ -151,6 +151,9 @@ impl<K: Object> Feed<K> {
 fn is_selected<K: Object>(event: &WatchEvent<K>, scope: &Scope) -> bool {
     match event {
         WatchEvent::Object(event) => selects(scope, &event.object.key()),
-        WatchEvent::Bookmark { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. } => true,
+        WatchEvent::Bookmark { .. }
+        | WatchEvent::Unselected { .. }
+        | WatchEvent::Error(_)
+        | WatchEvent::Skipped { .. } => true,
     }
 }

@@ -7,6 +7,7 @@ mod lists;
 mod mutations;
 mod reasons;
 mod representations;
+mod selection;
 mod trimming;
 mod whole;
 
@@ -63,6 +64,10 @@ fn describe_event<K: Object>(event: WatchEvent<K>) -> String {
             reason,
             resource_version,
         } => format!("skipped @{resource_version}: {reason}"),
+        WatchEvent::Unselected {
+            kind,
+            resource_version,
+        } => format!("unselected {kind:?} @{resource_version}"),
         other @ (WatchEvent::Object(_) | WatchEvent::Error(_)) => format!("{other:?}"),
     }
 }
@@ -92,7 +97,14 @@ fn list_of<K>(
 where
     K: Object,
 {
-    let mut decoder = ListDecoder::<K>::new(options);
+    items_of(ListDecoder::<K>::new(options), chunks, options)
+}
+
+fn items_of<K: Object>(
+    mut decoder: ListDecoder<K>,
+    chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
+    options: &DecodeOptions,
+) -> Outcome {
     let mut items = Vec::new();
     let fed = chunks.into_iter().try_for_each(|chunk| {
         let fed = feed(&mut decoder, chunk.as_ref(), &mut |item| {

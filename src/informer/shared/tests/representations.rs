@@ -47,6 +47,13 @@ impl WatchStream<Compact<ConfigMap>> for TextStream {
                 resource_version,
                 initial_events_end,
             }),
+            Next::Event(WatchEvent::Unselected {
+                kind,
+                resource_version,
+            }) => Next::Event(WatchEvent::Unselected {
+                kind,
+                resource_version,
+            }),
             Next::Event(WatchEvent::Error(error)) => Next::Event(WatchEvent::Error(error)),
             Next::Event(WatchEvent::Skipped {
                 reason,
