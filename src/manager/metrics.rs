@@ -48,6 +48,7 @@ pub struct ManagerState {
     pub objects: usize,
     /// How many references owners hold: an object that two owners reference counts twice.
     pub references: usize,
-    /// How many objects have a watch that is open or being opened. With `Watch` only.
+    /// How many watches are open or being opened: by name, and of whole namespaces. With `Watch`
+    /// only.
     pub watches: usize,
 }

@@ -42,6 +42,9 @@
 //!   confirms the state.
 //! - Idle objects, and immutable ones that were read, have no thread and no socket.
 //!
+//! - With [`WatchScope::Namespace`], a namespace with many such objects has
+//!   [one watch](#one-watch-for-a-namespace) in place of one per object. Reads are the same.
+//!
 //! [`Cache`](ChangeDetection::Cache):
 //!
 //! - The time to live is the node's, else [`ManagerOptions::ttl`], a minute. Reads within it are
@@ -60,6 +63,29 @@
 //!
 //! [`get_fresh`](ObjectManager::get_fresh) and [`get_at_least`](ObjectManager::get_at_least) ask
 //! the server, for readers that cannot accept the lag. They mean the same with each strategy.
+//!
+//! # One watch for a namespace
+//!
+//! [`ManagerOptions::watch_scope`] lets a manager watch a namespace as a whole once more than a
+//! number of its objects are watched. A thousand objects in ten namespaces then cost the server ten
+//! watches. All that is promised of reads holds as before:
+//!
+//! - An object that is new to the manager is listed by name first. So a read right after its
+//!   registration never waits for the namespace's watch, nor takes an older state from it.
+//! - The namespace's watch takes an object over once it misses nothing of it: the list by name is
+//!   not older than what that watch has passed over. The watch by name serves until then.
+//! - The other way it is the same. Each object is read from the namespace's watch until its own
+//!   watch has listed it. That happens when half as many objects as the number, or fewer, are
+//!   left. It also happens when the server refuses the namespace, and when a list of it exceeds a
+//!   limit of [`DecodeOptions`](crate::http::DecodeOptions). Five minutes after that the manager
+//!   tries again.
+//! - Objects that nobody references are passed over in the bytes that come. They take no memory,
+//!   but they cross the wire: once with each list, and with each change.
+//! - Another failure of the namespace's watch is one of each of its objects: reads have its error
+//!   and their age, and [`ObjectManager::health`] fails. Objects of other namespaces notice
+//!   nothing.
+//!
+//! [`ObjectManager::namespace_reports`] says how each namespace is watched, and why.
 //!
 //! # Guarantees
 //!
@@ -80,7 +106,8 @@
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line. Its bytes are
 //!   overwritten when the last holder drops them.
 //!
-//! With `Watch`, an object has one watch while at least one owner references it. It has none after
+//! With `Watch`, an object has one watch while at least one owner references it, its own or its
+//! namespace's. It has none after
 //! the read of an immutable object, after [`ManagerOptions::idle_max`] without a read, and while
 //! the limit of reflectors is reached. A read of an idle object starts its watch again.
 //!
@@ -106,8 +133,9 @@
 //! With `Cache` and `Get` a manager has no thread. A request runs on the thread of the reader that
 //! needs it, and ends with that reader's deadline or the manager's stop. With `Watch`:
 //!
-//! - `rf-secret-17`, one per watched object. It ends with the object's last reference, after the
-//!   read of an immutable object, after five minutes without a read, or with the manager.
+//! - `rf-secret-17`, one per watched object or namespace. It ends with the object's last reference,
+//!   after the read of an immutable object, after five minutes without a read, or with the manager.
+//!   That of a namespace ends when none of its objects is left.
 //! - `hk-secret`, one per manager: the housekeeper. It joins ended reflectors, stops idle ones each
 //!   minute, and starts those that had no room. It ends with the manager.
 //! - `ck-secret`, one per check in flight, at most 32. It ends with the check or the manager.
@@ -154,10 +182,10 @@ pub use kinds::KindTraits;
 pub use metrics::{ManagerMetric, ManagerState};
 pub use node_ttl::NodeTtl;
 pub use object_manager::{ConfigMapManager, ObjectManager, SecretManager};
-pub use options::ManagerOptions;
+pub use options::{ManagerOptions, WatchScope};
 pub use pod_references::{AnyContainer, ContainerKinds, ReferencedByPods, visit_containers};
 pub use references::Owner;
-pub use report::{ObjectReport, ObjectState};
+pub use report::{NamespaceReport, NamespaceState, ObjectReport, ObjectState};
 
 #[cfg(test)]
 mod tests;

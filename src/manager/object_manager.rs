@@ -13,7 +13,7 @@ use super::metrics::{ManagerMetric, ManagerState};
 use super::options::ManagerOptions;
 use super::pod_references::ReferencedByPods;
 use super::references::{Owner, ReferenceChange};
-use super::report::ObjectReport;
+use super::report::{NamespaceReport, ObjectReport};
 use super::strategy::{ReferencedObjects, Strategy};
 use super::ttl::store::TtlStore;
 use super::watch::store::WatchStore;
@@ -405,6 +405,15 @@ impl<K: Object> ObjectManager<K> {
             Some(failure) => error.with_source(failure.clone()),
             None => error,
         })
+    }
+
+    /// Returns how each namespace is watched, sorted: those that have a watch of their own, and
+    /// those that the server does not let have one. Empty with
+    /// [`WatchScope::ByName`](crate::manager::WatchScope::ByName).
+    ///
+    /// Never blocks on the network.
+    pub fn namespace_reports(&self) -> Vec<NamespaceReport> {
+        self.strategy.namespace_reports()
     }
 
     /// Subscribes to the changes of this manager's objects, for programs that show each change as

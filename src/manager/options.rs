@@ -25,6 +25,60 @@ const REFLECTORS_MAX: usize = 1_000;
 /// The kubelet's least watch time-out for single objects; the server draws up to twice this.
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 
+/// What a manager with the strategy `Watch` asks the server to watch.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kubecache::clock::Clock;
+/// use kubecache::manager::{ManagerOptions, Owner, SecretManager, WatchScope};
+/// use kubecache::object::ObjectKey;
+/// use kubecache::testing::{FakeSource, objects};
+/// use std::time::Duration;
+///
+/// // The cluster. In a program, an `http::Client` stands in its place.
+/// let server = FakeSource::<Secret>::new();
+/// let options = ManagerOptions::default().watch_scope(WatchScope::Namespace { above: 2 });
+/// let secrets = SecretManager::new(server.clone(), options)?;
+///
+/// let shop = Owner::new("Shop", ObjectKey::new("shop", "till"));
+/// let by = Clock::system().after(Duration::from_secs(10));
+/// for number in 0..20 {
+///     let name = format!("key-{number}");
+///     server.set(objects::secret("shop", &name, "", &[("password", "...")]));
+///     secrets.add_reference(&shop, &ObjectKey::new("shop", name.as_str()));
+///     secrets.get_by("shop", &name, by)?; // never waits for the namespace's watch
+/// }
+/// // What watched the objects by name has handed them over.
+/// server.wait_for_watches(1);
+/// assert_eq!(secrets.namespace_reports()[0].namespace, "shop");
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WatchScope {
+    /// One watch per object. The identity needs no more than the objects by name, as the kubelet's.
+    #[default]
+    ByName,
+    /// One watch per namespace in which more objects than `above` are watched, and one per object
+    /// in the others. The identity needs the objects by name, and to list and watch the namespace.
+    ///
+    /// The manager asks by trying. Where the server refuses the namespace, its objects are watched
+    /// by name, and [`namespace_reports`](crate::manager::ObjectManager::namespace_reports) has the
+    /// reason; five minutes later the manager tries again. With half as many objects as `above` or
+    /// fewer, they are watched by name again.
+    ///
+    /// All objects of the namespace cross the wire, once and at each change. Those that nobody
+    /// references are neither decoded nor kept.
+    Namespace {
+        /// The most objects of a namespace that are watched by name.
+        above: usize,
+    },
+}
+
 /// Options of a manager; start from the default and set what differs.
 ///
 /// # Examples
@@ -42,6 +96,7 @@ pub struct ManagerOptions {
     /// The options of each watch, with the clock and the error hook of the whole manager.
     pub(crate) reflector: ReflectorOptions,
     pub(crate) change_detection: ChangeDetection,
+    pub(crate) watch_scope: WatchScope,
     pub(crate) get_timeout: Option<Duration>,
     pub(crate) ttl: Duration,
     pub(crate) node_ttl: NodeTtl,
@@ -63,6 +118,7 @@ impl Default for ManagerOptions {
                 ..ReflectorOptions::default()
             },
             change_detection: ChangeDetection::default(),
+            watch_scope: WatchScope::default(),
             get_timeout: None,
             ttl: TTL,
             node_ttl: NodeTtl::new(),
@@ -88,6 +144,14 @@ impl ManagerOptions {
     #[must_use]
     pub fn change_detection(mut self, mode: ChangeDetection) -> Self {
         self.change_detection = mode;
+        self
+    }
+
+    /// With `Watch`: whether the objects of a namespace may have one watch together. Default:
+    /// [`ByName`](WatchScope::ByName), one watch per object.
+    #[must_use]
+    pub fn watch_scope(mut self, scope: WatchScope) -> Self {
+        self.watch_scope = scope;
         self
     }
 

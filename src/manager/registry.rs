@@ -19,6 +19,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
 
@@ -72,6 +73,8 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) references: Mutex<References<Arc<ObjectEntry<S>>>>,
     /// Ends the requests of readers.
     pub(crate) stop: StopSource,
+    /// Watches that several objects have together.
+    pub(crate) shared_watches: AtomicUsize,
     getter: Arc<dyn Getter<K>>,
     pub(crate) kind: KindTraits<K>,
 }
@@ -94,6 +97,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             read_cache: ReadCache::default(),
             references: Mutex::ranked(Rank::REFERENCES, References::default()),
             stop: StopSource::new(),
+            shared_watches: AtomicUsize::new(0),
             getter,
             kind,
         })
@@ -238,13 +242,12 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 
     fn state(&self) -> ManagerState {
         let entries = self.entries();
-        let watched = entries
-            .iter()
-            .filter(|entry| entry.state.lock().is_watched());
+        let own = entries.iter().map(|entry| entry.state.lock().own_watches());
+        let shared = self.shared_watches.load(Ordering::Relaxed);
         ManagerState {
             objects: entries.len(),
             references: self.references.lock().total(),
-            watches: watched.count(),
+            watches: own.sum::<usize>().saturating_add(shared),
         }
     }
 }

@@ -92,6 +92,40 @@ pub struct ObjectReport {
     pub refused: u64,
 }
 
+/// How a manager watches the objects of a namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NamespaceState {
+    /// Its watch has begun and not listed the namespace yet. The objects that are read are watched
+    /// by name.
+    Starting,
+    /// One watch has all objects but those that were referenced just now.
+    Watching,
+    /// Its watch ends. Each object has it until its own watch by name has listed it.
+    Draining,
+    /// The objects are watched by name, since the namespace cannot be.
+    ByName,
+}
+
+/// A report of one namespace that a manager watches, or wants to watch, as a whole.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct NamespaceReport {
+    /// The namespace.
+    pub namespace: String,
+    /// How its objects are watched.
+    pub state: NamespaceState,
+    /// Why the objects are watched by name, or how the watch failed last, if it fails now. Else
+    /// empty.
+    pub reason: String,
+    /// How many objects the namespace's watch has.
+    pub objects: usize,
+    /// How many watches by name there are, with those that just end.
+    pub watches_by_name: usize,
+    /// How long ago the server last confirmed the content of the namespace's watch.
+    pub since_contact: Option<Duration>,
+}
+
 /// A summary of an object: everything but its values.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ObjectSummary {

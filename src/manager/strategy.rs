@@ -7,7 +7,7 @@ use super::changes::Notifier;
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
 use super::references::{Owner, ReferenceChange};
-use super::report::ObjectReport;
+use super::report::{NamespaceReport, ObjectReport};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::{Object, ObjectKey, ResourceVersion};
@@ -59,6 +59,11 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
     /// What keeps the strategy's helper thread from its work, if it has one and anything does.
     fn housekeeping_failure(&self) -> Option<Error> {
         None
+    }
+
+    /// See [`ObjectManager::namespace_reports`](crate::manager::ObjectManager::namespace_reports).
+    fn namespace_reports(&self) -> Vec<NamespaceReport> {
+        Vec::new()
     }
 
     /// See [`ObjectManager::stop`](crate::manager::ObjectManager::stop).

@@ -78,6 +78,11 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
         false
     }
 
+    /// How many watches the object has for itself.
+    fn own_watches(&self) -> usize {
+        0
+    }
+
     /// Whether the watch should have received something from the server by `now` (B14).
     fn is_overdue(&self, _now: Instant) -> bool {
         false

@@ -10,6 +10,7 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::list_watch::{Getter, Listed, ObjectEvent};
 use crate::manager::watch::launch::Launcher;
+use crate::manager::watch::namespace::NamespaceSink;
 use crate::manager::watch::runs::RunHandle;
 use crate::manager::watch::writer::Writer;
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
@@ -35,6 +36,8 @@ pub(crate) struct FakeRun {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FakeRuns {
     runs: Arc<Monitor<Vec<FakeRun>>>,
+    /// The watches of namespaces, in order.
+    namespaces: Arc<Monitor<Vec<FakeNamespace>>>,
     refuse: Arc<Mutex<Option<Error>>>,
     /// The next launch panics.
     panics: Arc<Mutex<bool>>,
@@ -115,6 +118,148 @@ impl Launcher<Secret> for FakeRuns {
             index,
         }))
     }
+
+    fn launch_namespace(
+        &self,
+        sink: NamespaceSink<Secret>,
+        _: ReflectorOptions,
+    ) -> Result<Box<dyn RunHandle>, Error> {
+        let refusal = self.refuse.lock().clone();
+        if let Some(error) = refusal {
+            return Err(error);
+        }
+        let mut runs = self.namespaces.lock();
+        let index = runs.len();
+        runs.push(FakeNamespace {
+            sink: Some(sink),
+            stopped: false,
+        });
+        drop(runs);
+        self.namespaces.notify_all();
+        Ok(Box::new(FakeNamespaceHandle {
+            runs: self.clone(),
+            index,
+        }))
+    }
+}
+
+/// A namespace's watch as a test sees it.
+#[derive(Debug)]
+struct FakeNamespace {
+    sink: Option<NamespaceSink<Secret>>,
+    stopped: bool,
+}
+
+#[derive(Debug)]
+struct FakeNamespaceHandle {
+    runs: FakeRuns,
+    index: usize,
+}
+
+impl RunHandle for FakeNamespaceHandle {
+    fn thread_name(&self) -> String {
+        "watch of the namespace".to_owned()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.runs.namespaces.lock()[self.index].sink.is_none()
+    }
+
+    fn stop(&self) {
+        self.runs.namespaces.lock()[self.index].stopped = true;
+        self.runs.namespaces.notify_all();
+    }
+
+    fn join(self: Box<Self>) {
+        let sink = self.runs.namespaces.lock()[self.index].sink.take();
+        drop(sink);
+        self.runs.namespaces.notify_all();
+    }
+}
+
+/// Watches of namespaces.
+impl FakeRuns {
+    pub(crate) fn namespaces(&self) -> usize {
+        self.namespaces.lock().len()
+    }
+
+    /// Whether the `index`th watch of a namespace was told to end.
+    pub(crate) fn is_namespace_stopped(&self, index: usize) -> bool {
+        self.namespaces.lock()[index].stopped
+    }
+
+    /// Waits until so many watches of namespaces were started.
+    pub(crate) fn wait_for_namespaces(&self, count: usize) {
+        let mut namespaces = self.namespaces.lock();
+        while namespaces.len() < count {
+            namespaces = self.namespaces.wait(namespaces);
+        }
+    }
+
+    /// Waits until the `index`th watch of a namespace was joined.
+    pub(crate) fn wait_for_namespace_end(&self, index: usize) {
+        let mut namespaces = self.namespaces.lock();
+        while namespaces[index].sink.is_some() {
+            namespaces = self.namespaces.wait(namespaces);
+        }
+    }
+
+    /// Lets the `index`th watch of a namespace write, as its thread would.
+    pub(crate) fn write_namespace<R>(
+        &self,
+        index: usize,
+        act: impl FnOnce(&mut NamespaceSink<Secret>) -> R,
+    ) -> R {
+        let mut sink = self.namespaces.lock()[index].sink.take().unwrap();
+        let result = act(&mut sink);
+        self.namespaces.lock()[index].sink = Some(sink);
+        result
+    }
+
+    /// The thread of the `index`th watch of a namespace ends by itself.
+    pub(crate) fn crash_namespace(&self, index: usize) {
+        let sink = self.namespaces.lock()[index].sink.take();
+        drop(sink);
+    }
+
+    /// The `index`th watch of a namespace lists it at the version.
+    pub(crate) fn list_namespace(
+        &self,
+        index: usize,
+        version: &str,
+        objects: impl IntoIterator<Item = Secret>,
+    ) -> Result<(), Error> {
+        self.write_namespace(index, |sink| {
+            let staging = sink.begin();
+            commit_namespace(sink, staging, version, objects)
+        })
+    }
+
+    /// The `index`th watch of a namespace sees an object change.
+    pub(crate) fn modified_in_namespace(&self, index: usize, object: Secret) {
+        let held = Arc::new(StoredObject::new(object));
+        self.write_namespace(index, |sink| {
+            sink.apply(ObjectEvent::modified(held)).unwrap();
+        });
+    }
+}
+
+/// Commits a list of a namespace that was begun before.
+pub(crate) fn commit_namespace(
+    sink: &mut NamespaceSink<Secret>,
+    mut staging: <NamespaceSink<Secret> as Sink<Secret>>::Staging,
+    version: &str,
+    objects: impl IntoIterator<Item = Secret>,
+) -> Result<(), Error> {
+    for object in objects {
+        let listed = Listed::Object(Arc::new(StoredObject::new(object)));
+        sink.stage(&mut staging, ObjectEvent::added(listed));
+    }
+    let of = Replacement {
+        resource_version: version.into(),
+        ..Replacement::default()
+    };
+    sink.commit(staging, &of)
 }
 
 impl FakeRuns {

@@ -17,6 +17,9 @@ mod health;
 mod launch;
 #[cfg(feature = "testing")]
 mod metrics;
+#[cfg(feature = "testing")]
+mod namespace_histories;
+mod namespaces;
 mod object_manager;
 #[cfg(feature = "testing")]
 mod panics;

@@ -17,6 +17,8 @@ use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
 use crate::sync::Arc;
 
+const AWAITING: &str = "not read yet; the first list of its namespace brings it";
+
 impl<K: Object> EntryState<K> for WatchEntry<K> {
     fn content(&mut self) -> &mut EntryContent<K> {
         &mut self.content
@@ -60,6 +62,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
                 StopReason::Idle
                 | StopReason::NoRoom
                 | StopReason::Crashed
+                | StopReason::Awaiting
                 | StopReason::ShutDown { serves: false },
             ) => false,
         };
@@ -92,6 +95,10 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         self.is_at_work()
     }
 
+    fn own_watches(&self) -> usize {
+        self.runs_by_name()
+    }
+
     fn note_read(&mut self, at: Coarse) {
         self.read_at = self.read_at.max(at);
     }
@@ -122,7 +129,10 @@ impl<K: Object> WatchEntry<K> {
             | WatchState::Running
             | WatchState::Rechecking(_)
             | WatchState::Stopped(
-                StopReason::Immutable | StopReason::Idle | StopReason::ShutDown { serves: true },
+                StopReason::Immutable
+                | StopReason::Idle
+                | StopReason::Awaiting
+                | StopReason::ShutDown { serves: true },
             ) => {}
         }
         if self.is_filled() {
@@ -192,6 +202,9 @@ fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, Str
         return (ObjectState::Forbidden, denied.to_string());
     }
     let waits = || {
+        if entry.state() == WatchState::Stopped(StopReason::Awaiting) {
+            return AWAITING.to_owned();
+        }
         let waits_for = entry.is_at_work().then(|| entry.status.describe_wait());
         waits_for
             .flatten()
@@ -224,6 +237,7 @@ fn watch_in_words<K: Object>(entry: &WatchEntry<K>) -> String {
         WatchState::Stopped(StopReason::Idle) => {
             "not read for a while, so its watch is stopped".to_owned()
         }
+        WatchState::Stopped(StopReason::Awaiting) => AWAITING.to_owned(),
         WatchState::Stopped(StopReason::ShutDown { .. }) => "the manager was shut down".to_owned(),
         WatchState::Starting
         | WatchState::Running

@@ -49,6 +49,8 @@ pub(crate) struct WatchEntry<K: Object> {
     server_away: bool,
     pub(super) read_at: Coarse,
     handle: Option<Run>,
+    /// The run that takes over with its first whole list.
+    successor: Option<Run>,
     /// Closed when the thread of the last run has let go of the object (OC-23).
     last_run: Option<Receiver<Infallible>>,
 }
@@ -58,15 +60,15 @@ pub(crate) struct WatchEntry<K: Object> {
 #[must_use = "an action that is not performed is lost"]
 pub(crate) struct WatchAction {
     pub(crate) effect: WatchEffect,
-    /// The run that [`WatchEffect::End`] is about, if it had come.
-    pub(crate) ending: Option<Run>,
+    /// The runs that are over.
+    pub(crate) ending: Vec<Run>,
 }
 
 impl From<WatchEffect> for WatchAction {
     fn from(effect: WatchEffect) -> Self {
         Self {
             effect,
-            ending: None,
+            ending: Vec::new(),
         }
     }
 }
@@ -78,11 +80,20 @@ impl WatchAction {
 
     /// This one, or `other` if there is nothing to do.
     pub(crate) fn or(self, other: impl FnOnce() -> Self) -> Self {
-        if self.effect == WatchEffect::Nothing {
+        if self.effect == WatchEffect::Nothing && self.ending.is_empty() {
             other()
         } else {
             self
         }
+    }
+
+    /// This one, and then a later one that starts nothing.
+    pub(crate) fn and(mut self, later: Self) -> Self {
+        if later.effect != WatchEffect::Nothing {
+            self.effect = later.effect;
+        }
+        self.ending.extend(later.ending);
+        self
     }
 }
 
@@ -100,6 +111,7 @@ impl<K: Object> WatchEntry<K> {
             server_away: false,
             read_at: clock.coarse(),
             handle: None,
+            successor: None,
             last_run: None,
         }
     }
@@ -118,14 +130,89 @@ impl<K: Object> WatchEntry<K> {
         matches!(self.state(), WatchState::Starting | WatchState::Running)
     }
 
+    /// Whether the first list of the namespace's watch will bring the object.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        self.state() == WatchState::Stopped(StopReason::Awaiting)
+    }
+
     /// Moves the entry on; the caller performs the action once it has released the lock.
     pub(crate) fn act(&mut self, input: WatchInput) -> WatchAction {
         let (machine, effect) = self.machine.on(input);
         self.machine = machine;
-        let ending = (effect == WatchEffect::End).then(|| self.handle.take());
-        WatchAction {
-            effect,
-            ending: ending.flatten(),
+        let ended = match effect {
+            WatchEffect::End => self.handle.take(),
+            WatchEffect::Replace => std::mem::replace(&mut self.handle, self.successor.take()),
+            WatchEffect::Nothing
+            | WatchEffect::Start(_)
+            | WatchEffect::Keep
+            | WatchEffect::Discard
+            | WatchEffect::CheckState => None,
+        };
+        let is_alone = self.machine.successor().is_none();
+        let unwanted = self.successor.take_if(|_| is_alone);
+        let ending = ended.into_iter().chain(unwanted).collect();
+        WatchAction { effect, ending }
+    }
+
+    /// Decides on a successor of the run at work, unless there is one.
+    pub(crate) fn prepare(&mut self) -> Option<RunId> {
+        let (machine, run) = self.machine.prepared()?;
+        self.machine = machine;
+        Some(run)
+    }
+
+    /// The successor has its handle; gives it back if that came too late.
+    pub(crate) fn keep_successor(&mut self, id: RunId, run: Run) -> Option<Run> {
+        if self.machine.successor() == Some(id) {
+            self.successor.replace(run)
+        } else if self.machine.is_current(id) {
+            // It has listed meanwhile.
+            self.handle.replace(run)
+        } else {
+            Some(run)
+        }
+    }
+
+    /// Hands over to the successor if it has seen all that happened since the known state.
+    pub(crate) fn hand_over(&mut self, now: Instant) -> WatchAction {
+        let known = self.content.known_version();
+        let covers = |run: &Run| run.handle.covers(known);
+        let is_covered = self.is_filled() && self.successor.as_ref().is_some_and(covers);
+        match self.machine.successor().filter(|_| is_covered) {
+            Some(successor) => self.succeed(successor, now),
+            None => WatchAction::nothing(),
+        }
+    }
+
+    /// Makes the successor the current run, which has filled the entry.
+    fn succeed(&mut self, run: RunId, now: Instant) -> WatchAction {
+        let action = self.act(WatchInput::Succeeded(run));
+        if action.effect == WatchEffect::Replace {
+            self.filled_by = Some(run);
+            self.began = now;
+            let status = self.handle.as_ref().and_then(|run| run.handle.status());
+            self.status = status.unwrap_or_else(|| Self::new_run(now));
+            self.contact = self.contact.max(self.status.last_contact);
+        }
+        action
+    }
+
+    /// Whether the run at work is this one, for which a successor may be prepared.
+    pub(crate) fn is_current(&self, run: RunId) -> bool {
+        self.machine.is_current(run)
+    }
+
+    /// The watches that the object has of its own.
+    pub(crate) fn runs_by_name(&self) -> usize {
+        let runs = self.handle.iter().chain(&self.successor);
+        runs.filter(|run| !run.handle.is_shared()).count()
+    }
+
+    /// A reader would like newer content: shortens the backoff of a watch that it shares with other
+    /// objects. Its own watch learns that from the object's waiters.
+    pub(crate) fn expedite_shared(&self) {
+        if let Some(run) = &self.handle {
+            run.handle.expedite();
         }
     }
 
@@ -178,12 +265,11 @@ impl<K: Object> WatchEntry<K> {
     }
 
     /// A decided run got no thread. Returns whether that is news.
-    pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> bool {
-        let (machine, _) = self.machine.on(WatchInput::SpawnFailed(id));
-        self.machine = machine;
+    pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> (bool, WatchAction) {
+        let action = self.act(WatchInput::SpawnFailed(id));
         let before = self.visible_state();
         self.status.failures.end_with(why);
-        before != self.visible_state()
+        (before != self.visible_state(), action)
     }
 
     /// The start of a new run: the known version (B4), and the end of the run before it (OC-23).
@@ -194,9 +280,13 @@ impl<K: Object> WatchEntry<K> {
     ) -> (Option<ResourceVersion>, Option<Receiver<Infallible>>) {
         self.status = Self::new_run(now);
         self.began = now;
+        (self.known_version(), self.last_run.replace(ended))
+    }
+
+    /// The latest version that is known, if there is one.
+    pub(crate) fn known_version(&self) -> Option<ResourceVersion> {
         let known = self.content.known_version();
-        let known = (!known.is_unset()).then(|| known.clone());
-        (known, self.last_run.replace(ended))
+        (!known.is_unset()).then(|| known.clone())
     }
 
     fn new_run(now: Instant) -> ReflectorStatus {
@@ -242,14 +332,19 @@ impl<K: Object> WatchEntry<K> {
         (began, listed): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
         now: Instant,
-    ) -> Result<bool, Error> {
+    ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
-        let mut is_news = self.content.replace(began, listed, of)?;
-        is_news |= !self.is_filled();
+        let was_filled = self.is_filled();
+        let is_news = self.content.replace(began, listed, of)? || !was_filled;
+        let action = if self.machine.is_current(run) {
+            WatchAction::nothing()
+        } else {
+            self.succeed(run, now)
+        };
         self.filled_by = Some(run);
         self.contact = Some(now);
         self.reset_failures();
-        Ok(is_news)
+        Ok((is_news, action))
     }
 
     /// An added or modified state of the object, or one that does not decode (B12).
@@ -287,7 +382,7 @@ impl<K: Object> WatchEntry<K> {
 
     /// The server confirmed what is known, up to `version`.
     pub(crate) fn confirm(&mut self, run: RunId, version: &ResourceVersion, now: Instant) {
-        if self.machine.accepts(run) {
+        if self.machine.is_current(run) {
             self.contact = Some(now);
             self.content.raise_version(version);
         }
@@ -296,7 +391,7 @@ impl<K: Object> WatchEntry<K> {
     /// Takes over the reflector's status. Returns whether that is news to readers, and
     /// whether a server that gave no answer gives one again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
-        if !self.machine.accepts(run) {
+        if !self.machine.is_current(run) {
             return (false, false);
         }
         let before = self.visible_state();

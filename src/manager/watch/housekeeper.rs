@@ -43,7 +43,7 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
     let _registration = stop.register(&wake);
     let mut sweep_at = clock.after(Duration::ZERO);
     loop {
-        let (ended, recovered) = wait_for_work(checks, sweep_at, stop);
+        let (ended, recovered, namespaces) = wait_for_work(checks, sweep_at, stop);
         let made_room = !ended.is_empty();
         for run in ended {
             context.join(run);
@@ -64,9 +64,14 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
             // Each shortens its backoff to the first step, once per failure (B10).
             for object in context.table.entries() {
                 object.waiters.expedite();
+                object.state.lock().expedite_shared();
             }
         }
-        if clock.has_passed(sweep_at) {
+        let sweeps = clock.has_passed(sweep_at);
+        if namespaces || sweeps {
+            checks.runs.tend_namespaces();
+        }
+        if sweeps {
             sweep(checks);
             let mended = context.work.lock().failure.take();
             drop(mended);
@@ -81,11 +86,11 @@ fn wait_for_work<K: Object>(
     checks: &Arc<ImmutableChecks<K>>,
     sweep_at: Deadline,
     stop: &StopToken,
-) -> (Vec<Run>, bool) {
+) -> (Vec<Run>, bool, bool) {
     let context = checks.context();
     let clock = context.table.clock();
     let mut work = context.work.lock();
-    while work.ended.is_empty() && !work.recovered {
+    while work.ended.is_empty() && !work.recovered && !work.namespaces {
         let stopped = stop.is_stopped();
         let due = if stopped {
             work.alive == 0
@@ -99,7 +104,8 @@ fn wait_for_work<K: Object>(
         work = clock.wait_until(&context.work, work, until);
     }
     let recovered = std::mem::take(&mut work.recovered);
-    (std::mem::take(&mut work.ended), recovered)
+    let namespaces = std::mem::take(&mut work.namespaces);
+    (std::mem::take(&mut work.ended), recovered, namespaces)
 }
 
 /// Starts the watches that had no room, until one finds none again. Another failure of one watch

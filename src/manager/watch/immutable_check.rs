@@ -61,13 +61,13 @@ impl<K: Object> ImmutableChecks<K> {
     /// Carries out what an entry decided. Called under no lock; never blocks on the network or on a
     /// thread's end.
     pub(crate) fn perform(self: &Arc<Self>, object: &WatchedObject<K>, action: WatchAction) {
+        for run in action.ending {
+            self.context().end(run);
+        }
         match action.effect {
-            WatchEffect::Start(run) => self.runs.start(object, run),
+            WatchEffect::Start(run) => self.runs.begin(object, run),
             WatchEffect::CheckState => self.check(object),
-            WatchEffect::End => {
-                if let Some(run) = action.ending {
-                    self.context().end(run);
-                }
+            WatchEffect::End | WatchEffect::Replace => {
                 // Readers that wait for this run look again: another answer is there, or none will
                 // come.
                 object.state.notify_all();

@@ -6,7 +6,8 @@ use std::sync::Weak;
 
 use super::reflector_limit::ReflectorLimit;
 use crate::error::Error;
-use crate::reflector::Reflector;
+use crate::object::ResourceVersion;
+use crate::reflector::{Reflector, ReflectorStatus};
 use crate::sync::{Arc, Monitor};
 
 /// A run's thread, for its owner.
@@ -21,6 +22,24 @@ pub(crate) trait RunHandle: Send + fmt::Debug {
 
     /// Waits for its end. The log has its panic, if it panicked.
     fn join(self: Box<Self>);
+
+    /// Whether the run, which is a successor, has missed nothing of the object since `version`.
+    fn covers(&self, _version: &ResourceVersion) -> bool {
+        false
+    }
+
+    /// The status of a watch that several objects share.
+    fn status(&self) -> Option<ReflectorStatus> {
+        None
+    }
+
+    /// Whether other objects have the same watch.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Shortens the backoff of a watch that several objects share.
+    fn expedite(&self) {}
 }
 
 impl RunHandle for Reflector {
@@ -41,11 +60,14 @@ impl RunHandle for Reflector {
     }
 }
 
-/// A run's thread and its room under the limit, which is given back after the thread has ended.
+/// A run, and its room under the limit, which is given back after its thread has ended.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) handle: Box<dyn RunHandle>,
-    pub(crate) _room: Permit,
+    /// `None` for a run without a thread of its own.
+    pub(crate) _room: Option<Permit>,
+    /// Counts the watches by name in one namespace.
+    pub(crate) _by_name: Option<Arc<()>>,
 }
 
 impl Run {
@@ -68,6 +90,8 @@ pub(crate) struct PendingWork {
     pub(crate) alive: usize,
     /// A server that gave one object's watch no answer gives one again.
     pub(crate) recovered: bool,
+    /// The watches of whole namespaces are to be looked at.
+    pub(crate) namespaces: bool,
     /// The housekeeper's panic, until it has completed a sweep.
     pub(crate) failure: Option<Error>,
     /// The housekeeper has ended: no run has room any more.

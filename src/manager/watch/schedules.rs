@@ -7,17 +7,18 @@ use shuttle::{Config, Runner, thread};
 use super::state_machine::RunId;
 use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::list_watch::Listed;
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
-use crate::manager::options::ManagerOptions;
+use crate::manager::options::{ManagerOptions, WatchScope};
 use crate::manager::registry::Registry;
 use crate::manager::tests::fake::{
     FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
 };
-use crate::object::StoredObject;
-use crate::reflector::{Replacement, Sink as _};
+use crate::object::{Status, StoredObject};
+use crate::reflector::{ReflectorStatus, Replacement, Sink as _};
 use crate::sync::{Arc, Monitor};
 
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were
@@ -46,8 +47,23 @@ struct Model {
 
 impl Model {
     fn new() -> Self {
+        Self::with(ManagerOptions::default())
+    }
+
+    /// A namespace is watched as a whole if more than one of its objects is watched; `s` is watched
+    /// by name, and `t` awaits the first list of the namespace.
+    fn of_namespace() -> Self {
+        let scope = WatchScope::Namespace { above: 1 };
+        let model = Self::with(ManagerOptions::default().watch_scope(scope));
+        model.manager.register_pod(&pod("p", &["s"]));
+        model.manager.register_pod(&pod("q", &["t"]));
+        assert_eq!((model.runs.count(), model.runs.namespaces()), (1, 1));
+        model
+    }
+
+    fn with(options: ManagerOptions) -> Self {
         let runs = FakeRuns::default();
-        let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
+        let options = options.clock(Clock::from(FakeClock::new()));
         let getter = FakeGetter::default();
         let gets = Arc::new(getter.clone());
         let store = WatchStore::unattended(
@@ -134,6 +150,14 @@ impl Model {
             thread.join().unwrap();
         }
         self
+    }
+
+    /// Lets the threads of all runs end.
+    fn end(self) {
+        for index in 0..self.runs.namespaces() {
+            self.runs.crash_namespace(index);
+        }
+        self.runs.end_all();
     }
 
     /// Every run was told to stop, nothing more is answered, and nothing is kept alive by what
@@ -339,6 +363,99 @@ fn a_fresh_read_and_a_commit_leave_the_later_state() {
         assert_eq!(cached.metadata.resource_version.as_deref(), Some("12"));
         model.manager.unregister_pod(&pod("p", &[]));
         model.assert_over();
+    });
+}
+
+/// The namespace's list and the list by name race: the reader is woken, and one of them has the
+/// object in the end.
+#[test]
+fn a_reader_is_woken_while_the_namespaces_watch_takes_over() {
+    check(|| {
+        let model = Model::of_namespace();
+        let runs = model.runs.clone();
+        let lister = thread::spawn(move || {
+            runs.list_namespace(0, "20", ["s", "t"].map(|name| secret(name, "9")))
+                .unwrap();
+        });
+        let threads = vec![model.reader(), model.committer(false), lister];
+        let model = model.join(threads);
+        assert!(
+            model.runs.is_stopped("s"),
+            "the watch by name has handed over"
+        );
+        model.manager.get_by("ns", "t", Deadline::NEVER).unwrap();
+        model.manager.stop();
+        model.end();
+    });
+}
+
+/// A reader of an object that awaits the namespace's list starts a watch by name, and is woken by
+/// whichever list comes first.
+#[test]
+fn a_reader_of_an_awaiting_object_is_woken_by_either_list() {
+    check(|| {
+        let model = Model::of_namespace();
+        let manager = Arc::clone(&model.manager);
+        let reader = thread::spawn(move || {
+            let cached = manager.get_by("ns", "t", Deadline::NEVER).unwrap();
+            assert_eq!(cached.metadata.resource_version.as_deref(), Some("9"));
+        });
+        let runs = model.runs.clone();
+        let lister = thread::spawn(move || {
+            runs.list_namespace(0, "20", ["s", "t"].map(|name| secret(name, "9")))
+                .unwrap();
+        });
+        let model = model.join(vec![reader, lister]);
+        assert!(model.runs.at_work("t") <= 1);
+        model.manager.stop();
+        model.end();
+    });
+}
+
+/// A new reference and the end of a refused namespace's watch, in any order, leave each object with
+/// a watch by name.
+#[test]
+fn a_refusal_strands_no_object() {
+    check(|| {
+        let model = Model::of_namespace();
+        let manager = Arc::clone(&model.manager);
+        let comes = thread::spawn(move || manager.register_pod(&pod("r", &["u"])));
+        let (runs, manager) = (model.runs.clone(), Arc::clone(&model.manager));
+        let refuser = thread::spawn(move || {
+            let denied = Error::from_status(Status::new(403, "forbidden"));
+            let status = ReflectorStatus {
+                failures: Failures::of(1, None, denied),
+                ..ReflectorStatus::default()
+            };
+            runs.write_namespace(0, |sink| sink.report(&status));
+            manager.store().checks().runs.tend_namespaces();
+        });
+        let model = model.join(vec![comes, refuser]);
+        for _ in 0..2 {
+            model.manager.store().checks().runs.tend_namespaces();
+        }
+        assert!(model.runs.is_namespace_stopped(0));
+        for name in ["s", "t", "u"] {
+            assert_eq!(model.runs.at_work(name), 1, "{name}");
+        }
+        model.manager.stop();
+        model.end();
+    });
+}
+
+/// OC-25: a shutdown that races with the start of a namespace's watch leaves none.
+#[test]
+fn oc_25_a_shutdown_leaves_no_watch_of_a_namespace() {
+    check(|| {
+        let scope = WatchScope::Namespace { above: 0 };
+        let model = Model::with(ManagerOptions::default().watch_scope(scope));
+        let manager = Arc::clone(&model.manager);
+        let comes = thread::spawn(move || manager.register_pod(&pod("p", &["s"])));
+        model.manager.stop();
+        let model = model.join(vec![comes]);
+        let begun = model.runs.namespaces();
+        assert!((0..begun).all(|index| model.runs.is_namespace_stopped(index)));
+        model.end();
     });
 }
 

@@ -56,6 +56,9 @@ pub(crate) enum StopReason {
     NoRoom,
     /// The thread ended by itself, which is a defect.
     Crashed,
+    /// The first list of the namespace's watch will bring the object. A reader does not wait for
+    /// that.
+    Awaiting,
     /// The manager was shut down (OC-25).
     ShutDown {
         /// The object is known to be immutable, so readers still get it.
@@ -76,6 +79,11 @@ pub(crate) enum WatchInput {
     SpawnFailed(RunId),
     /// The thread of the run has ended.
     Ended(RunId),
+    /// The namespace's watch is about to list, so the new object's first run is not started.
+    Awaits(RunId),
+    /// The successor has the whole state of the object: it becomes the current run.
+    Succeeded(RunId),
+
     /// A reader got an immutable object that the current run has listed.
     ImmutableRead,
     /// No reader asked for the filled entry for the idle time.
@@ -106,17 +114,25 @@ pub(crate) enum WatchEffect {
     Keep,
     /// End the run whose thread was started too late.
     Discard,
-    /// End the run whose handle the entry keeps, if it keeps one.
+    /// End the runs whose handles the entry keeps, if it keeps any.
     End,
+    /// End the run whose handle the entry keeps, and keep that of its successor.
+    Replace,
     /// Check that the server still has the same immutable object.
     CheckState,
 }
 
 /// The state of one entry, and its current run.
+///
+/// A successor is a run that is prepared while the current one answers readers. It may write, and
+/// its first whole list makes it the current run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WatchMachine {
     state: WatchState,
     run: RunId,
+    successor: Option<RunId>,
+    /// The run that was decided on last.
+    issued: RunId,
 }
 
 impl WatchMachine {
@@ -125,6 +141,8 @@ impl WatchMachine {
         Self {
             state: WatchState::Starting,
             run: RunId::FIRST,
+            successor: None,
+            issued: RunId::FIRST,
         }
     }
 
@@ -133,6 +151,8 @@ impl WatchMachine {
         Self {
             state: WatchState::Stopped(StopReason::ShutDown { serves: false }),
             run: RunId::default(),
+            successor: None,
+            issued: RunId::default(),
         }
     }
 
@@ -142,7 +162,37 @@ impl WatchMachine {
 
     /// Whether `run` may write: an ended run cannot commit (OC-28).
     pub(crate) fn accepts(self, run: RunId) -> bool {
-        run == self.run && matches!(self.state, WatchState::Starting | WatchState::Running)
+        self.is_current(run) || self.successor == Some(run)
+    }
+
+    /// Whether `run` is the current one, and at work.
+    pub(crate) fn is_current(self, run: RunId) -> bool {
+        run == self.run && self.is_at_work()
+    }
+
+    pub(crate) fn successor(self) -> Option<RunId> {
+        self.successor
+    }
+
+    fn is_at_work(self) -> bool {
+        matches!(self.state, WatchState::Starting | WatchState::Running)
+    }
+
+    /// Decides on a successor, if there is a run at work and no successor yet.
+    pub(crate) fn prepared(self) -> Option<(Self, RunId)> {
+        if !self.is_at_work() || self.successor.is_some() {
+            return None;
+        }
+        let issued = self.issued.next();
+        let successor = Some(issued);
+        Some((
+            Self {
+                successor,
+                issued,
+                ..self
+            },
+            issued,
+        ))
     }
 
     /// Whether readers are answered from memory, if `filled_by` is the last run that has filled the
@@ -156,6 +206,7 @@ impl WatchMachine {
                 StopReason::Idle
                 | StopReason::NoRoom
                 | StopReason::Crashed
+                | StopReason::Awaiting
                 | StopReason::ShutDown { serves: false },
             )
             | WatchState::Dropped => false,
@@ -184,6 +235,20 @@ impl WatchMachine {
                     WatchEffect::End,
                 )
             }
+            (_, WatchInput::Ended(run)) if self.successor == Some(run) => {
+                let successor = None;
+                (Self { successor, ..self }, WatchEffect::Nothing)
+            }
+            (_, WatchInput::Succeeded(run)) if self.successor == Some(run) => {
+                let (state, successor) = (WatchState::Running, None);
+                let current = Self {
+                    state,
+                    run,
+                    successor,
+                    ..self
+                };
+                (current, WatchEffect::Replace)
+            }
             (WatchState::Starting | WatchState::Running, input) => self.at_work(input),
             (WatchState::Stopped(reason), input) => self.stopped(reason, input),
             (WatchState::Rechecking(check), input) => self.rechecking(check, input),
@@ -201,7 +266,15 @@ impl WatchMachine {
             }
             WatchInput::Spawned(_) => (self, WatchEffect::Discard),
             WatchInput::SpawnFailed(run) if run == self.run => {
-                self.stop(StopReason::NoRoom, WatchEffect::Nothing)
+                self.stop(StopReason::NoRoom, WatchEffect::End)
+            }
+            WatchInput::Awaits(run)
+                if run == self.run
+                    && self.state == WatchState::Starting
+                    && self.successor.is_some() =>
+            {
+                let state = WatchState::Stopped(StopReason::Awaiting);
+                (Self { state, ..self }, WatchEffect::Nothing)
             }
             WatchInput::Ended(run) if run == self.run => {
                 self.stop(StopReason::Crashed, WatchEffect::End)
@@ -228,7 +301,10 @@ impl WatchMachine {
             // A fresh read counts as a check.
             (StopReason::Immutable, WatchInput::CheckedOther)
             | (StopReason::Idle, WatchInput::Wanted)
-            | (StopReason::NoRoom | StopReason::Crashed, WatchInput::Wanted | WatchInput::Retry)
+            | (
+                StopReason::NoRoom | StopReason::Crashed | StopReason::Awaiting,
+                WatchInput::Wanted | WatchInput::Retry,
+            )
             | (StopReason::NoRoom, WatchInput::Room) => self.start(),
             _ => (self, WatchEffect::Nothing),
         }
@@ -256,10 +332,12 @@ impl WatchMachine {
     }
 
     fn start(self) -> (Self, WatchEffect) {
-        let run = self.run.next();
+        let run = self.issued.next();
         let started = Self {
             state: WatchState::Starting,
             run,
+            issued: run,
+            ..self
         };
         (started, WatchEffect::Start(run))
     }
@@ -268,8 +346,17 @@ impl WatchMachine {
         self.to(WatchState::Stopped(reason), effect)
     }
 
+    /// A change of the state that leaves no successor.
     fn to(self, state: WatchState, effect: WatchEffect) -> (Self, WatchEffect) {
-        (Self { state, ..self }, effect)
+        let successor = self.successor.filter(|_| effect != WatchEffect::End);
+        (
+            Self {
+                state,
+                successor,
+                ..self
+            },
+            effect,
+        )
     }
 }
 
@@ -289,6 +376,8 @@ mod tests {
             "spawned" => WatchInput::Spawned(run),
             "spawn-failed" => WatchInput::SpawnFailed(run),
             "ended" => WatchInput::Ended(run),
+            "awaits" => WatchInput::Awaits(run),
+            "succeeded" => WatchInput::Succeeded(run),
             "immutable-read" => WatchInput::ImmutableRead,
             "idle" => WatchInput::Idle,
             "retry" => WatchInput::Retry,
@@ -309,6 +398,7 @@ mod tests {
             WatchEffect::Keep => "keep".to_owned(),
             WatchEffect::Discard => "discard".to_owned(),
             WatchEffect::End => "end".to_owned(),
+            WatchEffect::Replace => "replace".to_owned(),
             WatchEffect::CheckState => "check".to_owned(),
         }
     }
@@ -321,6 +411,7 @@ mod tests {
             WatchState::Stopped(StopReason::Idle) => "idle",
             WatchState::Stopped(StopReason::NoRoom) => "no room",
             WatchState::Stopped(StopReason::Crashed) => "crashed",
+            WatchState::Stopped(StopReason::Awaiting) => "awaiting",
             WatchState::Stopped(StopReason::ShutDown { serves: false }) => "shut down",
             WatchState::Stopped(StopReason::ShutDown { serves: true }) => "shut down, serves",
             WatchState::Rechecking(CheckState::First) => "checking",
@@ -334,6 +425,12 @@ mod tests {
     fn after(story: &str) -> WatchMachine {
         let mut machine = WatchMachine::starting();
         for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            if let Some(number) = line.strip_prefix("prepared ") {
+                let (next, run) = machine.prepared().unwrap();
+                assert_eq!(run.0.to_string(), number, "{line}\n{story}");
+                machine = next;
+                continue;
+            }
             let (input, expected) = line.split_once(" -> ").unwrap_or((line, ""));
             let (next, effect) = machine.on(parse(input));
             machine = next;
@@ -418,7 +515,7 @@ mod tests {
     fn a_watch_without_room_starts_when_there_is_room_or_a_reader_or_a_sweep() {
         for input in ["room", "wanted", "retry"] {
             after(&format!(
-                "spawn-failed 1 -> nothing: no room
+                "spawn-failed 1 -> end: no room
                  {input} -> start 2: starting"
             ));
         }
@@ -427,6 +524,76 @@ mod tests {
             "ended 1 -> end: crashed
              spawn-failed 1 -> nothing: no room",
         );
+    }
+
+    #[test]
+    fn a_successor_that_has_listed_is_the_current_run() {
+        after(
+            "prepared 2
+             spawned 1 -> keep: running
+             succeeded 2 -> replace: running
+             ended 1 -> nothing: running
+             ended 2 -> end: crashed
+             retry -> start 3: starting",
+        );
+        // Its list may come before the thread of the run before it is known.
+        after(
+            "prepared 2
+             succeeded 2 -> replace: running
+             spawned 1 -> discard: running",
+        );
+        after(
+            "spawned 1 -> keep: running
+             prepared 2
+             ended 2 -> nothing: running
+             succeeded 2 -> nothing: running
+             prepared 3
+             succeeded 3 -> replace: running",
+        );
+    }
+
+    #[test]
+    fn a_successor_ends_with_the_watch() {
+        for (input, state) in [
+            ("released", "dropped"),
+            ("idle", "idle"),
+            ("immutable-read", "immutable"),
+            ("ended 1", "crashed"),
+            ("shut-down", "shut down"),
+        ] {
+            let machine = after(&format!(
+                "spawned 1 -> keep: running
+                 prepared 2
+                 {input} -> end: {state}
+                 succeeded 2 -> nothing: {state}"
+            ));
+            assert!(!machine.accepts(R2), "{input}");
+        }
+    }
+
+    #[test]
+    fn an_awaiting_object_starts_with_a_reader_or_a_sweep_or_is_listed() {
+        for input in ["wanted", "retry"] {
+            after(&format!(
+                "prepared 2
+                 awaits 1 -> nothing: awaiting
+                 {input} -> start 3: starting
+                 spawned 3 -> keep: running
+                 succeeded 2 -> replace: running"
+            ));
+        }
+        after(
+            "prepared 2
+             awaits 1 -> nothing: awaiting
+             succeeded 2 -> replace: running",
+        );
+        after(
+            "prepared 2
+             awaits 1 -> nothing: awaiting
+             idle -> nothing: awaiting
+             released -> end: dropped",
+        );
+        after("awaits 1 -> nothing: starting");
     }
 
     #[test]
@@ -523,6 +690,10 @@ mod tests {
             ("immutable-read\nreferenced", Some(R1), true),
             ("immutable-read\nshut-down", Some(R1), true),
             ("spawned 1\nshut-down", Some(R1), false),
+            ("spawned 1\nprepared 2", Some(R1), true),
+            ("spawned 1\nprepared 2\nsucceeded 2", Some(R1), false),
+            ("spawned 1\nprepared 2\nsucceeded 2", Some(R2), true),
+            ("prepared 2\nawaits 1", None, false),
         ];
         for (story, filled_by, serves) in rows {
             assert_eq!(after(story).serves(filled_by), serves, "{story}");
@@ -540,6 +711,11 @@ mod tests {
             ("spawned 1\nidle\nwanted", R1, false),
             ("spawned 1\nidle\nwanted", R2, true),
             ("released", R1, false),
+            ("prepared 2", R1, true),
+            ("prepared 2", R2, true),
+            ("prepared 2\nawaits 1", R2, true),
+            ("prepared 2\nawaits 1", R1, false),
+            ("prepared 2\nsucceeded 2", R1, false),
         ];
         for (story, run, accepts) in rows {
             assert_eq!(after(story).accepts(run), accepts, "{story}");

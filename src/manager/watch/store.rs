@@ -17,6 +17,7 @@ use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::Registry;
+use crate::manager::report::NamespaceReport;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::WaiterGuard;
@@ -88,6 +89,7 @@ impl<K: Object> WatchStore<K> {
             && let Ok(object) = self.table().find(namespace, name)
         {
             object.waiters.expedite();
+            object.state.lock().expedite_shared();
         }
     }
 
@@ -98,8 +100,12 @@ impl<K: Object> WatchStore<K> {
         loop {
             let entry = object.state.lock();
             // Each read tries once to start a watch that could not be started. It always starts one
-            // that was stopped as idle meanwhile.
-            if first || entry.state() == WatchState::Stopped(StopReason::Idle) {
+            // that was stopped as idle meanwhile, or that waits for its namespace's.
+            let has_no_run = matches!(
+                entry.state(),
+                WatchState::Stopped(StopReason::Idle | StopReason::Awaiting)
+            );
+            if first || has_no_run {
                 first = false;
                 drop(entry);
                 self.act(object, |entry| ((), entry.on_wanted(clock.now())));
@@ -261,8 +267,13 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         let clock = self.table().clock();
         let cached = self.act(&object, |entry| {
             let cached = entry.cached_copy(clock);
-            // The reader wants the watch to run (OC-8), but does not wait for it.
-            let wanted = entry.on_wanted(clock.now());
+            // The reader wants the watch to run (OC-8), but does not wait for it, and so takes what
+            // the list of the namespace brings.
+            let wanted = if entry.is_awaiting() {
+                WatchAction::nothing()
+            } else {
+                entry.on_wanted(clock.now())
+            };
             (cached, wanted.or(|| entry.on_given()))
         });
         if let Some(cached) = &cached {
@@ -296,9 +307,14 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         self.checks.context().work.lock().failure.clone()
     }
 
+    fn namespace_reports(&self) -> Vec<NamespaceReport> {
+        self.checks.runs.namespace_reports()
+    }
+
     /// Starts no watch any more (OC-25). The threads end within milliseconds.
     fn stop(&self) {
         self.table().stop.stop();
+        self.checks.runs.close_namespaces();
         for object in self.table().entries() {
             self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
             self.checks.context().notify(&object, true);

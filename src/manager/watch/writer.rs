@@ -10,6 +10,7 @@ use super::runs::{PendingWork, Run};
 use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
@@ -35,6 +36,10 @@ impl<K: Object> RunContext<K> {
     /// Raises a run's stop and leaves the join to the housekeeper.
     pub(crate) fn end(&self, run: Run) {
         run.handle.stop();
+        if run.handle.is_shared() {
+            // It has no thread that could be joined.
+            return;
+        }
         self.work.lock().ended.push(run);
         self.work.notify_all();
     }
@@ -44,6 +49,12 @@ impl<K: Object> RunContext<K> {
         self.work.lock().joining = Some(run.handle.thread_name());
         run.join();
         self.work.lock().joining = None;
+    }
+
+    /// Has the housekeeper look at the watches of namespaces.
+    pub(crate) fn tend_namespaces(&self) {
+        self.work.lock().namespaces = true;
+        self.work.notify_all();
     }
 
     /// Has the housekeeper tell the other objects that the server answers again.
@@ -68,7 +79,7 @@ pub(crate) struct Writer<K: Object> {
     object: WatchedObject<K>,
     run: RunId,
     /// Dropped with the writer: the next run waits for that (OC-23).
-    _ended: Sender<Infallible>,
+    _ended: Option<Sender<Infallible>>,
 }
 
 impl<K: Object> Writer<K> {
@@ -76,7 +87,7 @@ impl<K: Object> Writer<K> {
         context: RunContext<K>,
         object: WatchedObject<K>,
         run: RunId,
-        ended: Sender<Infallible>,
+        ended: Option<Sender<Infallible>>,
     ) -> Self {
         Self {
             context,
@@ -90,19 +101,26 @@ impl<K: Object> Writer<K> {
         &self.object.key
     }
 
+    pub(crate) fn object(&self) -> &WatchedObject<K> {
+        &self.object
+    }
+
+    pub(crate) fn run(&self) -> RunId {
+        self.run
+    }
+
     /// Writes under the lock, then notifies and acts without it.
     fn write(
         &self,
-        write: impl FnOnce(&mut WatchEntry<K>) -> Result<bool, Error>,
+        write: impl FnOnce(&mut WatchEntry<K>) -> Result<(bool, WatchAction), Error>,
     ) -> Result<(), Error> {
+        let now = self.context.table.clock().now();
         let (is_news, action) = self.context.table.change(&self.object, |entry| {
-            let is_news = write(entry)?;
+            let (is_news, action) = write(entry)?;
+            let action = action.and(entry.hand_over(now));
             // A reader that waits reads it next.
-            let action = if self.object.waiters.any() {
-                entry.on_given()
-            } else {
-                WatchAction::nothing()
-            };
+            let given = self.object.waiters.any().then(|| entry.on_given());
+            let action = action.and(given.unwrap_or_else(WatchAction::nothing));
             Ok::<_, Error>((is_news, action))
         })?;
         // Also without news: a reader may wait for the watch to reach this version.
@@ -113,9 +131,22 @@ impl<K: Object> Writer<K> {
     /// A write can end a run, but never starts one.
     fn finish(&self, action: WatchAction, is_news: bool) {
         self.context.notify(&self.object, is_news);
-        if let Some(run) = action.ending {
+        for run in action.ending {
             self.context.end(run);
         }
+    }
+
+    /// Whether what is known of the object is not older than `version`.
+    pub(crate) fn has_reached(&self, version: &ResourceVersion) -> bool {
+        is_reached(self.object.state.lock().content.known_version(), version)
+    }
+
+    /// Hands over to the successor of the current run, if that misses nothing.
+    pub(crate) fn hand_over(&self) {
+        let table = &self.context.table;
+        let now = table.clock().now();
+        let action = table.change(&self.object, |entry| entry.hand_over(now));
+        self.finish(action, false);
     }
 
     /// A server that ignores the field selector sends other objects too.
@@ -124,49 +155,64 @@ impl<K: Object> Writer<K> {
     }
 }
 
-impl<K: Object> Sink<K> for Writer<K> {
-    /// The content's revision when the list began, and the object.
-    type Staging = (u64, Option<Listed<K>>);
+/// What a list brings of the one object: the content's revision when the list began, and the
+/// object.
+pub(crate) type ObjectStaging<K> = (u64, Option<Listed<K>>);
 
-    fn begin(&mut self) -> Self::Staging {
+/// As a sink, which several threads may call: the one of a namespace's watch, and others before it
+/// has its first list.
+impl<K: Object> Writer<K> {
+    pub(crate) fn begin_list(&self) -> ObjectStaging<K> {
         (self.object.state.lock().content.revision(), None)
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
+    pub(crate) fn stage_item(&self, staging: &mut ObjectStaging<K>, event: ObjectEvent<K>) {
         if self.is_ours(&event.object) {
             staging.1 = (event.kind != EventKind::Deleted).then_some(event.object);
         }
     }
 
-    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
+    pub(crate) fn commit_list(
+        &self,
+        staging: ObjectStaging<K>,
+        of: &Replacement,
+    ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let (began, mut listed) = staging;
         self.write(|entry| entry.replace(self.run, (began, &mut listed), of, now))
     }
 
-    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+    pub(crate) fn apply_event(&self, event: ObjectEvent<K>) -> Result<(), Error> {
         let ObjectEvent { kind, object } = event;
         if !self.is_ours(&object) {
             return Ok(());
         }
         let (run, now) = (self.run, self.context.table.clock().now());
+        let unchanged = |is_news| (is_news, WatchAction::nothing());
         if kind == EventKind::Deleted {
             let version = object.resource_version();
-            return self.write(|entry| entry.remove(run, object.uid(), &version, now));
+            let remove = |entry: &mut WatchEntry<K>| {
+                let removed = entry.remove(run, object.uid(), &version, now);
+                removed.map(unchanged)
+            };
+            return self.write(remove);
         }
         let mut state = Some(object);
-        self.write(|entry| entry.change(run, &mut state, now))
+        self.write(|entry| entry.change(run, &mut state, now).map(unchanged))
     }
 
-    fn bookmark(&mut self, version: &ResourceVersion) {
+    pub(crate) fn confirm(&self, version: &ResourceVersion) {
         let table = &self.context.table;
         let now = table.clock().now();
-        table.change(&self.object, |entry| entry.confirm(self.run, version, now));
+        let action = table.change(&self.object, |entry| {
+            entry.confirm(self.run, version, now);
+            entry.hand_over(now)
+        });
         // A reader may wait for the watch to reach this version.
-        self.context.notify(&self.object, false);
+        self.finish(action, false);
     }
 
-    fn report(&mut self, status: &ReflectorStatus) {
+    pub(crate) fn update(&self, status: &ReflectorStatus) {
         let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
         let (is_news, recovered) = self.context.table.change(&self.object, update);
         if recovered {
@@ -175,6 +221,34 @@ impl<K: Object> Sink<K> for Writer<K> {
         if is_news {
             self.context.notify(&self.object, true);
         }
+    }
+}
+
+impl<K: Object> Sink<K> for Writer<K> {
+    type Staging = ObjectStaging<K>;
+
+    fn begin(&mut self) -> Self::Staging {
+        self.begin_list()
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
+        self.stage_item(staging, event);
+    }
+
+    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
+        self.commit_list(staging, of)
+    }
+
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        self.apply_event(event)
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        self.confirm(version);
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        self.update(status);
     }
 }
 

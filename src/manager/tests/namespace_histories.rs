@@ -1,0 +1,220 @@
+//! Random histories of managers that watch namespaces as a whole, over real reflectors and the fake
+//! server: whatever happens, each object comes to what the server has, and never goes back.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::fake::{pod, secret};
+use super::stage::{MINUTE, SECOND, refused, version};
+use crate::clock::{Clock, FakeClock};
+use crate::dice::Dice;
+use crate::manager::{ManagerOptions, SecretManager, WatchScope};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::testing::{FakeSource, SourceFault};
+use k8s_openapi::api::core::v1::Secret;
+
+const STEPS: usize = 300;
+const OBJECTS: u64 = 8;
+/// Far more looks than the threads need for what is under way.
+const LOOKS_MAX: u32 = 20_000;
+
+struct History {
+    dice: Dice,
+    clock: FakeClock,
+    source: FakeSource<Secret>,
+    manager: SecretManager,
+    /// Whether the server refuses requests for the namespace.
+    refuses: Arc<AtomicBool>,
+    pods: BTreeMap<String, BTreeSet<String>>,
+    /// The newest version read of each object since it is referenced.
+    read: BTreeMap<String, u64>,
+}
+
+impl History {
+    fn new(dice: Dice) -> Self {
+        let clock = FakeClock::new();
+        let source = FakeSource::with_clock(Clock::from(clock.clone()));
+        let refuses = Arc::new(AtomicBool::new(false));
+        let decides = Arc::clone(&refuses);
+        source.plan(move |request| {
+            let is_refused = decides.load(Ordering::Relaxed) && !request.scope.is_one_object();
+            is_refused.then(|| SourceFault::Fail(refused()))
+        });
+        let options = ManagerOptions::default()
+            .clock(Clock::from(clock.clone()))
+            .idle_max(MINUTE.saturating_mul(600))
+            .watch_scope(WatchScope::Namespace { above: 2 });
+        Self {
+            dice,
+            manager: SecretManager::new(source.clone(), options).unwrap(),
+            clock,
+            source,
+            refuses,
+            pods: BTreeMap::new(),
+            read: BTreeMap::new(),
+        }
+    }
+
+    fn name(&mut self) -> String {
+        format!("s{}", self.dice.roll(OBJECTS))
+    }
+
+    fn referenced(&self) -> BTreeSet<String> {
+        self.pods.values().flatten().cloned().collect()
+    }
+
+    fn step(&mut self) {
+        match self.dice.roll(24) {
+            0..4 => self.register(),
+            4 => self.unregister(),
+            5..10 => {
+                let name = self.name();
+                self.source.set(secret(&name, ""));
+            }
+            10 => {
+                let name = self.name();
+                self.source.delete("ns", &name);
+            }
+            11..13 => {
+                self.source.set(secret("nobody-reads-it", ""));
+            }
+            13 => self.source.bookmark(),
+            14 => self.source.end_watches(None),
+            15 => self.source.expire_watches(),
+            16 => self.source.compact(),
+            17 => {
+                let behind = self.dice.roll(4);
+                let lags = behind > 0;
+                let version = self.source.version().saturating_sub(behind);
+                self.source.lag(lags.then_some(version));
+            }
+            18 => {
+                let refuses = self.dice.roll(2) == 0;
+                self.refuses.store(refuses, Ordering::Relaxed);
+            }
+            19 => self.clock.advance(SECOND.saturating_mul(5)),
+            20 if self.dice.roll(4) == 0 => self.clock.advance(MINUTE.saturating_mul(6)),
+            _ => self.read(),
+        }
+        for _ in 0..self.dice.roll(64) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn register(&mut self) {
+        let name = format!("p{}", self.dice.roll(3));
+        let names: BTreeSet<String> = (0..self.dice.roll(6)).map(|_| self.name()).collect();
+        let borrowed: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.manager.register_pod(&pod(&name, &borrowed));
+        self.pods.insert(name, names);
+        self.forget_unreferenced();
+    }
+
+    fn unregister(&mut self) {
+        let name = format!("p{}", self.dice.roll(3));
+        self.manager.unregister_pod(&pod(&name, &[]));
+        self.pods.remove(&name);
+        self.forget_unreferenced();
+    }
+
+    fn forget_unreferenced(&mut self) {
+        let referenced = self.referenced();
+        self.read.retain(|name, _| referenced.contains(name));
+    }
+
+    fn read(&mut self) {
+        let name = self.name();
+        let now = crate::clock::Deadline::at(self.clock.now());
+        if let Ok(cached) = self.manager.get_by("ns", &name, now) {
+            self.note_read(&name, version(&cached));
+        }
+    }
+
+    fn note_read(&mut self, name: &str, version: u64) {
+        let before = self.read.insert(name.to_owned(), version);
+        assert!(
+            version >= before.unwrap_or_default(),
+            "{name}: {version} after {before:?}"
+        );
+    }
+
+    /// Whether the referenced object is read as the server has it.
+    fn is_right(&mut self, name: &str) -> bool {
+        let objects = self.source.objects();
+        let truth = objects
+            .iter()
+            .find(|object| object.metadata.name.as_deref() == Some(name));
+        let now = crate::clock::Deadline::at(self.clock.now());
+        match (self.manager.get_by("ns", name, now), truth) {
+            (Ok(cached), truth) => {
+                self.note_read(name, version(&cached));
+                truth.is_some_and(|truth| version(truth) == version(&cached))
+            }
+            (Err(error), truth) => truth.is_none() && error.is_not_found(),
+        }
+    }
+
+    /// Lets time pass until all is right.
+    fn settle(&mut self, mut is_settled: impl FnMut(&mut Self) -> bool) -> bool {
+        for look in 0..LOOKS_MAX {
+            if is_settled(self) {
+                return true;
+            }
+            if look % 64 == 63 {
+                self.clock.advance(SECOND.saturating_mul(4));
+            }
+            std::thread::yield_now();
+        }
+        false
+    }
+
+    fn end(&mut self, seed: impl std::fmt::Display) {
+        self.source.lag(None);
+        self.refuses.store(false, Ordering::Relaxed);
+        let names = self.referenced();
+        let are_right = |history: &mut Self| names.iter().all(|name| history.is_right(name));
+        let settled = self.settle(are_right);
+        let reports = || {
+            let objects: Vec<_> = self.manager.inspect().into_values().collect();
+            format!("{objects:#?}\n{:#?}", self.manager.namespace_reports())
+        };
+        assert!(settled, "{seed}: {names:?}\n{}", reports());
+        // By now nothing refuses the namespace for longer than the pause after a refusal.
+        self.clock.advance(MINUTE.saturating_mul(6));
+        let is_one = names.len() > 2;
+        let source = self.source.clone();
+        let as_few = self.settle(|history| {
+            history.source.bookmark();
+            for name in &names {
+                history.is_right(name);
+            }
+            let open = source.open_watches();
+            open <= if is_one { 1 } else { names.len() }
+        });
+        assert!(
+            as_few,
+            "{seed}: {names:?}: {} watches",
+            source.open_watches()
+        );
+        for name in &names {
+            self.source.set(secret(name, ""));
+        }
+        assert!(self.settle(are_right), "{seed}: after a change");
+    }
+}
+
+#[test]
+fn b18_whatever_happens_to_the_namespace_each_object_comes_to_what_the_server_has() {
+    for (dice, seed) in Dice::histories(12) {
+        let mut history = History::new(dice);
+        for _ in 0..STEPS {
+            history.step();
+        }
+        history.end(seed);
+        let History {
+            manager, source, ..
+        } = history;
+        drop(manager);
+        source.wait_for_watches(0);
+    }
+}

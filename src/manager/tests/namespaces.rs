@@ -1,0 +1,547 @@
+//! One watch for the objects of a namespace: when it begins and ends, who takes over from whom, and
+//! that no read in between fails, waits or goes back.
+
+use super::fake::{commit_namespace, immutable, secret};
+use super::stage::{Stage, refused, until};
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
+use crate::list_watch::{ObjectEvent, Selection as _};
+use crate::manager::strategy::Strategy as _;
+use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
+use crate::object::StoredObject;
+use crate::reflector::{ReflectorStatus, Sink};
+use crate::sync::Arc;
+use k8s_openapi::api::core::v1::Secret;
+
+/// A manager that watches a namespace as a whole if more than two of its objects are watched.
+fn stage() -> Stage {
+    let scope = WatchScope::Namespace { above: 2 };
+    let stage = Stage::watching().options(|options| options.watch_scope(scope));
+    stage.by_hand()
+}
+
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+/// Three objects are referenced, and two of them listed by name at 10.
+fn crossed() -> Stage {
+    let stage = stage();
+    for name in ["a", "b"] {
+        stage.add(name, "pod");
+        stage
+            .runs
+            .list(name, "10", Some(secret(name, "9")))
+            .unwrap();
+    }
+    assert_eq!(stage.runs.namespaces(), 0);
+    stage.add("c", "pod");
+    assert_eq!(stage.runs.namespaces(), 1);
+    stage
+}
+
+/// All three are in the namespace's watch, listed at 20.
+fn taken_over() -> Stage {
+    let stage = crossed();
+    let listed = NAMES.map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    stage
+}
+
+fn report(stage: &Stage) -> NamespaceReport {
+    let reports = stage.manager.namespace_reports();
+    assert_eq!(reports.len(), 1, "{reports:?}");
+    reports.into_iter().next().unwrap()
+}
+
+/// The server answers every request for the namespace with this error.
+fn fails(stage: &Stage, error: Error) -> ReflectorStatus {
+    ReflectorStatus {
+        failures: Failures::of(1, Some(stage.clock.now()), error),
+        ..ReflectorStatus::default()
+    }
+}
+
+#[test]
+fn objects_are_watched_by_name_unless_the_program_says_otherwise() {
+    let stage = Stage::by_hand();
+    for number in 0..100 {
+        stage.add(&format!("s{number}"), "pod");
+    }
+    assert_eq!((stage.runs.count(), stage.runs.namespaces()), (100, 0));
+    assert!(stage.manager.namespace_reports().is_empty());
+}
+
+/// The watches by name end once the namespace's list is in, not before; no read waits for that.
+#[test]
+fn more_objects_than_the_limit_get_one_watch_and_no_read_notices() {
+    let stage = crossed();
+    assert_eq!(report(&stage).state, NamespaceState::Starting);
+    assert!(!stage.runs.is_stopped("a") && !stage.runs.is_stopped("b"));
+    assert_eq!(
+        stage.runs.count(),
+        2,
+        "the list of the namespace brings the third"
+    );
+    for name in ["a", "b"] {
+        assert_eq!(stage.version_now(name), 9);
+    }
+    stage.runs.modified(secret("a", "15"));
+    assert_eq!(stage.version_now("a"), 15);
+
+    let listed = [
+        secret("a", "15"),
+        secret("b", "9"),
+        secret("c", "12"),
+        secret("x", "1"),
+    ];
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    assert!(stage.runs.is_stopped("a") && stage.runs.is_stopped("b"));
+    let versions = NAMES.map(|name| stage.version_now(name));
+    assert_eq!(versions, [15, 9, 12]);
+    let report = report(&stage);
+    assert_eq!(
+        (report.state, report.objects),
+        (NamespaceState::Watching, 3)
+    );
+
+    stage.runs.modified_in_namespace(0, secret("b", "21"));
+    assert_eq!(stage.version_now("b"), 21);
+    let gone = Arc::new(StoredObject::new(secret("c", "22")));
+    let deleted = ObjectEvent::deleted(gone);
+    stage
+        .runs
+        .write_namespace(0, |sink| sink.apply(deleted))
+        .unwrap();
+    assert!(stage.get_now("c").unwrap_err().is_not_found());
+}
+
+/// B18: a watch by name may be ahead of the list that takes over.
+#[test]
+fn an_object_that_is_ahead_of_the_list_keeps_its_state() {
+    let stage = crossed();
+    stage.runs.modified(secret("a", "25"));
+    let listed = NAMES.map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    assert_eq!(stage.version_now("a"), 25);
+    assert!(
+        stage.runs.is_stopped("a"),
+        "the watch goes on from 20, so it misses nothing"
+    );
+    stage.runs.modified_in_namespace(0, secret("a", "24"));
+    assert_eq!(stage.version_now("a"), 25);
+    stage.runs.modified_in_namespace(0, secret("a", "26"));
+    assert_eq!(stage.version_now("a"), 26);
+}
+
+/// An object that is not read waits for the list of its namespace; one that is read does not.
+#[test]
+fn a_reader_never_waits_for_the_list_of_the_namespace() {
+    let stage = crossed();
+    let object = stage.inspect("c");
+    assert_eq!(object.state, ObjectState::Waiting);
+    assert!(
+        object.reason.contains("list of its namespace"),
+        "{}",
+        object.reason
+    );
+    let reader = stage.reader(|manager| manager.get_by("ns", "c", Deadline::NEVER));
+    stage.runs.wait_for_count(3);
+    stage.runs.list("c", "11", Some(secret("c", "8"))).unwrap();
+    let read = reader.answer().unwrap();
+    assert_eq!(read.metadata.resource_version.as_deref(), Some("8"));
+    assert!(
+        !stage.runs.is_stopped("c"),
+        "the namespace is not listed yet"
+    );
+    let listed = NAMES.map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    assert!(stage.runs.is_stopped("c"));
+    assert_eq!(stage.version_now("c"), 9);
+}
+
+/// What is not read has its watch by name after a sweep: the namespace's list may never come.
+#[test]
+fn a_sweep_starts_what_the_list_of_the_namespace_has_not_brought() {
+    let stage = crossed();
+    stage.round();
+    stage.runs.wait_for_count(3);
+    stage.runs.list("c", "11", None).unwrap();
+    assert!(stage.get_now("c").unwrap_err().is_not_found());
+}
+
+/// A namespace's watch that is older than the pod never says of an object that it is not there.
+#[test]
+fn a_new_object_is_listed_by_name_and_handed_over_at_once() {
+    let stage = taken_over();
+    stage.runs.modified_in_namespace(0, secret("new", "30"));
+    stage.add("new", "pod");
+    assert_eq!(
+        stage.get_now("new").unwrap_err().kind(),
+        ErrorKind::NotSynced
+    );
+    let floor = stage.runs.last("new", |run| run.floor.clone());
+    assert_eq!(
+        floor.unwrap().as_str(),
+        "30",
+        "a list at 29 would miss the event at 30"
+    );
+    stage
+        .runs
+        .list("new", "30", Some(secret("new", "30")))
+        .unwrap();
+    assert!(stage.runs.is_stopped("new"), "no watch by name is opened");
+    assert_eq!(stage.version_now("new"), 30);
+    stage.runs.modified_in_namespace(0, secret("new", "31"));
+    assert_eq!(stage.version_now("new"), 31);
+}
+
+/// What was dropped between the list by name and the reference is not lost.
+#[test]
+fn a_list_from_before_the_last_dropped_event_does_not_hand_over() {
+    let stage = taken_over();
+    stage.runs.modified_in_namespace(0, secret("new", "30"));
+    stage.add("new", "pod");
+    stage
+        .runs
+        .list("new", "29", Some(secret("new", "25")))
+        .unwrap();
+    assert!(!stage.runs.is_stopped("new"));
+    // By name it sees what the namespace's watch has dropped.
+    stage.runs.modified(secret("new", "30"));
+    assert!(stage.runs.is_stopped("new"));
+    assert_eq!(stage.version_now("new"), 30);
+}
+
+/// A bookmark of the watch by name hands over too.
+#[test]
+fn a_watch_by_name_hands_over_as_soon_as_it_has_caught_up() {
+    let stage = taken_over();
+    stage.runs.modified_in_namespace(0, secret("other", "30"));
+    stage.add("new", "pod");
+    stage.runs.list("new", "29", None).unwrap();
+    assert!(!stage.runs.is_stopped("new"));
+    let index = stage.runs.at_work_index("new").unwrap();
+    stage
+        .runs
+        .write(index, |writer| writer.bookmark(&"33".into()));
+    assert!(stage.runs.is_stopped("new"));
+    assert!(stage.get_now("new").unwrap_err().is_not_found());
+}
+
+/// The list may have passed over the object before it was referenced.
+#[test]
+fn a_list_under_way_does_not_count_for_an_object_that_is_referenced_meanwhile() {
+    let stage = taken_over();
+    let staging = stage.runs.write_namespace(0, Sink::begin);
+    stage.add("new", "pod");
+    stage
+        .runs
+        .list("new", "25", Some(secret("new", "24")))
+        .unwrap();
+    assert!(
+        !stage.runs.is_stopped("new"),
+        "the list may be at any version"
+    );
+    let listed = NAMES.map(|name| secret(name, "9"));
+    let commit = |sink: &mut _| commit_namespace(sink, staging, "30", listed);
+    stage.runs.write_namespace(0, commit).unwrap();
+    assert_eq!(
+        stage.version_now("new"),
+        24,
+        "the list does not say that it is gone"
+    );
+    assert!(
+        !stage.runs.is_stopped("new"),
+        "what happened from 25 to 30 is not known"
+    );
+    stage.runs.modified(secret("new", "29"));
+    assert!(!stage.runs.is_stopped("new"));
+    stage.runs.modified(secret("new", "31"));
+    assert!(stage.runs.is_stopped("new"));
+}
+
+/// Versions that are not numbers have no order: the watch by name stays, until the next list.
+#[test]
+fn versions_without_an_order_hand_over_by_a_list_only() {
+    let stage = taken_over();
+    let listed = || NAMES.map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "x-1", listed()).unwrap();
+    stage.add("new", "pod");
+    stage
+        .runs
+        .list("new", "x-2", Some(secret("new", "x-2")))
+        .unwrap();
+    assert!(!stage.runs.is_stopped("new"));
+    let all = listed().into_iter().chain([secret("new", "x-2")]);
+    stage.runs.list_namespace(0, "x-3", all).unwrap();
+    assert!(stage.runs.is_stopped("new"));
+}
+
+/// OC-15: an immutable object needs no watch, of whatever kind, once it was read.
+#[test]
+fn oc_15_an_immutable_object_leaves_the_watch_of_its_namespace_when_it_is_read() {
+    let stage = crossed();
+    stage.add("d", "pod");
+    let listed = ["a", "b", "c", "d"].map(|name| immutable(name, "15"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    assert_eq!(report(&stage).objects, 4);
+    stage.version_now("a");
+    assert_eq!(report(&stage).objects, 3);
+    assert!(!stage.inspect("a").watched);
+    for name in ["b", "c", "d"] {
+        stage.version_now(name);
+    }
+    stage.runs.wait_for_namespace_end(0);
+    assert_eq!(stage.runs.count(), 2, "nothing is watched by name again");
+    assert_eq!(stage.version_now("d"), 15);
+}
+
+/// OC-3: the last reference takes the object out, and what comes of it is dropped.
+#[test]
+fn oc_3_a_released_object_is_dropped() {
+    let stage = taken_over();
+    stage.add("d", "pod");
+    stage.runs.list("d", "20", Some(secret("d", "9"))).unwrap();
+    stage.delete("d", "pod");
+    assert_eq!(
+        stage.get_now("d").unwrap_err().kind(),
+        ErrorKind::NotRegistered
+    );
+    assert_eq!(report(&stage).objects, 3);
+    let selected = |name: &str| {
+        let watch = |sink: &mut super::super::watch::namespace::NamespaceSink<Secret>| {
+            sink.watch().selects("ns", name, "30")
+        };
+        stage.runs.write_namespace(0, watch)
+    };
+    assert!(selected("a") && !selected("d") && !selected("x"));
+    // Referenced again, it is new.
+    stage.add("d", "pod");
+    assert_eq!(stage.get_now("d").unwrap_err().kind(), ErrorKind::NotSynced);
+}
+
+/// Half as many objects as the limit or fewer are watched by name again.
+#[test]
+fn few_objects_are_watched_by_name_again_and_no_read_notices() {
+    let stage = taken_over();
+    stage.delete("c", "pod");
+    assert_eq!(
+        report(&stage).state,
+        NamespaceState::Watching,
+        "two are not few"
+    );
+    stage.delete("b", "pod");
+    stage.runs.wait_for_count(3);
+    until(|| (report(&stage).state == NamespaceState::Draining).then_some(()));
+    assert_eq!(stage.version_now("a"), 9);
+    stage.runs.modified_in_namespace(0, secret("a", "25"));
+    assert_eq!(
+        stage.version_now("a"),
+        25,
+        "it is the source until the other has listed"
+    );
+    let floor = stage.runs.last("a", |run| run.floor.clone());
+    assert_eq!(floor.unwrap().as_str(), "20");
+    assert!(!stage.runs.is_namespace_stopped(0));
+    let old = stage
+        .runs
+        .list("a", "24", Some(secret("a", "9")))
+        .unwrap_err();
+    assert_eq!(old.kind(), ErrorKind::Stale);
+    assert_eq!(stage.version_now("a"), 25);
+    stage.runs.list("a", "26", Some(secret("a", "25"))).unwrap();
+    stage.runs.wait_for_namespace_end(0);
+    assert_eq!(stage.version_now("a"), 25);
+    stage.runs.modified(secret("a", "27"));
+    assert_eq!(stage.version_now("a"), 27);
+    until(|| stage.manager.namespace_reports().is_empty().then_some(()));
+}
+
+/// The identity may not watch the namespace: all as by name, and the report says why.
+#[test]
+fn a_refusal_leaves_the_objects_by_name_and_says_why() {
+    let stage = crossed();
+    let denied = fails(&stage, refused());
+    stage.runs.write_namespace(0, |sink| sink.report(&denied));
+    stage.runs.wait_for_namespace_end(0);
+    stage.runs.wait_for_count(3);
+    let all = until(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
+    assert_eq!(all.reason, "secrets \"s\" is forbidden");
+    stage.runs.list("c", "11", Some(secret("c", "8"))).unwrap();
+    let versions = NAMES.map(|name| stage.version_now(name));
+    assert_eq!(versions, [9, 9, 8]);
+    assert!(NAMES.iter().all(|name| !stage.runs.is_stopped(name)));
+    stage.manager.health().unwrap();
+
+    // It is tried again, when it may have changed.
+    for _ in 0..4 {
+        stage.round();
+    }
+    assert_eq!(stage.runs.namespaces(), 1);
+    stage.round();
+    stage.runs.wait_for_namespaces(2);
+    let listed = NAMES.map(|name| secret(name, "9"));
+    stage.runs.list_namespace(1, "20", listed).unwrap();
+    assert!(NAMES.iter().all(|name| stage.runs.is_stopped(name)));
+}
+
+/// The permission is withdrawn while the namespace's watch runs.
+#[test]
+fn a_withdrawn_permission_costs_no_read() {
+    let stage = taken_over();
+    let denied = fails(&stage, refused());
+    stage.runs.write_namespace(0, |sink| sink.report(&denied));
+    stage.runs.wait_for_count(5);
+    for name in NAMES {
+        assert_eq!(stage.version_now(name), 9);
+        stage
+            .runs
+            .list(name, "30", Some(secret(name, "29")))
+            .unwrap();
+        assert_eq!(stage.version_now(name), 29);
+    }
+    stage.runs.wait_for_namespace_end(0);
+    let by_name = until(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
+    assert_eq!(by_name.reason, "secrets \"s\" is forbidden");
+    assert!(stage.get_now("a").unwrap().last_error().is_none());
+}
+
+/// A server that is away is away by name too: a thousand connections would not help it.
+#[test]
+fn b10_other_failures_leave_the_watch_of_the_namespace_alone() {
+    let stage = taken_over();
+    let away = fails(&stage, super::stage::unavailable());
+    stage.runs.write_namespace(0, |sink| sink.report(&away));
+    let cached = stage.get_now("a").unwrap();
+    assert!(
+        cached
+            .last_error()
+            .unwrap()
+            .to_string()
+            .contains("currently unable")
+    );
+    stage.round();
+    assert_eq!(report(&stage).state, NamespaceState::Watching);
+    assert!(report(&stage).reason.contains("currently unable"));
+    assert_eq!(stage.runs.count(), 2);
+}
+
+/// Without room for a watch by name the object stays where it is.
+#[test]
+fn without_room_an_object_stays_in_the_watch_of_its_namespace() {
+    let stage = taken_over();
+    stage
+        .runs
+        .refuse(Some(Error::new(ErrorKind::Resources, "no threads")));
+    stage.delete("c", "pod");
+    stage.delete("b", "pod");
+    until(|| (report(&stage).state == NamespaceState::Draining).then_some(()));
+    stage.round();
+    stage.runs.modified_in_namespace(0, secret("a", "25"));
+    assert_eq!(stage.version_now("a"), 25);
+    stage.runs.refuse(None);
+    stage.round();
+    stage.runs.wait_for_count(3);
+    stage.runs.list("a", "26", Some(secret("a", "25"))).unwrap();
+    stage.runs.wait_for_namespace_end(0);
+}
+
+/// The namespace's watch cannot be started: by name, and again after a while.
+#[test]
+fn without_a_thread_for_the_namespace_its_objects_are_watched_by_name() {
+    let stage = stage();
+    stage.add("a", "pod");
+    stage.add("b", "pod");
+    stage
+        .runs
+        .refuse(Some(Error::new(ErrorKind::Resources, "no threads")));
+    stage.add("c", "pod");
+    assert_eq!(stage.runs.namespaces(), 0);
+    stage.runs.refuse(None);
+    stage.round();
+    until(|| (stage.runs.namespaces() == 1 || stage.runs.count() == 3).then_some(()));
+    stage.round();
+    stage.runs.wait_for_namespaces(1);
+}
+
+/// OC-28: a crash is the end of each object's run, and the next reader starts another.
+#[test]
+fn a_crash_of_the_namespaces_watch_is_a_crash_of_each_run() {
+    let stage = taken_over();
+    stage.runs.crash_namespace(0);
+    assert!(
+        stage.inspect("a").reason.is_empty() || stage.inspect("a").state == ObjectState::Waiting
+    );
+    stage.clock.advance(super::stage::SECOND);
+    let reader = stage.reader(|manager| manager.get_by("ns", "a", Deadline::NEVER));
+    stage.runs.wait_for_count(3);
+    stage.runs.list("a", "30", Some(secret("a", "29"))).unwrap();
+    reader.answer().unwrap();
+    until(|| (report(&stage).state == NamespaceState::ByName).then_some(()));
+}
+
+/// OC-25: a shutdown ends the namespace's watch too.
+#[test]
+fn oc_25_a_shutdown_ends_the_watch_of_the_namespace() {
+    let stage = taken_over();
+    stage.manager.shutdown(stage.soon()).unwrap();
+    assert!(stage.runs.is_namespace_stopped(0));
+    stage.runs.wait_for_namespace_end(0);
+    assert_eq!(stage.get_now("a").unwrap_err().kind(), ErrorKind::Stopped);
+}
+
+/// OC-18: an object that nobody reads leaves the namespace's watch; the next read lists it by name.
+#[test]
+fn oc_18_an_idle_object_leaves_the_watch_of_its_namespace() {
+    let scope = WatchScope::Namespace { above: 1 };
+    let builder = Stage::watching();
+    let builder =
+        builder.options(|options| options.watch_scope(scope).idle_max(super::fake::ROUND));
+    let stage = builder.by_hand();
+    stage.add("a", "pod");
+    stage.add("b", "pod");
+    let listed = ["a", "b"].map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    stage.round();
+    stage.version_now("b");
+    stage.round();
+    until(|| (report(&stage).objects == 1).then_some(()));
+    let reader = stage.reader(|manager| manager.get_by("ns", "a", Deadline::NEVER));
+    until(|| stage.runs.at_work_index("a").filter(|index| *index > 0));
+    stage.runs.list("a", "20", Some(secret("a", "9"))).unwrap();
+    reader.answer().unwrap();
+    assert_eq!(report(&stage).objects, 2);
+}
+
+/// B14: an event of one object confirms all, within a second.
+#[test]
+fn b14_what_confirms_the_namespace_confirms_its_objects() {
+    let stage = taken_over();
+    stage.clock.advance(super::stage::MINUTE);
+    let confirmed = ReflectorStatus {
+        last_contact: Some(stage.clock.now()),
+        ..ReflectorStatus::default()
+    };
+    stage
+        .runs
+        .write_namespace(0, |sink| sink.report(&confirmed));
+    assert!(stage.get_now("a").unwrap().age() < super::stage::SECOND);
+    stage
+        .runs
+        .write_namespace(0, |sink| sink.bookmark(&"40".into()));
+    assert_eq!(
+        stage.inspect("a").since_contact.unwrap(),
+        std::time::Duration::ZERO
+    );
+}
+
+/// The counts for metrics: one watch, whatever the number of its objects.
+#[test]
+fn a_watch_of_a_namespace_counts_as_one() {
+    let stage = taken_over();
+    stage.runs.wait_for_join(0);
+    stage.runs.wait_for_join(1);
+    let counts = stage.manager.store().entries().state();
+    assert_eq!((counts.objects, counts.watches), (3, 1));
+    assert!(NAMES.iter().all(|name| stage.inspect(name).watched));
+}

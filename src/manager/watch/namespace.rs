@@ -1,0 +1,424 @@
+//! The watch of one namespace: one reflector for all watched objects of it. It hands what comes of
+//! an object on to that object's entry, and passes over the objects that nobody references.
+
+use std::fmt;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+
+use super::runs::RunHandle;
+use super::writer::{ObjectStaging, RunContext, Writer};
+use crate::clock::later;
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{ObjectEvent, Selection};
+use crate::manager::entry::consistent_reads::is_reached;
+use crate::object::{KeyRef, Object, ResourceVersion};
+use crate::reflector::{ReflectorStatus, Replacement, Sink, Waiters};
+use crate::sync::atomic::Ordering;
+use crate::sync::{Arc, Mutex, Rank};
+
+/// How often the objects of a namespace learn that the server confirmed them, while nothing else is
+/// new: an event of one of them confirms all.
+const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+
+/// One namespace's watch, as its reflector, the attached entries and the housekeeper share it.
+pub(crate) struct NamespaceWatch<K: Object> {
+    pub(crate) namespace: Box<str>,
+    objects: Mutex<AttachedObjects<K>>,
+    /// Has its reflector end a backoff early.
+    pub(crate) waiters: Waiters,
+    context: RunContext<K>,
+    /// With so few objects the housekeeper looks whether the watch pays.
+    few: usize,
+}
+
+/// The objects whose events are handed on, by name.
+struct AttachedObjects<K: Object> {
+    by_name: HashMap<Box<str>, AttachedObject<K>>,
+    attached: u64,
+    /// No dropped event is newer than this, nor was the last list.
+    position: ResourceVersion,
+    /// A list is under way: what it has passed over already is not known.
+    is_listing: bool,
+    has_listed: bool,
+    status: ReflectorStatus,
+    /// Why the objects are better watched by name.
+    refusal: Option<Error>,
+    life: NamespaceLife,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NamespaceLife {
+    Open,
+    /// No more objects are attached.
+    Closed,
+    /// The thread has ended.
+    Over,
+}
+
+struct AttachedObject<K: Object> {
+    writer: Arc<Writer<K>>,
+    number: u64,
+    /// An entry that knows the object at this version or later misses nothing. `None` while that is
+    /// not known.
+    required: Option<ResourceVersion>,
+}
+
+impl<K: Object> fmt::Debug for NamespaceWatch<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamespaceWatch")
+            .field("namespace", &self.namespace)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> NamespaceWatch<K> {
+    pub(crate) fn new(namespace: &str, few: usize, context: RunContext<K>) -> Arc<Self> {
+        let objects = AttachedObjects {
+            by_name: HashMap::new(),
+            attached: 0,
+            position: ResourceVersion::default(),
+            is_listing: true,
+            has_listed: false,
+            status: ReflectorStatus::default(),
+            refusal: None,
+            life: NamespaceLife::Open,
+        };
+        Arc::new(Self {
+            namespace: namespace.into(),
+            objects: Mutex::ranked(Rank::NAMESPACE_OBJECTS, objects),
+            waiters: Waiters::new(),
+            context,
+            few,
+        })
+    }
+
+    /// Hands the object's events on to the writer from now on. `None`, and drops the writer, once
+    /// the watch is [closed](Self::close).
+    pub(crate) fn attach(self: &Arc<Self>, writer: Writer<K>) -> Option<Attachment<K>> {
+        let name: Box<str> = writer.object().key.name().into();
+        let writer = Arc::new(writer);
+        let mut objects = self.objects.lock();
+        if objects.life != NamespaceLife::Open {
+            drop(objects);
+            return None;
+        }
+        objects.attached = objects.attached.wrapping_add(1);
+        let number = objects.attached;
+        let required = (!objects.is_listing).then(|| objects.position.clone());
+        let attached = AttachedObject {
+            writer,
+            number,
+            required,
+        };
+        let before = objects.by_name.insert(name.clone(), attached);
+        drop(objects);
+        // That of an entry that was released: its drop takes locks.
+        drop(before);
+        Some(Attachment {
+            watch: Arc::clone(self),
+            name,
+            number,
+        })
+    }
+
+    /// Attaches nothing any more.
+    pub(crate) fn close(&self) {
+        let mut objects = self.objects.lock();
+        if objects.life == NamespaceLife::Open {
+            objects.life = NamespaceLife::Closed;
+        }
+    }
+
+    /// The writers of the attached objects.
+    pub(crate) fn writers(&self) -> Vec<Arc<Writer<K>>> {
+        let objects = self.objects.lock();
+        let attached = objects.by_name.values();
+        attached.map(|one| Arc::clone(&one.writer)).collect()
+    }
+
+    pub(crate) fn object_count(&self) -> usize {
+        self.objects.lock().by_name.len()
+    }
+
+    /// Whether its first list has come.
+    pub(crate) fn has_listed(&self) -> bool {
+        self.objects.lock().has_listed
+    }
+
+    /// Why the objects are better watched by name, if they are.
+    pub(crate) fn refusal(&self) -> Option<Error> {
+        self.objects.lock().refusal.clone()
+    }
+
+    /// Whether its thread has ended.
+    pub(crate) fn is_over(&self) -> bool {
+        self.objects.lock().life == NamespaceLife::Over
+    }
+
+    pub(crate) fn status(&self) -> ReflectorStatus {
+        self.objects.lock().status.clone()
+    }
+
+    /// Up to where the watch has come. `None` while it lists.
+    pub(crate) fn position(&self) -> Option<ResourceVersion> {
+        let objects = self.objects.lock();
+        (!objects.is_listing).then(|| objects.position.clone())
+    }
+
+    /// The writer of the object. Without one the event is dropped, in the same step.
+    fn writer_of(&self, key: KeyRef<'_>, version: &str) -> Option<Arc<Writer<K>>> {
+        let mut objects = self.objects.lock();
+        let is_here = key.namespace == &*self.namespace;
+        let attached = objects.by_name.get(key.name).filter(|_| is_here);
+        let writer = attached.map(|attached| Arc::clone(&attached.writer));
+        if writer.is_none() {
+            objects.pass(version);
+        }
+        writer
+    }
+
+    /// Takes the object out, if it is still the one that was attached as that number.
+    fn detach(&self, name: &str, number: u64) {
+        let mut objects = self.objects.lock();
+        let is_it = objects.by_name.get(name);
+        let is_it = is_it.is_some_and(|attached| attached.number == number);
+        let detached = is_it.then(|| objects.by_name.remove(name));
+        let are_few = objects.by_name.len() <= self.few;
+        drop(objects);
+        drop(detached);
+        if are_few {
+            self.context.tend_namespaces();
+        }
+    }
+}
+
+impl<K: Object> AttachedObjects<K> {
+    /// The watch has come to that version, if versions can be compared at all.
+    fn pass(&mut self, version: &str) {
+        let version = ResourceVersion::from(version);
+        if !version.is_empty() && !version.is_older_than(&self.position) {
+            self.position = version;
+        }
+    }
+}
+
+impl<K: Object> Selection for NamespaceWatch<K> {
+    fn selects(&self, namespace: &str, name: &str, version: &str) -> bool {
+        self.writer_of(KeyRef { namespace, name }, version)
+            .is_some()
+    }
+}
+
+/// The run of an entry whose object a namespace's watch has. It has no thread.
+pub(crate) struct Attachment<K: Object> {
+    watch: Arc<NamespaceWatch<K>>,
+    name: Box<str>,
+    number: u64,
+}
+
+impl<K: Object> fmt::Debug for Attachment<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attachment")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> RunHandle for Attachment<K> {
+    fn thread_name(&self) -> String {
+        String::new()
+    }
+
+    fn is_finished(&self) -> bool {
+        true
+    }
+
+    fn stop(&self) {
+        self.watch.detach(&self.name, self.number);
+    }
+
+    fn join(self: Box<Self>) {}
+
+    fn covers(&self, version: &ResourceVersion) -> bool {
+        let objects = self.watch.objects.lock();
+        let attached = objects.by_name.get(&self.name);
+        let attached = attached.filter(|attached| attached.number == self.number);
+        let required = attached.and_then(|attached| attached.required.as_ref());
+        // A server that gives no versions never says what was missed.
+        let required = required.filter(|required| !required.is_unset());
+        required.is_some_and(|required| is_reached(version, required))
+    }
+
+    fn status(&self) -> Option<ReflectorStatus> {
+        Some(self.watch.status())
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn expedite(&self) {
+        self.watch.waiters.expedite();
+    }
+}
+
+/// The sink of a namespace's watch.
+#[derive(Debug)]
+pub(crate) struct NamespaceSink<K: Object> {
+    watch: Arc<NamespaceWatch<K>>,
+    /// What the attached objects were told last.
+    told: Option<ReflectorStatus>,
+}
+
+/// What a list of the namespace brings, by name, for the objects that were attached before it
+/// began. The others it may have passed over.
+pub(crate) type NamespaceStaging<K> = HashMap<Box<str>, (Arc<Writer<K>>, ObjectStaging<K>)>;
+
+impl<K: Object> NamespaceSink<K> {
+    pub(crate) fn new(watch: &Arc<NamespaceWatch<K>>) -> Self {
+        watch
+            .context
+            .table
+            .shared_watches
+            .fetch_add(1, Ordering::Relaxed);
+        Self {
+            watch: Arc::clone(watch),
+            told: None,
+        }
+    }
+
+    pub(crate) fn watch(&self) -> &Arc<NamespaceWatch<K>> {
+        &self.watch
+    }
+
+    /// Whether the objects know of the status what matters to them.
+    fn is_told(&self, status: &ReflectorStatus) -> bool {
+        let Some(told) = &self.told else {
+            return false;
+        };
+        let confirmed = told.last_contact.map(|at| later(at, CONFIRM_INTERVAL));
+        told.phase == status.phase
+            && told.failures.count() == status.failures.count()
+            && told.behind_since == status.behind_since
+            && told.next_attempt == status.next_attempt
+            && (told.lists, told.watches) == (status.lists, status.watches)
+            && status.last_contact <= confirmed
+    }
+}
+
+impl<K: Object> Sink<K> for NamespaceSink<K> {
+    type Staging = NamespaceStaging<K>;
+
+    fn begin(&mut self) -> Self::Staging {
+        self.watch.objects.lock().is_listing = true;
+        let writers = self.watch.writers().into_iter();
+        let staged = writers.map(|writer| {
+            let staging = writer.begin_list();
+            (writer.object().key.name().into(), (writer, staging))
+        });
+        staged.collect()
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
+        if let Some((writer, staging)) = staging.get_mut(event.object.key_ref().name) {
+            writer.stage_item(staging, event);
+        }
+    }
+
+    /// Each entry takes its object. One that knows of something newer keeps that.
+    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
+        let mut covered = HashMap::new();
+        let mut stale = Ok(());
+        for (name, (writer, staging)) in staging {
+            match writer.commit_list(staging, of) {
+                Ok(()) => drop(covered.insert(name, writer)),
+                Err(error) if error.is_stopped() => {}
+                // What the entry knows is as new, and the watch goes on from there.
+                Err(_) if writer.has_reached(&of.resource_version) => {}
+                Err(error) => stale = Err(error),
+            }
+        }
+        let mut objects = self.watch.objects.lock();
+        (objects.is_listing, objects.has_listed) = (false, true);
+        objects.position = of.resource_version.clone();
+        let mut uncovered = Vec::new();
+        for (name, attached) in &mut objects.by_name {
+            let taken = covered.get(name);
+            if !taken.is_some_and(|writer| Arc::ptr_eq(writer, &attached.writer)) {
+                attached.required = Some(of.resource_version.clone());
+                uncovered.push(Arc::clone(&attached.writer));
+            }
+        }
+        drop(objects);
+        for writer in uncovered {
+            writer.hand_over();
+        }
+        self.told = None;
+        stale
+    }
+
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        let (_, version) = event.object.identity();
+        let Some(writer) = self.watch.writer_of(event.object.key_ref(), version) else {
+            return Ok(());
+        };
+        match writer.apply_event(event) {
+            // The entry has ended its run.
+            Err(error) if error.is_stopped() => Ok(()),
+            applied => applied,
+        }
+    }
+
+    fn bookmark(&mut self, version: &ResourceVersion) {
+        self.watch.objects.lock().pass(version.as_str());
+        for writer in self.watch.writers() {
+            writer.confirm(version);
+        }
+    }
+
+    fn report(&mut self, status: &ReflectorStatus) {
+        let is_told = self.is_told(status);
+        // That the namespace is refused is no answer about one of its objects.
+        let status = ReflectorStatus {
+            refusal: None,
+            ..status.clone()
+        };
+        let mut objects = self.watch.objects.lock();
+        let failure = status.failures.last();
+        let by_name_may_do = [ErrorKind::Forbidden, ErrorKind::TooLarge];
+        let refusal = failure.filter(|error| by_name_may_do.contains(&error.kind()));
+        let is_refused = refusal.is_some() && objects.refusal.is_none();
+        if is_refused {
+            objects.refusal = refusal.cloned();
+        }
+        objects.status.clone_from(&status);
+        drop(objects);
+        if is_refused {
+            self.watch.context.tend_namespaces();
+        }
+        if !is_told {
+            for writer in self.watch.writers() {
+                writer.update(&status);
+            }
+            self.told = Some(status);
+        }
+    }
+}
+
+impl<K: Object> Drop for NamespaceSink<K> {
+    fn drop(&mut self) {
+        let mut objects = self.watch.objects.lock();
+        objects.life = NamespaceLife::Over;
+        let attached = std::mem::take(&mut objects.by_name);
+        drop(objects);
+        // Each entry learns that its run has ended.
+        drop(attached);
+        self.watch
+            .context
+            .table
+            .shared_watches
+            .fetch_sub(1, Ordering::Relaxed);
+        self.watch.context.tend_namespaces();
+    }
+}

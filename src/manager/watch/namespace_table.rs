@@ -1,0 +1,283 @@
+//! The namespaces of a manager in which an object is watched: which have a watch as a whole, which
+//! should have one, and which no longer. Decides; starts and ends nothing.
+
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+use super::namespace::NamespaceWatch;
+use super::runs::Run;
+use crate::clock::later;
+use crate::error::{Error, ErrorKind};
+use crate::manager::report::{NamespaceReport, NamespaceState};
+use crate::object::Object;
+use crate::sync::{Arc, Mutex, Rank};
+
+/// How long after a refusal the namespace is asked for again.
+const REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// How long after a shortage of threads or reflectors.
+const SHORTAGE_PAUSE: Duration = Duration::from_secs(60);
+
+/// The namespaces of one manager in which an object is watched, and when they are looked at.
+#[derive(Debug)]
+pub(crate) struct Namespaces<K: Object>(Mutex<NamespaceTable<K>>);
+
+#[derive(Debug)]
+struct NamespaceTable<K: Object> {
+    by_name: HashMap<Box<str>, Namespace<K>>,
+    is_closed: bool,
+}
+
+#[derive(Debug)]
+struct Namespace<K: Object> {
+    /// Each watch by name has a clone.
+    by_name: Arc<()>,
+    watch: Option<Arc<NamespaceWatch<K>>>,
+    run: Option<Run>,
+    /// The watch ends once its objects are watched by name, for this reason.
+    draining: Option<String>,
+    refused: Option<Refused>,
+}
+
+/// Why a namespace is not watched as a whole, and since when.
+#[derive(Debug)]
+struct Refused {
+    why: Error,
+    until: Instant,
+}
+
+impl<K: Object> Default for Namespaces<K> {
+    fn default() -> Self {
+        let table = NamespaceTable {
+            by_name: HashMap::new(),
+            is_closed: false,
+        };
+        Self(Mutex::ranked(Rank::NAMESPACES, table))
+    }
+}
+
+impl<K: Object> Default for Namespace<K> {
+    fn default() -> Self {
+        Self {
+            by_name: Arc::new(()),
+            watch: None,
+            run: None,
+            draining: None,
+            refused: None,
+        }
+    }
+}
+
+impl<K: Object> Namespace<K> {
+    fn watches_by_name(&self) -> usize {
+        Arc::strong_count(&self.by_name).saturating_sub(1)
+    }
+
+    /// The watch that takes further objects.
+    fn open_watch(&self) -> Option<&Arc<NamespaceWatch<K>>> {
+        self.watch.as_ref().filter(|_| self.draining.is_none())
+    }
+
+    fn is_refused(&self, now: Instant) -> bool {
+        self.refused
+            .as_ref()
+            .is_some_and(|refused| now < refused.until)
+    }
+
+    fn refuse(&mut self, why: Error, now: Instant) {
+        let is_short = [ErrorKind::TooManyReflectors, ErrorKind::Resources].contains(&why.kind());
+        let pause = if is_short {
+            SHORTAGE_PAUSE
+        } else {
+            REFUSED_PAUSE
+        };
+        let until = later(now, pause);
+        self.refused = Some(Refused { why, until });
+    }
+}
+
+/// Where a run that begins finds itself.
+pub(super) struct Surroundings<K: Object> {
+    pub(super) by_name: Arc<()>,
+    pub(super) watch: Option<Arc<NamespaceWatch<K>>>,
+    /// The caller starts that watch.
+    pub(super) is_new: bool,
+}
+
+/// What the housekeeper does about one namespace.
+pub(super) enum Tending<K: Object> {
+    Start,
+    Drain(Arc<NamespaceWatch<K>>),
+    End(Option<Run>),
+}
+
+impl<K: Object> Namespaces<K> {
+    /// What a run in the namespace finds. It is the one more than `above` that makes the watch of
+    /// the namespace pay: then `make` makes it.
+    pub(super) fn enter(
+        &self,
+        name: &str,
+        above: usize,
+        now: Instant,
+        make: impl FnOnce() -> Arc<NamespaceWatch<K>>,
+    ) -> Surroundings<K> {
+        let mut table = self.0.lock();
+        let is_closed = table.is_closed;
+        let namespace = table.by_name.entry_ref(name).or_default();
+        let is_new = namespace.watch.is_none()
+            && namespace.watches_by_name() >= above
+            && !namespace.is_refused(now)
+            && !is_closed;
+        if is_new {
+            namespace.watch = Some(make());
+            namespace.refused = None;
+        }
+        Surroundings {
+            by_name: Arc::clone(&namespace.by_name),
+            watch: namespace.open_watch().map(Arc::clone),
+            is_new,
+        }
+    }
+
+    /// What counts the watches by name in the namespace.
+    pub(super) fn by_name(&self, name: &str) -> Arc<()> {
+        let mut table = self.0.lock();
+        let namespace = table.by_name.entry_ref(name).or_default();
+        Arc::clone(&namespace.by_name)
+    }
+
+    pub(super) fn names(&self) -> Vec<Box<str>> {
+        self.0.lock().by_name.keys().cloned().collect()
+    }
+
+    /// The watch was started, or could not be. Gives its run back if it is wanted no more.
+    pub(super) fn started(
+        &self,
+        watch: &Arc<NamespaceWatch<K>>,
+        launched: Result<Run, Error>,
+        now: Instant,
+    ) -> Option<Run> {
+        let mut table = self.0.lock();
+        let is_closed = table.is_closed;
+        let namespace = table.by_name.entry_ref(&*watch.namespace).or_default();
+        let present = namespace.watch.as_ref();
+        let is_wanted = !is_closed && present.is_some_and(|one| Arc::ptr_eq(one, watch));
+        match launched {
+            Ok(run) if is_wanted => {
+                namespace.run = Some(run);
+                None
+            }
+            Ok(run) => Some(run),
+            Err(error) => {
+                namespace.refuse(error, now);
+                None
+            }
+        }
+    }
+
+    /// Lets no watch begin any more. Returns the runs of those that there are.
+    pub(super) fn close(&self) -> Vec<Run> {
+        let mut table = self.0.lock();
+        table.is_closed = true;
+        let namespaces = table.by_name.values_mut();
+        namespaces.filter_map(|one| one.run.take()).collect()
+    }
+
+    /// What is to be done about the namespace.
+    pub(super) fn tending(&self, name: &str, above: usize, now: Instant) -> Option<Tending<K>> {
+        let mut table = self.0.lock();
+        let namespace = table.by_name.get_mut(name)?;
+        let Some(watch) = namespace.watch.clone() else {
+            if namespace.watches_by_name() > above && !namespace.is_refused(now) {
+                return Some(Tending::Start);
+            }
+            if !namespace.is_refused(now) {
+                namespace.refused = None;
+                if namespace.watches_by_name() == 0 {
+                    table.by_name.remove(name);
+                }
+            }
+            return None;
+        };
+        let count = watch.object_count();
+        if namespace.draining.is_none() {
+            let over = watch.is_over().then(ended_by_itself);
+            namespace.draining = match (&namespace.refused, watch.refusal().or(over)) {
+                // It was not started.
+                (Some(refused), _) => Some(refused.why.to_string()),
+                (None, Some(why)) => {
+                    let reason = why.to_string();
+                    namespace.refuse(why, now);
+                    Some(reason)
+                }
+                (None, None) if namespace.run.is_some() && count <= few(above) => {
+                    Some(format!("only {count} of its objects are watched"))
+                }
+                (None, None) => None,
+            };
+        }
+        namespace.draining.as_ref()?;
+        watch.close();
+        if count > 0 {
+            return Some(Tending::Drain(watch));
+        }
+        (namespace.watch, namespace.draining) = (None, None);
+        Some(Tending::End(namespace.run.take()))
+    }
+
+    /// The namespaces that are watched as a whole, or would be if the server let them, sorted.
+    pub(super) fn reports(&self, now: Instant) -> Vec<NamespaceReport> {
+        let table = self.0.lock();
+        let reports = table.by_name.iter().filter_map(|(name, namespace)| {
+            let (state, reason) = match (&namespace.watch, &namespace.draining) {
+                (Some(_), Some(why)) => (NamespaceState::Draining, why.clone()),
+                (Some(watch), None) if watch.has_listed() => {
+                    (NamespaceState::Watching, String::new())
+                }
+                (Some(_), None) => (NamespaceState::Starting, String::new()),
+                (None, _) => {
+                    let refused = namespace.refused.as_ref()?;
+                    (NamespaceState::ByName, refused.why.to_string())
+                }
+            };
+            let status = namespace.watch.as_ref().map(|watch| watch.status());
+            let failure = status
+                .as_ref()
+                .and_then(|status| status.failures.last().cloned());
+            let reason = if reason.is_empty() {
+                failure
+                    .map(|failure| failure.to_string())
+                    .unwrap_or_default()
+            } else {
+                reason
+            };
+            Some(NamespaceReport {
+                namespace: name.to_string(),
+                state,
+                reason,
+                objects: namespace
+                    .watch
+                    .as_ref()
+                    .map_or(0, |watch| watch.object_count()),
+                watches_by_name: namespace.watches_by_name(),
+                since_contact: status.and_then(|status| status.age(now)),
+            })
+        });
+        let mut reports: Vec<_> = reports.collect();
+        reports.sort_by(|a, b| a.namespace.cmp(&b.namespace));
+        reports
+    }
+}
+
+/// With so few objects a namespace is no longer watched as a whole: half of those with which it
+/// begins to be, so that one object more or less does not start and end watches.
+pub(super) fn few(above: usize) -> usize {
+    above.checked_div(2).unwrap_or(0)
+}
+
+fn ended_by_itself() -> Error {
+    Error::new(
+        ErrorKind::Panicked,
+        "the thread of the namespace's watch has ended",
+    )
+}

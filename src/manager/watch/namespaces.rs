@@ -1,0 +1,187 @@
+//! When a manager watches a whole namespace, and when it watches the objects of it by name again.
+
+use super::entry::{WatchAction, WatchEntry, WatchedObject};
+use super::launch::Runs;
+use super::namespace::NamespaceWatch;
+use super::namespace_table::{Surroundings, Tending, few};
+use super::runs::Run;
+use super::state_machine::{RunId, WatchEffect, WatchInput};
+use super::writer::Writer;
+use crate::manager::options::WatchScope;
+use crate::manager::report::NamespaceReport;
+use crate::object::Object;
+use crate::sync::Arc;
+
+impl<K: Object> Runs<K> {
+    /// Starts a run that the entry has decided on: by name, unless the object is new and the first
+    /// list of its namespace will bring it. A namespace's watch that there is, or that begins with
+    /// this run, takes the object over.
+    pub(crate) fn begin(&self, object: &WatchedObject<K>, id: RunId) {
+        let WatchScope::Namespace { above } = self.context.table.options.watch_scope else {
+            return self.start(object, id, None, None);
+        };
+        let around = self.surroundings(object.key.namespace(), above);
+        if let Some(watch) = &around.watch {
+            // Another run may have taken over meanwhile.
+            self.attach(watch, object, |entry| entry.is_current(id));
+            if around.is_new {
+                self.start_namespace(watch);
+            }
+            if id == RunId::FIRST && !watch.has_listed() && self.awaits(object, id) {
+                return;
+            }
+        }
+        let position = around.watch.and_then(|watch| watch.position());
+        self.start(object, id, position, Some(around.by_name));
+    }
+
+    fn surroundings(&self, name: &str, above: usize) -> Surroundings<K> {
+        let now = self.context.table.clock().now();
+        let make = || NamespaceWatch::new(name, few(above), self.context.clone());
+        self.namespaces.enter(name, above, now, make)
+    }
+
+    /// Leaves the new object to the first list of its namespace. Whether it did: a reader may have
+    /// come.
+    fn awaits(&self, object: &WatchedObject<K>, id: RunId) -> bool {
+        let awaits = self.context.table.change(object, |entry| {
+            let action = entry.act(WatchInput::Awaits(id));
+            (action, entry.is_awaiting())
+        });
+        self.end_all(awaits.0);
+        // A reader that waits already has the object watched by name.
+        object.state.notify_all();
+        awaits.1
+    }
+
+    /// Makes the namespace's watch the successor of the object's run, if that is the expected one.
+    fn attach(
+        &self,
+        watch: &Arc<NamespaceWatch<K>>,
+        object: &WatchedObject<K>,
+        is_expected: impl FnOnce(&WatchEntry<K>) -> bool,
+    ) {
+        let table = &self.context.table;
+        let prepared = table.change(object, |entry| {
+            is_expected(entry).then(|| entry.prepare()).flatten()
+        });
+        let Some(id) = prepared else { return };
+        let writer = Writer::new(self.context.clone(), Arc::clone(object), id, None);
+        let Some(attachment) = watch.attach(writer) else {
+            return;
+        };
+        let run = Run {
+            handle: Box::new(attachment),
+            _room: None,
+            _by_name: None,
+        };
+        let late = table.change(object, |entry| entry.keep_successor(id, run));
+        if let Some(run) = late {
+            self.context.end(run);
+        }
+    }
+
+    /// Attaches all watched objects of the namespace, and starts its reflector.
+    fn start_namespace(&self, watch: &Arc<NamespaceWatch<K>>) {
+        for object in self.context.table.entries() {
+            if object.key.namespace() == &*watch.namespace {
+                self.attach(watch, &object, |_| true);
+            }
+        }
+        let launched = self.launch_namespace(watch);
+        let now = self.context.table.clock().now();
+        let late = self.namespaces.started(watch, launched, now);
+        if let Some(run) = late {
+            self.context.end(run);
+        }
+        // It may have ended before it was known.
+        self.context.tend_namespaces();
+    }
+
+    /// Looks at each namespace, and starts, drains or ends its watch. On the housekeeper's thread.
+    pub(crate) fn tend_namespaces(&self) {
+        let context = &self.context;
+        let WatchScope::Namespace { above } = context.table.options.watch_scope else {
+            return;
+        };
+        if context.table.stop.token().is_stopped() {
+            return;
+        }
+        for name in self.namespaces.names() {
+            match self
+                .namespaces
+                .tending(&name, above, context.table.clock().now())
+            {
+                Some(Tending::Start) => {
+                    let around = self.surroundings(&name, above);
+                    if let Some(watch) = around.watch.filter(|_| around.is_new) {
+                        self.start_namespace(&watch);
+                    }
+                }
+                Some(Tending::Drain(watch)) => self.drain(&watch),
+                Some(Tending::End(run)) => {
+                    if let Some(run) = run {
+                        context.end(run);
+                    }
+                    self.retry_awaiting(&name);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Has the objects of a namespace's watch watched by name. Each is read from that watch until
+    /// its own has listed it.
+    fn drain(&self, watch: &Arc<NamespaceWatch<K>>) {
+        let by_name = self.namespaces.by_name(&watch.namespace);
+        for writer in watch.writers() {
+            let (object, run) = (writer.object(), writer.run());
+            let table = &self.context.table;
+            let (successor, action) = table.change(object, |entry| {
+                if entry.is_current(run) {
+                    return (entry.prepare(), WatchAction::nothing());
+                }
+                // The object was not taken over yet.
+                (None, entry.act(WatchInput::Ended(run)))
+            });
+            self.end_all(action);
+            if let Some(id) = successor {
+                self.start_successor(object, id, Arc::clone(&by_name));
+            }
+        }
+    }
+
+    /// Has the new objects of a namespace watched by name that its first list will not bring.
+    fn retry_awaiting(&self, name: &str) {
+        for object in self.context.table.entries() {
+            if object.key.namespace() != name {
+                continue;
+            }
+            let action = self.context.table.change(&object, |entry| {
+                let is_awaiting = entry.is_awaiting();
+                is_awaiting.then(|| entry.act(WatchInput::Retry))
+            });
+            if let Some(WatchEffect::Start(run)) = action.map(|action| action.effect) {
+                self.begin(&object, run);
+            }
+        }
+    }
+
+    fn end_all(&self, action: WatchAction) {
+        for run in action.ending {
+            self.context.end(run);
+        }
+    }
+
+    /// Starts no namespace's watch any more, and ends those that there are.
+    pub(crate) fn close_namespaces(&self) {
+        for run in self.namespaces.close() {
+            self.context.end(run);
+        }
+    }
+
+    /// The namespaces that are watched as a whole, or would be if the server let them, sorted.
+    pub(crate) fn namespace_reports(&self) -> Vec<NamespaceReport> {
+        self.namespaces.reports(self.context.table.clock().now())
+    }
+}
