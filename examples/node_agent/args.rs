@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kubecache::Error;
 use kubecache::http::KubeconfigOptions;
-use kubecache::manager::ChangeDetection;
+use kubecache::manager::{ChangeDetection, WatchScope};
 
 use crate::bind::BindAddress;
 use crate::{flags, metrics};
@@ -21,6 +21,9 @@ const SYNC_FREQUENCY_LEAST: Duration = Duration::from_secs(1);
 
 /// Below this a healthy server would be asked anew all the time.
 const IDLE_LIMIT_LEAST: Duration = Duration::from_secs(1);
+
+/// So many objects of a namespace are watched by name, unless the flag has another number.
+const WATCHED_BY_NAME_MAX: usize = 20;
 
 /// The recorded story is over after a quarter of a minute.
 const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
@@ -45,6 +48,11 @@ The agent:
                                     watches each object; Cache fetches what is read and older than
                                     the time to live in the node's annotation
                                     node.alpha.kubernetes.io/ttl (else 1m); Get fetches each read
+      --watch-scope name|namespace[:N]
+                                    what is watched with Watch (default name): each object by its
+                                    name, or with namespace each namespace in which more than N
+                                    objects (default 20) are watched. Where the agent may not watch
+                                    the namespace, it watches the objects by name
       --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each
                                     time that a pod comes or changes (default 1m, as the kubelet's
                                     syncFrequency; with --demo 2s)
@@ -109,6 +117,7 @@ pub(crate) struct Options {
     pub(crate) node_name: Option<String>,
     pub(crate) output: Output,
     pub(crate) change_detection: ChangeDetection,
+    pub(crate) watch_scope: WatchScope,
     /// `None`: a minute, or a demonstration's two seconds.
     sync_frequency: Option<Duration>,
     /// `None`: the library's own.
@@ -131,6 +140,7 @@ impl Default for Options {
             node_name: None,
             output: Output::Table,
             change_detection: ChangeDetection::default(),
+            watch_scope: WatchScope::default(),
             sync_frequency: None,
             idle_limit: None,
             health_probe_bind_address: None,
@@ -200,6 +210,7 @@ fn own_flag(
             let word = flags::text(name, parser)?;
             options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
         }
+        "watch-scope" => options.watch_scope = watch_scope(&flags::text(name, parser)?)?,
         "sync-frequency" => {
             options.sync_frequency = Some(at_least(SYNC_FREQUENCY_LEAST, name, parser)?);
         }
@@ -224,6 +235,20 @@ fn own_flag(
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+fn watch_scope(value: &str) -> Result<WatchScope, String> {
+    let (word, number) = match value.split_once(':') {
+        Some((word, number)) => (word, number.parse().ok()),
+        None => (value, Some(WATCHED_BY_NAME_MAX)),
+    };
+    match (word, number) {
+        ("name", Some(_)) if value == "name" => Ok(WatchScope::ByName),
+        ("namespace", Some(above)) => Ok(WatchScope::Namespace { above }),
+        _ => Err(format!(
+            "--watch-scope {value:?}: write name, namespace or namespace:N"
+        )),
+    }
 }
 
 /// A value that may be empty.
@@ -296,6 +321,25 @@ mod tests {
     }
 
     #[test]
+    fn the_scope_of_watches_has_a_number_or_the_usual_one() {
+        let rows = [
+            ("", WatchScope::ByName),
+            ("--watch-scope name", WatchScope::ByName),
+            (
+                "--watch-scope namespace",
+                WatchScope::Namespace { above: 20 },
+            ),
+            (
+                "--watch-scope=namespace:0",
+                WatchScope::Namespace { above: 0 },
+            ),
+        ];
+        for (line, scope) in rows {
+            assert_eq!(run(line).watch_scope, scope, "{line}");
+        }
+    }
+
+    #[test]
     fn the_endpoints_are_off_until_an_address_is_given_and_0_switches_them_off_again() {
         for line in [
             "",
@@ -358,6 +402,14 @@ mod tests {
                 "unknown configmap and secret manager mode: watch",
             ),
             (
+                "--watch-scope namespace:many",
+                "--watch-scope \"namespace:many\": write name, namespace or namespace:N",
+            ),
+            (
+                "--watch-scope name:5",
+                "--watch-scope \"name:5\": write name, namespace or namespace:N",
+            ),
+            (
                 "--sync-frequency 0",
                 "--sync-frequency: write a second or more",
             ),
@@ -404,6 +456,7 @@ mod tests {
             "node-name",
             "output",
             "change-detection",
+            "watch-scope",
             "sync-frequency",
             "idle-limit",
             "health-probe-bind-address",

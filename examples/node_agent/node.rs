@@ -39,7 +39,9 @@ impl Node {
         metrics: Option<&Metrics>,
     ) -> Result<Self, Error> {
         let ttl = NodeTtl::new();
-        let mut kept = ManagerOptions::default().node_ttl(ttl.clone());
+        let mut kept = ManagerOptions::default()
+            .node_ttl(ttl.clone())
+            .watch_scope(options.watch_scope);
         if let Some(limit) = options.idle_limit {
             kept = kept.idle_limit(limit);
         }
