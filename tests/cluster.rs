@@ -26,6 +26,8 @@ mod informer_set;
 mod informers;
 #[path = "cluster/managers.rs"]
 mod managers;
+#[path = "cluster/namespaces.rs"]
+mod namespaces;
 #[path = "cluster/plugins.rs"]
 mod plugins;
 #[path = "cluster/protocol.rs"]
