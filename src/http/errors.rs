@@ -213,6 +213,21 @@ mod tests {
     }
 
     #[test]
+    fn the_end_of_a_plain_connection_asks_for_tls() {
+        let ended = |what| {
+            let eof = io::Error::from(io::ErrorKind::UnexpectedEof);
+            failed(what, Interrupt::Io(eof)).to_string()
+        };
+        let plain = ended("GET http://shop.test:6443/api");
+        assert!(
+            plain.ends_with(": does it speak TLS on this port (https://)?"),
+            "{plain}"
+        );
+        let over_tls = ended(WHAT);
+        assert!(over_tls.ends_with("(unexpected EOF)"), "{over_tls}");
+    }
+
+    #[test]
     fn a_server_that_wants_tls_is_told_with_the_remedy() {
         for page in [
             "Client sent an HTTP request to an HTTPS server.\n",
