@@ -139,7 +139,8 @@
 //!   names an end.
 //!
 //! The three gauges are there while a client is. client-go's `rest_client_request_size_bytes`
-//! is missing: a `GET` has no body.
+//! is missing: a `GET` has no body. So are its `rest_client_transport_…`, which are of a cache that
+//! Go programs have.
 //!
 //! # Threads and locks
 //!

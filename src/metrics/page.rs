@@ -96,7 +96,8 @@ pub(super) fn text(page: &Registry) -> String {
     if let Err(error) = TextEncoder::new().encode_utf8(&page.gather(), &mut text) {
         log::error!("the metrics end early: {error}");
     }
-    text
+    // As the format writes it.
+    text.replace(" inf\n", " +Inf\n")
 }
 
 /// A number of things as metrics have it; beyond four billion it is no more exact.

@@ -256,8 +256,8 @@ fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
         "kubecache_object_cache_objects{kind=\"Secret\",strategy=\"Watch\"} 1\n",
         "kubecache_object_cache_objects{kind=\"ConfigMap\",strategy=\"Watch\"} 0\n",
         "kubecache_build_info{version=\"",
-        "rest_client_exec_plugin_ttl_seconds{name=\"node-agent\"} inf\n",
-        "kubecache_client_certificate_ttl_seconds{name=\"node-agent\"} inf\n",
+        "rest_client_exec_plugin_ttl_seconds{name=\"node-agent\"} +Inf\n",
+        "kubecache_client_certificate_ttl_seconds{name=\"node-agent\"} +Inf\n",
     ] {
         assert!(text.contains(series), "{series}: {text}");
     }
