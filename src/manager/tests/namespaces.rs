@@ -212,6 +212,20 @@ fn a_list_from_before_the_last_dropped_event_does_not_hand_over() {
     assert_eq!(stage.version_now("new"), 30);
 }
 
+/// An event may be on its way to the entry of a reference that is gone, so the next one's list must
+/// have it.
+#[test]
+fn an_event_that_was_handed_on_counts_for_the_next_entry_of_the_object() {
+    let stage = taken_over();
+    stage.runs.modified_in_namespace(0, secret("a", "30"));
+    stage.delete("a", "pod");
+    stage.add("a", "pod");
+    let floor = stage.runs.last("a", |run| run.floor.clone());
+    assert_eq!(floor.unwrap().as_str(), "30");
+    stage.runs.list("a", "29", Some(secret("a", "9"))).unwrap();
+    assert!(!stage.runs.is_stopped("a"), "it may have missed the event");
+}
+
 /// A bookmark of the watch by name hands over too.
 #[test]
 fn a_watch_by_name_hands_over_as_soon_as_it_has_caught_up() {

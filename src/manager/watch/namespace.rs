@@ -36,7 +36,7 @@ pub(crate) struct NamespaceWatch<K: Object> {
 struct AttachedObjects<K: Object> {
     by_name: HashMap<Box<str>, AttachedObject<K>>,
     attached: u64,
-    /// No dropped event is newer than this, nor was the last list.
+    /// No event that was dropped or handed on is newer than this, nor was the last list.
     position: ResourceVersion,
     /// A list is under way: what it has passed over already is not known.
     is_listing: bool,
@@ -166,15 +166,14 @@ impl<K: Object> NamespaceWatch<K> {
         (!objects.is_listing).then(|| objects.position.clone())
     }
 
-    /// The writer of the object. Without one the event is dropped, in the same step.
+    /// The writer of the object. Without one the event is dropped. In the same step the watch has
+    /// come to the event: an entry that is attached from then on does not get it.
     fn writer_of(&self, key: KeyRef<'_>, version: &str) -> Option<Arc<Writer<K>>> {
         let mut objects = self.objects.lock();
         let is_here = key.namespace == &*self.namespace;
         let attached = objects.by_name.get(key.name).filter(|_| is_here);
         let writer = attached.map(|attached| Arc::clone(&attached.writer));
-        if writer.is_none() {
-            objects.pass(version);
-        }
+        objects.pass(version);
         writer
     }
 
