@@ -18,6 +18,8 @@ mod clientcmd;
 #[cfg(feature = "gzip")]
 #[path = "cluster/compression.rs"]
 mod compression;
+#[path = "cluster/deploy.rs"]
+mod deploy;
 #[path = "cluster/gateway.rs"]
 mod gateway;
 #[path = "cluster/informer_set.rs"]
