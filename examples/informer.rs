@@ -26,6 +26,10 @@ mod replay;
 mod signals;
 #[path = "informer/story.rs"]
 mod story;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the node agent has more flags for a table")
+)]
 #[path = "node_agent/table.rs"]
 mod table;
 #[path = "node_agent/tell.rs"]

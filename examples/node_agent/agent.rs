@@ -1,7 +1,7 @@
 //! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one
 //! after the other.
 
-use std::io::Write;
+use std::io::{Stderr, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,7 +14,7 @@ use kubecache::object::{FieldSelector, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, WaiterGuard, Waiters};
 use kubecache::{Error, ErrorKind};
 
-use crate::args::{Options, Output};
+use crate::args::Options;
 use crate::endpoints::Endpoints;
 use crate::follow::Follower;
 use crate::health::Synced;
@@ -24,6 +24,7 @@ use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
 use crate::rows::Facts;
 use crate::tell::{one_line, tell};
+use crate::wait_line::WaitLine;
 
 /// Half of the least time after which an object that nobody reads is not watched any more.
 const READ_PERIOD: Duration = Duration::from_secs(30);
@@ -59,6 +60,7 @@ pub(crate) struct Agent<'a, W> {
     pub(crate) printer: Printer<W>,
     pub(crate) signals: &'a Receiver<()>,
     pub(crate) endpoints: Endpoints,
+    pub(crate) wait_line: WaitLine<Stderr>,
 }
 
 /// What the loop listens to.
@@ -107,7 +109,10 @@ impl<W: Write> Agent<'_, W> {
         let metrics = endpoints.metrics.clone();
         let mut node = Node::new(client, self.node_name, self.options, metrics.as_ref())?;
         let followed = followed::<Pod>(self.options, metrics.as_ref(), "pods-of-node")?;
-        let mut ears = Ears::listen(&node, client, self.node_name, followed)?;
+        let scope = self.options.namespace.as_deref();
+        let scope = scope.map_or_else(Scope::all, Scope::namespace);
+        let scope = scope.fields(FieldSelector::node_name(self.node_name));
+        let mut ears = Ears::listen(&node, client, scope, self.node_name, followed)?;
         let mut progress = Progress::new(clock, self.options);
         let health = node.health(&ears.reflector, progress.synced.clone());
         // Ends before what it looks at.
@@ -142,6 +147,7 @@ impl<W: Write> Agent<'_, W> {
                 return Err(Error::stopped("the thread that follows the pods"));
             }
             if let Some(notice) = progress.notice() {
+                self.wait_line.clear();
                 tell(&notice);
             }
             if let Some(ended) = self.look(&node, &mut progress) {
@@ -156,17 +162,34 @@ impl<W: Write> Agent<'_, W> {
         let rows = node.rows();
         progress.read(node, &rows, now);
         if progress.stage == Stage::Contacting {
+            let text = format!(
+                "The server is asked for the pods of node {}.",
+                self.node_name
+            );
+            self.wait_line.show(&text);
             return late.then(|| Ended::Failed(progress.no_contact(self.options)));
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         if missing == 0 {
             progress.synced.set();
         }
+        let waits = match progress.stage {
+            Stage::Contacting => true,
+            Stage::Answering => missing > 0 && !late,
+            Stage::Settling { until } => missing > 0 && now < until,
+            Stage::Following { .. } => false,
+        };
+        if waits {
+            let of = rows.len();
+            let answered = of.saturating_sub(missing);
+            let text = format!("{answered} of {of} objects have their answer.");
+            self.wait_line.show(&text);
+            return None;
+        }
+        self.wait_line.clear();
         match progress.stage {
             Stage::Contacting => None,
-            Stage::Answering if missing > 0 && !late => None,
             Stage::Answering => Some(self.print_once(node, &rows, missing)),
-            Stage::Settling { until } if missing > 0 && now < until => None,
             Stage::Settling { .. } => {
                 self.tell_if_empty(&rows);
                 self.follow(&rows, now, progress)
@@ -190,6 +213,7 @@ impl<W: Write> Agent<'_, W> {
 
     /// Prints what is known; for the others, what they wait for.
     fn interrupted(&mut self, node: &Node, progress: &Progress, pods: &ReflectorStatus) -> Ended {
+        self.wait_line.clear();
         if progress.stage == Stage::Contacting {
             let activity = pods.describe_activity(progress.clock.now());
             let activity = activity.as_deref().unwrap_or("nothing was asked yet");
@@ -222,7 +246,7 @@ impl<W: Write> Agent<'_, W> {
 
 impl<W> Agent<'_, W> {
     fn tell_if_empty(&self, rows: &Rows) {
-        if rows.is_empty() && self.options.output == Output::Table {
+        if rows.is_empty() && self.options.output.is_table() {
             tell(&format!(
                 "No pod that names Secrets or ConfigMaps is bound to node {}.",
                 self.node_name
@@ -236,10 +260,10 @@ impl Ears {
     fn listen(
         node: &Node,
         client: &Client,
+        scope: Scope,
         node_name: &str,
         options: ReflectorOptions,
     ) -> Result<Self, Error> {
-        let scope = Scope::all().fields(FieldSelector::node_name(node_name));
         let (send, pods) = unbounded();
         let waiters = Waiters::new();
         let options = options.waiters(waiters.clone());

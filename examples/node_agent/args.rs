@@ -39,9 +39,13 @@ Usage: node_agent [flags]
 
 The agent:
       --node-name NAME              the node whose pods are followed (default $NODE_NAME)
-  -o, --output table|json           a table, or JSON: the whole node in one object with --once, else
-                                    a line per change: the same object with the one pod and the one
-                                    object that changed
+  -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
+  -o, --output table|wide|name|json|yaml
+                                    a table (wide: with all columns), the objects' names, or the
+                                    whole node in one object with --once, else an object per change:
+                                    the same object with the one pod and the one object that
+                                    changed, a line of JSON or a document of YAML
+      --no-headers                  leave out the headers of a table
       --change-detection Watch|Cache|Get
                                     how changes of the objects are noticed, as the kubelet's setting
                                     configMapAndSecretChangeDetectionStrategy (default Watch): Watch
@@ -105,7 +109,34 @@ pub(crate) enum Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Output {
     Table,
+    Wide,
+    Name,
     Json,
+    Yaml,
+}
+
+impl Output {
+    const ALL: [(&'static str, Self); 5] = [
+        ("table", Self::Table),
+        ("wide", Self::Wide),
+        ("name", Self::Name),
+        ("json", Self::Json),
+        ("yaml", Self::Yaml),
+    ];
+
+    /// Whether a person reads it, and no program.
+    pub(crate) fn is_table(self) -> bool {
+        matches!(self, Self::Table | Self::Wide)
+    }
+
+    fn parse(word: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.iter();
+        let found = all.find(|(name, _)| *name == word);
+        found.map(|(_, output)| *output).ok_or_else(|| {
+            let names = Self::ALL.map(|(name, _)| name).join(", ");
+            format!("--output {word:?}: write one of {names}")
+        })
+    }
 }
 
 /// The flags of a run.
@@ -115,7 +146,10 @@ pub(crate) struct Options {
     /// `None`: the client's own limits.
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) node_name: Option<String>,
+    /// `None`: the pods of all namespaces.
+    pub(crate) namespace: Option<String>,
     pub(crate) output: Output,
+    pub(crate) no_headers: bool,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
     /// `None`: a minute, or a demonstration's two seconds.
@@ -138,7 +172,9 @@ impl Default for Options {
             connection: KubeconfigOptions::default(),
             request_timeout: None,
             node_name: None,
+            namespace: None,
             output: Output::Table,
+            no_headers: false,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
             sync_frequency: None,
@@ -172,7 +208,7 @@ where
 {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut options = Options::default();
-    while let Some(name) = flags::next(&mut parser, &[('o', "output")])? {
+    while let Some(name) = flags::next(&mut parser, &[('n', "namespace"), ('o', "output")])? {
         match name.as_str() {
             "help" => return Ok(Command::Help),
             "version" => return Ok(Command::Version),
@@ -199,13 +235,9 @@ fn own_flag(
 ) -> Result<bool, String> {
     match name {
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
-        "output" => {
-            options.output = match flags::text(name, parser)?.as_str() {
-                "table" => Output::Table,
-                "json" => Output::Json,
-                other => return Err(format!("--output {other:?}: write table or json")),
-            }
-        }
+        "namespace" => options.namespace = Some(flags::text(name, parser)?),
+        "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
+        "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
             let word = flags::text(name, parser)?;
             options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
@@ -392,7 +424,10 @@ mod tests {
             ("pods", "unexpected argument \"pods\""),
             ("--node-name", "--node-name needs a value"),
             ("--token=", "--token needs a value that is not empty"),
-            ("-o yaml", "--output \"yaml\": write table or json"),
+            (
+                "-o xml",
+                "--output \"xml\": write one of table, wide, name, json, yaml",
+            ),
             (
                 "--timeout soon",
                 "--timeout: \"soon\" is no duration: write it as 10s, 1m30s or 0",
@@ -454,7 +489,9 @@ mod tests {
             "insecure-skip-tls-verify",
             "request-timeout",
             "node-name",
+            "namespace",
             "output",
+            "no-headers",
             "change-detection",
             "watch-scope",
             "sync-frequency",

@@ -31,8 +31,10 @@ mod serve;
 mod signals;
 mod table;
 mod tell;
+mod wait_line;
+mod yaml;
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use kubecache::http::{Client, Config};
@@ -45,6 +47,7 @@ use endpoints::Endpoints;
 use print::Printer;
 use signals::Stop;
 use tell::tell;
+use wait_line::WaitLine;
 
 /// How the objects stand is in the rows, and of the pods the agent tells itself.
 const TOLD_OTHERWISE: [&str; 2] = ["kubecache::reflector", "kubecache::testing"];
@@ -118,11 +121,27 @@ fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
     let agent = Agent {
         options,
         node_name,
-        printer: Printer::new(options.output, node_name, io::stdout().lock()),
+        printer: printer(options, node_name),
         signals: &stop.came,
         endpoints,
+        wait_line: WaitLine::on_stderr(),
     };
     agent.run(&client)
+}
+
+/// A printer as the flags have it. Only a terminal gets colours, unless `NO_COLOR` is set.
+fn printer(options: &Options, node_name: &str) -> Printer<io::StdoutLock<'static>> {
+    let stdout = io::stdout().lock();
+    let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let in_colour = stdout.is_terminal() && !wants_none;
+    let mut printer = Printer::new(options.output, node_name, stdout);
+    if options.no_headers {
+        printer = printer.without_headers();
+    }
+    if in_colour {
+        printer = printer.in_colour();
+    }
+    printer
 }
 
 /// One socket per watched object: the default limit of 1,024 descriptors is soon reached on a full
@@ -141,10 +160,10 @@ fn announce(server: &Demo, output: Output) {
         "Demo: no cluster is asked; recordings of a real kube-apiserver are served on {}",
         server.url()
     );
-    // JSON on stdout has to stay JSON.
+    // What a program reads on stdout has to stay that.
     let written = match output {
-        Output::Table => writeln!(io::stdout(), "{line}"),
-        Output::Json => writeln!(io::stderr(), "{line}"),
+        Output::Table | Output::Wide => writeln!(io::stdout(), "{line}"),
+        Output::Name | Output::Json | Output::Yaml => writeln!(io::stderr(), "{line}"),
     };
     drop(written);
 }

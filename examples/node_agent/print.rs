@@ -1,15 +1,16 @@
-//! Rows as text: kubectl's kind of table, or JSON.
+//! Rows as text: kubectl's kind of table, names, JSON or YAML.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::SystemTime;
 
-use kubecache::object::ObjectKey;
+use kubecache::object::{ObjectKey, visible};
 
 use crate::args::Output;
 use crate::duration;
 use crate::rows::{ChangeJson, Facts, NodeJson, ObjectJson, PodJson, RowKey};
 use crate::table::{NONE, Table};
+use crate::yaml;
 
 const HEADERS: [&str; 12] = [
     "NAMESPACE",
@@ -26,6 +27,9 @@ const HEADERS: [&str; 12] = [
     "REASON",
 ];
 
+/// The columns of a wide table alone.
+const WIDE: [&str; 3] = ["IMMUTABLE", "KEYS", "BYTES"];
+
 /// Rows by pod and object.
 pub(crate) type Rows = BTreeMap<RowKey, Facts>;
 
@@ -39,13 +43,30 @@ pub(crate) struct Printer<W> {
 
 impl<W: Write> Printer<W> {
     pub(crate) fn new(output: Output, node: &str, to: W) -> Self {
+        // The longest usual state, so that a later line stands under the first ones.
+        let table = Table::new(HEADERS).at_least("STATE", "Forbidden".len());
         Self {
             output,
             node: node.to_owned(),
             to,
-            // The longest usual state, so that a later line stands under the first ones.
-            table: Table::new(HEADERS).at_least("STATE", "Forbidden".len()),
+            table: if output == Output::Wide {
+                table
+            } else {
+                table.without(&WIDE)
+            },
         }
+    }
+
+    /// Leaves the headers of a table out.
+    pub(crate) fn without_headers(mut self) -> Self {
+        self.table = self.table.without_headers();
+        self
+    }
+
+    /// Shows states in colours.
+    pub(crate) fn in_colour(mut self) -> Self {
+        self.table = self.table.painted("STATE", colour);
+        self
     }
 
     /// Writes the whole node: a table, or one object of JSON with each pod, also those that name no
@@ -56,7 +77,7 @@ impl<W: Write> Printer<W> {
         rows: &Rows,
         now: SystemTime,
     ) -> io::Result<()> {
-        if self.output == Output::Table {
+        if !matches!(self.output, Output::Json | Output::Yaml) {
             return self.changes(&rows.iter().collect::<Vec<_>>(), now);
         }
         let pods = pods.iter().map(|pod| {
@@ -68,8 +89,12 @@ impl<W: Write> Printer<W> {
             node: &self.node,
             pods: pods.collect(),
         };
-        serde_json::to_writer_pretty(&mut self.to, &node)?;
-        writeln!(self.to)?;
+        if self.output == Output::Yaml {
+            yaml::write(&mut self.to, &serde_json::to_value(&node)?)?;
+        } else {
+            serde_json::to_writer_pretty(&mut self.to, &node)?;
+            writeln!(self.to)?;
+        }
         self.to.flush()
     }
 
@@ -80,23 +105,45 @@ impl<W: Write> Printer<W> {
         now: SystemTime,
     ) -> io::Result<()> {
         match self.output {
-            Output::Table => {
+            Output::Table | Output::Wide => {
                 let cells = rows.iter().map(|(key, facts)| cells(key, facts, now));
                 self.table.write(&mut self.to, &cells.collect::<Vec<_>>())?;
             }
-            Output::Json => {
+            Output::Name => {
+                let name = |key: &RowKey| format!("{}/{}", key.kind.to_lowercase(), key.name);
+                // Several pods may name one object.
+                let names: BTreeSet<_> = rows.iter().map(|(key, _)| name(key)).collect();
+                for name in names {
+                    writeln!(self.to, "{}", visible(&name))?;
+                }
+            }
+            Output::Json | Output::Yaml => {
                 for (key, facts) in rows {
                     let change = ChangeJson {
                         node: &self.node,
                         key,
                         facts,
                     };
-                    serde_json::to_writer(&mut self.to, &change)?;
-                    writeln!(self.to)?;
+                    if self.output == Output::Yaml {
+                        writeln!(self.to, "---")?;
+                        yaml::write(&mut self.to, &serde_json::to_value(&change)?)?;
+                    } else {
+                        serde_json::to_writer(&mut self.to, &change)?;
+                        writeln!(self.to)?;
+                    }
                 }
             }
         }
         self.to.flush()
+    }
+}
+
+/// The terminal's code for a state's colour: an answer with content, one without, none yet.
+fn colour(state: &str) -> &'static str {
+    match state {
+        "Synced" => "\u{1b}[32m",
+        "NotFound" | "Forbidden" | "Removed" => "\u{1b}[33m",
+        _ => "\u{1b}[31m",
     }
 }
 
@@ -182,7 +229,7 @@ mod tests {
     fn the_table_is_kubectls_kind() {
         let now = SystemTime::now();
         assert_eq!(
-            printed(Output::Table, &["web-1"], &rows(now), now),
+            printed(Output::Wide, &["web-1"], &rows(now), now),
             "\
 NAMESPACE   POD     KIND        NAME    STATE       VERSION   IMMUTABLE   \
 KEYS     BYTES    AGE      HEARD    REASON
@@ -190,6 +237,69 @@ shop        web-1   ConfigMap   flags   NotFound    <none>    <none>      \
 <none>   <none>   <none>   <none>   configmaps \"flags\" not [31m found
 shop        web-1   Secret      tls     Synced      1047      true        \
 2        64       5d3h     12s
+"
+        );
+    }
+
+    #[test]
+    fn what_a_person_asks_for() {
+        let now = SystemTime::now();
+        let rows = rows(now);
+        let line = |text: &str| text.lines().next().unwrap().split_whitespace().count();
+        assert_eq!(
+            line(&printed(Output::Table, &[], &rows, now)),
+            HEADERS.len() - WIDE.len()
+        );
+        assert_eq!(
+            printed(Output::Name, &[], &rows, now),
+            "configmap/flags\nsecret/tls\n"
+        );
+        let mut text = Vec::new();
+        let printer = Printer::new(Output::Table, "node-1", &mut text);
+        let all: Vec<_> = rows.iter().collect();
+        printer
+            .without_headers()
+            .in_colour()
+            .changes(&all, now)
+            .unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(!text.contains("NAMESPACE"), "{text}");
+        assert!(text.contains("\u{1b}[32mSynced\u{1b}[0m"), "{text}");
+        assert!(text.contains("\u{1b}[33mNotFound\u{1b}[0m"), "{text}");
+    }
+
+    /// What YAML's readers make of it is what JSON's make of the other.
+    #[test]
+    fn yaml_says_what_json_says() {
+        let now = SystemTime::now();
+        let text = printed(Output::Yaml, &["idle", "web-1"], &rows(now), now);
+        assert_eq!(
+            text,
+            "\
+node: \"node-1\"
+pods:
+- name: \"idle\"
+  namespace: \"shop\"
+  objects: []
+- name: \"web-1\"
+  namespace: \"shop\"
+  objects:
+  - bytes: null
+    immutable: null
+    keys: null
+    kind: \"ConfigMap\"
+    name: \"flags\"
+    reason: \"configmaps \\\"flags\\\" not [31m found\"
+    resourceVersion: null
+    state: \"NotFound\"
+  - bytes: 64
+    immutable: true
+    keys: 2
+    kind: \"Secret\"
+    name: \"tls\"
+    reason: null
+    resourceVersion: \"1047\"
+    state: \"Synced\"
 "
         );
     }

@@ -13,8 +13,14 @@ const GAP: &str = "   ";
 pub(crate) struct Table<const COLUMNS: usize> {
     headers: [String; COLUMNS],
     widths: [usize; COLUMNS],
-    wrote_headers: bool,
+    hidden: &'static [&'static str],
+    painted: Option<(&'static str, Paint)>,
+    /// Whether the headers are written, or not wanted.
+    has_headers: bool,
 }
+
+/// The terminal's code for the colour of a cell.
+pub(crate) type Paint = fn(&str) -> &'static str;
 
 impl<const COLUMNS: usize> Table<COLUMNS> {
     pub(crate) fn new(headers: [impl Into<String>; COLUMNS]) -> Self {
@@ -22,8 +28,30 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         Self {
             widths: headers.each_ref().map(|header| header.chars().count()),
             headers,
-            wrote_headers: false,
+            hidden: &[],
+            painted: None,
+            has_headers: false,
         }
+    }
+
+    /// Leaves these columns out.
+    #[must_use]
+    pub(crate) fn without(mut self, hidden: &'static [&'static str]) -> Self {
+        self.hidden = hidden;
+        self
+    }
+
+    #[must_use]
+    pub(crate) fn without_headers(mut self) -> Self {
+        self.has_headers = true;
+        self
+    }
+
+    /// Colours a column, for a terminal.
+    #[must_use]
+    pub(crate) fn painted(mut self, header: &'static str, paint: Paint) -> Self {
+        self.painted = Some((header, paint));
+        self
     }
 
     /// Makes a column at least so wide from the start, for cells that may come later.
@@ -51,18 +79,33 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
                 *width = (*width).max(visible(cell).chars().count());
             }
         }
-        if !std::mem::replace(&mut self.wrote_headers, true) {
-            self.line(to, &self.headers)?;
+        if !std::mem::replace(&mut self.has_headers, true) {
+            self.line(to, &self.headers, None)?;
         }
-        lines.iter().try_for_each(|cells| self.line(to, cells))
+        let painted = self.painted;
+        let mut lines = lines.iter();
+        lines.try_for_each(|cells| self.line(to, cells, painted))
     }
 
-    fn line(&self, to: &mut impl Write, cells: &[String; COLUMNS]) -> io::Result<()> {
+    fn line(
+        &self,
+        to: &mut impl Write,
+        cells: &[String; COLUMNS],
+        painted: Option<(&str, Paint)>,
+    ) -> io::Result<()> {
         let mut line = String::new();
-        for (width, cell) in self.widths.iter().zip(cells) {
+        for ((width, cell), header) in self.widths.iter().zip(cells).zip(&self.headers) {
+            if self.hidden.contains(&header.as_str()) {
+                continue;
+            }
             // What stands in a cell is a server's text.
             let cell = visible(cell);
-            line.push_str(&cell);
+            match painted {
+                Some((name, paint)) if name == header => {
+                    line.extend([paint(&cell), &*cell, "\u{1b}[0m"]);
+                }
+                _ => line.push_str(&cell),
+            }
             let padding = width.saturating_sub(cell.chars().count());
             line.extend(std::iter::repeat_n(' ', padding));
             line.push_str(GAP);
@@ -74,6 +117,18 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_headers_and_colours_are_chosen() {
+        let mut written = Vec::new();
+        let table = Table::new(["NAME", "SIZE", "STATE"]).without(&["SIZE"]);
+        let red: Paint = |_| "\u{1b}[31m";
+        let mut table = table.without_headers().painted("STATE", red);
+        let cells = ["a", "1", "Gone"].map(str::to_owned);
+        table.write(&mut written, &[cells]).unwrap();
+        let expected = "a      \u{1b}[31mGone\u{1b}[0m\n";
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+    }
 
     /// A name is a server's text: it forges no line and moves no cursor.
     #[test]

@@ -16,8 +16,8 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
         (&["--nod-name", "x"][..], "error: unknown flag --nod-name\n"),
         (&["--node-name"], "error: --node-name needs a value\n"),
         (
-            &["-o", "yaml", "--node-name", "x"],
-            "error: --output \"yaml\": write table or json\n",
+            &["-o", "xml", "--node-name", "x"],
+            "error: --output \"xml\": write one of table, wide, name, json, yaml\n",
         ),
         (
             &["--demo", "--node-name", "other"],
