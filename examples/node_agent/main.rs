@@ -72,6 +72,9 @@ fn main() -> ExitCode {
             "--demo shows the recorded node {node}, not {name}"
         ));
     }
+    if options.demo && options.namespace.is_some() {
+        return usage("--demo shows all namespaces of the recorded node: leave --namespace out");
+    }
     let named = options.node_name.clone().or_else(|| {
         let name = std::env::var("NODE_NAME").ok()?;
         (!name.is_empty()).then_some(name)

@@ -20,6 +20,10 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
             "error: --output \"xml\": write one of table, wide, name, json, yaml\n",
         ),
         (
+            &["--demo", "-n", "shop"],
+            "error: --demo shows all namespaces of the recorded node: leave --namespace out\n",
+        ),
+        (
             &["--demo", "--node-name", "other"],
             "error: --demo shows the recorded node node-1, not other\n",
         ),
