@@ -328,6 +328,8 @@ pub mod informer;
 
 pub mod manager;
 
+pub mod outlet;
+
 pub mod pod_status;
 
 #[cfg(feature = "metrics")]

@@ -39,6 +39,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("manager", &["reflector", "store", "list_watch"]),
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
+    ("outlet", &["manager"]),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.
     (

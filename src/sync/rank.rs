@@ -24,6 +24,7 @@ macro_rules! ranks {
 
 // The manual's page on threads and locks has the same table; a test compares them.
 ranks! {
+    10 PUBLISHER "the rounds of a publisher"
     20 REFERENCES "a manager's references: which owner references what"
     30 REFLECTOR_STATUS "a reflector's status"
     30 RELIST_PROGRESS "a relist loop's progress"

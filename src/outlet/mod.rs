@@ -1,0 +1,199 @@
+//! Objects as files: each key of a Secret or ConfigMap is a file, and an object changes as a whole.
+//!
+//! Services, virtual machines and plain processes of a node get Secrets so, as containers do.
+//! [`Outlet`] writes and removes; a [`Publisher`] is a thread that has it follow a manager.
+//!
+//! The files of an object are at `DIR/<namespace>/<secrets|configmaps>/<name>/<key>`. They are links
+//! into a folder beside them, to which `..data` leads, as in the kubelet's volumes. A change writes
+//! another folder and then lets `..data` lead there, in one step. So a reader that opens `..data`
+//! once sees all of the old or all of the new, whenever the writer is killed.
+//!
+//! Use a `tmpfs` for Secrets: what was written to a disk can be found there later.
+
+mod data;
+mod folder;
+mod object_folder;
+mod options;
+mod publisher;
+
+pub use data::ObjectData;
+pub use options::OutletOptions;
+pub use publisher::{Publisher, PublisherStatus};
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::error::{Error, ErrorKind};
+use crate::object::{Object, ObjectKey};
+use folder::Folder;
+
+/// A directory in which objects are files.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::outlet::{Outlet, OutletOptions};
+/// use kubecache::testing::objects;
+///
+/// # let directory = std::env::temp_dir().join(format!("kubecache-outlet-{}", std::process::id()));
+/// let outlet = Outlet::open(OutletOptions::new(&directory))?;
+/// let settings = objects::config_map("shop", "settings", "1", &[("tax", "7")]);
+/// assert!(outlet.publish(&settings)?);
+/// let tax = directory.join("shop/configmaps/settings/tax");
+/// assert_eq!(std::fs::read(tax)?, b"7");
+/// assert!(!outlet.publish(&settings)?, "nothing has changed");
+/// # std::fs::remove_dir_all(&directory)?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Outlet {
+    root: Folder,
+    options: OutletOptions,
+}
+
+impl Outlet {
+    /// Opens the directory of the options, and makes it if it is not there, with mode 0700.
+    ///
+    /// Blocks on the disk, as all calls of an outlet do.
+    ///
+    /// # Errors
+    ///
+    /// `Config`: it cannot be made or opened. The message names it.
+    pub fn open(options: OutletOptions) -> Result<Self, Error> {
+        let root = Folder::root(&options.directory, options.owner).map_err(|error| {
+            let text = format!("the output directory {}", options.directory.display());
+            Error::new(ErrorKind::Config, format!("{text}: {error}")).with_source(error)
+        })?;
+        Ok(Self { root, options })
+    }
+
+    /// Its directory.
+    pub fn directory(&self) -> &Path {
+        &self.options.directory
+    }
+
+    /// Writes the files of the object, unless they are there. Returns whether it wrote.
+    ///
+    /// Files have mode 0600 and folders 0700. Other files beside those of the object go. Calls for
+    /// one object must not overlap.
+    ///
+    /// # Errors
+    ///
+    /// - `Config`: the namespace, the name or a key is no name of a file. Nothing is written.
+    /// - `Resources`: the system's own error, such as a full disk, with the file's path. The files
+    ///   of before are still there, whole. The next call tries again.
+    pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
+        let key = object.key();
+        let data = object.data();
+        for name in data.keys() {
+            check_name(name).map_err(|why| refused::<K>(&key, &format!("key {name:?} {why}")))?;
+        }
+        let path = self.path::<K>(&key)?;
+        let folder = path.iter().try_fold(None, |folder: Option<Folder>, name| {
+            let folder = folder.as_ref().unwrap_or(&self.root);
+            folder.make(name, self.options.owner).map(Some)
+        });
+        let folder = folder.map_err(|error| self.failed(&path, error))?;
+        let written = folder.map_or(Ok(false), |folder| {
+            object_folder::publish(&folder, &data, self.options.owner)
+        });
+        written.map_err(|error| self.failed(&path, error))
+    }
+
+    /// Removes the files of an object, and the folders that are empty then. It is no error if there
+    /// are none.
+    ///
+    /// # Errors
+    ///
+    /// `Config` and `Resources`, as [`publish`](Self::publish).
+    pub fn withdraw<K: ObjectData>(&self, key: &ObjectKey) -> Result<(), Error> {
+        let path = self.path::<K>(key)?;
+        let removed = self.remove(&path);
+        removed.map_err(|error| self.failed(&path, error))
+    }
+
+    fn remove(&self, path: &[&str; 3]) -> std::io::Result<()> {
+        let [namespace, kind, name] = path;
+        let Some(in_namespace) = self.root.child(namespace)? else {
+            return Ok(());
+        };
+        if let Some(of_kind) = in_namespace.child(kind)? {
+            if let Some(folder) = of_kind.child(name)? {
+                object_folder::withdraw(&folder)?;
+                of_kind.remove_if_empty(name)?;
+            }
+            in_namespace.remove_if_empty(kind)?;
+        }
+        self.root.remove_if_empty(namespace)
+    }
+
+    /// Returns the objects of a kind that have a folder, those of earlier processes among them.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`, as [`publish`](Self::publish).
+    pub fn published<K: ObjectData>(&self) -> Result<BTreeSet<ObjectKey>, Error> {
+        let mut found = BTreeSet::new();
+        let listed = (|| {
+            for namespace in self.root.names()? {
+                let Some(in_namespace) = self.root.child(&namespace)? else {
+                    continue;
+                };
+                let Some(of_kind) = in_namespace.child(K::FOLDER)? else {
+                    continue;
+                };
+                for name in of_kind.names()? {
+                    found.insert(ObjectKey::new(namespace.as_str(), name));
+                }
+            }
+            Ok(())
+        })();
+        listed.map_err(|error| self.failed(&[], error))?;
+        Ok(found)
+    }
+
+    /// The folders that lead to an object.
+    fn path<'a, K: ObjectData>(&self, key: &'a ObjectKey) -> Result<[&'a str; 3], Error> {
+        let path = [key.namespace(), K::FOLDER, key.name()];
+        for (what, name) in [("namespace", path[0]), ("name", path[2])] {
+            check_name(name).map_err(|why| refused::<K>(key, &format!("{what} {name:?} {why}")))?;
+        }
+        Ok(path)
+    }
+
+    fn failed(&self, path: &[&str], error: std::io::Error) -> Error {
+        let mut folder = self.options.directory.clone();
+        folder.extend(path);
+        let text = format!(
+            "writing {}: {error}; what was there is kept",
+            folder.display()
+        );
+        Error::new(ErrorKind::Resources, text).with_source(error)
+    }
+}
+
+fn refused<K: Object>(key: &ObjectKey, why: &str) -> Error {
+    let kind = K::resource().kind().to_owned();
+    let text = format!("{kind} {key} is not written: its {why}");
+    Error::new(ErrorKind::Config, text)
+}
+
+/// Refuses what leads out of a folder, or looks like a file of the outlet's own.
+fn check_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        Err("is empty")
+    } else if name.starts_with("..") || name == "." {
+        Err("is a folder's own name, or begins with \"..\"")
+    } else if name.contains(['/', '\0']) {
+        Err("would lead into another folder")
+    } else if name.len() > 255 {
+        Err("is longer than the name of a file can be")
+    } else {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,318 @@
+//! A thread that has an outlet follow a manager: what is referenced is written, and what nobody
+//! references any more goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+
+use super::{ObjectData, Outlet};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::hooks::Hook;
+use crate::manager::{ChangeDetection, Changes, ObjectManager};
+use crate::object::{ObjectKey, ResourceVersion};
+use crate::sync::{Arc, Monitor, Rank};
+use crate::worker::{StopToken, Worker};
+
+/// Each object is read so often, so that it does not count as idle. With `Cache` and `Get` this
+/// read is what notices a change.
+const READ_PERIOD: Duration = Duration::from_secs(30);
+
+/// The pause after a round that failed, and the longest one, to which it doubles.
+const RETRY: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// A thread that writes the objects of a manager to an outlet.
+///
+/// An object is written once it is in memory, and each time that it changes. It stays, with its
+/// last content, while the server has no answer, refuses it, or has deleted it, as the volumes of a
+/// pod do. It goes when its last reference goes. A slow disk holds up this thread alone.
+///
+/// A drop stops the thread and joins it. The files stay.
+pub struct Publisher<K: ObjectData> {
+    shared: Arc<Shared<K>>,
+    worker: Worker,
+}
+
+/// How a publisher stands.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct PublisherStatus {
+    /// How many objects have their files, as they are in memory.
+    pub published: usize,
+    /// The objects whose files could not be written or removed, and why. It tries again, first
+    /// after a second, later once a minute.
+    pub failed: BTreeMap<ObjectKey, Error>,
+}
+
+struct Shared<K: ObjectData> {
+    manager: Arc<ObjectManager<K>>,
+    outlet: Arc<Outlet>,
+    on_change: Option<Hook<BTreeSet<ObjectKey>>>,
+    wake: Sender<()>,
+    rounds: Monitor<Rounds>,
+}
+
+/// What is asked of the thread, and what it has done.
+#[derive(Default)]
+struct Rounds {
+    asked: u64,
+    done: u64,
+    /// Whether all references have been added, so that what nobody references may go.
+    is_complete: bool,
+    has_ended: bool,
+    status: PublisherStatus,
+}
+
+impl<K: ObjectData> Publisher<K> {
+    /// Starts the thread, which is called `publish-` and the folder of the kind.
+    ///
+    /// `on_change` is called on the thread with the objects whose files changed or went, after all
+    /// changes of a round.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`: the system has no thread to give.
+    pub fn start(
+        manager: Arc<ObjectManager<K>>,
+        outlet: Arc<Outlet>,
+        on_change: Option<Hook<BTreeSet<ObjectKey>>>,
+    ) -> Result<Self, Error> {
+        let (wake, woken) = bounded(1);
+        let changes = manager.subscribe();
+        let shared = Arc::new(Shared {
+            manager,
+            outlet,
+            on_change,
+            wake,
+            rounds: Monitor::ranked(Rank::PUBLISHER, Rounds::default()),
+        });
+        let on_thread = Arc::clone(&shared);
+        let name = format!("publish-{}", K::FOLDER);
+        let worker = Worker::spawn(name.as_str(), move |stop| {
+            let _ending = Ending(&on_thread.rounds);
+            on_thread.run(&changes, &woken, stop);
+        });
+        let worker = worker.map_err(|error| {
+            Error::new(ErrorKind::Resources, format!("thread {name}")).with_source(error)
+        })?;
+        Ok(Self { shared, worker })
+    }
+
+    /// Tells the thread that references have changed. Returns at once.
+    pub fn look(&self) {
+        self.shared.ask();
+    }
+
+    /// Tells the thread that all references have been added, so that objects of earlier processes
+    /// that nobody references may go. Before that, it removes none of those. Returns at once.
+    pub fn references_are_complete(&self) {
+        self.shared.rounds.lock().is_complete = true;
+        self.shared.ask();
+    }
+
+    /// Waits until what is in memory now has its files.
+    ///
+    /// Blocks on the disk, and with `Cache` and `Get` on the network, until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// - The first error of an object that failed.
+    /// - `Timeout`: the deadline passed. `Stopped`: the publisher was stopped.
+    pub fn publish_by(&self, deadline: Deadline) -> Result<(), Error> {
+        let ticket = self.shared.ask();
+        let clock = Clock::system();
+        let mut rounds = self.shared.rounds.lock();
+        loop {
+            if rounds.done >= ticket {
+                return match rounds.status.failed.values().next() {
+                    Some(error) => Err(error.clone()),
+                    None => Ok(()),
+                };
+            }
+            let what = format!("writing the {} to the disk", K::FOLDER);
+            if rounds.has_ended {
+                return Err(Error::stopped(&what));
+            }
+            if clock.has_passed(deadline) {
+                let text = format!("{what}: the caller's deadline passed");
+                return Err(Error::new(ErrorKind::Timeout, text));
+            }
+            rounds = match deadline.instant() {
+                Some(until) => self.shared.rounds.wait_until(rounds, until),
+                None => self.shared.rounds.wait(rounds),
+            };
+        }
+    }
+
+    /// Returns how it stands. Never blocks on the disk.
+    pub fn status(&self) -> PublisherStatus {
+        self.shared.rounds.lock().status.clone()
+    }
+
+    /// Asks the thread to end, after the object that it writes. Returns at once.
+    pub fn stop(&self) {
+        self.worker.stop();
+    }
+}
+
+impl<K: ObjectData> fmt::Debug for Publisher<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (outlet, status) = (&self.shared.outlet, self.status());
+        f.debug_struct("Publisher")
+            .field("directory", &outlet.directory())
+            .field("status", &status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whoever waits for a round learns that no more come.
+struct Ending<'a>(&'a Monitor<Rounds>);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.notify_all();
+    }
+}
+
+impl<K: ObjectData> Shared<K> {
+    /// Orders a round that begins after this. Returns its number.
+    fn ask(&self) -> u64 {
+        let mut rounds = self.rounds.lock();
+        rounds.asked = rounds.asked.saturating_add(1);
+        let ticket = rounds.asked;
+        drop(rounds);
+        // A full channel holds the message this one would have been.
+        let _full = self.wake.try_send(()).is_err();
+        ticket
+    }
+
+    fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
+        let mut written = Written::default();
+        let mut pause = RETRY;
+        while !stop.is_stopped() {
+            let asked = self.rounds.lock().asked;
+            let failed = self.round(&mut written, stop);
+            let next = if failed.is_empty() {
+                pause = RETRY;
+                READ_PERIOD
+            } else {
+                let now = pause;
+                pause = pause.saturating_mul(2).min(RETRY_MAX);
+                now
+            };
+            let mut rounds = self.rounds.lock();
+            rounds.done = asked;
+            rounds.status = PublisherStatus {
+                published: written.versions.len(),
+                failed,
+            };
+            drop(rounds);
+            self.rounds.notify_all();
+            select! {
+                recv(changes.signal()) -> gone => if gone.is_err() {
+                    return;
+                },
+                recv(woken) -> _ => {}
+                recv(stop.channel()) -> _ => return,
+                default(next) => {}
+            }
+            drop(changes.take());
+        }
+    }
+
+    /// Writes what has changed, and removes what nobody references. Returns what failed.
+    fn round(&self, written: &mut Written, stop: &StopToken) -> BTreeMap<ObjectKey, Error> {
+        let mut failed = BTreeMap::new();
+        let mut changed = BTreeSet::new();
+        let is_complete = self.rounds.lock().is_complete;
+        let owners = self.manager.inspect().into_values();
+        let referenced: BTreeSet<_> = owners.flatten().map(|report| report.key).collect();
+        for key in &referenced {
+            if stop.is_stopped() {
+                return failed;
+            }
+            match self.write(key, written) {
+                Ok(true) => drop(changed.insert(key.clone())),
+                Ok(false) => {}
+                Err(error) => drop(failed.insert(key.clone(), error)),
+            }
+        }
+        let mut leftovers = Vec::new();
+        if is_complete && !written.has_swept {
+            match self.outlet.published::<K>() {
+                Ok(found) => {
+                    leftovers.extend(found);
+                    written.has_swept = true;
+                }
+                Err(error) => log::error!("{error}"),
+            }
+        }
+        leftovers.extend(written.versions.keys().cloned());
+        for key in leftovers
+            .into_iter()
+            .filter(|key| !referenced.contains(key))
+        {
+            match self.outlet.withdraw::<K>(&key) {
+                Ok(()) => {
+                    written.versions.remove(&key);
+                    changed.insert(key);
+                }
+                Err(error) => {
+                    // It is tried again as one of this process's own.
+                    written
+                        .versions
+                        .insert(key.clone(), ResourceVersion::default());
+                    failed.insert(key, error);
+                }
+            }
+        }
+        for (key, error) in &failed {
+            if written.told.get(key) != Some(&error.to_string()) {
+                log::error!("{error}; the {} of {key} are tried again", K::FOLDER);
+            }
+        }
+        let told = failed
+            .iter()
+            .map(|(key, error)| (key.clone(), error.to_string()));
+        written.told = told.collect();
+        if let (Some(hook), false) = (&self.on_change, changed.is_empty()) {
+            hook.tell("the on_change of a publisher", &changed);
+        }
+        failed
+    }
+
+    /// Writes an object if it is in memory in another version than on the disk.
+    fn write(&self, key: &ObjectKey, written: &mut Written) -> Result<bool, Error> {
+        let (namespace, name) = (key.namespace(), key.name());
+        let found = if self.manager.change_detection() == ChangeDetection::Watch {
+            self.manager.get_cached(namespace, name).ok().flatten()
+        } else {
+            self.manager.get(namespace, name).ok()
+        };
+        let Some(object) = found else {
+            return Ok(false);
+        };
+        let version = object.stored().resource_version();
+        if written.versions.get(key) == Some(&version) {
+            return Ok(false);
+        }
+        let changed = self.outlet.publish(&***object.stored())?;
+        written.versions.insert(key.clone(), version);
+        Ok(changed)
+    }
+}
+
+/// What the thread remembers from round to round.
+#[derive(Default)]
+struct Written {
+    /// The version of each object whose files are on the disk.
+    versions: BTreeMap<ObjectKey, ResourceVersion>,
+    /// The failures that are in the log already.
+    told: BTreeMap<ObjectKey, String>,
+    /// Whether the objects of earlier processes were looked at.
+    has_swept: bool,
+}
