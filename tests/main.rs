@@ -39,6 +39,8 @@ mod list_memory;
 mod loud_logs;
 mod no_thread_left;
 mod node_agent;
+#[cfg(feature = "testing")]
+mod outlet_kills;
 mod panic_logs;
 mod pod_status_example;
 mod ports;

@@ -6,6 +6,8 @@
 mod bad_input;
 #[path = "node_agent/demo.rs"]
 mod demo;
+#[path = "node_agent/files.rs"]
+mod files;
 #[path = "node_agent/probes.rs"]
 mod probes;
 #[path = "node_agent/rows.rs"]

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes};
-use kubecache::object::{FieldSelector, Scope};
+use kubecache::object::{FieldSelector, LabelSelector, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, WaiterGuard, Waiters};
 use kubecache::{Error, ErrorKind};
 
@@ -112,6 +112,7 @@ impl<W: Write> Agent<'_, W> {
         let scope = self.options.namespace.as_deref();
         let scope = scope.map_or_else(Scope::all, Scope::namespace);
         let scope = scope.fields(FieldSelector::node_name(self.node_name));
+        let scope = scope.labels(LabelSelector::new(self.options.selector.as_str()));
         let mut ears = Ears::listen(&node, client, scope, self.node_name, followed)?;
         let mut progress = Progress::new(clock, self.options);
         let health = node.health(&ears.reflector, progress.synced.clone());
@@ -189,12 +190,24 @@ impl<W: Write> Agent<'_, W> {
         self.wait_line.clear();
         match progress.stage {
             Stage::Contacting => None,
-            Stage::Answering => Some(self.print_once(node, &rows, missing)),
+            Stage::Answering => Some(self.end_once(node, &rows, missing, progress)),
             Stage::Settling { .. } => {
                 self.tell_if_empty(&rows);
                 self.follow(&rows, now, progress)
             }
             Stage::Following { .. } => self.follow(&rows, now, progress),
+        }
+    }
+
+    /// Writes the files that are asked for, then prints.
+    fn end_once(&mut self, node: &Node, rows: &Rows, missing: usize, progress: &Progress) -> Ended {
+        let written = match &node.files {
+            Some(files) => files.write_by(progress.deadline),
+            None => Ok(()),
+        };
+        match (self.print_once(node, rows, missing), written) {
+            (Ended::Complete, Err(error)) => Ended::Failed(error),
+            (ended, _) => ended,
         }
     }
 

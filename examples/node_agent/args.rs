@@ -8,6 +8,7 @@ use kubecache::http::KubeconfigOptions;
 use kubecache::manager::{ChangeDetection, WatchScope};
 
 use crate::bind::BindAddress;
+use crate::files::FileOptions;
 use crate::{flags, metrics};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
@@ -39,6 +40,16 @@ Usage: node_agent [flags]
 
 The agent:
       --node-name NAME              the node whose pods are followed (default $NODE_NAME)
+      --output-dir DIR              write each object as files: DIR/<namespace>/<secrets|configmaps>/
+                                    <name>/<key>, mode 0600, all keys of an object at once, as the
+                                    kubelet's volumes. They go with the last pod that names the
+                                    object, and stay when the agent ends. Best on a tmpfs
+      --output-owner UID:GID        whose files they are (default: the agent's)
+      --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
+                                    spaces between them, no shell. Changes during a run are one more
+                                    run. The agent's end ends it
+      --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
+  -l, --selector SELECTOR           follow the node's pods with these labels
   -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
   -o, --output table|wide|name|json|yaml
                                     a table (wide: with all columns), the objects' names, or the
@@ -150,6 +161,9 @@ pub(crate) struct Options {
     pub(crate) namespace: Option<String>,
     pub(crate) output: Output,
     pub(crate) no_headers: bool,
+    /// The labels of pods; empty: all.
+    pub(crate) selector: String,
+    pub(crate) files: FileOptions,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
     /// `None`: a minute, or a demonstration's two seconds.
@@ -175,6 +189,8 @@ impl Default for Options {
             namespace: None,
             output: Output::Table,
             no_headers: false,
+            selector: String::new(),
+            files: FileOptions::default(),
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
             sync_frequency: None,
@@ -208,7 +224,10 @@ where
 {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut options = Options::default();
-    while let Some(name) = flags::next(&mut parser, &[('n', "namespace"), ('o', "output")])? {
+    while let Some(name) = flags::next(
+        &mut parser,
+        &[('l', "selector"), ('n', "namespace"), ('o', "output")],
+    )? {
         match name.as_str() {
             "help" => return Ok(Command::Help),
             "version" => return Ok(Command::Version),
@@ -225,6 +244,11 @@ where
             return Err(format!("unknown flag --{name}"));
         }
     }
+    let files = &options.files;
+    let tells = !files.run.is_empty() || files.signal.is_some();
+    if files.directory.is_none() && (tells || files.owner.is_some()) {
+        return Err("--output-owner and the --…-on-change need --output-dir".to_owned());
+    }
     Ok(Command::Run(Box::new(options)))
 }
 
@@ -237,6 +261,14 @@ fn own_flag(
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
         "namespace" => options.namespace = Some(flags::text(name, parser)?),
         "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
+        "selector" => options.selector = flags::text(name, parser)?,
+        "output-dir" => options.files.directory = Some(flags::path(name, parser)?),
+        "output-owner" => options.files.owner = Some(owner(&flags::text(name, parser)?)?),
+        "exec-on-change" => {
+            let command = flags::text(name, parser)?;
+            options.files.run = command.split_whitespace().map(str::to_owned).collect();
+        }
+        "signal-on-change" => options.files.signal = Some(flags::path(name, parser)?),
         "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
             let word = flags::text(name, parser)?;
@@ -281,6 +313,13 @@ fn watch_scope(value: &str) -> Result<WatchScope, String> {
             "--watch-scope {value:?}: write name, namespace or namespace:N"
         )),
     }
+}
+
+/// A user and a group, by their numbers.
+fn owner(value: &str) -> Result<(u32, u32), String> {
+    let ids = value.split_once(':');
+    let ids = ids.and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    ids.ok_or_else(|| format!("--output-owner {value:?}: write UID:GID, such as 1000:1000"))
 }
 
 /// A value that may be empty.
@@ -492,6 +531,11 @@ mod tests {
             "namespace",
             "output",
             "no-headers",
+            "selector",
+            "output-dir",
+            "output-owner",
+            "exec-on-change",
+            "signal-on-change",
             "change-detection",
             "watch-scope",
             "sync-frequency",

@@ -9,6 +9,7 @@ use kubecache::Error;
 use kubecache::reflector::Reflector;
 
 use crate::exchange::{Asked, Page};
+use crate::files::Files;
 use crate::managers::Managers;
 
 /// What is looked at when a probe asks. Looking never waits.
@@ -18,6 +19,8 @@ pub(crate) struct Health {
     /// Where objects have a time to live.
     pub(crate) own_node: Option<Arc<Reflector>>,
     pub(crate) managers: Arc<Managers>,
+    /// Where objects are written.
+    pub(crate) files: Option<Arc<Files>>,
     pub(crate) synced: Synced,
 }
 
@@ -78,6 +81,9 @@ impl Health {
         let (secrets, config_maps) = self.managers.health();
         checks.push(("secrets", told("secrets", secrets)));
         checks.push(("configmaps", told("configmaps", config_maps)));
+        if let Some(files) = &self.files {
+            checks.push(("files", told("files", files.health())));
+        }
         checks
     }
 }

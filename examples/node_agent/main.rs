@@ -12,6 +12,7 @@ mod demo;
 mod duration;
 mod endpoints;
 mod exchange;
+mod files;
 mod flags;
 mod follow;
 mod health;
@@ -72,8 +73,8 @@ fn main() -> ExitCode {
             "--demo shows the recorded node {node}, not {name}"
         ));
     }
-    if options.demo && options.namespace.is_some() {
-        return usage("--demo shows all namespaces of the recorded node: leave --namespace out");
+    if options.demo && (options.namespace.is_some() || !options.selector.is_empty()) {
+        return usage("--demo shows all recorded pods: leave --namespace and --selector out");
     }
     let named = options.node_name.clone().or_else(|| {
         let name = std::env::var("NODE_NAME").ok()?;

@@ -9,14 +9,15 @@ use kubecache::manager::{
 use kubecache::object::{Object, ObjectKey};
 use kubecache::{Error, ErrorKind};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use crate::metrics::Metrics;
 use crate::rows::RowKey;
 
 /// Keeps the Secrets and ConfigMaps of the registered pods.
 pub(crate) struct Managers {
-    secrets: SecretManager,
-    config_maps: ConfigMapManager,
+    secrets: Arc<SecretManager>,
+    config_maps: Arc<ConfigMapManager>,
 }
 
 /// An object that pods name.
@@ -62,9 +63,14 @@ impl Managers {
         let secrets = counted::<Secret>(&options, metrics, strategy)?;
         let config_maps = counted::<ConfigMap>(&options, metrics, strategy)?;
         Ok(Self {
-            secrets: SecretManager::new(client.clone(), secrets)?,
-            config_maps: ConfigMapManager::new(client.clone(), config_maps)?,
+            secrets: Arc::new(SecretManager::new(client.clone(), secrets)?),
+            config_maps: Arc::new(ConfigMapManager::new(client.clone(), config_maps)?),
         })
+    }
+
+    /// The managers, for who follows them: Secrets, ConfigMaps.
+    pub(crate) fn shared(&self) -> (Arc<SecretManager>, Arc<ConfigMapManager>) {
+        (Arc::clone(&self.secrets), Arc::clone(&self.config_maps))
     }
 
     /// Subscriptions to what changes: Secrets, ConfigMaps.

@@ -11,6 +11,7 @@ use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
 use crate::args::Options;
+use crate::files::Files;
 use crate::health::{Health, Synced};
 use crate::managers::{Managers, ObjectId};
 use crate::metrics::Metrics;
@@ -23,6 +24,8 @@ use crate::rows::{Facts, RowKey};
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
     managers: Arc<Managers>,
+    /// Where objects are written.
+    pub(crate) files: Option<Arc<Files>>,
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
@@ -60,7 +63,9 @@ impl Node {
             }
             ChangeDetection::Get => (None, Some(Reader::start(&managers)?)),
         };
+        let files = Files::start(&options.files, &managers)?;
         Ok(Self {
+            files: files.map(Arc::new),
             managers,
             pods: BTreeMap::new(),
             reader,
@@ -74,6 +79,7 @@ impl Node {
             pods: Arc::clone(pods),
             own_node: self.own.clone(),
             managers: Arc::clone(&self.managers),
+            files: self.files.clone(),
             synced,
         }
     }
@@ -105,7 +111,11 @@ impl Node {
             }
             PodNews::Here(pod) => self.bind(pod),
             PodNews::Gone(key) => self.forget(&key),
-            PodNews::Status(_) => {}
+            PodNews::Status(_) => return,
+        }
+        if let Some(files) = &self.files {
+            // The pods are known from their first list on.
+            files.references_are_complete();
         }
     }
 

@@ -90,7 +90,7 @@ impl Outlet {
         for name in data.keys() {
             check_name(name).map_err(|why| refused::<K>(&key, &format!("key {name:?} {why}")))?;
         }
-        let path = self.path::<K>(&key)?;
+        let path = path::<K>(&key)?;
         let folder = path.iter().try_fold(None, |folder: Option<Folder>, name| {
             let folder = folder.as_ref().unwrap_or(&self.root);
             folder.make(name, self.options.owner).map(Some)
@@ -109,7 +109,7 @@ impl Outlet {
     ///
     /// `Config` and `Resources`, as [`publish`](Self::publish).
     pub fn withdraw<K: ObjectData>(&self, key: &ObjectKey) -> Result<(), Error> {
-        let path = self.path::<K>(key)?;
+        let path = path::<K>(key)?;
         let removed = self.remove(&path);
         removed.map_err(|error| self.failed(&path, error))
     }
@@ -154,15 +154,6 @@ impl Outlet {
         Ok(found)
     }
 
-    /// The folders that lead to an object.
-    fn path<'a, K: ObjectData>(&self, key: &'a ObjectKey) -> Result<[&'a str; 3], Error> {
-        let path = [key.namespace(), K::FOLDER, key.name()];
-        for (what, name) in [("namespace", path[0]), ("name", path[2])] {
-            check_name(name).map_err(|why| refused::<K>(key, &format!("{what} {name:?} {why}")))?;
-        }
-        Ok(path)
-    }
-
     fn failed(&self, path: &[&str], error: std::io::Error) -> Error {
         let mut folder = self.options.directory.clone();
         folder.extend(path);
@@ -172,6 +163,15 @@ impl Outlet {
         );
         Error::new(ErrorKind::Resources, text).with_source(error)
     }
+}
+
+/// The folders that lead to an object.
+fn path<K: ObjectData>(key: &ObjectKey) -> Result<[&str; 3], Error> {
+    let [namespace, name] = [key.namespace(), key.name()];
+    for (what, text) in [("namespace", namespace), ("name", name)] {
+        check_name(text).map_err(|why| refused::<K>(key, &format!("{what} {text:?} {why}")))?;
+    }
+    Ok([namespace, K::FOLDER, name])
 }
 
 fn refused<K: Object>(key: &ObjectKey, why: &str) -> Error {

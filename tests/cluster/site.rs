@@ -174,10 +174,10 @@ impl AgentProcess {
         let kubeconfig = bed.0.join("config");
         let kubeconfig = kubeconfig.to_str().unwrap();
         let flags = ["--kubeconfig", kubeconfig, "--node-name", NODE];
-        let mut command = AGENT.command(&[&flags[..], &[FLAG, "127.0.0.1:0"]].concat());
+        let flags = [&flags[..], &[FLAG, "127.0.0.1:0"]].concat();
         // The plugin is a script: it looks for its tools.
-        command.env("PATH", std::env::var_os("PATH").unwrap());
-        let mut running = Running::new(command);
+        let path = std::env::var("PATH").unwrap();
+        let mut running = AGENT.start_in(&flags, &[("PATH", &path)]);
         let told = format!("{FLAG}: listening at ");
         let probes = loop {
             let line = running.next_told().expect("it tells where it listens");

@@ -21,7 +21,7 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
         ),
         (
             &["--demo", "-n", "shop"],
-            "error: --demo shows all namespaces of the recorded node: leave --namespace out\n",
+            "error: --demo shows all recorded pods: leave --namespace and --selector out\n",
         ),
         (
             &["--demo", "--node-name", "other"],

@@ -85,7 +85,14 @@ impl Example {
 
     /// Starts a run that goes on.
     pub(crate) fn start(&self, arguments: &[&str]) -> Running {
-        Running::new(self.command(arguments))
+        self.start_in(arguments, &[])
+    }
+
+    /// Starts a run that goes on, with these variables.
+    pub(crate) fn start_in(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Running {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().copied());
+        Running::new(command)
     }
 }
 
@@ -110,7 +117,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new(mut command: Command) -> Self {
+    fn new(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let (lines, reader) = follow("t-stdout", child.stdout.take().unwrap());
         // Read all along: a program that finds the pipe full stands still.

@@ -1,0 +1,206 @@
+//! The objects as files of a directory, and who is told when they change.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kubecache::clock::Deadline;
+use kubecache::object::ObjectKey;
+use kubecache::outlet::{Outlet, OutletOptions, Publisher};
+use kubecache::worker::{StopToken, Worker};
+use kubecache::{Error, ErrorKind, Hook};
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::managers::Managers;
+
+/// What the flags say of files.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FileOptions {
+    /// `None`: no files.
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) owner: Option<(u32, u32)>,
+    /// A program and its arguments.
+    pub(crate) run: Vec<String>,
+    /// A file with the number of the process that gets a SIGHUP.
+    pub(crate) signal: Option<PathBuf>,
+}
+
+/// The threads that write.
+pub(crate) struct Files {
+    secrets: Publisher<Secret>,
+    config_maps: Publisher<ConfigMap>,
+    // Last: what is written before the end is told.
+    _teller: Option<Teller>,
+}
+
+impl Files {
+    /// Starts to write the objects of the managers; `None` without a directory.
+    pub(crate) fn start(options: &FileOptions, managers: &Managers) -> Result<Option<Self>, Error> {
+        let Some(directory) = &options.directory else {
+            return Ok(None);
+        };
+        let mut outlet = OutletOptions::new(directory);
+        if let Some((user, group)) = options.owner {
+            outlet = outlet.owner(user, group);
+        }
+        let outlet = Arc::new(Outlet::open(outlet)?);
+        let teller = Teller::start(options)?;
+        let hook = || {
+            let changed = teller.as_ref()?.changed.clone();
+            Some(Hook::new(move |_keys: &BTreeSet<ObjectKey>| {
+                // A full channel holds the message this one would have been.
+                let _full = changed.try_send(()).is_err();
+            }))
+        };
+        let (secrets, config_maps) = managers.shared();
+        Ok(Some(Self {
+            secrets: Publisher::start(secrets, Arc::clone(&outlet), hook())?,
+            config_maps: Publisher::start(config_maps, outlet, hook())?,
+            _teller: teller,
+        }))
+    }
+
+    /// References came or went. What nobody references now may go, also what an earlier agent
+    /// wrote.
+    pub(crate) fn references_are_complete(&self) {
+        self.secrets.references_are_complete();
+        self.config_maps.references_are_complete();
+    }
+
+    /// Waits until all that is known has its files.
+    pub(crate) fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
+        self.secrets.publish_by(deadline)?;
+        self.config_maps.publish_by(deadline)
+    }
+
+    /// Whether each object has its files.
+    pub(crate) fn health(&self) -> Result<(), Error> {
+        let failed = [
+            self.secrets.status().failed,
+            self.config_maps.status().failed,
+        ];
+        let mut failed = failed
+            .into_iter()
+            .flat_map(std::collections::BTreeMap::into_values);
+        match failed.next() {
+            None => Ok(()),
+            Some(error) => {
+                let number = failed.count().saturating_add(1);
+                let text = format!("{number} objects are not written");
+                Err(Error::new(ErrorKind::Resources, text).with_source(error))
+            }
+        }
+    }
+}
+
+/// A thread that tells others that files have changed: all changes during a run are one more run.
+struct Teller {
+    changed: Sender<()>,
+    running: Arc<Mutex<Option<Pid>>>,
+    worker: Worker,
+}
+
+impl Teller {
+    fn start(options: &FileOptions) -> Result<Option<Self>, Error> {
+        if options.run.is_empty() && options.signal.is_none() {
+            return Ok(None);
+        }
+        let (changed, woken) = bounded(1);
+        let running = Arc::<Mutex<Option<Pid>>>::default();
+        let (options, shared) = (options.clone(), Arc::clone(&running));
+        let worker = Worker::spawn("agent-tells", move |stop| {
+            tell_until_stopped(&options, &woken, &shared, stop);
+        });
+        let worker = worker.map_err(|error| {
+            Error::new(ErrorKind::Resources, "thread agent-tells").with_source(error)
+        })?;
+        Ok(Some(Self {
+            changed,
+            running,
+            worker,
+        }))
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.worker.stop();
+        // The thread waits for its child.
+        let running = self.running.lock();
+        if let Some(pid) = *running {
+            // It has ended by itself if that fails.
+            let _ended = kill_process(pid, Signal::KILL).is_err();
+        }
+    }
+}
+
+fn tell_until_stopped(
+    options: &FileOptions,
+    woken: &Receiver<()>,
+    running: &Mutex<Option<Pid>>,
+    stop: &StopToken,
+) {
+    loop {
+        select! {
+            recv(woken) -> gone => if gone.is_err() {
+                return;
+            },
+            recv(stop.channel()) -> _ => return,
+        }
+        if let Some(file) = &options.signal
+            && let Err(error) = signal(file)
+        {
+            log::error!("--signal-on-change {}: {error}", file.display());
+        }
+        if let Some((program, arguments)) = options.run.split_first() {
+            match run(program, arguments, running, stop) {
+                Ok(None) => {}
+                Ok(Some(ended)) => log::error!("--exec-on-change {program}: {ended}"),
+                Err(error) => log::error!("--exec-on-change {program}: {error}"),
+            }
+        }
+    }
+}
+
+fn signal(file: &PathBuf) -> Result<(), String> {
+    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
+    let number = text.trim().parse().ok().and_then(Pid::from_raw);
+    let pid = number.ok_or("the file holds no process number")?;
+    kill_process(pid, Signal::HUP).map_err(|error| format!("process {pid:?}: {error}"))
+}
+
+/// Runs the program to its end. Returns how it ended, if that is a failure.
+fn run(
+    program: &str,
+    arguments: &[String],
+    running: &Mutex<Option<Pid>>,
+    stop: &StopToken,
+) -> std::io::Result<Option<String>> {
+    let mut command = Command::new(program);
+    // Its output must not stand between the rows.
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(std::io::stderr());
+    let (mut child, pid) = {
+        let mut running = running.lock();
+        if stop.is_stopped() {
+            return Ok(None);
+        }
+        let child = command.spawn()?;
+        let pid = Pid::from_child(&child);
+        *running = Some(pid);
+        (child, pid)
+    };
+    // Its number is its own until it is waited for, so it is nobody else's while it can be killed.
+    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
+    *running.lock() = None;
+    let status = child.wait()?;
+    Ok((!status.success() && !stop.is_stopped()).then(|| status.to_string()))
+}
