@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::sync::{
     Arc,
@@ -20,8 +20,8 @@ const NONE: u64 = u64::MAX;
 ///
 /// Whole seconds, a sign allowed; what is below zero counts as zero, which means "ask each time".
 /// `None` without the annotation, or when it is not such a number.
-fn ttl_of_node(node: &Node) -> Option<Duration> {
-    let annotations = node.metadata.annotations.as_ref()?;
+fn ttl_of_node(node: &ObjectMeta) -> Option<Duration> {
+    let annotations = node.annotations.as_ref()?;
     let seconds: i64 = annotations.get(ANNOTATION)?.parse().ok()?;
     Some(Duration::from_secs(seconds.try_into().unwrap_or_default()))
 }
@@ -46,7 +46,7 @@ fn ttl_of_node(node: &Node) -> Option<Duration> {
 /// let mut node = Node::default();
 /// let annotation = ("node.alpha.kubernetes.io/ttl".to_owned(), "15".to_owned());
 /// node.metadata.annotations = Some([annotation].into());
-/// ttl.observe(Some(&node));
+/// ttl.observe(Some(&node.metadata));
 /// assert_eq!(ttl.get(), Some(Duration::from_secs(15)));
 /// # drop(options);
 /// ```
@@ -85,14 +85,17 @@ impl NodeTtl {
         self.0.store(nanos, Ordering::Relaxed);
     }
 
-    /// Sets the value from the node's annotation. Without a node or an annotation it is cleared.
-    pub fn observe(&self, node: Option<&Node>) {
+    /// Sets the value from the node's annotation, which is in its metadata. Without a node or an
+    /// annotation it is cleared.
+    pub fn observe(&self, node: Option<&ObjectMeta>) {
         self.set(node.and_then(ttl_of_node));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
     use super::*;
 
     fn node(annotations: Option<&[(&str, &str)]>) -> Node {
@@ -128,12 +131,12 @@ mod tests {
                 None => node(Some(&[("other", "60")])),
                 Some(value) => node(Some(&[(ANNOTATION, value)])),
             };
-            assert_eq!(ttl_of_node(&node), expected, "{what}");
+            assert_eq!(ttl_of_node(&node.metadata), expected, "{what}");
             let ttl = NodeTtl::new();
-            ttl.observe(Some(&node));
+            ttl.observe(Some(&node.metadata));
             assert_eq!(ttl.get(), expected, "{what}");
         }
-        assert_eq!(ttl_of_node(&node(None)), None, "no annotations");
+        assert_eq!(ttl_of_node(&node(None).metadata), None, "no annotations");
     }
 
     /// OS-18: without a node, and when asking for it failed, there is no value, and an old one does

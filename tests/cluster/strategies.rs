@@ -449,17 +449,17 @@ fn os_18_the_annotation_of_a_real_node_is_the_time_to_live() {
         }
         asked_for(agent, name).len()
     };
-    ttl.observe(Some(&annotate("0")));
+    ttl.observe(Some(&annotate("0").metadata));
     assert_eq!(asked_after(5), 5, "each read asks");
     write(name, "2");
     assert_eq!(read(&secrets, name), "2", "at once");
-    ttl.observe(Some(&annotate("15")));
+    ttl.observe(Some(&annotate("15").metadata));
     assert_eq!(asked_after(5), 6);
     clock.advance(Duration::from_secs(15).saturating_sub(MILLISECOND));
     assert_eq!(asked_after(1), 6);
     clock.advance(MILLISECOND);
     assert_eq!(asked_after(5), 7);
-    ttl.observe(Some(&annotate("soon")));
+    ttl.observe(Some(&annotate("soon").metadata));
     clock.advance(Duration::from_secs(15));
     assert_eq!(asked_after(1), 7, "not a number: the default of a minute");
     ttl.observe(None);
