@@ -269,6 +269,7 @@
 //! | [`delta_fifo`] | client-go's queue of changes, for programs with their own consumer thread |
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
+//! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
 //! | `testing` | feature `testing`: fixture server, recorder, fakes |

@@ -20,6 +20,8 @@ mod clientcmd;
 mod compression;
 #[path = "cluster/deploy.rs"]
 mod deploy;
+#[path = "cluster/files.rs"]
+mod files;
 #[path = "cluster/gateway.rs"]
 mod gateway;
 #[path = "cluster/informer_set.rs"]

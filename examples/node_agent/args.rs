@@ -40,10 +40,10 @@ Usage: node_agent [flags]
 
 The agent:
       --node-name NAME              the node whose pods are followed (default $NODE_NAME)
-      --output-dir DIR              write each object as files: DIR/<namespace>/<secrets|configmaps>/
-                                    <name>/<key>, mode 0600, all keys of an object at once, as the
-                                    kubelet's volumes. They go with the last pod that names the
-                                    object, and stay when the agent ends. Best on a tmpfs
+      --output-dir DIR              write each object as files, mode 0600, all keys at once, as the
+                                    kubelet's volumes: DIR/NAMESPACE/secrets/NAME/KEY, or
+                                    configmaps. They go with the last pod that names the object, and
+                                    stay when the agent ends. Best on a tmpfs
       --output-owner UID:GID        whose files they are (default: the agent's)
       --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
                                     spaces between them, no shell. Changes during a run are one more

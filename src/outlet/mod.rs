@@ -3,7 +3,7 @@
 //! Services, virtual machines and plain processes of a node get Secrets so, as containers do.
 //! [`Outlet`] writes and removes; a [`Publisher`] is a thread that has it follow a manager.
 //!
-//! The files of an object are at `DIR/<namespace>/<secrets|configmaps>/<name>/<key>`. They are links
+//! The files of an object are at `DIR/NAMESPACE/secrets/NAME/KEY`, or `configmaps`. They are links
 //! into a folder beside them, to which `..data` leads, as in the kubelet's volumes. A change writes
 //! another folder and then lets `..data` lead there, in one step. So a reader that opens `..data`
 //! once sees all of the old or all of the new, whenever the writer is killed.

@@ -32,7 +32,7 @@ const RETRY_MAX: Duration = Duration::from_secs(60);
 ///
 /// A drop stops the thread and joins it. The files stay.
 pub struct Publisher<K: ObjectData> {
-    shared: Arc<Shared<K>>,
+    shared: Arc<PublisherCore<K>>,
     worker: Worker,
 }
 
@@ -47,7 +47,7 @@ pub struct PublisherStatus {
     pub failed: BTreeMap<ObjectKey, Error>,
 }
 
-struct Shared<K: ObjectData> {
+struct PublisherCore<K: ObjectData> {
     manager: Arc<ObjectManager<K>>,
     outlet: Arc<Outlet>,
     on_change: Option<Hook<BTreeSet<ObjectKey>>>,
@@ -82,7 +82,7 @@ impl<K: ObjectData> Publisher<K> {
     ) -> Result<Self, Error> {
         let (wake, woken) = bounded(1);
         let changes = manager.subscribe();
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PublisherCore {
             manager,
             outlet,
             on_change,
@@ -92,7 +92,7 @@ impl<K: ObjectData> Publisher<K> {
         let on_thread = Arc::clone(&shared);
         let name = format!("publish-{}", K::FOLDER);
         let worker = Worker::spawn(name.as_str(), move |stop| {
-            let _ending = Ending(&on_thread.rounds);
+            let _ending = RoundsEnd(&on_thread.rounds);
             on_thread.run(&changes, &woken, stop);
         });
         let worker = worker.map_err(|error| {
@@ -169,16 +169,16 @@ impl<K: ObjectData> fmt::Debug for Publisher<K> {
 }
 
 /// Whoever waits for a round learns that no more come.
-struct Ending<'a>(&'a Monitor<Rounds>);
+struct RoundsEnd<'a>(&'a Monitor<Rounds>);
 
-impl Drop for Ending<'_> {
+impl Drop for RoundsEnd<'_> {
     fn drop(&mut self) {
         self.0.lock().has_ended = true;
         self.0.notify_all();
     }
 }
 
-impl<K: ObjectData> Shared<K> {
+impl<K: ObjectData> PublisherCore<K> {
     /// Orders a round that begins after this. Returns its number.
     fn ask(&self) -> u64 {
         let mut rounds = self.rounds.lock();

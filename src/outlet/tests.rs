@@ -1,3 +1,5 @@
+//! Outlets on a real disk, and a publisher over a fake server.
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

@@ -16,6 +16,7 @@ use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::worker::live_workers;
 use kubecache::{Error, ErrorKind};
 
+use super::files::FilesOfAgent;
 use super::support::*;
 
 /// What the pod reflector tells the agent's loop.
@@ -214,14 +215,7 @@ fn follows_through_a_restart(agent: &mut Agent) {
     equals_the_server(&agent.config_maps);
 }
 
-#[test]
-#[ignore = "needs a real cluster: run tests/cluster/run"]
-fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
-    let _alone = cluster_alone();
-    let mut agent = Agent::of_the_node();
-    agent.until("every object has an answer", |agent| {
-        agent.pods.len() >= 8 && all_answered(&agent.secrets) && all_answered(&agent.config_maps)
-    });
+fn has_first_answers(agent: &Agent) {
     assert_eq!(
         Agent::state(&agent.config_maps, "search-synonyms"),
         Some(ObjectState::NotFound)
@@ -236,6 +230,23 @@ fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
     );
     assert!(equals_the_server(&agent.secrets) > 10);
     assert!(equals_the_server(&agent.config_maps) > 10);
+}
+
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
+    let _alone = cluster_alone();
+    let mut agent = Agent::of_the_node();
+    agent.until("every object has an answer", |agent| {
+        agent.pods.len() >= 8 && all_answered(&agent.secrets) && all_answered(&agent.config_maps)
+    });
+    has_first_answers(&agent);
+    let files = FilesOfAgent::start();
+    let (missing, promo) = (
+        "shop/configmaps/search-synonyms",
+        "shop/secrets/promo-partner-api",
+    );
+    files.wait_for("1", &["shop/secrets/storefront-tls"], &[missing, promo]);
 
     play("2");
     agent.until("the updates of phase 2", |agent| {
@@ -246,15 +257,22 @@ fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
                 == Some(b"canary-session-key-2025")
     });
 
+    files.wait_for("2", &["shop/secrets/storefront-tls"], &[missing, promo]);
+
     play("3");
     agent.until("the objects of the new pod", |agent| {
         Agent::state(&agent.secrets, "promo-partner-api") == Some(ObjectState::Synced)
     });
 
+    files.wait_for("3", &[promo], &[missing]);
+
     play("4");
     agent.until("the object that was missing", |agent| {
         Agent::state(&agent.config_maps, "search-synonyms") == Some(ObjectState::Synced)
     });
+
+    let token = "shop/secrets/catalog-reindex-token";
+    files.wait_for("4", &[promo, missing, token], &[]);
 
     let reindex = |agent: &Agent| {
         agent
@@ -265,6 +283,7 @@ fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
     assert!(reindex(&agent));
     play("5");
     agent.until("the deleted pod is forgotten", |agent| !reindex(agent));
+    files.wait_for("5", &[promo, missing], &[token]);
 
     assert_eq!(
         agent
@@ -279,6 +298,8 @@ fn the_node_keeps_what_its_pods_name_through_the_whole_story() {
             .as_deref()
             == Some(b"8")
     });
+    files.wait_for("6", &["shop/secrets/checkout-signing-key"], &[token]);
+    files.stop();
 
     follows_through_a_restart(&mut agent);
     drop(agent);

@@ -1,0 +1,107 @@
+//! The agent's process with `--output-dir` beside the story: its files equal the server's objects
+//! after each phase.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kubecache::clock::Clock;
+use kubecache::object::Scope;
+use kubecache::outlet::ObjectData;
+use kubecache::worker::StopToken;
+use rustix::process::Signal;
+
+use super::agent_program::AGENT;
+use super::support::{NODE, PATIENCE, client_of, directory};
+use crate::support::TempDirectory;
+use crate::support::example::Running;
+
+/// The files of each object, by the path of its folder.
+type Folders = BTreeMap<String, BTreeMap<String, Vec<u8>>>;
+
+/// The agent, and where it writes.
+pub(crate) struct FilesOfAgent {
+    agent: Running,
+    output: TempDirectory,
+}
+
+impl FilesOfAgent {
+    pub(crate) fn start() -> Self {
+        let output = TempDirectory::new("story");
+        let kubeconfig = directory().join("kubeconfig/node.yaml");
+        let kubeconfig = kubeconfig.to_str().unwrap();
+        let flags = ["--kubeconfig", kubeconfig, "--node-name", NODE];
+        let files = ["--output-dir", output.to_str().unwrap()];
+        Self {
+            agent: AGENT.start(&[&flags[..], &files].concat()),
+            output,
+        }
+    }
+
+    /// Waits until these folders are there and those are not, and until all files equal the
+    /// server's objects.
+    pub(crate) fn wait_for(&self, phase: &str, there: &[&str], gone: &[&str]) {
+        let clock = Clock::system();
+        let limit = clock.after(PATIENCE);
+        loop {
+            let secrets = written(&self.output, Secret::FOLDER);
+            let maps = written(&self.output, ConfigMap::FOLDER);
+            let is_there =
+                |folder: &&str| secrets.contains_key(*folder) || maps.contains_key(*folder);
+            if there.iter().all(is_there)
+                && !gone.iter().any(is_there)
+                && secrets == at_the_server::<Secret>(&secrets)
+                && maps == at_the_server::<ConfigMap>(&maps)
+            {
+                assert!(secrets.len() + maps.len() > 25);
+                return;
+            }
+            let folders: Vec<_> = secrets.keys().chain(maps.keys()).collect();
+            assert!(!clock.has_passed(limit), "phase {phase}: {folders:?}");
+            StopToken::never().wait_until(&clock, clock.after(Duration::from_millis(50)));
+        }
+    }
+
+    pub(crate) fn stop(self) {
+        assert_eq!(self.agent.stop(Signal::TERM).code, 0);
+    }
+}
+
+/// What a reader of the directory sees, folder by folder.
+fn written(directory: &Path, kind: &str) -> Folders {
+    let entries = |path: &Path| {
+        let entries = fs::read_dir(path).into_iter().flatten();
+        let paths = entries.map_while(Result::ok).map(|entry| entry.path());
+        paths.collect::<Vec<_>>()
+    };
+    let mut folders = Folders::new();
+    for namespace in entries(directory) {
+        for object in entries(&namespace.join(kind)) {
+            let files = entries(&object.join("..data")).into_iter();
+            let files = files.filter_map(|file| {
+                let name = file.file_name()?.to_str()?.to_owned();
+                Some((name, fs::read(&file).ok()?))
+            });
+            let folder = object.strip_prefix(directory).unwrap();
+            folders.insert(folder.to_str().unwrap().to_owned(), files.collect());
+        }
+    }
+    folders
+}
+
+/// What the server has of these objects.
+fn at_the_server<K: ObjectData>(written: &Folders) -> Folders {
+    let all = client_of("admin.yaml").list::<K>(Scope::all()).unwrap();
+    let of_server = all.iter().map(|object| {
+        let key = object.key();
+        let folder = format!("{}/{}/{}", key.namespace(), K::FOLDER, key.name());
+        let data = object.data().into_iter();
+        let data = data.map(|(key, bytes)| (key.to_owned(), bytes.to_vec()));
+        (folder, data.collect())
+    });
+    of_server
+        .filter(|(folder, _)| written.contains_key(folder))
+        .collect()
+}
