@@ -195,5 +195,5 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests;
