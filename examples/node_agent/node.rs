@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, Owner};
@@ -57,7 +57,7 @@ impl Node {
         let (own, reader) = match options.change_detection {
             ChangeDetection::Watch => (None, None),
             ChangeDetection::Cache => {
-                let followed = followed::<own_node::Node>(options, metrics, "own-node")?;
+                let followed = followed::<v1::Node>(options, metrics, "own-node")?;
                 let own = own_node::follow(client, name, ttl, followed)?;
                 (Some(Arc::new(own)), Some(Reader::start(&managers)?))
             }

@@ -4,19 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1;
+use k8s_openapi::api::core::v1::Node;
 use kubecache::http::Client;
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::NodeTtl;
 use kubecache::object::{ObjectKey, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink};
-use kubecache::{Error, ErrorKind, Metadata};
+use kubecache::{Error, ErrorKind};
 
 use crate::tell;
 use crate::tell::one_line;
-
-/// What is asked of the node: its annotations, and not its long status.
-pub(crate) type Node = Metadata<v1::Node>;
 
 /// Starts to follow the node; `ttl` has what its annotation says.
 pub(crate) fn follow(
