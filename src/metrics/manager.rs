@@ -20,7 +20,7 @@ const REFERENCES: Metric = Metric {
 };
 const WATCHES: Metric = Metric {
     name: "kubecache_object_cache_watches",
-    help: "Number of objects whose watch is open or being opened",
+    help: "Number of watches that are open or being opened; that of a namespace is one",
 };
 const DURATION: Metric = Metric {
     name: "kubecache_object_cache_get_duration_seconds",

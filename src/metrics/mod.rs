@@ -99,7 +99,7 @@
 //! - `kubecache_object_cache_objects` (gauge): objects that registered pods reference.
 //! - `kubecache_object_cache_references` (gauge): references of pods. An object that two pods
 //!   reference counts twice.
-//! - `kubecache_object_cache_watches` (gauge): objects whose watch is open or being opened.
+//! - `kubecache_object_cache_watches` (gauge): watches that are open or being opened.
 //! - `kubecache_object_cache_get_duration_seconds` (histogram): how long reads took, failed ones
 //!   too: plain, fresh and at-least ones.
 //! - `kubecache_object_cache_get_errors_total` (counter): reads that failed. Its label `reason` is
