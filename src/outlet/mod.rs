@@ -195,5 +195,6 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests;
