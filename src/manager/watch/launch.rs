@@ -75,10 +75,8 @@ impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
     ) -> Result<Box<dyn RunHandle>, Error> {
         let watch = sink.watch();
         let namespace = &*watch.namespace;
-        let port = format_args!(
-            "the Api's lister_watcher for {} in {namespace}",
-            resource_name::<K>()
-        );
+        let kind = resource_name::<K>();
+        let port = format!("the Api's lister_watcher for {kind} in {namespace}");
         let selection: Arc<dyn Selection> = Arc::<NamespaceWatch<K>>::clone(watch);
         let scope = Scope::namespace(namespace);
         let source = guard(port, || self.lister_watcher_of(scope, selection))?;
