@@ -10,6 +10,8 @@ mod demo;
 mod files;
 #[path = "node_agent/probes.rs"]
 mod probes;
+#[path = "node_agent/references.rs"]
+mod references;
 #[path = "node_agent/rows.rs"]
 mod rows;
 #[cfg(target_os = "linux")]

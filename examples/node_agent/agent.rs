@@ -56,7 +56,8 @@ enum Woken {
 /// A run of the agent.
 pub(crate) struct Agent<'a, W> {
     pub(crate) options: &'a Options,
-    pub(crate) node_name: &'a str,
+    /// `None`: no pods are followed.
+    pub(crate) node_name: Option<&'a str>,
     pub(crate) printer: Printer<W>,
     pub(crate) signals: &'a Receiver<()>,
     pub(crate) endpoints: Endpoints,
@@ -68,7 +69,8 @@ struct Ears {
     pods: Receiver<PodNews>,
     secrets: Changes,
     config_maps: Changes,
-    reflector: Arc<Reflector>,
+    /// Where pods are followed.
+    reflector: Option<Arc<Reflector>>,
     /// Held until the pods are known: somebody waits for them, so a failed first list is tried
     /// again fast.
     waits: Option<WaiterGuard>,
@@ -108,22 +110,24 @@ impl<W: Write> Agent<'_, W> {
         let endpoints = std::mem::take(&mut self.endpoints);
         let metrics = endpoints.metrics.clone();
         let mut node = Node::new(client, self.node_name, self.options, metrics.as_ref())?;
-        let followed = followed::<Pod>(self.options, metrics.as_ref(), "pods-of-node")?;
-        let scope = self.options.namespace.as_deref();
-        let scope = scope.map_or_else(Scope::all, Scope::namespace);
-        let scope = scope.fields(FieldSelector::node_name(self.node_name));
-        let scope = scope.labels(LabelSelector::new(self.options.selector.as_str()));
-        let mut ears = Ears::listen(&node, client, scope, self.node_name, followed)?;
+        let mut ears = Ears::listen(&node);
         let mut progress = Progress::new(clock, self.options);
-        let health = node.health(&ears.reflector, progress.synced.clone());
+        match self.node_name {
+            Some(name) => {
+                let followed = followed::<Pod>(self.options, metrics.as_ref(), "pods-of-node")?;
+                ears.follow_pods(client, self.options, name, followed)?;
+            }
+            None => progress.pods_are_known(self.options.once),
+        }
+        let health = node.health(ears.reflector.as_ref(), progress.synced.clone());
         // Ends before what it looks at.
         let _servers = endpoints.serve(&health)?;
         drop(health);
         loop {
             match ears.wait(self.signals, progress.next_timer()) {
                 Woken::Signal if self.options.once => {
-                    let status = ears.reflector.status();
-                    return Ok(self.interrupted(&node, &progress, &status));
+                    let status = ears.reflector.as_ref().map(|pods| pods.status());
+                    return Ok(self.interrupted(&node, &progress, status.as_ref()));
                 }
                 Woken::Signal => return Ok(Ended::Complete),
                 Woken::Something => {}
@@ -144,7 +148,11 @@ impl<W: Write> Agent<'_, W> {
                 }
                 node.take(news);
             }
-            if ears.reflector.is_finished() {
+            if ears
+                .reflector
+                .as_ref()
+                .is_some_and(|pods| pods.is_finished())
+            {
                 return Err(Error::stopped("the thread that follows the pods"));
             }
             if let Some(notice) = progress.notice() {
@@ -163,10 +171,8 @@ impl<W: Write> Agent<'_, W> {
         let rows = node.rows();
         progress.read(node, &rows, now);
         if progress.stage == Stage::Contacting {
-            let text = format!(
-                "The server is asked for the pods of node {}.",
-                self.node_name
-            );
+            let name = self.node_name.unwrap_or_default();
+            let text = format!("The server is asked for the pods of node {name}.");
             self.wait_line.show(&text);
             return late.then(|| Ended::Failed(progress.no_contact(self.options)));
         }
@@ -202,7 +208,9 @@ impl<W: Write> Agent<'_, W> {
     /// Writes the files that are asked for, then prints.
     fn end_once(&mut self, node: &Node, rows: &Rows, missing: usize, progress: &Progress) -> Ended {
         let written = match &node.files {
-            Some(files) => files.write_by(progress.deadline),
+            Some(files) => files
+                .write_by(progress.deadline)
+                .and_then(|()| files.tell_by(progress.deadline)),
             None => Ok(()),
         };
         match (self.print_once(node, rows, missing), written) {
@@ -225,14 +233,19 @@ impl<W: Write> Agent<'_, W> {
     }
 
     /// Prints what is known; for the others, what they wait for.
-    fn interrupted(&mut self, node: &Node, progress: &Progress, pods: &ReflectorStatus) -> Ended {
+    fn interrupted(
+        &mut self,
+        node: &Node,
+        progress: &Progress,
+        pods: Option<&ReflectorStatus>,
+    ) -> Ended {
         self.wait_line.clear();
-        if progress.stage == Stage::Contacting {
+        if let (Stage::Contacting, Some(pods), Some(name)) = (progress.stage, pods, self.node_name)
+        {
             let activity = pods.describe_activity(progress.clock.now());
             let activity = activity.as_deref().unwrap_or("nothing was asked yet");
             tell(&format!(
-                "The pods of node {} are not known yet: {activity}.",
-                self.node_name
+                "The pods of node {name} are not known yet: {activity}."
             ));
             return Ended::Interrupted;
         }
@@ -260,40 +273,50 @@ impl<W: Write> Agent<'_, W> {
 impl<W> Agent<'_, W> {
     fn tell_if_empty(&self, rows: &Rows) {
         if rows.is_empty() && self.options.output.is_table() {
+            let name = self.node_name.unwrap_or_default();
             tell(&format!(
-                "No pod that names Secrets or ConfigMaps is bound to node {}.",
-                self.node_name
+                "No pod that names Secrets or ConfigMaps is bound to node {name}."
             ));
         }
     }
 }
 
 impl Ears {
+    fn listen(node: &Node) -> Self {
+        let (secrets, config_maps) = node.subscribe();
+        Self {
+            pods: never(),
+            secrets,
+            config_maps,
+            reflector: None,
+            waits: None,
+        }
+    }
+
     /// Starts to learn the pods bound to the node.
-    fn listen(
-        node: &Node,
+    fn follow_pods(
+        &mut self,
         client: &Client,
-        scope: Scope,
+        options: &Options,
         node_name: &str,
-        options: ReflectorOptions,
-    ) -> Result<Self, Error> {
+        followed: ReflectorOptions,
+    ) -> Result<(), Error> {
+        let scope = options.namespace.as_deref();
+        let scope = scope.map_or_else(Scope::all, Scope::namespace);
+        let scope = scope.fields(FieldSelector::node_name(node_name));
+        let scope = scope.labels(LabelSelector::new(options.selector.as_str()));
         let (send, pods) = unbounded();
         let waiters = Waiters::new();
-        let options = options.waiters(waiters.clone());
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
             client.lister_watcher(scope),
             PodSink(send),
-            options,
+            followed.waiters(waiters.clone()),
         )?;
-        let (secrets, config_maps) = node.subscribe();
-        Ok(Self {
-            pods,
-            secrets,
-            config_maps,
-            reflector: Arc::new(reflector),
-            waits: Some(waiters.wait()),
-        })
+        self.pods = pods;
+        self.reflector = Some(Arc::new(reflector));
+        self.waits = Some(waiters.wait());
+        Ok(())
     }
 
     fn wait(&self, signals: &Receiver<()>, timer: Option<Instant>) -> Woken {

@@ -1,5 +1,6 @@
 //! The command line: kubectl's flags for the connection, and the agent's own.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use kubecache::manager::{ChangeDetection, WatchScope};
 
 use crate::bind::BindAddress;
 use crate::files::FileOptions;
-use crate::{flags, metrics};
+use crate::managers::ObjectId;
+use crate::{flags, metrics, references};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -39,7 +41,12 @@ prints a row per pod and object, never a value, and then each change as it comes
 Usage: node_agent [flags]
 
 The agent:
-      --node-name NAME              the node whose pods are followed (default $NODE_NAME)
+      --node-name NAME              the node whose pods are followed (default $NODE_NAME, unless
+                                    references are given)
+      --secret NAMESPACE/NAME, --configmap NAMESPACE/NAME
+                                    keep this object, whatever pods name (again for each object)
+      --references FILE             keep the objects in FILE, one per line: secret NAMESPACE/NAME or
+                                    configmap NAMESPACE/NAME; what follows # is left out
       --output-dir DIR              write each object as files, mode 0600, all keys at once, as the
                                     kubelet's volumes: DIR/NAMESPACE/secrets/NAME/KEY, or
                                     configmaps. They go with the last pod that names the object, and
@@ -47,7 +54,7 @@ The agent:
       --output-owner UID:GID        whose files they are (default: the agent's)
       --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
                                     spaces between them, no shell. Changes during a run are one more
-                                    run. The agent's end ends it
+                                    run. The agent's end ends it; with --once the agent waits for it
       --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
   -l, --selector SELECTOR           follow the node's pods with these labels
   -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
@@ -157,6 +164,8 @@ pub(crate) struct Options {
     /// `None`: the client's own limits.
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) node_name: Option<String>,
+    /// What is kept beside the objects that pods name.
+    pub(crate) references: BTreeSet<ObjectId>,
     /// `None`: the pods of all namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) output: Output,
@@ -186,6 +195,7 @@ impl Default for Options {
             connection: KubeconfigOptions::default(),
             request_timeout: None,
             node_name: None,
+            references: BTreeSet::new(),
             namespace: None,
             output: Output::Table,
             no_headers: false,
@@ -259,6 +269,14 @@ fn own_flag(
 ) -> Result<bool, String> {
     match name {
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
+        "secret" | "configmap" => {
+            let object = references::of_flag(name, &flags::text(name, parser)?)?;
+            options.references.insert(object);
+        }
+        "references" => {
+            let objects = references::of_file(&flags::path(name, parser)?)?;
+            options.references.extend(objects);
+        }
         "namespace" => options.namespace = Some(flags::text(name, parser)?),
         "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
         "selector" => options.selector = flags::text(name, parser)?,
@@ -528,6 +546,9 @@ mod tests {
             "insecure-skip-tls-verify",
             "request-timeout",
             "node-name",
+            "secret",
+            "configmap",
+            "references",
             "namespace",
             "output",
             "no-headers",

@@ -12,7 +12,7 @@ use kubecache::object::ObjectKey;
 use kubecache::outlet::{Outlet, OutletOptions, Publisher};
 use kubecache::worker::{StopToken, Worker};
 use kubecache::{Error, ErrorKind, Hook};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
@@ -35,7 +35,7 @@ pub(crate) struct Files {
     secrets: Publisher<Secret>,
     config_maps: Publisher<ConfigMap>,
     // Last: what is written before the end is told.
-    _teller: Option<Teller>,
+    teller: Option<Teller>,
 }
 
 impl Files {
@@ -51,8 +51,9 @@ impl Files {
         let outlet = Arc::new(Outlet::open(outlet)?);
         let teller = Teller::start(options)?;
         let hook = || {
-            let changed = teller.as_ref()?.changed.clone();
+            let (changed, shared) = teller.as_ref()?.hook();
             Some(Hook::new(move |_keys: &BTreeSet<ObjectKey>| {
+                shared.state.lock().due = true;
                 // A full channel holds the message this one would have been.
                 let _full = changed.try_send(()).is_err();
             }))
@@ -61,7 +62,7 @@ impl Files {
         Ok(Some(Self {
             secrets: Publisher::start(secrets, Arc::clone(&outlet), hook())?,
             config_maps: Publisher::start(config_maps, outlet, hook())?,
-            _teller: teller,
+            teller,
         }))
     }
 
@@ -76,6 +77,13 @@ impl Files {
     pub(crate) fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
         self.secrets.publish_by(deadline)?;
         self.config_maps.publish_by(deadline)
+    }
+
+    /// Waits until who is told of the changes so far has been told.
+    pub(crate) fn tell_by(&self, deadline: Deadline) -> Result<(), Error> {
+        self.teller
+            .as_ref()
+            .map_or(Ok(()), |teller| teller.tell_by(deadline))
     }
 
     /// Whether each object has its files.
@@ -101,8 +109,23 @@ impl Files {
 /// A thread that tells others that files have changed: all changes during a run are one more run.
 struct Teller {
     changed: Sender<()>,
-    running: Arc<Mutex<Option<Pid>>>,
+    shared: Arc<Telling>,
     worker: Worker,
+}
+
+/// What the thread is at.
+#[derive(Debug, Default)]
+struct Telling {
+    state: Mutex<TellerState>,
+    at_rest: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TellerState {
+    /// Files have changed since the last run began.
+    due: bool,
+    busy: bool,
+    running: Option<Pid>,
 }
 
 impl Teller {
@@ -111,19 +134,41 @@ impl Teller {
             return Ok(None);
         }
         let (changed, woken) = bounded(1);
-        let running = Arc::<Mutex<Option<Pid>>>::default();
-        let (options, shared) = (options.clone(), Arc::clone(&running));
+        let shared = Arc::<Telling>::default();
+        let (options, own) = (options.clone(), Arc::clone(&shared));
         let worker = Worker::spawn("agent-tells", move |stop| {
-            tell_until_stopped(&options, &woken, &shared, stop);
+            tell_until_stopped(&options, &woken, &own, stop);
         });
         let worker = worker.map_err(|error| {
             Error::new(ErrorKind::Resources, "thread agent-tells").with_source(error)
         })?;
         Ok(Some(Self {
             changed,
-            running,
+            shared,
             worker,
         }))
+    }
+
+    fn hook(&self) -> (Sender<()>, Arc<Telling>) {
+        (self.changed.clone(), Arc::clone(&self.shared))
+    }
+
+    fn tell_by(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut state = self.shared.state.lock();
+        while state.due || state.busy {
+            let late = if let Some(instant) = deadline.instant() {
+                let waited = self.shared.at_rest.wait_until(&mut state, instant);
+                waited.timed_out()
+            } else {
+                self.shared.at_rest.wait(&mut state);
+                false
+            };
+            if late {
+                let text = "timed out waiting for the end of --exec-on-change; it is ended now";
+                return Err(Error::new(ErrorKind::Timeout, text));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -131,8 +176,8 @@ impl Drop for Teller {
     fn drop(&mut self) {
         self.worker.stop();
         // The thread waits for its child.
-        let running = self.running.lock();
-        if let Some(pid) = *running {
+        let state = self.shared.state.lock();
+        if let Some(pid) = state.running {
             // It has ended by itself if that fails.
             let _ended = kill_process(pid, Signal::KILL).is_err();
         }
@@ -142,7 +187,7 @@ impl Drop for Teller {
 fn tell_until_stopped(
     options: &FileOptions,
     woken: &Receiver<()>,
-    running: &Mutex<Option<Pid>>,
+    shared: &Telling,
     stop: &StopToken,
 ) {
     loop {
@@ -152,18 +197,24 @@ fn tell_until_stopped(
             },
             recv(stop.channel()) -> _ => return,
         }
+        {
+            let mut state = shared.state.lock();
+            (state.due, state.busy) = (false, true);
+        }
         if let Some(file) = &options.signal
             && let Err(error) = signal(file)
         {
             log::error!("--signal-on-change {}: {error}", file.display());
         }
         if let Some((program, arguments)) = options.run.split_first() {
-            match run(program, arguments, running, stop) {
+            match run(program, arguments, shared, stop) {
                 Ok(None) => {}
                 Ok(Some(ended)) => log::error!("--exec-on-change {program}: {ended}"),
                 Err(error) => log::error!("--exec-on-change {program}: {error}"),
             }
         }
+        shared.state.lock().busy = false;
+        shared.at_rest.notify_all();
     }
 }
 
@@ -178,7 +229,7 @@ fn signal(file: &PathBuf) -> Result<(), String> {
 fn run(
     program: &str,
     arguments: &[String],
-    running: &Mutex<Option<Pid>>,
+    shared: &Telling,
     stop: &StopToken,
 ) -> std::io::Result<Option<String>> {
     let mut command = Command::new(program);
@@ -188,19 +239,19 @@ fn run(
         .stdin(Stdio::null())
         .stdout(std::io::stderr());
     let (mut child, pid) = {
-        let mut running = running.lock();
+        let mut state = shared.state.lock();
         if stop.is_stopped() {
             return Ok(None);
         }
         let child = command.spawn()?;
         let pid = Pid::from_child(&child);
-        *running = Some(pid);
+        state.running = Some(pid);
         (child, pid)
     };
     // Its number is its own until it is waited for, so it is nobody else's while it can be killed.
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
     while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
-    *running.lock() = None;
+    shared.state.lock().running = None;
     let status = child.wait()?;
     Ok((!status.success() && !stop.is_stopped()).then(|| status.to_string()))
 }

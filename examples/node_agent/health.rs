@@ -15,7 +15,8 @@ use crate::managers::Managers;
 /// What is looked at when a probe asks. Looking never waits.
 #[derive(Clone)]
 pub(crate) struct Health {
-    pub(crate) pods: Arc<Reflector>,
+    /// Where pods are followed.
+    pub(crate) pods: Option<Arc<Reflector>>,
     /// Where objects have a time to live.
     pub(crate) own_node: Option<Arc<Reflector>>,
     pub(crate) managers: Arc<Managers>,
@@ -74,7 +75,10 @@ impl Health {
 
     /// Whether the server keeps confirming all that is followed.
     fn fresh(&self) -> Vec<Check> {
-        let mut checks = vec![ping(), ("pods", told("pods", followed(&self.pods)))];
+        let mut checks = vec![ping()];
+        if let Some(pods) = &self.pods {
+            checks.push(("pods", told("pods", followed(pods))));
+        }
         if let Some(own) = &self.own_node {
             checks.push(("node", told("node", followed(own))));
         }

@@ -25,6 +25,7 @@ mod own_node;
 mod pods;
 mod print;
 mod reads;
+mod references;
 #[cfg(feature = "testing")]
 mod replay;
 mod rows;
@@ -73,20 +74,31 @@ fn main() -> ExitCode {
             "--demo shows the recorded node {node}, not {name}"
         ));
     }
+    if options.demo && !options.references.is_empty() {
+        return usage(
+            "--demo shows recorded pods: leave --secret, --configmap and --references out",
+        );
+    }
     if options.demo && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--demo shows all recorded pods: leave --namespace and --selector out");
     }
+    let without_pods = !options.references.is_empty();
     let named = options.node_name.clone().or_else(|| {
         let name = std::env::var("NODE_NAME").ok()?;
-        (!name.is_empty()).then_some(name)
+        (!name.is_empty() && !without_pods).then_some(name)
     });
     let node_name = match (named, options.demo) {
-        (_, true) => demo::NODE.to_owned(),
-        (Some(name), false) => name,
-        (None, false) => return usage("which node? give --node-name, or set NODE_NAME"),
+        (_, true) => Some(demo::NODE.to_owned()),
+        (None, false) if !without_pods => {
+            return usage("which node? give --node-name, or set NODE_NAME");
+        }
+        (named, false) => named,
     };
+    if node_name.is_none() && (options.namespace.is_some() || !options.selector.is_empty()) {
+        return usage("--namespace and --selector choose pods: give --node-name");
+    }
     logger::install(options.verbosity, &TOLD_OTHERWISE);
-    match run(&options, &node_name) {
+    match run(&options, node_name.as_deref()) {
         Ok(ended) => report(ended),
         Err(error) => {
             fail(&error);
@@ -95,7 +107,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
+fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     let endpoints = Endpoints::bind(options)?;
     let demo = if options.demo {
         let server = Demo::serve(options.demo_speed)?;
@@ -109,7 +121,8 @@ fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
         None => Config::infer_with(&options.connection)?,
     };
     log::info!(
-        "node {node_name}, {} ({})",
+        "{}, {} ({})",
+        node_name.map_or_else(|| "no node".to_owned(), |name| format!("node {name}")),
         config.server_url(),
         config.source()
     );
@@ -134,7 +147,7 @@ fn run(options: &Options, node_name: &str) -> Result<Ended, Error> {
 }
 
 /// A printer as the flags have it. Only a terminal gets colours, unless `NO_COLOR` is set.
-fn printer(options: &Options, node_name: &str) -> Printer<io::StdoutLock<'static>> {
+fn printer(options: &Options, node_name: Option<&str>) -> Printer<io::StdoutLock<'static>> {
     let stdout = io::stdout().lock();
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let in_colour = stdout.is_terminal() && !wants_none;

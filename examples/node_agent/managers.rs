@@ -9,6 +9,7 @@ use kubecache::manager::{
 use kubecache::object::{Object, ObjectKey};
 use kubecache::{Error, ErrorKind};
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::metrics::Metrics;
@@ -20,7 +21,7 @@ pub(crate) struct Managers {
     config_maps: Arc<ConfigMapManager>,
 }
 
-/// An object that pods name.
+/// An object that is kept.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ObjectId {
     pub(crate) kind: Cow<'static, str>,
@@ -86,6 +87,26 @@ impl Managers {
     pub(crate) fn unregister(&self, pod: &Pod) {
         self.secrets.unregister_pod(pod);
         self.config_maps.unregister_pod(pod);
+    }
+
+    /// Keeps these objects, whatever pods name. An owner per namespace, as the rows show them.
+    pub(crate) fn refer(&self, objects: &BTreeSet<ObjectId>) {
+        let mut by_namespace = BTreeMap::<_, Vec<&ObjectId>>::new();
+        for object in objects {
+            by_namespace
+                .entry(object.key.namespace())
+                .or_default()
+                .push(object);
+        }
+        for (namespace, objects) in by_namespace {
+            let owner = Owner::new("Reference", ObjectKey::new(namespace, ""));
+            let keys = |kind: &'static str| {
+                let of_kind = objects.iter().filter(move |object| object.kind == kind);
+                of_kind.map(|object| object.key.clone())
+            };
+            self.secrets.set_references(&owner, keys("Secret"));
+            self.config_maps.set_references(&owner, keys("ConfigMap"));
+        }
     }
 
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.

@@ -37,7 +37,7 @@ impl Node {
     /// A node without pods. Of the network it touches, with `Cache`, the node's own object.
     pub(crate) fn new(
         client: &Client,
-        name: &str,
+        name: Option<&str>,
         options: &Options,
         metrics: Option<&Metrics>,
     ) -> Result<Self, Error> {
@@ -57,26 +57,46 @@ impl Node {
         let (own, reader) = match options.change_detection {
             ChangeDetection::Watch => (None, None),
             ChangeDetection::Cache => {
-                let followed = followed::<v1::Node>(options, metrics, "own-node")?;
-                let own = own_node::follow(client, name, ttl, followed)?;
-                (Some(Arc::new(own)), Some(Reader::start(&managers)?))
+                let own = match name {
+                    None => None,
+                    Some(name) => {
+                        let followed = followed::<v1::Node>(options, metrics, "own-node")?;
+                        Some(Arc::new(own_node::follow(client, name, ttl, followed)?))
+                    }
+                };
+                (own, Some(Reader::start(&managers)?))
             }
             ChangeDetection::Get => (None, Some(Reader::start(&managers)?)),
         };
         let files = Files::start(&options.files, &managers)?;
-        Ok(Self {
+        let node = Self {
             files: files.map(Arc::new),
             managers,
             pods: BTreeMap::new(),
             reader,
             own,
-        })
+        };
+        node.managers.refer(&options.references);
+        if let Some(reader) = &node.reader {
+            reader.order(options.references.iter().cloned());
+        }
+        if name.is_none() {
+            node.references_are_complete();
+        }
+        Ok(node)
+    }
+
+    /// What is not referenced by now is not needed here.
+    fn references_are_complete(&self) {
+        if let Some(files) = &self.files {
+            files.references_are_complete();
+        }
     }
 
     /// What probes look at, beside the pods.
-    pub(crate) fn health(&self, pods: &Arc<Reflector>, synced: Synced) -> Health {
+    pub(crate) fn health(&self, pods: Option<&Arc<Reflector>>, synced: Synced) -> Health {
         Health {
-            pods: Arc::clone(pods),
+            pods: pods.map(Arc::clone),
             own_node: self.own.clone(),
             managers: Arc::clone(&self.managers),
             files: self.files.clone(),
@@ -113,10 +133,8 @@ impl Node {
             PodNews::Gone(key) => self.forget(&key),
             PodNews::Status(_) => return,
         }
-        if let Some(files) = &self.files {
-            // The pods are known from their first list on.
-            files.references_are_complete();
-        }
+        // The pods are known from their first list on.
+        self.references_are_complete();
     }
 
     /// The pods that run here.

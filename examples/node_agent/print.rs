@@ -36,18 +36,19 @@ pub(crate) type Rows = BTreeMap<RowKey, Facts>;
 /// Writes rows, first all of them and then changes.
 pub(crate) struct Printer<W> {
     output: Output,
-    node: String,
+    /// `None`: no node is followed.
+    node: Option<String>,
     to: W,
     table: Table<{ HEADERS.len() }>,
 }
 
 impl<W: Write> Printer<W> {
-    pub(crate) fn new(output: Output, node: &str, to: W) -> Self {
+    pub(crate) fn new(output: Output, node: Option<&str>, to: W) -> Self {
         // The longest usual state, so that a later line stands under the first ones.
         let table = Table::new(HEADERS).at_least("STATE", "Forbidden".len());
         Self {
             output,
-            node: node.to_owned(),
+            node: node.map(str::to_owned),
             to,
             table: if output == Output::Wide {
                 table
@@ -69,8 +70,8 @@ impl<W: Write> Printer<W> {
         self
     }
 
-    /// Writes the whole node: a table, or one object of JSON with each pod, also those that name no
-    /// object.
+    /// Writes all there is: a table, or one object of JSON with each pod, also those that name no
+    /// object, and the references without pods.
     pub(crate) fn node(
         &mut self,
         pods: &[ObjectKey],
@@ -80,14 +81,19 @@ impl<W: Write> Printer<W> {
         if !matches!(self.output, Output::Json | Output::Yaml) {
             return self.changes(&rows.iter().collect::<Vec<_>>(), now);
         }
-        let pods = pods.iter().map(|pod| {
+        let of = |pod: &ObjectKey| {
             let objects = rows.iter().filter(|(key, _)| key.pod == *pod);
-            let objects = objects.map(|(key, facts)| ObjectJson(key, facts));
-            PodJson(pod, objects.collect())
-        });
+            objects.map(|(key, facts)| ObjectJson(key, facts)).collect()
+        };
+        let without_pods = rows.keys().filter(|key| !key.has_pod());
+        let namespaces: BTreeSet<_> = without_pods.map(|key| &key.pod).collect();
         let node = NodeJson {
-            node: &self.node,
-            pods: pods.collect(),
+            node: self.node.as_deref(),
+            pods: pods.iter().map(|pod| PodJson(pod, of(pod))).collect(),
+            references: namespaces
+                .into_iter()
+                .map(|key| PodJson(key, of(key)))
+                .collect(),
         };
         if self.output == Output::Yaml {
             yaml::write(&mut self.to, &serde_json::to_value(&node)?)?;
@@ -120,7 +126,7 @@ impl<W: Write> Printer<W> {
             Output::Json | Output::Yaml => {
                 for (key, facts) in rows {
                     let change = ChangeJson {
-                        node: &self.node,
+                        node: self.node.as_deref(),
                         key,
                         facts,
                     };
@@ -155,7 +161,10 @@ fn cells(key: &RowKey, facts: &Facts, now: SystemTime) -> [String; HEADERS.len()
     let age = created.map(|created| now.duration_since(created).unwrap_or_default());
     [
         key.pod.namespace().to_owned(),
-        key.pod.name().to_owned(),
+        Some(key.pod.name())
+            .filter(|_| key.has_pod())
+            .unwrap_or(NONE)
+            .to_owned(),
         key.kind.to_string(),
         key.name.clone(),
         facts.state.to_string(),
@@ -219,7 +228,7 @@ mod tests {
             .iter()
             .map(|pod| ObjectKey::new("shop", *pod))
             .collect();
-        Printer::new(output, "node-1", &mut text)
+        Printer::new(output, Some("node-1"), &mut text)
             .node(&pods, rows, now)
             .unwrap();
         String::from_utf8(text).unwrap()
@@ -255,7 +264,7 @@ shop        web-1   Secret      tls     Synced      1047      true        \
             "configmap/flags\nsecret/tls\n"
         );
         let mut text = Vec::new();
-        let printer = Printer::new(Output::Table, "node-1", &mut text);
+        let printer = Printer::new(Output::Table, Some("node-1"), &mut text);
         let all: Vec<_> = rows.iter().collect();
         printer
             .without_headers()
@@ -328,7 +337,7 @@ pods:
         let rows = rows(now);
         let changes: Vec<_> = rows.iter().collect();
         let mut text = Vec::new();
-        let mut printer = Printer::new(Output::Json, "node-1", &mut text);
+        let mut printer = Printer::new(Output::Json, Some("node-1"), &mut text);
         printer.changes(&changes, now).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.lines().count(), 2);
@@ -338,7 +347,7 @@ pods:
         }
 
         let mut text = Vec::new();
-        let mut printer = Printer::new(Output::Table, "node-1", &mut text);
+        let mut printer = Printer::new(Output::Table, Some("node-1"), &mut text);
         printer.changes(&changes, now).unwrap();
         printer.changes(&changes, now).unwrap();
         assert_eq!(

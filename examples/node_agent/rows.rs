@@ -13,9 +13,17 @@ use crate::tell::one_line;
 /// Which row: a pod and an object it names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowKey {
+    /// Without a name for a reference that no pod has made.
     pub(crate) pod: ObjectKey,
     pub(crate) kind: Cow<'static, str>,
     pub(crate) name: String,
+}
+
+impl RowKey {
+    /// Whether a pod names the object.
+    pub(crate) fn has_pod(&self) -> bool {
+        !self.pod.name().is_empty()
+    }
 }
 
 /// How an object stands.
@@ -129,14 +137,18 @@ impl Serialize for ObjectJson<'_> {
     }
 }
 
-/// A pod with its objects as JSON shows it.
+/// A pod with its objects as JSON shows it; a reference without a pod has no name.
 pub(crate) struct PodJson<'a>(pub(crate) &'a ObjectKey, pub(crate) Vec<ObjectJson<'a>>);
 
 impl Serialize for PodJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut pod = serializer.serialize_struct("pod", 3)?;
         pod.serialize_field("namespace", self.0.namespace())?;
-        pod.serialize_field("name", self.0.name())?;
+        if self.0.name().is_empty() {
+            pod.skip_field("name")?;
+        } else {
+            pod.serialize_field("name", self.0.name())?;
+        }
         pod.serialize_field("objects", &self.1)?;
         pod.end()
     }
@@ -144,32 +156,45 @@ impl Serialize for PodJson<'_> {
 
 /// The whole node as JSON shows it.
 pub(crate) struct NodeJson<'a> {
-    pub(crate) node: &'a str,
+    pub(crate) node: Option<&'a str>,
     pub(crate) pods: Vec<PodJson<'a>>,
+    /// By namespace.
+    pub(crate) references: Vec<PodJson<'a>>,
 }
 
 impl Serialize for NodeJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut node = serializer.serialize_struct("node", 2)?;
-        node.serialize_field("node", self.node)?;
+        let mut node = serializer.serialize_struct("node", 3)?;
+        node.serialize_field("node", &self.node)?;
         node.serialize_field("pods", &self.pods)?;
+        if self.references.is_empty() {
+            node.skip_field("references")?;
+        } else {
+            node.serialize_field("references", &self.references)?;
+        }
         node.end()
     }
 }
 
 /// One change: the pod, and its one object as it is now.
 pub(crate) struct ChangeJson<'a> {
-    pub(crate) node: &'a str,
+    pub(crate) node: Option<&'a str>,
     pub(crate) key: &'a RowKey,
     pub(crate) facts: &'a Facts,
 }
 
 impl Serialize for ChangeJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let object = ObjectJson(self.key, self.facts);
+        let object = PodJson(&self.key.pod, vec![ObjectJson(self.key, self.facts)]);
+        let (pods, references) = if self.key.has_pod() {
+            (vec![object], Vec::new())
+        } else {
+            (Vec::new(), vec![object])
+        };
         NodeJson {
             node: self.node,
-            pods: vec![PodJson(&self.key.pod, vec![object])],
+            pods,
+            references,
         }
         .serialize(serializer)
     }

@@ -14,7 +14,7 @@ use kubecache::worker::StopToken;
 use rustix::process::Signal;
 
 use super::agent_program::AGENT;
-use super::support::{NODE, PATIENCE, client_of, directory};
+use super::support::{NODE, PATIENCE, apply, change, client_of, cluster, directory};
 use crate::support::TempDirectory;
 use crate::support::example::Running;
 
@@ -67,6 +67,45 @@ impl FilesOfAgent {
     pub(crate) fn stop(self) {
         assert_eq!(self.agent.stop(Signal::TERM).code, 0);
     }
+}
+
+/// A machine without pods: the objects that the command line names become files, and no other.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn references_without_pods_become_the_servers_objects_as_files() {
+    let _cluster = cluster();
+    let objects = "\
+apiVersion: v1
+kind: Secret
+metadata: {namespace: default, name: referenced}
+stringData: {password: made-up}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {namespace: default, name: referenced}
+data: {colour: blue}
+";
+    apply(objects);
+    let output = TempDirectory::new("references");
+    let kubeconfig = directory().join("kubeconfig/admin.yaml");
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let references = [
+        "--secret",
+        "default/referenced",
+        "--configmap",
+        "default/referenced",
+        "--configmap",
+        "default/absent",
+    ];
+    let flags = ["--kubeconfig", kubeconfig, "--once", "--output-dir"];
+    let flags = [&flags[..], &[output.to_str().unwrap()], &references].concat();
+    let ended = AGENT.run(&flags);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let (secrets, maps) = (written(&output, "secrets"), written(&output, "configmaps"));
+    assert_eq!((secrets.len(), maps.len()), (1, 1), "{}", ended.stdout);
+    assert_eq!(secrets, at_the_server::<Secret>(&secrets));
+    assert_eq!(maps, at_the_server::<ConfigMap>(&maps));
+    change("delete", objects);
 }
 
 /// What a reader of the directory sees, folder by folder.
