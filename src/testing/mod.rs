@@ -5,19 +5,17 @@ pub mod objects;
 
 #[cfg(test)]
 pub(crate) mod bad;
-mod http1;
+mod http;
 mod json;
 mod record;
 mod recording;
 mod server;
-mod service;
 mod source;
 
+pub use http::{Act, Answered, Fault, Received};
 pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};
-pub use server::{
-    Act, Answered, Fault, FixtureServer, FixtureServerBuilder, Received, Speed, Step,
-};
+pub use server::{FixtureServer, FixtureServerBuilder, Speed, Step};
 pub use source::{FakeSource, RequestKind, SeenRequest, SourceFault};
 
 pub use crate::wire::{EventDecoder, ListDecoder};

@@ -214,7 +214,7 @@ fn a_refusal_of_the_pods_ends_with_1_in_the_servers_words() {
         let ended = agent(&server, &[]);
         assert_eq!(ended.code, 1);
         let told = format!(
-            "Error from server ({reason}): the fixture server was told to answer {code} {reason}\n"
+            "Error from server ({reason}): the test server was told to answer {code} {reason}\n"
         );
         assert!(ended.stderr.ends_with(&told), "{}", ended.stderr);
     }

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use self::redact::Redactor;
 use self::tap::Tap;
-use super::http1::{Framing, Request, Requests, write_end, write_head, write_piece};
+use super::http::message::{Framing, Request, Requests, write_end, write_head, write_piece};
+use super::http::service::{Handler, Service};
 use super::recording::{Answer, End, Exchange, Recording};
-use super::service::{Handler, Service};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::http::{self, RawAnswer};

@@ -1,29 +1,24 @@
 //! The fixture server: recordings replayed over real HTTP on a loopback port, with faults on
 //! request.
 
-mod connection;
-mod faults;
 mod history;
 mod matching;
 mod pace;
 mod place;
+mod replay;
 mod single;
-mod tls;
-
-use std::time::Instant;
 
 use rustls::crypto::CryptoProvider;
 
 use self::matching::Book;
 use self::pace::{Gate, Pace};
-use super::http1::Request;
+use self::replay::Replay;
+use super::http::{Fault, HttpServer, Received, ServerOptions, configuration};
 use super::recording::{Exchange, Recording};
-use super::service::Service;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::sync::{Arc, Monitor, Mutex};
+use crate::sync::{Arc, Mutex};
 
-pub use self::faults::{Act, Fault};
 pub use self::pace::{Speed, Step};
 
 /// A server that replays recordings of an API server, over real HTTP/1.1 on a loopback socket.
@@ -86,53 +81,15 @@ pub use self::pace::{Speed, Step};
 /// # Ok::<_, Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct FixtureServer {
-    service: Service,
-    shared: Arc<Shared>,
-}
+pub struct FixtureServer(HttpServer<Replay>);
 
 /// The options of a [`FixtureServer`] before it starts.
 #[derive(Debug)]
 pub struct FixtureServerBuilder {
     recordings: Vec<Recording>,
-    faults: Vec<Fault>,
     speed: Speed,
-    clock: Clock,
-    port: u16,
     endless: bool,
-    tls: Option<Arc<rustls::ServerConfig>>,
-}
-
-/// What the connections share.
-#[derive(Debug)]
-struct Shared {
-    book: Mutex<Book>,
-    faults: Mutex<Vec<Fault>>,
-    log: Arc<Monitor<Vec<Received>>>,
-    pace: Pace,
-    tls: Option<Arc<rustls::ServerConfig>>,
-}
-
-/// A request that the server received. Its `Debug` prints no header.
-#[derive(Clone)]
-pub struct Received {
-    request: Request,
-    at: Instant,
-    answered: Answered,
-}
-
-/// How the server answered a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Answered {
-    /// A recorded answer.
-    Recorded,
-    /// An answer to a get of one object, made of what the recording has of that object.
-    Derived,
-    /// 404: nothing is recorded for it, or no more.
-    Unmatched,
-    /// A fault took the answer's place.
-    Fault,
+    options: ServerOptions,
 }
 
 impl FixtureServer {
@@ -141,33 +98,25 @@ impl FixtureServer {
     pub fn replaying(recording: Recording) -> FixtureServerBuilder {
         FixtureServerBuilder {
             recordings: vec![recording],
-            faults: Vec::new(),
             speed: Speed::default(),
-            clock: Clock::system(),
-            port: 0,
             endless: false,
-            tls: None,
+            options: ServerOptions::default(),
         }
     }
 
     /// The loopback address and port on which it listens.
     pub fn address(&self) -> std::net::SocketAddr {
-        self.service.address()
+        self.0.address()
     }
 
     /// The address as a URL, for a client's configuration: `http://127.0.0.1:…`, or `https`.
     pub fn url(&self) -> String {
-        let scheme = if self.shared.tls.is_some() {
-            "https"
-        } else {
-            "http"
-        };
-        format!("{scheme}://{}", self.address())
+        self.0.url()
     }
 
     /// The requests that came so far, in order.
     pub fn requests(&self) -> Vec<Received> {
-        self.shared.log.lock().clone()
+        self.0.requests()
     }
 
     /// Blocks until `enough` says yes to the requests so far, or until `deadline`. Returns whether
@@ -177,17 +126,7 @@ impl FixtureServer {
         deadline: Deadline,
         enough: impl Fn(&[Received]) -> bool,
     ) -> bool {
-        let clock = &self.shared.pace.clock;
-        let mut received = self.shared.log.lock();
-        loop {
-            if enough(&received) {
-                return true;
-            }
-            if clock.has_passed(deadline) {
-                return false;
-            }
-            received = clock.wait_until(&self.shared.log, received, deadline);
-        }
+        self.0.wait_for_requests(deadline, enough)
     }
 
     /// Lets the piece of a watch pass that was recorded earliest of those whose turn it is, and
@@ -196,30 +135,30 @@ impl FixtureServer {
     /// Blocks until there is one, at most until `deadline`: then `None`. Only with
     /// [`Speed::Stepped`].
     pub fn step(&self, deadline: Deadline) -> Option<Step> {
-        let pace = &self.shared.pace;
+        let pace = &self.0.backend().pace;
         pace.gate.step(&pace.clock, deadline)
     }
 
     /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`. Returns
     /// whether they do.
     pub fn wait_for_steps(&self, count: usize, deadline: Deadline) -> bool {
-        let pace = &self.shared.pace;
+        let pace = &self.0.backend().pace;
         pace.gate.gathered(count, &pace.clock, deadline)
     }
 
     /// Adds a fault, for requests from now on.
     pub fn add_fault(&self, fault: Fault) {
-        self.shared.faults.lock().push(fault);
+        self.0.add_fault(fault);
     }
 
     /// The recorded exchanges that no request has used yet.
     pub fn unused(&self) -> Vec<Arc<Exchange>> {
-        self.shared.book.lock().unused()
+        self.0.backend().book.lock().unused()
     }
 
     /// Ends every connection, at once; returns when all threads have ended. Dropping does the same.
     pub fn stop(self) {
-        self.service.stop();
+        self.0.stop();
     }
 }
 
@@ -241,21 +180,21 @@ impl FixtureServerBuilder {
     /// Sets the clock of all waits; with a fake one, recorded time passes when a test advances it.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
+        self.options.clock = clock;
         self
     }
 
     /// Adds a fault.
     #[must_use]
     pub fn fault(mut self, fault: Fault) -> Self {
-        self.faults.push(fault);
+        self.options.faults.push(fault);
         self
     }
 
     /// Sets the port; the default, 0, is a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
-        self.port = port;
+        self.options.port = port;
         self
     }
 
@@ -280,7 +219,7 @@ impl FixtureServerBuilder {
         key: &[u8],
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
-        self.tls = Some(tls::configuration(certificates, key, provider)?);
+        self.options.tls = Some(configuration(certificates, key, provider)?);
         Ok(self)
     }
 
@@ -297,85 +236,15 @@ impl FixtureServerBuilder {
             let message = format!("the speed of a replay is above zero, not {factor}");
             return Err(Error::new(ErrorKind::Config, message));
         }
-        let shared = Arc::new(Shared {
+        let replay = Replay {
             book: Mutex::new(Book::new(self.recordings, self.endless)),
-            faults: Mutex::new(self.faults),
-            log: Arc::new(Monitor::new(Vec::new())),
             pace: Pace {
                 speed: self.speed,
-                clock: self.clock,
+                clock: self.options.clock.clone(),
                 gate: Gate::new(),
             },
-            tls: self.tls,
-        });
-        let handler = Arc::<Shared>::clone(&shared);
-        let service = Service::spawn("fixture", self.port, handler).map_err(|error| {
-            Error::new(
-                ErrorKind::Resources,
-                format!("starting the fixture server: {error}"),
-            )
-            .with_source(error)
-        })?;
-        Ok(FixtureServer { service, shared })
-    }
-}
-
-impl Shared {
-    fn received(&self, request: &Request, at: Instant, answered: Answered) {
-        let received = Received {
-            request: request.clone(),
-            at,
-            answered,
         };
-        self.log.lock().push(received);
-        self.log.notify_all();
-    }
-}
-
-impl Received {
-    /// The verb.
-    pub fn method(&self) -> &str {
-        &self.request.method
-    }
-
-    /// The path, percent-encoding resolved.
-    pub fn path(&self) -> &str {
-        &self.request.target.path
-    }
-
-    /// The value of a query parameter.
-    pub fn query(&self, name: &str) -> Option<&str> {
-        self.request.target.value(name)
-    }
-
-    /// Whether it opens a watch.
-    pub fn is_watch(&self) -> bool {
-        self.request.target.is_watch()
-    }
-
-    /// The value of a header.
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.request.header(name)
-    }
-
-    /// When the request came, on the server's clock.
-    pub fn at(&self) -> Instant {
-        self.at
-    }
-
-    /// How it was answered.
-    pub fn answered(&self) -> Answered {
-        self.answered
-    }
-}
-
-impl std::fmt::Debug for Received {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} {} ({:?})",
-            self.request.method, self.request.target, self.answered
-        )
+        HttpServer::start("fixture", replay, self.options).map(FixtureServer)
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::clock::FakeClock;
 use crate::testing::tests::{Client, soon};
-use crate::testing::{Answer, End};
+use crate::testing::{Act, Answer, Answered, End};
 
 const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
 const WATCH: &str = "/api/v1/namespaces/shop/secrets?watch=true";
@@ -203,7 +203,7 @@ fn a_client_that_hangs_up_ends_the_thread_of_its_watch() {
     client.ask(WATCH);
     assert!(server.wait_for_requests(soon(), |requests| requests.len() == 1));
     // Each connection's thread holds the shared half of the server, and lets go of it at its end.
-    let shared = Arc::downgrade(&server.shared);
+    let shared = server.0.life();
     let watching = shared.strong_count();
     let mut probe = Client::of(server.address());
     probe.unmatched();
@@ -246,7 +246,7 @@ fn what_tls_cannot_use_is_named() {
     assert!(
         refused
             .to_string()
-            .starts_with("the fixture server's key cannot be used: "),
+            .starts_with("the test server's key cannot be used: "),
         "{refused}"
     );
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::clock::FakeClock;
-use crate::testing::server::{Answered, FixtureServer, Speed};
+use crate::testing::Answered;
+use crate::testing::server::{FixtureServer, Speed};
 use crate::testing::tests::{Client, soon};
 use crate::testing::{Answer, End, Exchange, Recording, objects};
 

@@ -1,4 +1,4 @@
-//! The fixture server's side of TLS, out of a certificate and its key.
+//! A test server's side of TLS, out of a certificate and its key.
 
 use rustls::ServerConfig;
 use rustls::crypto::CryptoProvider;
@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
 /// A configuration that shows these certificates to whoever connects, and asks nobody for one.
-pub(super) fn configuration(
+pub(in crate::testing) fn configuration(
     certificates: &[u8],
     key: &[u8],
     provider: Arc<CryptoProvider>,
@@ -27,6 +27,6 @@ pub(super) fn configuration(
 }
 
 fn unusable(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    let message = format!("the fixture server's {what} cannot be used: {error}");
+    let message = format!("the test server's {what} cannot be used: {error}");
     Error::new(ErrorKind::Config, message)
 }

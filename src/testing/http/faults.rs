@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::testing::recording::Target;
 
-/// What the fixture server does instead of giving the recorded answer.
+/// What a test server does instead of giving its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {

@@ -1,5 +1,5 @@
-//! A loopback listener whose connections are threads with an owner: the ground under the fixture
-//! server and the recorder.
+//! A loopback listener whose connections are threads with an owner: the ground under the test
+//! servers and the recorder.
 //!
 //! One thread accepts, notices clients that hang up, joins the threads that have ended, and at its
 //! stop ends and joins the others. It alone owns the connections, so they need no lock.
@@ -25,13 +25,13 @@ const EXHAUSTED_PAUSE: Timespec = Timespec {
 
 /// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a
 /// blocked read or write of the socket too.
-pub(super) trait Handler: Send + Sync + 'static {
+pub(in crate::testing) trait Handler: Send + Sync + 'static {
     fn serve(&self, socket: TcpStream, stop: &StopToken);
 }
 
 /// A listener on a loopback port of its own. Dropping it ends and joins every thread of it.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(in crate::testing) struct Service {
     address: SocketAddr,
     acceptor: Worker,
 }
@@ -39,7 +39,7 @@ pub(super) struct Service {
 impl Service {
     /// Listens on `port` of the loopback address, or on a free one for 0. `name` is that of its
     /// threads.
-    pub(super) fn spawn(
+    pub(in crate::testing) fn spawn(
         name: &'static str,
         port: u16,
         handler: Arc<dyn Handler>,
@@ -71,12 +71,12 @@ impl Service {
         Ok(Self { address, acceptor })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    pub(in crate::testing) fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Ends every connection; returns when all threads have ended.
-    pub(super) fn stop(self) {
+    pub(in crate::testing) fn stop(self) {
         if let Err(panic) = self.acceptor.join() {
             log::error!("the thread that accepts connections panicked: {panic}");
         }

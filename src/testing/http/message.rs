@@ -1,23 +1,29 @@
-//! As much HTTP/1.1 as a server of recordings needs: request heads in, bodies out in chunks or at a
-//! stated length.
+//! As much HTTP/1.1 as a test server needs: requests in, bodies out, both in chunks or at a stated
+//! length.
 
 use std::io::{self, Read, Write};
 
-use super::recording::Target;
+use crate::testing::recording::Target;
 
 /// A request line with its headers has at most so many bytes; real ones have a few hundred.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The head of a request; its body, if it had one, was read and dropped.
+/// The body of a request has at most so many bytes, as kube-apiservers allow.
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+const TOO_LONG: &str = "the body of the request is too long";
+
+/// A request.
 #[derive(Clone)]
-pub(super) struct Request {
-    pub(super) method: String,
-    pub(super) target: Target,
-    pub(super) headers: Vec<(String, String)>,
+pub(in crate::testing) struct Request {
+    pub(in crate::testing) method: String,
+    pub(in crate::testing) target: Target,
+    pub(in crate::testing) headers: Vec<(String, String)>,
+    pub(in crate::testing) body: Vec<u8>,
 }
 
 impl Request {
-    pub(super) fn header(&self, name: &str) -> Option<&str> {
+    pub(in crate::testing) fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
             .iter()
@@ -25,24 +31,27 @@ impl Request {
         found.map(|(_, value)| value.as_str())
     }
 
-    pub(super) fn wants_close(&self) -> bool {
+    pub(in crate::testing) fn wants_close(&self) -> bool {
         self.header("connection")
             .is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 }
 
 /// Reads requests off a connection, keeping what came of the next one.
-pub(super) struct Requests {
+pub(in crate::testing) struct Requests {
     buffer: Vec<u8>,
 }
 
 impl Requests {
-    pub(super) fn new() -> Self {
+    pub(in crate::testing) fn new() -> Self {
         Self { buffer: Vec::new() }
     }
 
     /// Blocks until the next request has come; `None` when the client closed before one began.
-    pub(super) fn next(&mut self, stream: &mut impl Read) -> io::Result<Option<Request>> {
+    pub(in crate::testing) fn next(
+        &mut self,
+        stream: &mut impl Read,
+    ) -> io::Result<Option<Request>> {
         let end = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
                 break end;
@@ -59,18 +68,56 @@ impl Requests {
             }
         };
         let head: Vec<u8> = self.buffer.drain(..end.saturating_add(4)).collect();
-        let request = parse(&head)?;
-        if request.header("transfer-encoding").is_some() {
-            return Err(invalid("a request body in chunks is not supported"));
-        }
-        let length = match request.header("content-length") {
-            None => 0,
-            Some(text) => text
-                .parse()
-                .map_err(|_not_a_number| invalid("content-length"))?,
+        let mut request = parse(&head)?;
+        request.body = if request.header("transfer-encoding").is_some() {
+            self.chunks(stream)?
+        } else {
+            let length = match request.header("content-length") {
+                None => 0,
+                Some(text) => text
+                    .parse()
+                    .map_err(|_not_a_number| invalid("content-length"))?,
+            };
+            self.take(stream, length)?
         };
-        self.skip(stream, length)?;
         Ok(Some(request))
+    }
+
+    /// A body in chunks; what stands behind a chunk's length, and trailers, are left out.
+    fn chunks(&mut self, stream: &mut impl Read) -> io::Result<Vec<u8>> {
+        let mut body = Vec::new();
+        loop {
+            let line = self.line(stream)?;
+            let digits = line.split(';').next().unwrap_or_default().trim();
+            let length = usize::from_str_radix(digits, 16)
+                .map_err(|_not_a_number| invalid("the length of a chunk"))?;
+            if length == 0 {
+                while !self.line(stream)?.is_empty() {}
+                return Ok(body);
+            }
+            if body.len().saturating_add(length) > BODY_BYTES_MAX {
+                return Err(invalid(TOO_LONG));
+            }
+            body.extend(self.take(stream, length)?);
+            self.line(stream)?;
+        }
+    }
+
+    fn line(&mut self, stream: &mut impl Read) -> io::Result<String> {
+        let end = loop {
+            if let Some(end) = find(&self.buffer, b"\r\n") {
+                break end;
+            }
+            if self.buffer.len() > HEAD_BYTES_MAX {
+                return Err(invalid("a line of the body is too long"));
+            }
+            if self.fill(stream)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        };
+        let line: Vec<u8> = self.buffer.drain(..end.saturating_add(2)).collect();
+        let line = line.get(..end).unwrap_or_default();
+        Ok(String::from_utf8_lossy(line).into_owned())
     }
 
     fn fill(&mut self, stream: &mut impl Read) -> io::Result<usize> {
@@ -80,18 +127,16 @@ impl Requests {
         Ok(count)
     }
 
-    fn skip(&mut self, stream: &mut impl Read, mut length: usize) -> io::Result<()> {
-        loop {
-            let here = length.min(self.buffer.len());
-            self.buffer.drain(..here);
-            length = length.saturating_sub(here);
-            if length == 0 {
-                return Ok(());
-            }
+    fn take(&mut self, stream: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
+        if length > BODY_BYTES_MAX {
+            return Err(invalid(TOO_LONG));
+        }
+        while self.buffer.len() < length {
             if self.fill(stream)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
+        Ok(self.buffer.drain(..length).collect())
     }
 }
 
@@ -111,6 +156,7 @@ fn parse(head: &[u8]) -> io::Result<Request> {
         headers: headers
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
             .collect(),
+        body: Vec::new(),
     })
 }
 
@@ -124,7 +170,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 
 /// How a body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(in crate::testing) enum Framing {
     /// `transfer-encoding: chunked`.
     Chunked,
     /// `content-length`, among the headers already.
@@ -133,7 +179,7 @@ pub(super) enum Framing {
 
 /// Sends status line and headers; connection-level headers of `headers` are left out, they are this
 /// connection's own.
-pub(super) fn write_head(
+pub(in crate::testing) fn write_head(
     stream: &mut impl Write,
     status: u16,
     headers: &[(String, String)],
@@ -158,7 +204,7 @@ pub(super) fn write_head(
 }
 
 /// Sends a piece of the body at once.
-pub(super) fn write_piece(
+pub(in crate::testing) fn write_piece(
     stream: &mut impl Write,
     piece: &[u8],
     framing: Framing,
@@ -179,7 +225,7 @@ pub(super) fn write_piece(
 }
 
 /// Ends a body.
-pub(super) fn write_end(stream: &mut impl Write, framing: Framing) -> io::Result<()> {
+pub(in crate::testing) fn write_end(stream: &mut impl Write, framing: Framing) -> io::Result<()> {
     if framing == Framing::Chunked {
         stream.write_all(b"0\r\n\r\n")?;
     }
@@ -189,12 +235,18 @@ pub(super) fn write_end(stream: &mut impl Write, framing: Framing) -> io::Result
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
+        201 => "Created",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
+        406 => "Not Acceptable",
+        409 => "Conflict",
         410 => "Gone",
+        413 => "Request Entity Too Large",
+        415 => "Unsupported Media Type",
+        422 => "Unprocessable Entity",
         429 => "Too Many Requests",
         500 => "Internal Server Error",
         502 => "Bad Gateway",
@@ -217,8 +269,8 @@ mod tests {
             let mut requests = Requests::new();
             let first = requests.next(&mut stream).unwrap().unwrap();
             assert_eq!(
-                (first.method.as_str(), first.target.value("b")),
-                ("POST", Some("c"))
+                (first.method.as_str(), first.target.value("b"), &*first.body),
+                ("POST", Some("c"), &b"abc"[..])
             );
             assert_eq!(first.header("X"), Some("y"));
             assert_eq!(
@@ -226,6 +278,25 @@ mod tests {
                 "/d"
             );
             assert!(requests.next(&mut stream).unwrap().is_none());
+        }
+    }
+
+    #[test]
+    fn a_body_in_chunks_is_one_body_and_too_long_a_body_is_an_error() {
+        let wire = b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n\
+            3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: z\r\n\r\n\
+            GET /d HTTP/1.1\r\n\r\n";
+        for at in 1..wire.len() {
+            let mut stream = wire[..at].chain(&wire[at..]);
+            let mut requests = Requests::new();
+            let put = requests.next(&mut stream).unwrap().unwrap();
+            assert_eq!(put.body, b"abc0123456789");
+            assert_eq!(requests.next(&mut stream).unwrap().unwrap().method, "GET");
+        }
+        for head in ["Content-Length: 3145729", "Transfer-Encoding: chunked"] {
+            let wire = format!("PUT / HTTP/1.1\r\n{head}\r\n\r\n300001\r\n");
+            let error = Requests::new().next(&mut wire.as_bytes()).err().unwrap();
+            assert_eq!(error.to_string(), TOO_LONG);
         }
     }
 

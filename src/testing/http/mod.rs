@@ -1,0 +1,106 @@
+//! The HTTP server under every test server: sockets, TLS, heads and bodies, the log of requests,
+//! and the faults on top. What is answered is the business of the [`Backend`] behind it.
+
+mod connection;
+mod faults;
+pub(super) mod message;
+mod received;
+mod server;
+pub(super) mod service;
+mod tls;
+
+use std::time::Instant;
+
+use rustls::pki_types::CertificateDer;
+
+use self::message::Request;
+use crate::worker::StopToken;
+
+pub use self::faults::{Act, Fault};
+pub use self::received::{Answered, Received};
+pub(super) use self::server::{HttpServer, ServerOptions};
+pub(super) use self::tls::configuration;
+
+/// What is behind the connections of a test server.
+pub(super) trait Backend: Send + Sync + 'static {
+    /// Answers a request that came at `at`. Blocks in the pieces of the body alone.
+    fn answer<'a>(&'a self, request: &Request, at: Instant, caller: &Caller) -> Reply<'a>;
+}
+
+/// Who is at the other end of a connection.
+#[derive(Clone, Debug)]
+pub(super) struct Caller {
+    /// Connections count from 1.
+    #[expect(dead_code, reason = "for backends that tell their callers apart")]
+    pub(super) connection: u64,
+    /// The chain that the client has shown, its own certificate first.
+    #[expect(dead_code, reason = "for backends that tell their callers apart")]
+    pub(super) certificates: Vec<CertificateDer<'static>>,
+}
+
+/// An answer. A stated `content-length` is kept; a body without one goes in chunks.
+pub(super) struct Reply<'a> {
+    pub(super) status: u16,
+    pub(super) headers: Vec<(String, String)>,
+    pub(super) body: Box<dyn Pieces + 'a>,
+    pub(super) answered: Answered,
+}
+
+/// The pieces of a body, each sent as soon as it is there.
+pub(super) trait Pieces: Send {
+    /// Blocks until the head may be sent; whether it may, before the stop.
+    fn begin(&mut self, _stop: &StopToken) -> bool {
+        true
+    }
+
+    /// Blocks until there is a piece, or until the stop.
+    fn next(&mut self, stop: &StopToken) -> Piece;
+}
+
+/// A piece of a body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// The next bytes: of a watch, one event with its newline.
+    Bytes(Vec<u8>),
+    /// The body is complete.
+    End,
+    /// The connection ends in the middle of the body.
+    Cut,
+}
+
+/// A body that is known at once.
+struct Whole(Option<Vec<u8>>);
+
+impl Pieces for Whole {
+    fn next(&mut self, _stop: &StopToken) -> Piece {
+        self.0.take().map_or(Piece::End, Piece::Bytes)
+    }
+}
+
+impl Reply<'_> {
+    /// An answer with its whole body and the length of that.
+    pub(super) fn whole(
+        status: u16,
+        mut headers: Vec<(String, String)>,
+        body: Vec<u8>,
+        answered: Answered,
+    ) -> Self {
+        headers.push(("content-length".to_owned(), body.len().to_string()));
+        Self {
+            status,
+            headers,
+            body: Box::new(Whole(Some(body))),
+            answered,
+        }
+    }
+
+    /// A `Status` of the API that says what failed.
+    pub(super) fn failure(status: u16, reason: &str, message: &str, answered: Answered) -> Self {
+        let text = serde_json::json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": reason, "code": status,
+        });
+        let json = vec![("content-type".to_owned(), "application/json".to_owned())];
+        Self::whole(status, json, format!("{text}\n").into_bytes(), answered)
+    }
+}

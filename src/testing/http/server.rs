@@ -1,0 +1,149 @@
+//! A test server as its owner has it: it listens, logs what comes, and takes faults at run time.
+
+use super::faults::Fault;
+use super::received::{Answered, Received};
+use super::service::Service;
+use super::{Backend, Request};
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::sync::{
+    Arc, Monitor, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// What every test server can be given before it starts.
+#[derive(Debug, Clone)]
+pub(in crate::testing) struct ServerOptions {
+    pub(in crate::testing) clock: Clock,
+    /// 0: a free one.
+    pub(in crate::testing) port: u16,
+    pub(in crate::testing) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(in crate::testing) faults: Vec<Fault>,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            clock: Clock::system(),
+            port: 0,
+            tls: None,
+            faults: Vec::new(),
+        }
+    }
+}
+
+/// A backend that listens on a loopback port. Dropping it ends and joins every thread of it.
+#[derive(Debug)]
+pub(in crate::testing) struct HttpServer<S> {
+    service: Service,
+    core: Arc<ServerCore<S>>,
+}
+
+/// What the connections share.
+#[derive(Debug)]
+pub(super) struct ServerCore<S> {
+    pub(super) backend: S,
+    pub(super) clock: Clock,
+    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(super) faults: Mutex<Vec<Fault>>,
+    pub(super) connections: AtomicU64,
+    log: Arc<Monitor<Vec<Received>>>,
+}
+
+impl<S: Backend> HttpServer<S> {
+    /// Listens and serves from now on. `name` is that of its threads.
+    ///
+    /// # Errors
+    ///
+    /// `Resources` when the system has no socket, port or thread to give.
+    pub(in crate::testing) fn start(
+        name: &'static str,
+        backend: S,
+        options: ServerOptions,
+    ) -> Result<Self, Error> {
+        let core = Arc::new(ServerCore {
+            backend,
+            clock: options.clock,
+            tls: options.tls,
+            faults: Mutex::new(options.faults),
+            connections: AtomicU64::new(0),
+            log: Arc::new(Monitor::new(Vec::new())),
+        });
+        let handler = Arc::<ServerCore<S>>::clone(&core);
+        let service = Service::spawn(name, options.port, handler).map_err(|error| {
+            let text = format!("starting the {name} server: {error}");
+            Error::new(ErrorKind::Resources, text).with_source(error)
+        })?;
+        Ok(Self { service, core })
+    }
+
+    pub(in crate::testing) fn address(&self) -> std::net::SocketAddr {
+        self.service.address()
+    }
+
+    pub(in crate::testing) fn url(&self) -> String {
+        let is_tls = self.core.tls.is_some();
+        let scheme = if is_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address())
+    }
+
+    pub(in crate::testing) fn backend(&self) -> &S {
+        &self.core.backend
+    }
+
+    /// Dead once no thread has any part of the server.
+    #[cfg(test)]
+    pub(in crate::testing) fn life(&self) -> std::sync::Weak<impl Sized + use<S>> {
+        Arc::downgrade(&self.core)
+    }
+
+    pub(in crate::testing) fn requests(&self) -> Vec<Received> {
+        self.core.log.lock().clone()
+    }
+
+    /// Waits until `enough` says yes to the requests so far; whether it did by `deadline`.
+    pub(in crate::testing) fn wait_for_requests(
+        &self,
+        deadline: Deadline,
+        enough: impl Fn(&[Received]) -> bool,
+    ) -> bool {
+        let clock = &self.core.clock;
+        let mut received = self.core.log.lock();
+        loop {
+            if enough(&received) {
+                return true;
+            }
+            if clock.has_passed(deadline) {
+                return false;
+            }
+            received = clock.wait_until(&self.core.log, received, deadline);
+        }
+    }
+
+    pub(in crate::testing) fn add_fault(&self, fault: Fault) {
+        self.core.faults.lock().push(fault);
+    }
+
+    /// Ends every connection; returns when all threads have ended.
+    pub(in crate::testing) fn stop(self) {
+        self.service.stop();
+    }
+}
+
+impl<S> ServerCore<S> {
+    pub(super) fn next_connection(&self) -> u64 {
+        self.connections
+            .fetch_add(1, Ordering::SeqCst)
+            .saturating_add(1)
+    }
+
+    pub(super) fn received(&self, request: &Request, at: std::time::Instant, answered: Answered) {
+        let received = Received {
+            request: request.clone(),
+            at,
+            answered,
+        };
+        self.log.lock().push(received);
+        self.log.notify_all();
+    }
+}

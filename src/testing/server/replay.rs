@@ -1,0 +1,158 @@
+//! The replay behind the connections: which recorded answer a request gets, and its pieces in time.
+
+use std::time::{Duration, Instant};
+
+use super::matching::{Book, Now, Taken};
+use super::pace::{Pace, Passage, Speed, Step};
+use crate::sync::{Arc, Mutex};
+use crate::testing::http::message::Request;
+use crate::testing::http::{Answered, Backend, Caller, Piece, Pieces, Reply};
+use crate::testing::recording::{Chunk, End, Exchange};
+use crate::worker::StopToken;
+
+/// What is replayed, and how fast.
+#[derive(Debug)]
+pub(super) struct Replay {
+    pub(super) book: Mutex<Book>,
+    pub(super) pace: Pace,
+}
+
+impl Backend for Replay {
+    fn answer<'a>(&'a self, request: &Request, at: Instant, _caller: &Caller) -> Reply<'a> {
+        let passed = |since| self.pace.recorded(at.saturating_duration_since(since));
+        let now = Now {
+            instant: at,
+            passed: &passed,
+        };
+        let taken = self
+            .book
+            .lock()
+            .take(&request.method, &request.target, &now);
+        match taken {
+            Ok(Taken::Recorded(exchange, number)) => {
+                self.play(exchange, Some(number), at, Answered::Recorded)
+            }
+            Ok(Taken::Derived(exchange)) => self.play(exchange, None, at, Answered::Derived),
+            Ok(Taken::Silence) => Reply {
+                status: 200,
+                headers: vec![("content-type".to_owned(), "application/json".to_owned())],
+                body: Box::new(Silence),
+                answered: Answered::Recorded,
+            },
+            Err(message) => {
+                log::warn!("fixture server: {message}");
+                Reply::failure(404, "NotFound", &message, Answered::Unmatched)
+            }
+        }
+    }
+}
+
+impl Replay {
+    fn play(
+        &self,
+        exchange: Arc<Exchange>,
+        number: Option<usize>,
+        arrived: Instant,
+        answered: Answered,
+    ) -> Reply<'_> {
+        let answer = &exchange.answer;
+        let mut headers = answer.headers.clone();
+        if !keeps_its_length(&exchange) {
+            headers.retain(|(name, _)| name != "content-length");
+        }
+        Reply {
+            status: answer.status,
+            headers,
+            answered,
+            body: Box::new(Play {
+                replay: self,
+                exchange,
+                number,
+                arrived,
+                passage: Passage::new(&self.pace.gate),
+                at: 0,
+            }),
+        }
+    }
+}
+
+/// A recorded length is kept where the body has it, or was cut before it.
+fn keeps_its_length(exchange: &Exchange) -> bool {
+    let answer = &exchange.answer;
+    let mut headers = answer.headers.iter();
+    let stated = headers.find(|(name, _)| name == "content-length");
+    let stated = stated.and_then(|(_, value)| value.parse::<usize>().ok());
+    let lengths = answer.chunks.iter().map(|chunk| chunk.text.len());
+    let there = lengths.sum::<usize>();
+    stated.is_some_and(|stated| stated == there || (answer.end != End::Clean && stated > there))
+}
+
+/// A body that is empty and does not end.
+struct Silence;
+
+impl Pieces for Silence {
+    fn next(&mut self, stop: &StopToken) -> Piece {
+        stop.wait();
+        Piece::Cut
+    }
+}
+
+/// A recorded answer under way.
+struct Play<'a> {
+    replay: &'a Replay,
+    exchange: Arc<Exchange>,
+    /// Its number in the book; none where it is not recorded.
+    number: Option<usize>,
+    arrived: Instant,
+    passage: Passage<'a>,
+    /// The next piece.
+    at: usize,
+}
+
+impl Pieces for Play<'_> {
+    fn begin(&mut self, stop: &StopToken) -> bool {
+        let after = self.exchange.answer.after;
+        self.replay.pace.wait(self.arrived, after, stop)
+    }
+
+    fn next(&mut self, stop: &StopToken) -> Piece {
+        let exchange = Arc::clone(&self.exchange);
+        let answer = &exchange.answer;
+        if let Some(Chunk { after, text }) = answer.chunks.get(self.at) {
+            self.at = self.at.saturating_add(1);
+            if !self.turn(*after, text, stop) {
+                return Piece::Cut;
+            }
+            // Before the bytes: who has read them and then asks finds a server that is as far.
+            if let Some(number) = self.number {
+                self.replay.book.lock().sent(number);
+            }
+            return Piece::Bytes(text.clone().into_bytes());
+        }
+        if answer.end == End::Open {
+            self.passage = Passage::new(&self.replay.pace.gate);
+            stop.wait();
+            return Piece::Cut;
+        }
+        if !self.turn(answer.end_after, "", stop) || answer.end == End::Cut {
+            return Piece::Cut;
+        }
+        Piece::End
+    }
+}
+
+impl Play<'_> {
+    /// Waits until a piece is due.
+    fn turn(&mut self, after: Duration, text: &str, stop: &StopToken) -> bool {
+        let pace = &self.replay.pace;
+        if pace.speed != Speed::Stepped || !self.exchange.target.is_watch() {
+            return pace.wait(self.arrived, after, stop);
+        }
+        let piece = Step {
+            path: self.exchange.target.path.clone(),
+            text: text.to_owned(),
+        };
+        self.passage
+            .pass(self.exchange.at.saturating_add(after), piece, stop)
+    }
+}
