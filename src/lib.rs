@@ -272,7 +272,7 @@
 //! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
-//! | `testing` | feature `testing`: fixture server, recorder, fakes |
+//! | `testing` | feature `testing`: API server, fixture server, recorder, fakes |
 //! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
 //!
 //! Data flows one way, and three words are never mixed: the server sends an *event*, the store
@@ -286,7 +286,7 @@
 //! | `ring` | yes | TLS by rustls with ring where the program hands in no provider |
 //! | `gzip` | yes | compressed lists and streamed lists |
 //! | `metrics` | no | Prometheus text; the hooks it uses are always there |
-//! | `testing` | no | a fixture server, a recorder, fakes and builders of objects, for your tests |
+//! | `testing` | no | servers for your tests, a recorder, fakes and builders of objects |
 //! | `latest` | no | k8s-openapi's `latest`, to build this crate alone; programs choose theirs |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

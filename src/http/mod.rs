@@ -32,5 +32,7 @@ pub use config::{Config, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]
 pub(crate) use raw_answer::RawAnswer;
+#[cfg(feature = "testing")]
+pub(crate) use transport::certificate::certificate_subject;
 
 pub use crate::wire::{DecodeOptions, Trim};

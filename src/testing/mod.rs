@@ -1,8 +1,9 @@
-//! For tests of this crate and of others: recordings of real servers, the server that replays them,
-//! and builders of objects. Feature `testing`.
+//! For tests of this crate and of others: an API server in memory, recordings of real servers, the
+//! server that replays them, and builders of objects. Feature `testing`.
 
 pub mod objects;
 
+mod api;
 #[cfg(test)]
 pub(crate) mod bad;
 mod http;
@@ -12,6 +13,7 @@ mod recording;
 mod server;
 mod source;
 
+pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder};
 pub use http::{Act, Answered, Fault, Received};
 pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};

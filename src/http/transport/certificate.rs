@@ -117,9 +117,35 @@ fn in_words(dotted: &str, table: &[(&str, &str)]) -> String {
     known.map_or(dotted, |(_, words)| words).to_owned()
 }
 
+/// Whose certificate it is: attributes such as `CN` with their values, in order. `None`, if it is
+/// none.
+#[cfg(feature = "testing")]
+pub(crate) fn certificate_subject(der: &[u8]) -> Option<Vec<(String, String)>> {
+    let mut certificate = Der(Der(der).take(tag::SEQUENCE)?);
+    let mut fields = Der(certificate.take(tag::SEQUENCE)?);
+    if fields.next_tag() == Some(tag::VERSION) {
+        fields.take(tag::VERSION)?;
+    }
+    fields.take(tag::INTEGER)?;
+    // Algorithm, issuer and validity stand before it.
+    for _ in 0..3 {
+        fields.take(tag::SEQUENCE)?;
+    }
+    Some(attributes(fields.take(tag::SEQUENCE)?))
+}
+
 /// Writes a name as `O=shop,CN=client-one`.
 fn name(content: &[u8]) -> String {
-    let mut shown = String::new();
+    let pairs = attributes(content).into_iter();
+    let pairs: Vec<_> = pairs
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    short(&pairs.join(","))
+}
+
+/// The attributes of a name with their values.
+fn attributes(content: &[u8]) -> Vec<(String, String)> {
+    let mut found = Vec::new();
     let mut sets = Der(content);
     while let Some(set) = sets.take(tag::SET) {
         let mut set = Der(set);
@@ -127,15 +153,11 @@ fn name(content: &[u8]) -> String {
             let mut pair = Der(pair);
             let attribute = pair.take(tag::OBJECT_IDENTIFIER).unwrap_or_default();
             let (_, value) = pair.next().unwrap_or_default();
-            if !shown.is_empty() {
-                shown.push(',');
-            }
-            shown.push_str(&in_words(&dotted(attribute), &ATTRIBUTES));
-            shown.push('=');
-            shown.push_str(&String::from_utf8_lossy(value));
+            let attribute = in_words(&dotted(attribute), &ATTRIBUTES);
+            found.push((attribute, String::from_utf8_lossy(value).into_owned()));
         }
     }
-    short(&shown)
+    found
 }
 
 /// Cuts what a stranger wrote, and makes it visible.

@@ -34,7 +34,6 @@ pub(super) struct Caller {
     #[expect(dead_code, reason = "for backends that tell their callers apart")]
     pub(super) connection: u64,
     /// The chain that the client has shown, its own certificate first.
-    #[expect(dead_code, reason = "for backends that tell their callers apart")]
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 

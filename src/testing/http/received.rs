@@ -20,6 +20,8 @@ pub enum Answered {
     Recorded,
     /// An answer to a get of one object, made of what the recording has of that object.
     Derived,
+    /// An answer of an [`ApiServer`](crate::testing::ApiServer), refusals included.
+    Served,
     /// 404: nothing is recorded for it, or no more.
     Unmatched,
     /// A fault took the answer's place.

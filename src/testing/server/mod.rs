@@ -219,7 +219,7 @@ impl FixtureServerBuilder {
         key: &[u8],
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
-        self.options.tls = Some(configuration(certificates, key, provider)?);
+        self.options.tls = Some(configuration(certificates, key, provider, None)?);
         Ok(self)
     }
 

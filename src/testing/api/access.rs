@@ -1,0 +1,350 @@
+//! Who asks, and whether they may: bearer tokens, client certificates, and rules by user, verb,
+//! kind, namespace and name.
+
+use super::refusal::Refusal;
+use super::routes::ObjectRoute;
+
+use crate::http::certificate_subject;
+use crate::testing::http::Caller;
+use crate::testing::http::message::Request;
+
+/// The group that may do everything.
+const MASTERS: &str = "system:masters";
+
+/// Who makes a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ApiUser {
+    pub(super) name: String,
+    pub(super) groups: Vec<String>,
+}
+
+/// What some users may do: RBAC in one value. What is not set is not limited.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::testing::{AccessRule, ApiServer};
+///
+/// let server = ApiServer::builder()
+///     .token("made-up", "agent", &["nodes"])
+///     .rule(AccessRule::for_user("agent").verbs(&["get", "watch"]).resources(&["secrets"]))
+///     .start()?;
+/// # drop(server);
+/// # }
+/// # Ok::<_, kubecache::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct AccessRule {
+    /// A user, or a group.
+    subject: Subject,
+    verbs: Vec<String>,
+    groups: Vec<String>,
+    resources: Vec<String>,
+    namespaces: Vec<String>,
+    names: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+enum Subject {
+    User(String),
+    Group(String),
+}
+
+impl AccessRule {
+    fn new(subject: Subject) -> Self {
+        Self {
+            subject,
+            verbs: Vec::new(),
+            groups: Vec::new(),
+            resources: Vec::new(),
+            namespaces: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
+    /// A rule for a user, which without more allows everything.
+    pub fn for_user(name: impl Into<String>) -> Self {
+        Self::new(Subject::User(name.into()))
+    }
+
+    /// A rule for the users of a group, which without more allows everything.
+    pub fn for_group(name: impl Into<String>) -> Self {
+        Self::new(Subject::Group(name.into()))
+    }
+
+    /// Limits it to verbs of the API, such as `get`, `list`, `watch`, `deletecollection`.
+    #[must_use]
+    pub fn verbs(mut self, verbs: &[&str]) -> Self {
+        self.verbs = owned(verbs);
+        self
+    }
+
+    /// Limits it to API groups; the core group is the empty text.
+    #[must_use]
+    pub fn groups(mut self, groups: &[&str]) -> Self {
+        self.groups = owned(groups);
+        self
+    }
+
+    /// Limits it to kinds, by their plural; a status is `pods/status`.
+    #[must_use]
+    pub fn resources(mut self, plurals: &[&str]) -> Self {
+        self.resources = owned(plurals);
+        self
+    }
+
+    /// Limits it to what is in these namespaces.
+    #[must_use]
+    pub fn namespaces(mut self, namespaces: &[&str]) -> Self {
+        self.namespaces = owned(namespaces);
+        self
+    }
+
+    /// Limits it to objects of these names. A list or watch counts if its field selector names one.
+    #[must_use]
+    pub fn names(mut self, names: &[&str]) -> Self {
+        self.names = owned(names);
+        self
+    }
+
+    fn is_for(&self, user: &ApiUser) -> bool {
+        match &self.subject {
+            Subject::User(name) => *name == user.name,
+            Subject::Group(name) => user.groups.contains(name),
+        }
+    }
+
+    fn allows(&self, wanted: &WantedAccess<'_>) -> bool {
+        let takes = |limits: &[String], value: &str| {
+            limits.is_empty() || limits.iter().any(|limit| limit == "*" || limit == value)
+        };
+        takes(&self.verbs, wanted.verb)
+            && takes(&self.groups, wanted.group)
+            && takes(&self.resources, &wanted.resource)
+            && takes(&self.namespaces, wanted.namespace.unwrap_or_default())
+            && takes(&self.names, wanted.name)
+    }
+}
+
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// What a request wants to do, as rules see it.
+struct WantedAccess<'a> {
+    verb: &'a str,
+    group: &'a str,
+    /// With the subresource behind a slash.
+    resource: String,
+    namespace: Option<&'a str>,
+    name: &'a str,
+}
+
+/// The users that the server knows, and what they may do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Access {
+    tokens: Vec<(String, ApiUser)>,
+    /// Without a rule, every user may do everything.
+    rules: Vec<AccessRule>,
+    /// Certificates are asked for and name their users.
+    takes_certificates: bool,
+    /// Users are known, or were: nobody is anonymous.
+    knows_users: bool,
+}
+
+impl Access {
+    pub(super) fn add_token(&mut self, token: &str, user: &str, groups: &[&str]) {
+        let user = ApiUser {
+            name: user.to_owned(),
+            groups: owned(groups),
+        };
+        self.knows_users = true;
+        self.tokens.retain(|(known, _)| known != token);
+        self.tokens.push((token.to_owned(), user));
+    }
+
+    pub(super) fn remove_token(&mut self, token: &str) {
+        self.tokens.retain(|(known, _)| known != token);
+    }
+
+    pub(super) fn set_rules(&mut self, rules: Vec<AccessRule>) {
+        self.rules = rules;
+    }
+
+    pub(super) fn add_rule(&mut self, rule: AccessRule) {
+        self.rules.push(rule);
+    }
+
+    pub(super) fn take_certificates(&mut self) {
+        self.takes_certificates = true;
+        self.knows_users = true;
+    }
+
+    /// The first token, for a kubeconfig.
+    pub(super) fn first_token(&self) -> Option<&str> {
+        self.tokens.first().map(|(token, _)| &**token)
+    }
+
+    /// Who asks; the refusal is a 401.
+    pub(super) fn user(&self, request: &Request, caller: &Caller) -> Result<ApiUser, Refusal> {
+        if self.takes_certificates
+            && let Some(subject) = caller
+                .certificates
+                .first()
+                .and_then(|own| certificate_subject(own))
+        {
+            let values = |attribute: &str| {
+                let pairs = subject.iter().filter(|(name, _)| name == attribute);
+                pairs.map(|(_, value)| value.clone()).collect::<Vec<_>>()
+            };
+            if let Some(name) = values("CN").into_iter().next() {
+                let mut groups = values("O");
+                groups.push("system:authenticated".to_owned());
+                return Ok(ApiUser { name, groups });
+            }
+        }
+        let header = request.header("authorization").unwrap_or_default();
+        let shown = match header.split_once(' ') {
+            Some((kind, token)) if kind.eq_ignore_ascii_case("bearer") => Some(token.trim()),
+            _ => None,
+        };
+        match shown {
+            Some(token) if self.knows_users => {
+                let known = self.tokens.iter().find(|(known, _)| known == token);
+                let (_, user) = known.ok_or_else(Refusal::unauthorized)?;
+                let mut user = user.clone();
+                user.groups.push("system:authenticated".to_owned());
+                Ok(user)
+            }
+            _ if self.knows_users => Err(Refusal::unauthorized()),
+            _ => Ok(ApiUser {
+                name: "system:anonymous".to_owned(),
+                groups: vec!["system:unauthenticated".to_owned()],
+            }),
+        }
+    }
+
+    /// Refuses what no rule allows, with a 403.
+    pub(super) fn check(
+        &self,
+        user: &ApiUser,
+        route: &ObjectRoute,
+        selected: Option<&str>,
+    ) -> Result<(), Refusal> {
+        if self.rules.is_empty() || user.groups.iter().any(|group| group == MASTERS) {
+            return Ok(());
+        }
+        let resource = &route.resource;
+        let plural = match &*route.subresource {
+            "" => resource.plural().to_owned(),
+            subresource => format!("{}/{subresource}", resource.plural()),
+        };
+        let name = match &*route.name {
+            "" => selected.unwrap_or_default(),
+            name => name,
+        };
+        // A namespace is the namespace of itself, as far as rules go.
+        let namespace = if resource.is("", "namespaces") && !route.name.is_empty() {
+            Some(&*route.name)
+        } else {
+            route.namespace.as_deref()
+        };
+        let wanted = WantedAccess {
+            verb: route.verb.name(),
+            group: resource.group(),
+            resource: plural,
+            namespace,
+            name,
+        };
+        let mut rules = self.rules.iter().filter(|rule| rule.is_for(user));
+        if rules.any(|rule| rule.allows(&wanted)) {
+            return Ok(());
+        }
+        let place = match namespace {
+            Some(namespace) => format!("in the namespace {namespace:?}"),
+            None => "at the cluster scope".to_owned(),
+        };
+        let why = format!(
+            "User {:?} cannot {} resource {:?} in API group {:?} {place}",
+            user.name, wanted.verb, wanted.resource, wanted.group
+        );
+        Err(Refusal::forbidden(resource, name, &why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::api::resources::Registry;
+    use crate::testing::api::routes::Route;
+    use crate::testing::recording::Target;
+
+    fn request(token: Option<&str>) -> Request {
+        let header = token.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
+        Request {
+            method: "GET".to_owned(),
+            target: Target::parse("/api/v1/pods"),
+            headers: header.into_iter().collect(),
+            body: Vec::new(),
+        }
+    }
+
+    fn nobody_shown() -> Caller {
+        Caller {
+            connection: 1,
+            certificates: Vec::new(),
+        }
+    }
+
+    fn refused(access: &Access, path: &str) -> Option<String> {
+        let route = Route::of(&Registry::built_in(), "GET", &Target::parse(path)).unwrap();
+        let Route::Objects(route) = route else {
+            panic!("{path}");
+        };
+        let user = access.user(&request(Some("t")), &nobody_shown()).unwrap();
+        let checked = access.check(&user, &route, None);
+        checked.err().map(|refusal| refusal.message().to_owned())
+    }
+
+    #[test]
+    fn a_token_is_a_user_and_no_token_is_anonymous_where_nobody_is_known() {
+        let mut access = Access::default();
+        let nobody = access.user(&request(None), &nobody_shown()).unwrap();
+        assert_eq!(nobody.name, "system:anonymous");
+        access.add_token("t", "bob", &["ops"]);
+        let bob = access.user(&request(Some("t")), &nobody_shown()).unwrap();
+        assert_eq!((bob.name.as_str(), bob.groups[0].as_str()), ("bob", "ops"));
+        for token in [None, Some("other")] {
+            let refused = access.user(&request(token), &nobody_shown()).unwrap_err();
+            assert_eq!(refused.code, 401);
+        }
+    }
+
+    #[test]
+    fn a_rule_limits_what_it_names_and_the_refusal_has_the_servers_words() {
+        let mut access = Access::default();
+        access.add_token("t", "bob", &[]);
+        assert_eq!(refused(&access, "/api/v1/pods"), None);
+        let rule = AccessRule::for_user("bob")
+            .verbs(&["get"])
+            .resources(&["secrets"]);
+        access.add_rule(rule.namespaces(&["shop"]).names(&["db"]));
+        let secrets = "/api/v1/namespaces/shop/secrets";
+        assert_eq!(refused(&access, &format!("{secrets}/db")), None);
+        assert_eq!(
+            refused(&access, &format!("{secrets}/other")).as_deref(),
+            Some(
+                "secrets \"other\" is forbidden: User \"bob\" cannot get resource \"secrets\" in \
+                 API group \"\" in the namespace \"shop\""
+            )
+        );
+        assert_eq!(
+            refused(&access, "/api/v1/nodes").as_deref(),
+            Some(
+                "nodes is forbidden: User \"bob\" cannot list resource \"nodes\" in API group \"\" \
+                 at the cluster scope"
+            )
+        );
+    }
+}

@@ -1,0 +1,445 @@
+//! From a request to its answer: who asks, what for, and which room answers.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::access::{Access, ApiUser};
+use super::defaults;
+use super::list_options;
+use super::patches;
+use super::reads;
+use super::refusal::Refusal;
+use super::representation::{AnswerForm, TableContext, aggregated_version, takes_json};
+use super::resources::ApiResource;
+use super::routes::{ApiVerb, ObjectRoute, Route};
+use super::selectors::ObjectFilter;
+use super::storage::{Storage, StorageState, StoredVersion};
+use super::watches::{OpenWatches, WatchBody, WatchSettings};
+use super::writes::{DeleteRequest, Writer};
+use super::{discovery, openapi};
+use crate::sync::{Arc, Mutex};
+use crate::testing::http::message::Request;
+use crate::testing::http::{Answered, Backend, Caller, Reply};
+
+/// Shorter bodies are not compressed, as on a real server.
+#[cfg(feature = "gzip")]
+const GZIP_BYTES_MIN: usize = 128 * 1024;
+
+/// The API server behind its connections.
+#[derive(Debug)]
+pub(super) struct ApiBackend {
+    pub(super) storage: Arc<Storage>,
+    pub(super) access: Mutex<Access>,
+    pub(super) open: OpenWatches,
+    pub(super) bookmark_every: Duration,
+}
+
+/// A body of JSON with its status.
+struct JsonAnswer {
+    status: u16,
+    content_type: &'static str,
+    body: Vec<u8>,
+}
+
+impl JsonAnswer {
+    fn ok(body: Vec<u8>) -> Self {
+        Self {
+            status: 200,
+            content_type: "application/json",
+            body,
+        }
+    }
+
+    fn of(value: &Value) -> Self {
+        Self::ok(value.to_string().into_bytes())
+    }
+}
+
+impl Backend for ApiBackend {
+    fn answer<'a>(&'a self, request: &Request, _at: Instant, caller: &Caller) -> Reply<'a> {
+        let accept = request.header("accept").unwrap_or_default();
+        match self.route(request, caller) {
+            Ok(Route::Objects(route)) if route.verb == ApiVerb::Watch => {
+                self.watch(&route, request, accept)
+            }
+            Ok(Route::Objects(route)) => whole(request, self.objects(&route, request, accept)),
+            Ok(Route::Server) => whole(request, self.own_path(request, accept)),
+            Err(refusal) => whole(request, Err(refusal)),
+        }
+    }
+}
+
+impl ApiBackend {
+    /// Where the request goes, if whoever asks may go there.
+    fn route(&self, request: &Request, caller: &Caller) -> Result<Route, Refusal> {
+        if is_open(&request.target.path) {
+            return Ok(Route::Server);
+        }
+        let access = self.access.lock().clone();
+        let user: ApiUser = access.user(request, caller)?;
+        let registry = self.storage.lock().registry.clone();
+        let route = Route::of(&registry, &request.method, &request.target)?;
+        if let Route::Objects(route) = &route {
+            let namespace = route.namespace.as_deref();
+            let selected = ObjectFilter::of(&route.resource, namespace, &request.target);
+            let selected = selected.as_ref().ok().and_then(ObjectFilter::name);
+            access.check(&user, route, selected)?;
+        }
+        Ok(route)
+    }
+
+    fn watch(&self, route: &ObjectRoute, request: &Request, accept: &str) -> Reply<'static> {
+        let begun = AnswerForm::of(accept, &request.target).and_then(|form| {
+            let settings = WatchSettings {
+                form,
+                bookmark_every: self.bookmark_every,
+                open: Arc::clone(&self.open),
+            };
+            WatchBody::begin(&self.storage, route, &request.target, &settings)
+        });
+        match begun {
+            Ok(body) => Reply {
+                status: 200,
+                headers: vec![header("content-type", "application/json")],
+                body: Box::new(body),
+                answered: Answered::Served,
+            },
+            Err(refusal) => whole(request, Err(refusal)),
+        }
+    }
+
+    fn objects(
+        &self,
+        route: &ObjectRoute,
+        request: &Request,
+        accept: &str,
+    ) -> Result<JsonAnswer, Refusal> {
+        let target = &request.target;
+        let form = AnswerForm::of(accept, target)?;
+        let now = self.storage.now();
+        let mut state = self.storage.lock();
+        let writer = Writer {
+            storage: &self.storage,
+            is_dry_run: list_options::text(target, "dryRun") == "All",
+            is_test: false,
+        };
+        let resource = &route.resource;
+        let one = |object: &StoredVersion, status: u16| {
+            let mut body = Vec::new();
+            let table = TableContext {
+                now,
+                with_columns: true,
+            };
+            form.write_object(resource, object, table, &mut body);
+            JsonAnswer {
+                status,
+                ..JsonAnswer::ok(body)
+            }
+        };
+        match route.verb {
+            ApiVerb::Get | ApiVerb::Watch => Ok(one(&*reads::get(&state, route, target)?, 200)),
+            ApiVerb::List => reads::list(&mut state, route, target, form, now).map(JsonAnswer::ok),
+            ApiVerb::Create => {
+                let object = read_object(resource, request)?;
+                let namespace = route.namespace.as_deref().unwrap_or_default();
+                let made = writer.create(&mut state, resource, namespace, object)?;
+                Ok(one(&made, 201))
+            }
+            ApiVerb::Update => {
+                let object = read_object(resource, request)?;
+                let written = writer.update(&mut state, route, object)?;
+                Ok(one(
+                    &written.object,
+                    if written.is_created { 201 } else { 200 },
+                ))
+            }
+            ApiVerb::Patch => {
+                let patched = patch(&mut state, route, request, writer)?;
+                Ok(one(&patched, 200))
+            }
+            ApiVerb::Delete => {
+                let asked = read_delete(request)?;
+                let deleted = writer.delete(&mut state, route, &asked)?;
+                if deleted.is_pending || resource.traits().returns_deleted {
+                    return Ok(one(&deleted.object, 200));
+                }
+                Ok(JsonAnswer::of(&success(resource, &deleted.object)))
+            }
+            ApiVerb::DeleteCollection => {
+                let asked = read_delete(request)?;
+                let deleted = delete_all(&mut state, route, request, writer, &asked)?;
+                let version = json!({"resourceVersion": state.version().to_string()});
+                Ok(JsonAnswer::ok(
+                    form.write_list(resource, &version, &deleted, now),
+                ))
+            }
+        }
+    }
+
+    /// Answers a path that is not about objects.
+    fn own_path(&self, request: &Request, accept: &str) -> Result<JsonAnswer, Refusal> {
+        if !matches!(&*request.method, "GET" | "HEAD") {
+            return Err(Refusal::method_not_allowed());
+        }
+        let path = request.target.path.trim_end_matches('/');
+        if is_health(path) {
+            return Ok(JsonAnswer {
+                content_type: "text/plain; charset=utf-8",
+                ..JsonAnswer::ok(b"ok".to_vec())
+            });
+        }
+        if path.starts_with("/openapi/v2") {
+            return self.openapi_v2(accept);
+        }
+        let host = request.header("host").unwrap_or_default();
+        let state = self.storage.lock();
+        let registry = &state.registry;
+        let segments: Vec<_> = path.split('/').skip(1).collect();
+        if let ["api" | "apis"] = segments.as_slice()
+            && let Some(version) = aggregated_version(accept)
+        {
+            let all = discovery::aggregated(registry, path == "/api", &version);
+            return Ok(JsonAnswer {
+                content_type: match &*version {
+                    "v2" => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+                    _ => {
+                        "application/json;g=apidiscovery.k8s.io;v=v2beta1;\
+                        as=APIGroupDiscoveryList"
+                    }
+                },
+                ..JsonAnswer::of(&all)
+            });
+        }
+        if !takes_json(accept) {
+            return Err(Refusal::not_acceptable());
+        }
+        let found = match segments.as_slice() {
+            ["version"] => Some(discovery::version()),
+            ["api"] => Some(discovery::core_versions(host)),
+            ["apis"] => Some(discovery::groups(registry)),
+            ["api", version] => discovery::resources(registry, "", version),
+            ["apis", group] => discovery::group(registry, group),
+            ["apis", group, version] => discovery::resources(registry, group, version),
+            ["openapi", "v3"] => Some(openapi::index(registry)),
+            ["openapi", "v3", "api", version] => openapi::of_version(registry, "", version),
+            ["openapi", "v3", "apis", group, version] => {
+                openapi::of_version(registry, group, version)
+            }
+            _ => None,
+        };
+        found
+            .map(|value| JsonAnswer::of(&value))
+            .ok_or_else(Refusal::no_such_path)
+    }
+
+    fn openapi_v2(&self, accept: &str) -> Result<JsonAnswer, Refusal> {
+        if !takes_json(accept) {
+            return Err(Refusal::not_acceptable());
+        }
+        Ok(JsonAnswer::of(&openapi::v2(&self.storage.lock().registry)))
+    }
+}
+
+/// Paths that everybody may read.
+fn is_open(path: &str) -> bool {
+    is_health(path) || path == "/version"
+}
+
+fn is_health(path: &str) -> bool {
+    matches!(path, "/healthz" | "/livez" | "/readyz")
+}
+
+fn header(name: &str, value: &str) -> (String, String) {
+    (name.to_owned(), value.to_owned())
+}
+
+/// Makes the reply, compressed if the client takes that and it is worth it.
+fn whole(request: &Request, answer: Result<JsonAnswer, Refusal>) -> Reply<'static> {
+    let mut headers = vec![header("cache-control", "no-cache, private")];
+    let answer = answer.unwrap_or_else(|refusal| {
+        if let Some(seconds) = refusal.retry_after() {
+            headers.push(header("retry-after", &seconds.to_string()));
+        }
+        JsonAnswer {
+            status: refusal.code,
+            ..JsonAnswer::of(&refusal.status())
+        }
+    });
+    headers.push(header("content-type", answer.content_type));
+    let mut body = answer.body;
+    if answer.content_type.starts_with("application/json") {
+        body.push(b'\n');
+    }
+    if let Some(smaller) = compressed(request, &body) {
+        headers.push(header("content-encoding", "gzip"));
+        headers.push(header("vary", "Accept-Encoding"));
+        body = smaller;
+    }
+    if request.method == "HEAD" {
+        body.clear();
+    }
+    Reply::whole(answer.status, headers, body, Answered::Served)
+}
+
+#[cfg(feature = "gzip")]
+fn compressed(request: &Request, body: &[u8]) -> Option<Vec<u8>> {
+    use std::io::Write as _;
+
+    let takes = request.header("accept-encoding").unwrap_or_default();
+    if body.len() < GZIP_BYTES_MIN || !takes.contains("gzip") {
+        return None;
+    }
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(body).ok()?;
+    encoder.finish().ok()
+}
+
+#[cfg(not(feature = "gzip"))]
+fn compressed(_request: &Request, _body: &[u8]) -> Option<Vec<u8>> {
+    None
+}
+
+/// The object in the body of a request, which is of that kind.
+fn read_object(resource: &ApiResource, request: &Request) -> Result<Value, Refusal> {
+    let media_type = request.header("content-type").unwrap_or("application/json");
+    let media_type = media_type.split(';').next().unwrap_or_default().trim();
+    if !matches!(media_type, "application/json" | "") {
+        return Err(Refusal::unsupported_media_type(format!(
+            "the body of the request was in an unknown format - accepted media types include: \
+             application/json; this test server reads no {media_type} (client-go: set \
+             rest.Config.ContentType to application/json)"
+        )));
+    }
+    let object: Value = serde_json::from_slice(&request.body).map_err(|error| {
+        Refusal::bad_request(format!(
+            "couldn't get version/kind; json parse error: {error}"
+        ))
+    })?;
+    check_type(resource, &object)?;
+    Ok(object)
+}
+
+/// Refuses an object of another type. One that does not say its type is of the right one.
+pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), Refusal> {
+    if !object.is_object() {
+        return Err(Refusal::bad_request(
+            "the body of the request is not an object",
+        ));
+    }
+    let text = |field: &str| {
+        object
+            .get(field)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let expected = (resource.api_version(), resource.kind());
+    if !kind.is_empty() && kind != expected.1 {
+        return Err(Refusal::bad_request(format!(
+            "{kind} in version {api_version:?} cannot be handled as a {}",
+            expected.1
+        )));
+    }
+    if !api_version.is_empty() && api_version != expected.0 {
+        return Err(Refusal::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version \
+             ({})",
+            expected.0
+        )));
+    }
+    Ok(())
+}
+
+fn patch(
+    state: &mut StorageState,
+    route: &ObjectRoute,
+    request: &Request,
+    writer: Writer<'_>,
+) -> Result<Arc<StoredVersion>, Refusal> {
+    let resource = &route.resource;
+    let content_type = request.header("content-type").unwrap_or_default();
+    let old = state.get(&resource.storage_key(), &route.key());
+    let present = old
+        .as_ref()
+        .map_or(Value::Null, |old| old.value_as(resource));
+    let patched = patches::apply(resource, &route.name, content_type, &present, &request.body);
+    // A type of patch that the server does not know is worth telling of an absent object too.
+    if patched.as_ref().is_err_and(|refusal| refusal.code == 415) {
+        return patched.and_then(|_never| Err(Refusal::no_such_path()));
+    }
+    if old.is_none() {
+        return Err(Refusal::not_found(resource, &route.name));
+    }
+    let mut patched = patched?;
+    check_type(resource, &patched)?;
+    defaults::drop_server_fields(&mut patched);
+    writer
+        .update(state, route, patched)
+        .map(|written| written.object)
+}
+
+/// The options of a delete, out of its body and its parameters.
+fn read_delete(request: &Request) -> Result<DeleteRequest, Refusal> {
+    let body: Value = if request.body.is_empty() {
+        Value::Object(Map::new())
+    } else {
+        serde_json::from_slice(&request.body).map_err(|error| {
+            Refusal::bad_request(format!(
+                "couldn't get version/kind; json parse error: {error}"
+            ))
+        })?
+    };
+    let text = |path: &str| {
+        body.pointer(path)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
+    };
+    let grace = body.get("gracePeriodSeconds").and_then(Value::as_i64);
+    Ok(DeleteRequest {
+        grace: match grace {
+            Some(grace) => Some(grace),
+            None => list_options::number(&request.target, "gracePeriodSeconds")?,
+        },
+        uid: text("/preconditions/uid"),
+        version: text("/preconditions/resourceVersion"),
+    })
+}
+
+fn delete_all(
+    state: &mut StorageState,
+    route: &ObjectRoute,
+    request: &Request,
+    writer: Writer<'_>,
+    asked: &DeleteRequest,
+) -> Result<Vec<Arc<StoredVersion>>, Refusal> {
+    let resource = &route.resource;
+    let filter = ObjectFilter::of(resource, route.namespace.as_deref(), &request.target)?;
+    let objects = state.collection(&resource.storage_key()).objects.values();
+    let matching = objects.filter(|object| filter.matches(resource, object));
+    let matching: Vec<_> = matching.cloned().collect();
+    for object in &matching {
+        let route = ObjectRoute::to_object(resource, object.namespace(), object.name());
+        writer.delete(state, &route, asked)?;
+    }
+    Ok(matching)
+}
+
+/// The `Status` of an object that is gone.
+fn success(resource: &ApiResource, object: &StoredVersion) -> Value {
+    let mut details = json!({
+        "name": object.name(),
+        "kind": resource.plural(),
+        "uid": object.value.pointer("/metadata/uid"),
+    });
+    if let (Some(details), false) = (details.as_object_mut(), resource.group().is_empty()) {
+        details.insert("group".to_owned(), Value::from(resource.group()));
+    }
+    json!({
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    })
+}

@@ -1,0 +1,204 @@
+//! The options of an API server before it starts.
+
+use std::time::{Duration, SystemTime};
+
+use rustls::crypto::CryptoProvider;
+
+use super::access::{Access, AccessRule};
+use super::backend::ApiBackend;
+use super::resources::{ApiResource, Registry};
+use super::server::ApiServer;
+use super::storage::Storage;
+use super::writes::Writer;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::sync::{Arc, Monitor, Mutex};
+use crate::testing::http::{Fault, HttpServer, ServerOptions, configuration};
+
+/// Watches that take bookmarks get one so often, as from a real server.
+const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+
+/// The namespaces of a new cluster.
+const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
+
+/// The options of an [`ApiServer`] before it starts.
+#[derive(Debug)]
+pub struct ApiServerBuilder {
+    registry: Registry,
+    access: Access,
+    bookmark_every: Duration,
+    started_at: Option<SystemTime>,
+    certificates: Option<Vec<u8>>,
+    options: ServerOptions,
+}
+
+impl Default for ApiServerBuilder {
+    fn default() -> Self {
+        Self {
+            registry: Registry::built_in(),
+            access: Access::default(),
+            bookmark_every: BOOKMARK_EVERY,
+            started_at: None,
+            certificates: None,
+            options: ServerOptions::default(),
+        }
+    }
+}
+
+impl ApiServer {
+    /// Starts a server with the common kinds, on a free port, without TLS, for everybody.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system has no socket, port or
+    /// thread to give.
+    pub fn new() -> Result<Self, Error> {
+        Self::builder().start()
+    }
+
+    /// Makes a server with options.
+    pub fn builder() -> ApiServerBuilder {
+        ApiServerBuilder::default()
+    }
+}
+
+impl ApiServerBuilder {
+    /// Sets the clock of all that the server does; with a fake one, time passes when a test
+    /// advances it. The default is the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.options.clock = clock;
+        self
+    }
+
+    /// Sets the time of day at which the server starts; the default is the system's. From then on
+    /// it passes as the clock does.
+    #[must_use]
+    pub fn time_of_day(mut self, time: SystemTime) -> Self {
+        self.started_at = Some(time);
+        self
+    }
+
+    /// Sets the port; the default, 0, is a free one.
+    #[must_use]
+    pub fn port(mut self, port: u16) -> Self {
+        self.options.port = port;
+        self
+    }
+
+    /// Adds a kind: an [`ApiResource`], or a plain [`Resource`](crate::object::Resource). One with
+    /// the same group, version and plural is replaced.
+    #[must_use]
+    pub fn resource(mut self, resource: impl Into<ApiResource>) -> Self {
+        self.registry.register(resource.into());
+        self
+    }
+
+    /// Sets how often a watch that takes bookmarks gets one; the default is a minute.
+    #[must_use]
+    pub fn bookmark_every(mut self, every: Duration) -> Self {
+        self.bookmark_every = every;
+        self
+    }
+
+    /// Adds a bearer token of a user with groups. From the first one on, a request without a token
+    /// or certificate gets 401. The group `system:masters` may do everything.
+    #[must_use]
+    pub fn token(mut self, token: &str, user: &str, groups: &[&str]) -> Self {
+        self.access.add_token(token, user, groups);
+        self
+    }
+
+    /// Adds a rule. From the first one on, users may do what rules allow, and get 403 for the rest.
+    #[must_use]
+    pub fn rule(mut self, rule: AccessRule) -> Self {
+        self.access.add_rule(rule);
+        self
+    }
+
+    /// Adds a fault.
+    #[must_use]
+    pub fn fault(mut self, fault: Fault) -> Self {
+        self.options.faults.push(fault);
+        self
+    }
+
+    /// Speaks TLS with these certificates (a chain, the server's own first) and their key, both in
+    /// PEM.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when they cannot be used; the message says
+    /// which of them and why.
+    pub fn tls(
+        mut self,
+        certificates: &[u8],
+        key: &[u8],
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, Error> {
+        self.options.tls = Some(configuration(certificates, key, provider, None)?);
+        self.certificates = Some(certificates.to_vec());
+        Ok(self)
+    }
+
+    /// Speaks TLS as [`tls`](Self::tls) does, and takes client certificates of these authorities: a
+    /// certificate's common name is the user, its organizations are the groups. A client without
+    /// one may show a token.
+    ///
+    /// # Errors
+    ///
+    /// As [`tls`](Self::tls).
+    pub fn tls_with_clients(
+        mut self,
+        certificates: &[u8],
+        key: &[u8],
+        client_authorities: &[u8],
+        provider: Arc<CryptoProvider>,
+    ) -> Result<Self, Error> {
+        let authorities = Some(client_authorities);
+        self.options.tls = Some(configuration(certificates, key, provider, authorities)?);
+        self.certificates = Some(certificates.to_vec());
+        self.access.take_certificates();
+        Ok(self)
+    }
+
+    /// Listens and serves from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system has no socket, port or
+    /// thread to give.
+    pub fn start(self) -> Result<ApiServer, Error> {
+        let started_at = self.started_at.unwrap_or_else(SystemTime::now);
+        let storage = Storage::new(self.registry, self.options.clock.clone(), started_at);
+        make_namespaces(&storage);
+        let backend = ApiBackend {
+            storage: Arc::new(storage),
+            access: Mutex::new(self.access),
+            open: Arc::new(Monitor::new(0)),
+            bookmark_every: self.bookmark_every,
+        };
+        let server = HttpServer::start("api", backend, self.options)?;
+        Ok(ApiServer::of(server, self.certificates))
+    }
+}
+
+fn make_namespaces(storage: &Storage) {
+    let mut state = storage.lock();
+    let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
+        return;
+    };
+    let writer = Writer {
+        storage,
+        is_dry_run: false,
+        is_test: true,
+    };
+    for name in NAMESPACES {
+        let object = serde_json::json!({"metadata": {"name": name}});
+        let made = writer.create(&mut state, &namespaces, "", object);
+        debug_assert!(
+            made.is_ok(),
+            "the names are valid, and there is nothing yet"
+        );
+    }
+}

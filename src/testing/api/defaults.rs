@@ -1,0 +1,281 @@
+//! What the server fills in when an object is written: metadata of its own, and the fields of the
+//! common kinds that clients take for granted.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value, json};
+
+use super::resources::{ApiResource, CRDS};
+use super::storage::metadata_mut;
+
+/// Fills in what clients rely on. What is there stays.
+pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
+    if !resource.traits().is_built_in {
+        return;
+    }
+    match (resource.group(), resource.plural()) {
+        ("", "secrets") => {
+            take_string_data(object);
+            set_default(object, "/type", json!("Opaque"));
+        }
+        ("", "namespaces") => {
+            let name = super::storage::metadata_text(object, "name").to_owned();
+            set_default(
+                object,
+                "/metadata/labels/kubernetes.io~1metadata.name",
+                json!(name),
+            );
+            set_default(object, "/spec/finalizers", json!(["kubernetes"]));
+            set_default(object, "/status/phase", json!("Active"));
+        }
+        ("", "pods") => {
+            set_default(object, "/status/phase", json!("Pending"));
+            set_default(object, "/status/qosClass", json!("BestEffort"));
+            fill_in_pod(object.pointer_mut("/spec"));
+        }
+        ("", "services") => {
+            set_default(object, "/spec/type", json!("ClusterIP"));
+            set_default(object, "/spec/sessionAffinity", json!("None"));
+            set_default(object, "/spec/internalTrafficPolicy", json!("Cluster"));
+            set_default(object, "/status/loadBalancer", json!({}));
+            fill_in_ports(object.pointer_mut("/spec/ports"));
+        }
+        ("apiextensions.k8s.io", CRDS) => establish(object),
+        (_, workloads) => fill_in_workload(workloads, object),
+    }
+}
+
+/// Fills in what has pods.
+fn fill_in_workload(plural: &str, object: &mut Value) {
+    match plural {
+        "deployments" => {
+            set_default(object, "/spec/replicas", json!(1));
+            set_default(object, "/spec/revisionHistoryLimit", json!(10));
+            set_default(object, "/spec/progressDeadlineSeconds", json!(600));
+            let rolling = json!({
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"},
+            });
+            set_default(object, "/spec/strategy", rolling);
+            fill_in_pod(object.pointer_mut("/spec/template/spec"));
+        }
+        "replicasets" => {
+            set_default(object, "/spec/replicas", json!(1));
+            fill_in_pod(object.pointer_mut("/spec/template/spec"));
+        }
+        "statefulsets" => {
+            set_default(object, "/spec/replicas", json!(1));
+            set_default(object, "/spec/revisionHistoryLimit", json!(10));
+            set_default(object, "/spec/podManagementPolicy", json!("OrderedReady"));
+            let rolling = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 0}});
+            set_default(object, "/spec/updateStrategy", rolling);
+            fill_in_pod(object.pointer_mut("/spec/template/spec"));
+        }
+        "daemonsets" => {
+            set_default(object, "/spec/revisionHistoryLimit", json!(10));
+            let rolling = json!({
+                "type": "RollingUpdate",
+                "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+            });
+            set_default(object, "/spec/updateStrategy", rolling);
+            fill_in_pod(object.pointer_mut("/spec/template/spec"));
+        }
+        "jobs" => {
+            for field in ["/spec/completions", "/spec/parallelism"] {
+                set_default(object, field, json!(1));
+            }
+            set_default(object, "/spec/backoffLimit", json!(6));
+            set_default(object, "/spec/suspend", json!(false));
+            fill_in_pod(object.pointer_mut("/spec/template/spec"));
+        }
+        _ => {}
+    }
+}
+
+/// Sets a field by its path, unless it is there. Objects on the way are made.
+fn set_default(object: &mut Value, path: &str, value: Value) {
+    let mut at = object;
+    let mut names = path.split('/').skip(1).peekable();
+    while let Some(name) = names.next() {
+        let name = name.replace("~1", "/");
+        if at.is_null() {
+            *at = Value::Object(Map::new());
+        }
+        let Some(fields) = at.as_object_mut() else {
+            return;
+        };
+        let is_last = names.peek().is_none();
+        let field = fields.entry(name).or_insert(Value::Null);
+        if is_last && field.is_null() {
+            *field = value;
+            return;
+        }
+        at = field;
+    }
+}
+
+/// The server keeps `stringData` as `data`.
+fn take_string_data(secret: &mut Value) {
+    let Some(fields) = secret.as_object_mut() else {
+        return;
+    };
+    let Some(Value::Object(texts)) = fields.remove("stringData") else {
+        return;
+    };
+    let data = fields.entry("data").or_insert_with(|| json!({}));
+    for (key, text) in texts {
+        if let (Some(data), Some(text)) = (data.as_object_mut(), text.as_str()) {
+            data.insert(key, Value::from(STANDARD.encode(text)));
+        }
+    }
+}
+
+fn fill_in_pod(spec: Option<&mut Value>) {
+    let Some(spec) = spec else {
+        return;
+    };
+    for (path, value) in [
+        ("/restartPolicy", json!("Always")),
+        ("/dnsPolicy", json!("ClusterFirst")),
+        ("/terminationGracePeriodSeconds", json!(30)),
+        ("/schedulerName", json!("default-scheduler")),
+        ("/securityContext", json!({})),
+    ] {
+        set_default(spec, path, value);
+    }
+    for kind in ["containers", "initContainers"] {
+        let containers = spec.get_mut(kind).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let image = container
+                .get("image")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            let policy = if image.ends_with(":latest") || !image.contains(':') {
+                "Always"
+            } else {
+                "IfNotPresent"
+            };
+            for (path, value) in [
+                ("/imagePullPolicy", json!(policy)),
+                ("/resources", json!({})),
+                ("/terminationMessagePath", json!("/dev/termination-log")),
+                ("/terminationMessagePolicy", json!("File")),
+            ] {
+                set_default(container, path, value);
+            }
+            let ports = container.get_mut("ports").and_then(Value::as_array_mut);
+            for port in ports.into_iter().flatten() {
+                set_default(port, "/protocol", json!("TCP"));
+            }
+        }
+    }
+}
+
+fn fill_in_ports(ports: Option<&mut Value>) {
+    for port in ports.and_then(Value::as_array_mut).into_iter().flatten() {
+        set_default(port, "/protocol", json!("TCP"));
+        let number = port.get("port").cloned().unwrap_or(Value::Null);
+        set_default(port, "/targetPort", number);
+    }
+}
+
+/// A definition is accepted and established as soon as it is there.
+fn establish(definition: &mut Value) {
+    let names = definition
+        .pointer("/spec/names")
+        .cloned()
+        .unwrap_or(Value::Null);
+    let versions = definition
+        .pointer("/spec/versions")
+        .and_then(Value::as_array);
+    let stored = versions
+        .into_iter()
+        .flatten()
+        .filter(|version| version.get("storage").and_then(Value::as_bool) == Some(true));
+    let stored: Vec<_> = stored
+        .filter_map(|version| version.get("name").cloned())
+        .collect();
+    let condition = |kind: &str, reason: &str, message: &str| {
+        let status = "True";
+        json!({"type": kind, "status": status, "reason": reason, "message": message})
+    };
+    let conditions = [
+        condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+        condition(
+            "Established",
+            "InitialNamesAccepted",
+            "the initial names have been accepted",
+        ),
+    ];
+    if let Some(fields) = definition.as_object_mut() {
+        let status = json!({
+            "acceptedNames": names, "storedVersions": stored, "conditions": conditions,
+        });
+        fields.insert("status".to_owned(), status);
+    }
+}
+
+/// A uid that no other object of the server has.
+pub(super) fn uid(number: u64) -> String {
+    format!("00000000-0000-4000-8000-{number:012x}")
+}
+
+/// The random letters behind `generateName`.
+pub(super) fn name_suffix(number: u64) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    // A multiplier that spreads neighbours, so that names do not look like a count.
+    let mut rest = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+    let letters = (0..5).map(|_| {
+        let at = usize::try_from(rest.checked_rem(27).unwrap_or_default()).unwrap_or_default();
+        rest = rest.checked_div(27).unwrap_or_default();
+        LETTERS.get(at).copied().map_or('b', char::from)
+    });
+    letters.collect()
+}
+
+/// Removes what only the server writes.
+pub(super) fn drop_server_fields(object: &mut Value) {
+    if let Some(metadata) = metadata_mut(object) {
+        for field in ["managedFields", "selfLink"] {
+            metadata.remove(field);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::api::resources::Registry;
+
+    #[test]
+    fn what_is_there_stays_and_the_rest_is_filled_in() {
+        let registry = Registry::built_in();
+        let deployments = registry.find("apps", "v1", "deployments").unwrap();
+        let mut deployment = json!({"spec": {
+            "replicas": 0, "template": {"spec": {"containers": [{"image": "a:1"}]}},
+        }});
+        fill_in(deployments, &mut deployment);
+        let at = |path: &str| deployment.pointer(path).cloned().unwrap_or_default();
+        assert_eq!(at("/spec/replicas"), json!(0));
+        assert_eq!(at("/spec/strategy/type"), json!("RollingUpdate"));
+        let container = "/spec/template/spec/containers/0/imagePullPolicy";
+        assert_eq!(at(container), json!("IfNotPresent"));
+    }
+
+    #[test]
+    fn string_data_becomes_data() {
+        let registry = Registry::built_in();
+        let secrets = registry.find("", "v1", "secrets").unwrap();
+        let mut secret = json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}});
+        fill_in(secrets, &mut secret);
+        let expected = json!({"data": {"a": "Yg==", "c": "ZA=="}, "type": "Opaque"});
+        assert_eq!(secret, expected);
+    }
+
+    #[test]
+    fn generated_names_and_uids_differ() {
+        let names: std::collections::BTreeSet<_> = (0..10_000).map(name_suffix).collect();
+        assert!(names.len() > 9_900, "{}", names.len());
+        assert_ne!(uid(1), uid(2));
+    }
+}

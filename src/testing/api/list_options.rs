@@ -1,0 +1,153 @@
+//! The parameters of lists and watches: the version that is asked for, and what does not go
+//! together.
+
+use super::refusal::{FieldComplaint, Refusal};
+use crate::testing::recording::{Target, is_true};
+
+/// A version that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AskedVersion {
+    /// The parameter is absent or empty: the present state.
+    MostRecent,
+    /// `0`: any state.
+    Any,
+    At(u64),
+}
+
+impl AskedVersion {
+    pub(super) fn of(target: &Target) -> Result<Self, Refusal> {
+        match text(target, "resourceVersion") {
+            "" => Ok(Self::MostRecent),
+            "0" => Ok(Self::Any),
+            text => {
+                let asked = text.parse().map(Self::At);
+                asked.map_err(|_not_a_number| Refusal::invalid_version(text))
+            }
+        }
+    }
+}
+
+/// A parameter; empty when it is not there.
+pub(super) fn text<'a>(target: &'a Target, name: &str) -> &'a str {
+    target.value(name).unwrap_or_default()
+}
+
+/// Whether a parameter that is true or false is true; `None` when it is not there.
+pub(super) fn flag(target: &Target, name: &str) -> Option<bool> {
+    let value = target.value(name).filter(|value| !value.is_empty());
+    value.map(is_true)
+}
+
+/// A parameter that is a number; `None` when it is not there.
+pub(super) fn number(target: &Target, name: &str) -> Result<Option<i64>, Refusal> {
+    match text(target, name) {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_not_a_number| {
+            Refusal::bad_request(format!(
+                "strconv.ParseInt: parsing {text:?}: invalid syntax"
+            ))
+        }),
+    }
+}
+
+const MATCH: &str = "resourceVersionMatch";
+
+fn unsupported(value: &str, known: &str) -> FieldComplaint {
+    FieldComplaint {
+        field: MATCH.to_owned(),
+        reason: "FieldValueNotSupported",
+        message: format!("Unsupported value: {value:?}: supported values: {known}"),
+    }
+}
+
+fn refuse(complaints: &[FieldComplaint]) -> Result<(), Refusal> {
+    match complaints {
+        [] => Ok(()),
+        complaints => Err(Refusal::invalid_options(complaints)),
+    }
+}
+
+const WITH_CONTINUE: &str = "resourceVersionMatch is forbidden when continue is provided";
+
+/// Refuses parameters of a list that do not go together.
+pub(super) fn check_list(target: &Target) -> Result<(), Refusal> {
+    let (version, matching) = (text(target, "resourceVersion"), text(target, MATCH));
+    let mut complaints = Vec::new();
+    if !matching.is_empty() {
+        if version.is_empty() {
+            let message = "resourceVersionMatch is forbidden unless resourceVersion is provided";
+            complaints.push(FieldComplaint::forbidden(MATCH, message));
+        }
+        if !text(target, "continue").is_empty() {
+            complaints.push(FieldComplaint::forbidden(MATCH, WITH_CONTINUE));
+        }
+        if !matches!(matching, "Exact" | "NotOlderThan") {
+            let known = "\"\", \"Exact\", \"NotOlderThan\"";
+            complaints.push(unsupported(matching, known));
+        }
+        if matching == "Exact" && version == "0" {
+            let message = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            complaints.push(FieldComplaint::forbidden(MATCH, message));
+        }
+    }
+    if flag(target, "sendInitialEvents").is_some() {
+        let message = "sendInitialEvents is forbidden for list";
+        complaints.push(FieldComplaint::forbidden("sendInitialEvents", message));
+    }
+    refuse(&complaints)
+}
+
+/// Refuses parameters of a watch that do not go together.
+pub(super) fn check_watch(target: &Target) -> Result<(), Refusal> {
+    let (matching, sends) = (text(target, MATCH), flag(target, "sendInitialEvents"));
+    let mut complaints = Vec::new();
+    if sends.is_some() && matching != "NotOlderThan" {
+        let message = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+        complaints.push(FieldComplaint::forbidden(MATCH, message));
+    }
+    if !matching.is_empty() {
+        if sends.is_none() {
+            let message =
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            complaints.push(FieldComplaint::forbidden(MATCH, message));
+        }
+        if matching != "NotOlderThan" {
+            complaints.push(unsupported(matching, "\"NotOlderThan\""));
+        }
+        if !text(target, "continue").is_empty() {
+            complaints.push(FieldComplaint::forbidden(MATCH, WITH_CONTINUE));
+        }
+    }
+    refuse(&complaints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(check: fn(&Target) -> Result<(), Refusal>, query: &str) -> Option<String> {
+        let target = Target::parse(&format!("/x?{query}"));
+        check(&target)
+            .err()
+            .map(|refusal| refusal.message().to_owned())
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_named() {
+        assert_eq!(
+            refused(check_list, "resourceVersionMatch=Exact&resourceVersion=5"),
+            None
+        );
+        assert_eq!(
+            refused(check_list, "resourceVersionMatch=Exact").as_deref(),
+            Some(
+                "ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: Forbidden: \
+                 resourceVersionMatch is forbidden unless resourceVersion is provided"
+            )
+        );
+        let both = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan";
+        assert_eq!(refused(check_watch, both), None);
+        assert!(refused(check_watch, "sendInitialEvents=true").is_some());
+        assert!(refused(check_list, both).is_some());
+    }
+}

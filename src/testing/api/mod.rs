@@ -1,0 +1,32 @@
+//! An API server in memory that any client can use: its state, its history and its watches are
+//! made, not recorded.
+
+mod access;
+mod backend;
+mod builder;
+mod defaults;
+mod discovery;
+mod kubeconfig;
+mod list_options;
+mod openapi;
+mod patches;
+mod reads;
+mod refusal;
+mod representation;
+mod resources;
+mod routes;
+mod selectors;
+mod server;
+mod storage;
+mod tables;
+mod validation;
+mod watches;
+mod writes;
+
+pub use self::access::AccessRule;
+pub use self::builder::ApiServerBuilder;
+pub use self::resources::ApiResource;
+pub use self::server::ApiServer;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Gets and lists: one object, or all of a kind at one version, in pages if the client asks for
+//! that.
+
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value, json};
+
+use super::list_options::{self, AskedVersion, text};
+use super::refusal::Refusal;
+use super::representation::AnswerForm;
+use super::resources::ApiResource;
+use super::routes::ObjectRoute;
+use super::selectors::ObjectFilter;
+use super::storage::{Compacted, ObjectsByKey, StorageState, StoredVersion};
+use crate::sync::Arc;
+use crate::testing::recording::Target;
+
+/// Answers a get.
+pub(super) fn get(
+    state: &StorageState,
+    route: &ObjectRoute,
+    target: &Target,
+) -> Result<Arc<StoredVersion>, Refusal> {
+    if let AskedVersion::At(asked) = AskedVersion::of(target)?
+        && asked > state.version()
+    {
+        return Err(Refusal::too_large_version(asked, state.version()));
+    }
+    let found = state.get(&route.resource.storage_key(), &route.key());
+    found.ok_or_else(|| Refusal::not_found(&route.resource, &route.name))
+}
+
+/// Answers a list: the text of the whole answer.
+pub(super) fn list(
+    state: &mut StorageState,
+    route: &ObjectRoute,
+    target: &Target,
+    form: AnswerForm,
+    now: SystemTime,
+) -> Result<Vec<u8>, Refusal> {
+    let resource = &route.resource;
+    let page = Page::of(target)?;
+    let filter = ObjectFilter::of(resource, route.namespace.as_deref(), target)?;
+    let (version, objects) = page.objects(state, resource)?;
+    let first = page.first_key();
+    let mut matching = objects
+        .range::<str, _>((std::ops::Bound::Excluded(first), std::ops::Bound::Unbounded))
+        .map(|(_, object)| object)
+        .filter(|object| filter.matches(resource, object));
+    let limit = if page.limit == 0 {
+        usize::MAX
+    } else {
+        page.limit
+    };
+    let items: Vec<_> = matching.by_ref().take(limit).cloned().collect();
+    let rest = matching.count();
+    let mut metadata = Map::new();
+    metadata.insert(
+        "resourceVersion".to_owned(),
+        Value::from(version.to_string()),
+    );
+    if rest > 0 {
+        let last = items
+            .last()
+            .map(|object| object.key.clone())
+            .unwrap_or_default();
+        let token = PageToken { version, last }.text();
+        metadata.insert("continue".to_owned(), Value::from(token));
+        // The server does not count what a selector picks.
+        let selects = target
+            .value("labelSelector")
+            .or(target.value("fieldSelector"));
+        if selects.unwrap_or_default().is_empty() {
+            metadata.insert("remainingItemCount".to_owned(), Value::from(rest));
+        }
+    }
+    Ok(form.write_list(resource, &Value::Object(metadata), &items, now))
+}
+
+/// Where a page begins and how long it is.
+#[derive(Debug)]
+struct Page {
+    limit: usize,
+    token: Option<PageToken>,
+    asked: AskedVersion,
+    is_exact: bool,
+}
+
+impl Page {
+    fn of(target: &Target) -> Result<Self, Refusal> {
+        list_options::check_list(target)?;
+        let limit = list_options::number(target, "limit")?.unwrap_or_default();
+        let (version, matching) = (
+            text(target, "resourceVersion"),
+            text(target, "resourceVersionMatch"),
+        );
+        let token = text(target, "continue");
+        let token = match token {
+            "" => None,
+            text => Some(PageToken::read(text)?),
+        };
+        if token.is_some() && !matches!(version, "" | "0") {
+            let message = "specifying resource version is not allowed when using continue";
+            return Err(Refusal::bad_request(message));
+        }
+        Ok(Self {
+            limit: usize::try_from(limit).unwrap_or_default(),
+            token,
+            asked: AskedVersion::of(target)?,
+            // A page of a certain version is of exactly that version, as it was before the
+            // parameter existed.
+            is_exact: matching == "Exact" || (matching.is_empty() && limit > 0),
+        })
+    }
+
+    /// The objects of the page's version, and that version.
+    fn objects(
+        &self,
+        state: &mut StorageState,
+        resource: &ApiResource,
+    ) -> Result<(u64, ObjectsByKey), Refusal> {
+        let kind = resource.storage_key();
+        let current = state.version();
+        let wanted = match (&self.token, self.asked) {
+            (Some(PageToken { version: 0, .. }), _) => current,
+            (Some(token), _) => token.version,
+            (None, AskedVersion::At(asked)) if asked > current => {
+                return Err(Refusal::too_large_version(asked, current));
+            }
+            (None, AskedVersion::At(asked)) if self.is_exact => asked,
+            (None, _) => current,
+        };
+        if wanted > current {
+            return Err(Refusal::too_large_version(wanted, current));
+        }
+        let objects = state.objects_at(&kind, wanted);
+        let objects = objects.map_err(|Compacted { oldest }| match &self.token {
+            Some(token) => Refusal::page_expired(
+                PageToken {
+                    version: 0,
+                    last: token.last.clone(),
+                }
+                .text(),
+            ),
+            None => too_old(wanted, oldest),
+        })?;
+        Ok((wanted, objects))
+    }
+
+    /// The key behind which the page begins.
+    fn first_key(&self) -> &str {
+        self.token.as_ref().map_or("", |token| &token.last)
+    }
+}
+
+/// The refusal of a version that the history no longer reaches.
+pub(super) fn too_old(asked: u64, oldest: u64) -> Refusal {
+    Refusal::expired(format!("too old resource version: {asked} ({oldest})"))
+}
+
+/// What a continue token says. Clients do not look into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PageToken {
+    /// 0 goes on with the present state.
+    version: u64,
+    /// The key of the last object so far.
+    last: String,
+}
+
+impl PageToken {
+    fn text(&self) -> String {
+        let plain = json!({"v": "model", "rv": self.version, "start": self.last});
+        URL_SAFE_NO_PAD.encode(plain.to_string())
+    }
+
+    fn read(text: &str) -> Result<Self, Refusal> {
+        let read = || {
+            let plain = URL_SAFE_NO_PAD.decode(text).ok()?;
+            let plain: Value = serde_json::from_slice(&plain).ok()?;
+            Some(Self {
+                version: plain.get("rv")?.as_u64()?,
+                last: plain.get("start")?.as_str()?.to_owned(),
+            })
+        };
+        read().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
+    }
+}

@@ -1,0 +1,263 @@
+//! In which form an answer is given: whole objects, metadata alone or a table, as the `Accept`
+//! header asks.
+
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+use super::refusal::Refusal;
+use super::resources::ApiResource;
+use super::storage::StoredVersion;
+use super::tables::{self, TableObject, metadata_of};
+use crate::sync::Arc;
+use crate::testing::recording::Target;
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AnswerForm {
+    Objects,
+    /// `PartialObjectMetadata`, or its list.
+    Metadata,
+    Table(TableObject),
+}
+
+/// What a table of one object needs beside it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TableContext {
+    /// The time of day, for ages.
+    pub(super) now: SystemTime,
+    /// Whether it names its columns: in a watch, only the first does.
+    pub(super) with_columns: bool,
+}
+
+/// A media type of an `Accept` header with its parameters.
+struct MediaRange<'a> {
+    name: &'a str,
+    parameters: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> MediaRange<'a> {
+    fn parse(text: &'a str) -> Self {
+        let mut parts = text.split(';').map(str::trim);
+        let name = parts.next().unwrap_or_default();
+        let parameters = parts.filter_map(|part| part.split_once('='));
+        Self {
+            name,
+            parameters: parameters.collect(),
+        }
+    }
+
+    fn parameter(&self, name: &str) -> &'a str {
+        let found = self.parameters.iter().find(|(known, _)| *known == name);
+        found.map_or("", |(_, value)| value)
+    }
+
+    fn is_json(&self) -> bool {
+        matches!(self.name, "application/json" | "application/*" | "*/*" | "")
+    }
+}
+
+/// The first media type of the header that `choose` takes.
+fn first<T>(accept: &str, choose: impl Fn(&MediaRange<'_>) -> Option<T>) -> Option<T> {
+    accept
+        .split(',')
+        .map(|text| MediaRange::parse(text.trim()))
+        .find_map(|range| choose(&range))
+}
+
+/// Whether the header takes plain JSON.
+pub(super) fn takes_json(accept: &str) -> bool {
+    first(accept, |range| {
+        (range.is_json() && range.parameter("as").is_empty()).then_some(())
+    })
+    .is_some()
+}
+
+/// Which version of aggregated discovery the header prefers to plain discovery.
+pub(super) fn aggregated_version(accept: &str) -> Option<String> {
+    first(accept, |range| {
+        if !range.is_json() {
+            return None;
+        }
+        match (
+            range.parameter("g"),
+            range.parameter("v"),
+            range.parameter("as"),
+        ) {
+            ("apidiscovery.k8s.io", version @ ("v2" | "v2beta1"), "APIGroupDiscoveryList") => {
+                Some(Some(version.to_owned()))
+            }
+            (_, _, "") => Some(None),
+            _ => None,
+        }
+    })
+    .flatten()
+}
+
+impl AnswerForm {
+    /// The first form of the `Accept` header that the server has.
+    pub(super) fn of(accept: &str, target: &Target) -> Result<Self, Refusal> {
+        let include = match target.value("includeObject") {
+            Some("None") => TableObject::None,
+            Some("Object") => TableObject::Whole,
+            _ => TableObject::Metadata,
+        };
+        let form = first(accept, |range| {
+            if !range.is_json() {
+                return None;
+            }
+            let known = range.parameter("g") == "meta.k8s.io"
+                && matches!(range.parameter("v"), "v1" | "v1beta1");
+            match range.parameter("as") {
+                "" => Some(Self::Objects),
+                "Table" if known => Some(Self::Table(include)),
+                "PartialObjectMetadata" | "PartialObjectMetadataList" if known => {
+                    Some(Self::Metadata)
+                }
+                _ => None,
+            }
+        });
+        form.ok_or_else(Refusal::not_acceptable)
+    }
+
+    /// One object.
+    pub(super) fn write_object(
+        self,
+        resource: &ApiResource,
+        object: &StoredVersion,
+        table: TableContext,
+        text: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Objects => object.write_as(resource, text),
+            Self::Metadata => {
+                text.extend_from_slice(metadata_of(object).to_string().as_bytes());
+            }
+            Self::Table(include) => {
+                let rows = [object];
+                let mut made = tables::table(resource, rows.into_iter(), include, table.now);
+                set(
+                    &mut made,
+                    "metadata",
+                    json!({"resourceVersion": object.version.to_string()}),
+                );
+                if !table.with_columns {
+                    set(&mut made, "columnDefinitions", Value::Null);
+                }
+                text.extend_from_slice(made.to_string().as_bytes());
+            }
+        }
+    }
+
+    /// A list with its metadata.
+    pub(super) fn write_list(
+        self,
+        resource: &ApiResource,
+        metadata: &Value,
+        objects: &[Arc<StoredVersion>],
+        now: SystemTime,
+    ) -> Vec<u8> {
+        let mut text = Vec::new();
+        match self {
+            Self::Objects => {
+                let kind = format!("{}List", resource.kind());
+                text.extend_from_slice(
+                    format!(
+                        r#"{{"kind":{},"apiVersion":{},"metadata":{metadata},"items":["#,
+                        Value::from(kind),
+                        Value::from(resource.api_version())
+                    )
+                    .as_bytes(),
+                );
+                for (index, object) in objects.iter().enumerate() {
+                    if index > 0 {
+                        text.push(b',');
+                    }
+                    object.write_item(resource, &mut text);
+                }
+                text.extend_from_slice(b"]}");
+            }
+            Self::Metadata => {
+                let items: Vec<_> = objects.iter().map(|object| metadata_of(object)).collect();
+                let list = json!({
+                    "kind": "PartialObjectMetadataList",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata,
+                    "items": items,
+                });
+                text.extend_from_slice(list.to_string().as_bytes());
+            }
+            Self::Table(include) => {
+                let rows = objects.iter().map(|object| &**object);
+                let mut table = tables::table(resource, rows, include, now);
+                set(&mut table, "metadata", metadata.clone());
+                text.extend_from_slice(table.to_string().as_bytes());
+            }
+        }
+        text
+    }
+
+    /// The object of a bookmark.
+    pub(super) fn bookmark(self, resource: &ApiResource, metadata: &Value) -> Value {
+        let (kind, api_version) = match self {
+            Self::Objects => (resource.kind(), resource.api_version()),
+            Self::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            Self::Table(_) => {
+                let (rows, now) = (std::iter::empty(), SystemTime::UNIX_EPOCH);
+                let mut table = tables::table(resource, rows, TableObject::None, now);
+                set(&mut table, "metadata", metadata.clone());
+                set(&mut table, "columnDefinitions", Value::Null);
+                return table;
+            }
+        };
+        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+    }
+}
+
+fn set(value: &mut Value, field: &str, to: Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert(field.to_owned(), to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form(accept: &str) -> Result<AnswerForm, u16> {
+        AnswerForm::of(accept, &Target::parse("/x")).map_err(|refusal| refusal.code)
+    }
+
+    #[test]
+    fn the_first_form_that_the_server_has_is_given() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        let protobuf = "application/vnd.kubernetes.protobuf";
+        assert_eq!(form(""), Ok(AnswerForm::Objects));
+        assert_eq!(form("*/*"), Ok(AnswerForm::Objects));
+        assert_eq!(
+            form(&format!("{protobuf},application/json")),
+            Ok(AnswerForm::Objects)
+        );
+        assert_eq!(form(protobuf), Err(406));
+        let with_table = form(&format!("{table},application/json"));
+        assert_eq!(with_table, Ok(AnswerForm::Table(TableObject::Metadata)));
+        assert_eq!(
+            form(&format!("{protobuf};{metadata},{metadata}")),
+            Ok(AnswerForm::Metadata)
+        );
+        assert_eq!(
+            form("application/json;as=Table;v=v9;g=meta.k8s.io"),
+            Err(406)
+        );
+    }
+
+    #[test]
+    fn aggregated_discovery_is_given_to_those_who_prefer_it() {
+        let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let both = format!("{aggregated},application/json");
+        assert_eq!(aggregated_version(&both).as_deref(), Some("v2"));
+        assert_eq!(aggregated_version("application/json"), None);
+        assert!(takes_json(&both) && !takes_json(aggregated));
+    }
+}

@@ -1,0 +1,255 @@
+//! Which objects a list or a watch is about: namespace, labels, and the fields that the server
+//! knows.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::refusal::Refusal;
+use super::resources::ApiResource;
+use super::storage::StoredVersion;
+use crate::object::{LabelMatcher, LabelSelector};
+use crate::testing::recording::Target;
+
+/// What one request picks of a kind.
+#[derive(Clone, Debug)]
+pub(super) struct ObjectFilter {
+    /// `None` is all namespaces.
+    namespace: Option<String>,
+    labels: LabelMatcher,
+    fields: Vec<FieldTerm>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct FieldTerm {
+    field: String,
+    value: String,
+    negated: bool,
+}
+
+impl ObjectFilter {
+    /// Reads the selectors of a request.
+    pub(super) fn of(
+        resource: &ApiResource,
+        namespace: Option<&str>,
+        target: &Target,
+    ) -> Result<Self, Refusal> {
+        let labels = LabelSelector::new(target.value("labelSelector").unwrap_or_default());
+        let labels = LabelMatcher::parse(&labels).map_err(|error| {
+            Refusal::bad_request(format!("unable to parse requirement: {error}"))
+        })?;
+        let fields = target.value("fieldSelector").unwrap_or_default();
+        Ok(Self {
+            namespace: namespace.map(str::to_owned),
+            labels,
+            fields: parse_fields(resource, fields)?,
+        })
+    }
+
+    pub(super) fn matches(&self, resource: &ApiResource, object: &StoredVersion) -> bool {
+        let namespace = self.namespace.as_deref();
+        namespace.is_none_or(|namespace| object.namespace() == namespace)
+            && self.fields.iter().all(|term| {
+                let found = value_of(resource, object, &term.field);
+                (found == term.value) != term.negated
+            })
+            && (self.labels.is_everything() || self.labels.matches(Some(&labels_of(&object.value))))
+    }
+
+    /// The one object that can match, where the fields name it.
+    pub(super) fn name(&self) -> Option<&str> {
+        let mut terms = self.fields.iter();
+        let term = terms.find(|term| term.field == "metadata.name" && !term.negated)?;
+        Some(&term.value)
+    }
+}
+
+fn labels_of(object: &Value) -> BTreeMap<String, String> {
+    let labels = object
+        .pointer("/metadata/labels")
+        .and_then(Value::as_object);
+    let labels = labels.into_iter().flatten();
+    labels
+        .filter_map(|(label, value)| Some((label.clone(), value.as_str()?.to_owned())))
+        .collect()
+}
+
+fn parse_fields(resource: &ApiResource, text: &str) -> Result<Vec<FieldTerm>, Refusal> {
+    let terms = text.split(',').filter(|term| !term.is_empty()).map(|term| {
+        let (field, value, negated) = if let Some((field, value)) = term.split_once("!=") {
+            (field, value, true)
+        } else if let Some((field, value)) = term.split_once("==") {
+            (field, value, false)
+        } else if let Some((field, value)) = term.split_once('=') {
+            (field, value, false)
+        } else {
+            let message = format!("invalid selector: '{term}'; can't understand '{term}'");
+            return Err(Refusal::bad_request(message));
+        };
+        if !is_selectable(resource, field) {
+            let message = if resource.traits().is_built_in && !selectable(resource).is_empty() {
+                format!("field label not supported: {field}")
+            } else {
+                format!("\"{field}\" is not a known field selector: {ONLY_BASE}")
+            };
+            return Err(Refusal::bad_request(message));
+        }
+        Ok(FieldTerm {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            negated,
+        })
+    });
+    terms.collect()
+}
+
+const ONLY_BASE: &str = "only \"metadata.name\", \"metadata.namespace\"";
+
+/// Fields beside name and namespace by which a kind can be selected.
+fn selectable(resource: &ApiResource) -> &'static [&'static str] {
+    match (resource.group(), resource.plural()) {
+        ("", "pods") => &[
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "spec.hostNetwork",
+            "status.phase",
+            "status.podIP",
+            "status.podIPs",
+            "status.nominatedNodeName",
+        ],
+        ("", "secrets") => &["type"],
+        ("", "nodes") => &["spec.unschedulable"],
+        ("", "namespaces") => &["status.phase"],
+        ("", "services") => &["spec.clusterIP", "spec.type"],
+        ("", "events") => &[
+            "involvedObject.kind",
+            "involvedObject.namespace",
+            "involvedObject.name",
+            "involvedObject.uid",
+            "involvedObject.apiVersion",
+            "involvedObject.resourceVersion",
+            "involvedObject.fieldPath",
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        ],
+        ("batch", "jobs") => &["status.successful"],
+        ("apps", "replicasets") => &["status.replicas"],
+        _ => &[],
+    }
+}
+
+fn is_selectable(resource: &ApiResource, field: &str) -> bool {
+    field == "metadata.name"
+        || field == "metadata.namespace"
+        || selectable(resource).contains(&field)
+}
+
+/// The field as the server compares it; empty where the object has none.
+fn value_of(resource: &ApiResource, object: &StoredVersion, field: &str) -> String {
+    match field {
+        "metadata.name" => return object.name().to_owned(),
+        "metadata.namespace" => return object.namespace().to_owned(),
+        _ => {}
+    }
+    let path = match (resource.plural(), field) {
+        ("events", "source") => "/source/component".to_owned(),
+        ("jobs", "status.successful") => "/status/succeeded".to_owned(),
+        _ => format!("/{}", field.replace('.', "/")),
+    };
+    match object.value.pointer(&path) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Bool(_) | Value::Number(_))) => value.to_string(),
+        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
+            let is_flag = matches!(field, "spec.unschedulable" | "spec.hostNetwork");
+            if is_flag {
+                "false".to_owned()
+            } else {
+                String::new()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::testing::api::resources::Registry;
+    use crate::testing::api::storage::Storage;
+
+    fn matched(plural: &str, query: &str, namespace: Option<&str>) -> Result<bool, Refusal> {
+        let registry = Registry::built_in();
+        let resource = registry.find("", "v1", plural).unwrap();
+        let target = Target::parse(&format!("/x?{query}"));
+        let filter = ObjectFilter::of(resource, namespace, &target)?;
+        let now = std::time::SystemTime::UNIX_EPOCH;
+        let storage = Storage::new(registry.clone(), Clock::system(), now);
+        let object = json!({
+            "metadata": {"labels": {"app": "web"}},
+            "spec": {"nodeName": "node-1"},
+            "involvedObject": {"name": "web-0"},
+        });
+        let stored = storage
+            .lock()
+            .put(&resource.storage_key(), "shop/web-0", object);
+        Ok(filter.matches(resource, &stored))
+    }
+
+    #[test]
+    fn an_object_matches_by_namespace_labels_and_fields() {
+        let rows = [
+            ("pods", "", None, true),
+            ("pods", "", Some("shop"), true),
+            ("pods", "", Some("ops"), false),
+            ("pods", "labelSelector=app%3Dweb", None, true),
+            ("pods", "labelSelector=app+notin+(web)", None, false),
+            ("pods", "fieldSelector=spec.nodeName%3Dnode-1", None, true),
+            ("pods", "fieldSelector=spec.nodeName!%3Dnode-1", None, false),
+            ("pods", "fieldSelector=spec.nodeName%3D", None, false),
+            ("pods", "fieldSelector=status.phase%3DRunning", None, false),
+            (
+                "pods",
+                "fieldSelector=metadata.name%3D%3Dweb-0,metadata.namespace=shop",
+                None,
+                true,
+            ),
+            (
+                "events",
+                "fieldSelector=involvedObject.name=web-0",
+                None,
+                true,
+            ),
+            (
+                "nodes",
+                "fieldSelector=spec.unschedulable=false",
+                None,
+                true,
+            ),
+        ];
+        for (plural, query, namespace, expected) in rows {
+            assert_eq!(
+                matched(plural, query, namespace),
+                Ok(expected),
+                "{plural} {query}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_field_that_the_server_does_not_know_is_refused() {
+        let refused = matched("pods", "fieldSelector=spec.color=red", None).unwrap_err();
+        assert_eq!(refused.message(), "field label not supported: spec.color");
+        assert_eq!(
+            matched("secrets", "labelSelector=a%3Db%3Dc", None)
+                .unwrap_err()
+                .code,
+            400
+        );
+    }
+}

@@ -1,0 +1,549 @@
+//! The API server as clients see it: over its socket, and by the crate's own client.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use serde_json::{Value, json};
+
+use super::{AccessRule, ApiResource, ApiServer};
+use crate::ErrorKind;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::object::Resource;
+use crate::testing::objects;
+
+/// An answer with its body as JSON.
+struct Answer {
+    status: u16,
+    headers: String,
+    body: Value,
+}
+
+fn send(server: &ApiServer, head: &str, headers: &str, body: &str) -> BufReader<TcpStream> {
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    let length = body.len();
+    write!(
+        socket,
+        "{head} HTTP/1.1\r\nhost: test\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    BufReader::new(socket)
+}
+
+fn ask_with(server: &ApiServer, head: &str, headers: &str, body: &str) -> Answer {
+    let headers = format!("connection: close\r\n{headers}");
+    let mut text = Vec::new();
+    send(server, head, &headers, body)
+        .read_to_end(&mut text)
+        .unwrap();
+    let text = String::from_utf8(text).unwrap();
+    let (headers, body) = text.split_once("\r\n\r\n").unwrap();
+    Answer {
+        status: headers.split(' ').nth(1).unwrap().parse().unwrap(),
+        headers: headers.to_owned(),
+        body: serde_json::from_str(body).unwrap_or(Value::String(body.to_owned())),
+    }
+}
+
+fn ask(server: &ApiServer, head: &str, body: &Value) -> Answer {
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    ask_with(server, head, "", &body)
+}
+
+fn get(server: &ApiServer, path: &str) -> Answer {
+    ask(server, &format!("GET {path}"), &Value::Null)
+}
+
+/// A watch under way: its events one after the other.
+struct Watch(BufReader<TcpStream>);
+
+impl Watch {
+    fn open(server: &ApiServer, path: &str) -> Self {
+        let mut stream = send(server, &format!("GET {path}"), "", "");
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+        }
+        Self(stream)
+    }
+
+    /// The next event; `None` at the end of the body.
+    fn next(&mut self) -> Option<Value> {
+        loop {
+            let mut line = String::new();
+            if self.0.read_line(&mut line).unwrap() == 0 || line == "0\r\n" {
+                return None;
+            }
+            // What is no event is the framing.
+            if line.starts_with('{') {
+                return Some(serde_json::from_str(&line).unwrap());
+            }
+        }
+    }
+
+    /// The next event as `TYPE name@version`.
+    fn told(&mut self) -> String {
+        self.next().map_or_else(
+            || "end".to_owned(),
+            |event| {
+                let object = &event["object"];
+                let name = object["metadata"]["name"].as_str().unwrap_or("-");
+                let version = object["metadata"]["resourceVersion"]
+                    .as_str()
+                    .unwrap_or("-");
+                format!("{} {name}@{version}", event["type"].as_str().unwrap())
+            },
+        )
+    }
+}
+
+fn config_map(name: &str, value: &str) -> ConfigMap {
+    objects::config_map("default", name, "", &[("k", value)])
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn soon() -> Deadline {
+    Clock::system().after(Duration::from_secs(5 * 60))
+}
+
+#[test]
+fn an_object_lives_as_clients_know_it() {
+    let server = ApiServer::new().unwrap();
+    let made = ask(
+        &server,
+        &format!("POST {MAPS}"),
+        &json!({"metadata": {"name": "a"}}),
+    );
+    assert_eq!(made.status, 201);
+    let metadata = &made.body["metadata"];
+    assert_eq!(metadata["namespace"], "default");
+    assert!(metadata["uid"].is_string() && metadata["creationTimestamp"].is_string());
+    let again = ask(
+        &server,
+        &format!("POST {MAPS}"),
+        &json!({"metadata": {"name": "a"}}),
+    );
+    assert_eq!(
+        (again.status, &again.body["reason"]),
+        (409, &json!("AlreadyExists"))
+    );
+    assert_eq!(again.body["message"], "configmaps \"a\" already exists");
+
+    let mut changed = made.body.clone();
+    changed["data"] = json!({"k": "v"});
+    let updated = ask(&server, &format!("PUT {MAPS}/a"), &changed);
+    assert_eq!(updated.status, 200);
+    assert_eq!(updated.body["metadata"]["uid"], metadata["uid"]);
+    changed["data"] = json!({"k": "w"});
+    let late = ask(&server, &format!("PUT {MAPS}/a"), &changed);
+    assert_eq!(
+        (late.status, &late.body["reason"]),
+        (409, &json!("Conflict"))
+    );
+
+    let patch = "content-type: application/merge-patch+json\r\n";
+    let patched = ask_with(
+        &server,
+        &format!("PATCH {MAPS}/a"),
+        patch,
+        r#"{"data":{"l":"x"}}"#,
+    );
+    assert_eq!(patched.body["data"], json!({"k": "v", "l": "x"}));
+    let unchanged = ask_with(&server, &format!("PATCH {MAPS}/a"), patch, "{}");
+    assert_eq!(
+        unchanged.body, patched.body,
+        "a write that changes nothing makes no version"
+    );
+
+    let deleted = ask(&server, &format!("DELETE {MAPS}/a"), &Value::Null);
+    assert_eq!(deleted.body["status"], "Success");
+    assert_eq!(
+        get(&server, &format!("{MAPS}/a")).body["message"],
+        "configmaps \"a\" not found"
+    );
+}
+
+#[test]
+fn a_list_in_pages_is_of_one_version_until_that_is_compacted() {
+    let server = ApiServer::new().unwrap();
+    for name in ["a", "b", "c", "d"] {
+        server.create(&config_map(name, "1")).unwrap();
+    }
+    let first = get(&server, &format!("{MAPS}?limit=2"));
+    let metadata = &first.body["metadata"];
+    assert_eq!(metadata["remainingItemCount"], 2);
+    let names = |answer: &Answer| -> Vec<String> {
+        let items = answer.body["items"].as_array().unwrap().iter();
+        items
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&first), ["a", "b"]);
+    server.delete::<ConfigMap>("default", "c").unwrap();
+    let token = metadata["continue"].as_str().unwrap();
+    let next = format!("{MAPS}?limit=2&continue={token}");
+    let second = get(&server, &next);
+    assert_eq!(names(&second), ["c", "d"], "as it was at the first page");
+    assert_eq!(
+        second.body["metadata"]["resourceVersion"],
+        metadata["resourceVersion"]
+    );
+
+    server.compact();
+    let expired = get(&server, &next);
+    assert_eq!(
+        (expired.status, &expired.body["reason"]),
+        (410, &json!("Expired"))
+    );
+    let token = expired.body["metadata"]["continue"]
+        .as_str()
+        .unwrap_or_default();
+    let rest = get(&server, &format!("{MAPS}?limit=2&continue={token}"));
+    assert_eq!(names(&rest), ["d"], "the rest of the present state");
+}
+
+#[test]
+fn a_list_has_the_version_that_was_asked_for() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let first = server.version();
+    server.create(&config_map("b", "1")).unwrap();
+    let count = |query: &str| {
+        let answer = get(&server, &format!("{MAPS}?{query}"));
+        (answer.status, answer.body["items"].as_array().map(Vec::len))
+    };
+    assert_eq!(
+        count(&format!(
+            "resourceVersion={first}&resourceVersionMatch=Exact"
+        )),
+        (200, Some(1))
+    );
+    assert_eq!(count(&format!("resourceVersion={first}")), (200, Some(2)));
+    assert_eq!(count("resourceVersion=0"), (200, Some(2)));
+    assert_eq!(count("resourceVersion=999999"), (504, None));
+    assert_eq!(count("resourceVersion=x"), (422, None));
+    assert_eq!(count("limit=x"), (400, None));
+    server.compact();
+    assert_eq!(
+        count(&format!(
+            "resourceVersion={first}&resourceVersionMatch=Exact"
+        )),
+        (410, None)
+    );
+}
+
+#[test]
+fn a_watch_tells_each_change_of_what_it_selects() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let version = server.version();
+    let path = format!("{MAPS}?watch=1&resourceVersion={version}&labelSelector=in%3Dyes");
+    let mut watch = Watch::open(&server, &path);
+    assert!(server.wait_for_watches(soon(), |open| open == 1));
+    let mut object = config_map("a", "1");
+    object.metadata.labels = Some([("in".to_owned(), "yes".to_owned())].into());
+    server.apply(&object).unwrap();
+    server.apply(&config_map("b", "1")).unwrap();
+    object.data = None;
+    server.apply(&object).unwrap();
+    server.apply(&config_map("a", "1")).unwrap();
+    server.apply(&object).unwrap();
+    server.delete::<ConfigMap>("default", "a").unwrap();
+    let at = |ahead: u64| version + ahead;
+    assert_eq!(watch.told(), format!("ADDED a@{}", at(1)));
+    assert_eq!(watch.told(), format!("MODIFIED a@{}", at(3)));
+    assert_eq!(watch.told(), format!("DELETED a@{}", at(4)));
+    assert_eq!(watch.told(), format!("ADDED a@{}", at(5)));
+    assert_eq!(watch.told(), format!("DELETED a@{}", at(6)));
+    drop(watch);
+    assert!(server.wait_for_watches(soon(), |open| open == 0));
+}
+
+#[test]
+fn a_streamed_list_ends_with_its_bookmark() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let version = server.version();
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+        &allowWatchBookmarks=true";
+    let mut watch = Watch::open(&server, &format!("{MAPS}?{query}"));
+    assert_eq!(watch.told(), format!("ADDED a@{version}"));
+    let bookmark = watch.next().unwrap();
+    assert_eq!(bookmark["type"], "BOOKMARK");
+    let metadata = &bookmark["object"]["metadata"];
+    assert_eq!(metadata["resourceVersion"], version.to_string());
+    assert_eq!(metadata["annotations"]["k8s.io/initial-events-end"], "true");
+    server.create(&config_map("b", "1")).unwrap();
+    assert_eq!(watch.told(), format!("ADDED b@{}", version + 1));
+}
+
+#[test]
+fn bookmarks_and_time_outs_follow_the_clock() {
+    let fake = FakeClock::new();
+    let server = ApiServer::builder()
+        .clock(Clock::from(fake.clone()))
+        .start()
+        .unwrap();
+    let version = server.version();
+    let query = format!("watch=1&resourceVersion={version}&allowWatchBookmarks=1");
+    let mut watch = Watch::open(&server, &format!("{MAPS}?{query}&timeoutSeconds=90"));
+    server
+        .apply_value(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}))
+        .unwrap();
+    fake.wait_for_timer(Duration::from_secs(60));
+    fake.advance(Duration::from_secs(60));
+    assert_eq!(watch.told(), format!("BOOKMARK -@{}", version + 1));
+    fake.wait_for_timer(Duration::from_secs(30));
+    fake.advance(Duration::from_secs(30));
+    assert_eq!(watch.told(), "end");
+}
+
+#[test]
+fn a_version_expires_before_a_watch_and_in_the_middle_of_one() {
+    let server = ApiServer::new().unwrap();
+    let old = server.version();
+    server.create(&config_map("a", "1")).unwrap();
+    server.compact();
+    let mut late = Watch::open(&server, &format!("{MAPS}?watch=1&resourceVersion={old}"));
+    let event = late.next().unwrap();
+    assert_eq!(event["type"], "ERROR");
+    assert_eq!(
+        (&event["object"]["code"], &event["object"]["reason"]),
+        (&json!(410), &json!("Expired"))
+    );
+    assert_eq!(late.told(), "end");
+
+    let mut watch = Watch::open(&server, &format!("{MAPS}?watch=1"));
+    assert!(watch.told().starts_with("ADDED a@"));
+    server.expire_watches();
+    assert_eq!(watch.next().unwrap()["object"]["code"], 410);
+    assert_eq!(watch.told(), "end");
+}
+
+#[test]
+fn a_restored_server_cuts_its_watches_and_goes_back() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let backup = server.version();
+    server.create(&config_map("b", "1")).unwrap();
+    let mut watch = Watch::open(&server, &format!("{MAPS}?watch=1&resourceVersion={backup}"));
+    assert!(watch.told().starts_with("ADDED b@"));
+    server.restore(backup).unwrap();
+    assert_eq!(watch.told(), "end");
+    assert!(server.get::<ConfigMap>("default", "b").unwrap().is_none());
+    assert_eq!(server.version(), backup);
+    assert_eq!(
+        server.restore(backup + 1).unwrap_err().kind(),
+        ErrorKind::Expired
+    );
+}
+
+#[test]
+fn finalizers_and_grace_hold_an_object_back() {
+    let server = ApiServer::new().unwrap();
+    let held = json!({"metadata": {"name": "a", "finalizers": ["example.com/x"]}});
+    ask(&server, &format!("POST {MAPS}"), &held);
+    let pending = ask(&server, &format!("DELETE {MAPS}/a"), &Value::Null);
+    assert!(pending.body["metadata"]["deletionTimestamp"].is_string());
+    let patch = "content-type: application/json-patch+json\r\n";
+    let free = r#"[{"op": "remove", "path": "/metadata/finalizers"}]"#;
+    assert_eq!(
+        ask_with(&server, &format!("PATCH {MAPS}/a"), patch, free).status,
+        200
+    );
+    assert_eq!(get(&server, &format!("{MAPS}/a")).status, 404);
+
+    server
+        .create(&objects::pod("default", "web", "node-1", &[], &[]))
+        .unwrap();
+    let pod = "/api/v1/namespaces/default/pods/web";
+    let deleted = ask(&server, &format!("DELETE {pod}"), &Value::Null);
+    assert_eq!(deleted.body["metadata"]["deletionGracePeriodSeconds"], 30);
+    let now = json!({"gracePeriodSeconds": 0});
+    assert_eq!(ask(&server, &format!("DELETE {pod}"), &now).status, 200);
+    assert!(server.get::<Pod>("default", "web").unwrap().is_none());
+}
+
+#[test]
+fn a_namespace_goes_with_what_is_in_it() {
+    let server = ApiServer::new().unwrap();
+    let absent = ask(
+        &server,
+        "POST /api/v1/namespaces/shop/secrets",
+        &json!({"metadata": {"name": "a"}}),
+    );
+    assert_eq!(
+        (absent.status, &absent.body["message"]),
+        (404, &json!("namespaces \"shop\" not found"))
+    );
+    server
+        .create(&objects::secret("shop", "db", "", &[]))
+        .unwrap();
+    let deleted = ask(&server, "DELETE /api/v1/namespaces/shop", &Value::Null);
+    assert_eq!(deleted.body["status"]["phase"], "Terminating");
+    assert!(server.get::<Secret>("shop", "db").unwrap().is_none());
+    assert_eq!(get(&server, "/api/v1/namespaces/shop").status, 404);
+}
+
+#[test]
+fn the_status_and_the_generation_are_the_servers() {
+    let racks = Resource::new("example.com", "v1", "racks", "Rack").cluster_scoped();
+    let racks = ApiResource::new(racks).with_status();
+    let server = ApiServer::builder().resource(racks).start().unwrap();
+    let path = "/apis/example.com/v1/racks";
+    let rack = json!({"metadata": {"name": "r"}, "spec": {"n": 1}, "status": {"up": true}});
+    let made = ask(&server, &format!("POST {path}"), &rack).body;
+    assert!(made.get("status").is_none() && made["metadata"]["generation"] == 1);
+    let mut next = made.clone();
+    next["status"] = json!({"up": true});
+    let told = ask(&server, &format!("PUT {path}/r/status"), &next).body;
+    assert_eq!(
+        (&told["status"]["up"], &told["metadata"]["generation"]),
+        (&json!(true), &json!(1))
+    );
+    let mut next = told.clone();
+    next["spec"] = json!({"n": 2});
+    next["status"] = json!({});
+    let wanted = ask(&server, &format!("PUT {path}/r"), &next).body;
+    assert_eq!(
+        (&wanted["status"]["up"], &wanted["metadata"]["generation"]),
+        (&json!(true), &json!(2))
+    );
+}
+
+#[test]
+fn a_definition_makes_a_kind_and_takes_it_away() {
+    let server = ApiServer::new().unwrap();
+    let path = "/apis/example.com/v1/namespaces/default/racks";
+    assert_eq!(get(&server, path).status, 404);
+    let definition = json!({"metadata": {"name": "racks.example.com"}, "spec": {
+        "group": "example.com", "scope": "Namespaced",
+        "names": {"plural": "racks", "kind": "Rack", "singular": "rack"},
+        "versions": [{"name": "v1", "served": true, "storage": true}],
+    }});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let made = ask(&server, &format!("POST {definitions}"), &definition);
+    assert_eq!(made.body["status"]["conditions"][1]["type"], "Established");
+    let rack = ask(
+        &server,
+        &format!("POST {path}"),
+        &json!({"metadata": {"name": "r"}}),
+    );
+    assert_eq!((rack.status, &rack.body["kind"]), (201, &json!("Rack")));
+    assert_eq!(
+        get(&server, "/apis/example.com/v1").body["resources"][0]["name"],
+        "racks"
+    );
+    let gone = ask(
+        &server,
+        &format!("DELETE {definitions}/racks.example.com"),
+        &Value::Null,
+    );
+    assert_eq!((gone.status, get(&server, path).status), (200, 404));
+}
+
+#[test]
+fn answers_come_in_the_form_that_was_asked_for() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let accept = |form: &str| {
+        let header = format!("accept: application/json;as={form};v=v1;g=meta.k8s.io\r\n");
+        ask_with(&server, &format!("GET {MAPS}"), &header, "").body
+    };
+    let table = accept("Table");
+    assert_eq!(
+        (&table["kind"], &table["rows"][0]["cells"][1]),
+        (&json!("Table"), &json!(1))
+    );
+    let metadata = accept("PartialObjectMetadataList");
+    assert!(metadata["items"][0].get("data").is_none());
+    assert_eq!(metadata["items"][0]["metadata"]["name"], "a");
+    let protobuf = "accept: application/vnd.kubernetes.protobuf\r\n";
+    assert_eq!(
+        ask_with(&server, &format!("GET {MAPS}"), protobuf, "").status,
+        406
+    );
+    let apply = "content-type: application/apply-patch+yaml\r\n";
+    let refused = ask_with(
+        &server,
+        &format!("PATCH {MAPS}/a?fieldManager=x"),
+        apply,
+        "{}",
+    );
+    assert_eq!(
+        (refused.status, &refused.body["reason"]),
+        (415, &json!("UnsupportedMediaType"))
+    );
+}
+
+#[cfg(feature = "gzip")]
+#[test]
+fn a_large_list_is_compressed_for_those_who_take_that() {
+    let server = ApiServer::new().unwrap();
+    server
+        .create(&config_map("a", &"x".repeat(200_000)))
+        .unwrap();
+    let mut text = Vec::new();
+    let headers = "connection: close\r\naccept-encoding: gzip\r\n";
+    send(&server, &format!("GET {MAPS}"), headers, "")
+        .read_to_end(&mut text)
+        .unwrap();
+    let head = String::from_utf8_lossy(&text[..300]);
+    assert!(
+        head.contains("content-encoding: gzip") && text.len() < 20_000,
+        "{head}"
+    );
+}
+
+#[test]
+fn rules_and_tokens_count_from_the_first_on() {
+    let server = ApiServer::builder()
+        .token("t", "bob", &[])
+        .rule(AccessRule::for_user("bob").verbs(&["get", "list"]))
+        .start()
+        .unwrap();
+    assert_eq!(get(&server, MAPS).status, 401);
+    assert_eq!(get(&server, "/version").status, 200);
+    let bob = "authorization: Bearer t\r\n";
+    assert_eq!(
+        ask_with(&server, &format!("GET {MAPS}"), bob, "").status,
+        200
+    );
+    let refused = ask_with(&server, &format!("GET {MAPS}?watch=1"), bob, "");
+    assert_eq!(refused.status, 403);
+    assert_eq!(
+        refused.body["message"],
+        "configmaps is forbidden: User \"bob\" cannot watch resource \"configmaps\" in API group \
+         \"\" in the namespace \"default\""
+    );
+    server.remove_token("t");
+    assert_eq!(
+        ask_with(&server, &format!("GET {MAPS}"), bob, "").status,
+        401
+    );
+    assert!(
+        server
+            .kubeconfig()
+            .contains(&format!("server: {}", server.url()))
+    );
+}
+
+#[test]
+fn what_a_list_refuses_for_a_while_says_when_to_come_again() {
+    let server = ApiServer::new().unwrap();
+    let early = get(&server, &format!("{MAPS}?resourceVersion=99999"));
+    assert!(
+        early.headers.contains("retry-after: 1"),
+        "{}",
+        early.headers
+    );
+    let message = early.body["message"].as_str().unwrap();
+    assert!(message.starts_with("Timeout: Too large resource version: 99999, current: "));
+}

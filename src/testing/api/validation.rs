@@ -1,0 +1,149 @@
+//! What the server refuses of an object that is written: names that it cannot have, and fields that
+//! do not change.
+
+use serde_json::Value;
+
+use super::refusal::{FieldComplaint, Refusal};
+use super::resources::ApiResource;
+use super::storage::metadata_text;
+
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+    characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
+    'example.com', regex used for validation is \
+    '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+
+const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters \
+    or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
+    regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
+
+/// Refuses an object whose name is none.
+pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), Refusal> {
+    let name = metadata_text(object, "name");
+    let refuse = |complaint| Err(Refusal::invalid(resource, name, &[complaint]));
+    if name.is_empty() {
+        let message = "name or generateName is required";
+        return refuse(FieldComplaint::required("metadata.name", message));
+    }
+    let is_label = matches!(resource.plural(), "namespaces" | "services");
+    let max = if is_label { 63 } else { 253 };
+    let is_valid =
+        name.len() <= max && name.split('.').all(is_dns_label) && !(is_label && name.contains('.'));
+    if is_valid {
+        return Ok(());
+    }
+    let rule = if is_label { LABEL } else { SUBDOMAIN };
+    let message = if name.len() > max {
+        format!("must be no more than {max} characters")
+    } else {
+        rule.to_owned()
+    };
+    refuse(FieldComplaint::invalid(
+        "metadata.name",
+        &Value::from(name),
+        &message,
+    ))
+}
+
+fn is_dns_label(text: &str) -> bool {
+    let is_outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    !text.is_empty()
+        && text.chars().all(|c| is_outer(c) || c == '-')
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+/// Refuses a change of what does not change.
+pub(super) fn check_update(
+    resource: &ApiResource,
+    old: &Value,
+    new: &Value,
+) -> Result<(), Refusal> {
+    let mut complaints = Vec::new();
+    let is_immutable = old.get("immutable").and_then(Value::as_bool) == Some(true);
+    if is_immutable && matches!(resource.plural(), "secrets" | "configmaps") {
+        let message = "field is immutable when `immutable` is set";
+        for field in ["immutable", "data", "binaryData"] {
+            if old.get(field) != new.get(field) {
+                complaints.push(FieldComplaint::forbidden(field, message));
+            }
+        }
+    }
+    if resource.is("", "secrets") && old.get("type") != new.get("type") {
+        let kind = new.get("type").unwrap_or(&Value::Null);
+        complaints.push(FieldComplaint::invalid("type", kind, "field is immutable"));
+    }
+    if !metadata_text(old, "deletionTimestamp").is_empty() {
+        let (before, after) = (finalizers(old), finalizers(new));
+        let added: Vec<_> = after.iter().filter(|one| !before.contains(one)).collect();
+        if !added.is_empty() {
+            let names: Vec<_> = added.iter().map(|name| format!("{name:?}")).collect();
+            let message = format!(
+                "no new finalizers can be added if the object is being deleted, found new \
+                 finalizers []string{{{}}}",
+                names.join(", ")
+            );
+            complaints.push(FieldComplaint::forbidden("metadata.finalizers", &message));
+        }
+    }
+    match complaints.as_slice() {
+        [] => Ok(()),
+        complaints => Err(Refusal::invalid(
+            resource,
+            metadata_text(new, "name"),
+            complaints,
+        )),
+    }
+}
+
+/// The finalizers of an object.
+pub(super) fn finalizers(object: &Value) -> Vec<&str> {
+    let all = object
+        .pointer("/metadata/finalizers")
+        .and_then(Value::as_array);
+    all.into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::api::resources::Registry;
+
+    #[test]
+    fn names_are_held_to_the_rules_of_their_kind() {
+        let registry = Registry::built_in();
+        let code = |plural: &str, name: &str| {
+            let resource = registry.find("", "v1", plural).unwrap();
+            let object = json!({"metadata": {"name": name}});
+            check_name(resource, &object)
+                .err()
+                .map(|refusal| refusal.code)
+        };
+        assert_eq!(code("configmaps", "a.b-c"), None);
+        for (plural, name) in [
+            ("configmaps", "A"),
+            ("configmaps", ""),
+            ("configmaps", "a..b"),
+            ("namespaces", "a.b"),
+        ] {
+            assert_eq!(code(plural, name), Some(422), "{plural} {name:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_immutable_does_not_change() {
+        let registry = Registry::built_in();
+        let secrets = registry.find("", "v1", "secrets").unwrap();
+        let old = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "dg=="}});
+        let new = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "eA=="}});
+        let refused = check_update(secrets, &old, &new).unwrap_err();
+        let expected =
+            "Secret \"a\" is invalid: data: Forbidden: field is immutable when `immutable` is set";
+        assert_eq!(refused.message(), expected);
+        assert!(check_update(secrets, &old, &old).is_ok());
+    }
+}

@@ -1,0 +1,294 @@
+//! Watches: the changes of a kind, as one client has selected them, until the client, the clock or
+//! the server ends that.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::list_options::{self, AskedVersion};
+use super::reads::too_old;
+use super::refusal::Refusal;
+use super::representation::{AnswerForm, TableContext};
+use super::resources::{ApiResource, StorageKey};
+use super::routes::ObjectRoute;
+
+use super::selectors::ObjectFilter;
+use super::storage::{Compacted, Storage, StorageChange, StorageState, StoredVersion};
+use crate::clock::{Deadline, later};
+use crate::sync::{Arc, Monitor, MutexGuard};
+use crate::testing::http::{Piece, Pieces};
+use crate::testing::recording::Target;
+use crate::worker::StopToken;
+
+/// A watch without `timeoutSeconds` ends after so long.
+const TIMEOUT: Duration = Duration::from_secs(30 * 60);
+
+/// A piece has at most about so many bytes: initial events go out in several.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The watches that are open; their number is waited for.
+pub(super) type OpenWatches = Arc<Monitor<usize>>;
+
+/// Counts a watch as open while it lives.
+#[derive(Debug)]
+struct OpenWatch(OpenWatches);
+
+impl OpenWatch {
+    fn new(open: &OpenWatches) -> Self {
+        let mut count = open.lock();
+        *count = count.saturating_add(1);
+        drop(count);
+        open.notify_all();
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        let mut count = self.0.lock();
+        *count = count.saturating_sub(1);
+        drop(count);
+        self.0.notify_all();
+    }
+}
+
+/// What a watch is told to be, before it begins.
+pub(super) struct WatchSettings {
+    pub(super) form: AnswerForm,
+    pub(super) bookmark_every: Duration,
+    pub(super) open: OpenWatches,
+}
+
+/// One watch under way: the body of its answer.
+pub(super) struct WatchBody {
+    storage: Arc<Storage>,
+    resource: Arc<ApiResource>,
+    kind: StorageKey,
+    filter: ObjectFilter,
+    form: AnswerForm,
+    /// All changes up to this version were told.
+    position: u64,
+    /// Objects of the initial state that are still to be told.
+    initial: VecDeque<Arc<StoredVersion>>,
+    /// The initial state ends with a bookmark that says so.
+    marks_initial_end: bool,
+    epoch: u64,
+    expired_watches: u64,
+    bookmark_every: Option<Duration>,
+    next_bookmark: Option<Instant>,
+    ends: Instant,
+    told_columns: bool,
+    has_ended: bool,
+    _open: OpenWatch,
+}
+
+impl WatchBody {
+    /// Begins a watch: what happens from now on, it will tell.
+    pub(super) fn begin(
+        storage: &Arc<Storage>,
+        route: &ObjectRoute,
+        target: &Target,
+        settings: &WatchSettings,
+    ) -> Result<Self, Refusal> {
+        list_options::check_watch(target)?;
+        let (resource, kind) = (&route.resource, route.resource.storage_key());
+        let filter = ObjectFilter::of(resource, route.namespace.as_deref(), target)?;
+        let asked = AskedVersion::of(target)?;
+        let sends = list_options::flag(target, "sendInitialEvents");
+        let bookmarks = list_options::flag(target, "allowWatchBookmarks") == Some(true);
+        let timeout = list_options::number(target, "timeoutSeconds")?.unwrap_or_default();
+        let timeout = match u64::try_from(timeout) {
+            Ok(0) | Err(_) => TIMEOUT,
+            Ok(seconds) => Duration::from_secs(seconds),
+        };
+        let now = storage.clock().now();
+        let mut state = storage.lock();
+        let current = state.version();
+        let begins_with_state = sends.unwrap_or(!matches!(asked, AskedVersion::At(_)));
+        if let (AskedVersion::At(asked), Some(true)) = (asked, sends)
+            && asked > current
+        {
+            return Err(Refusal::too_large_version(asked, current));
+        }
+        let position = match asked {
+            AskedVersion::At(asked) if !begins_with_state => asked,
+            AskedVersion::At(_) | AskedVersion::Any | AskedVersion::MostRecent => current,
+        };
+        let initial = if begins_with_state {
+            let objects = state.collection(&kind).objects.values();
+            let matching = objects.filter(|object| filter.matches(resource, object));
+            matching.cloned().collect()
+        } else {
+            VecDeque::new()
+        };
+        let bookmark_every = bookmarks.then_some(settings.bookmark_every);
+        let body = Self {
+            storage: Arc::clone(storage),
+            resource: Arc::clone(resource),
+            kind,
+            filter,
+            form: settings.form,
+            position,
+            initial,
+            marks_initial_end: bookmarks && sends == Some(true),
+            epoch: state.epoch,
+            expired_watches: state.expired_watches,
+            bookmark_every,
+            next_bookmark: bookmark_every.map(|every| later(now, every)),
+            ends: later(now, timeout),
+            told_columns: false,
+            has_ended: false,
+            _open: OpenWatch::new(&settings.open),
+        };
+        drop(state);
+        Ok(body)
+    }
+
+    fn write_event(&mut self, kind: &str, object: &StoredVersion, text: &mut Vec<u8>) {
+        text.extend_from_slice(format!(r#"{{"type":"{kind}","object":"#).as_bytes());
+        let with_columns = !std::mem::replace(&mut self.told_columns, true);
+        let table = TableContext {
+            now: self.storage.now(),
+            with_columns,
+        };
+        self.form.write_object(&self.resource, object, table, text);
+        text.extend_from_slice(b"}\n");
+    }
+
+    /// The next objects of the initial state; the bookmark that ends it comes with the last.
+    fn initial_piece(&mut self) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        while let Some(object) = self.initial.pop_front() {
+            self.write_event("ADDED", &object, &mut text);
+            if text.len() > PIECE_BYTES {
+                return Some(text);
+            }
+        }
+        if std::mem::take(&mut self.marks_initial_end) {
+            let marks = json!({"k8s.io/initial-events-end": "true"});
+            text.extend_from_slice(&self.bookmark(self.position, Some(marks)));
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn bookmark(&self, version: u64, annotations: Option<Value>) -> Vec<u8> {
+        let mut metadata = json!({
+            "resourceVersion": version.to_string(),
+            "creationTimestamp": null,
+        });
+        if let (Some(fields), Some(annotations)) = (metadata.as_object_mut(), annotations) {
+            fields.insert("annotations".to_owned(), annotations);
+        }
+        event("BOOKMARK", &self.form.bookmark(&self.resource, &metadata))
+    }
+
+    /// The events of the next changes; `None` when there are no more that it tells.
+    fn changes(&mut self, state: &mut StorageState) -> Option<Vec<u8>> {
+        let mut told = Vec::new();
+        let (mut position, mut bytes) = (self.position, 0_usize);
+        let version = state.version();
+        for change in state.collection(&self.kind).changes_after(self.position) {
+            position = change.version;
+            if let Some((kind, object)) = self.told_of(change) {
+                bytes = bytes.saturating_add(object.text_len());
+                told.push((kind, object));
+            }
+            if bytes > PIECE_BYTES {
+                break;
+            }
+        }
+        if bytes <= PIECE_BYTES {
+            // Versions of other kinds are no news, but a bookmark tells them. A version that is
+            // ahead of the server stays.
+            position = position.max(version);
+        }
+        self.position = position;
+        let mut text = Vec::new();
+        for (kind, object) in told {
+            self.write_event(kind, &object, &mut text);
+        }
+        (!text.is_empty()).then_some(text)
+    }
+
+    /// What a change is to a client with this selection.
+    fn told_of(&self, change: &StorageChange) -> Option<(&'static str, Arc<StoredVersion>)> {
+        let matches = |object: &StoredVersion| self.filter.matches(&self.resource, object);
+        let before = change.before.as_ref().filter(|before| matches(before));
+        let is_in = !change.is_delete && matches(&change.after);
+        match (before, is_in) {
+            (None, false) => None,
+            (None, true) => Some(("ADDED", Arc::clone(&change.after))),
+            (Some(_), true) => Some(("MODIFIED", Arc::clone(&change.after))),
+            (Some(_), false) if change.is_delete => Some(("DELETED", Arc::clone(&change.after))),
+            (Some(before), false) => Some(("DELETED", Arc::new(before.at_version(change.version)))),
+        }
+    }
+
+    /// The event of a version that has expired, which ends the watch.
+    fn expired(&mut self, oldest: u64) -> Piece {
+        self.has_ended = true;
+        let refusal = too_old(self.position, oldest);
+        Piece::Bytes(event("ERROR", &refusal.status()))
+    }
+
+    /// What is to be sent now, if anything is.
+    fn due(&mut self, state: &mut MutexGuard<'_, StorageState>) -> Option<Piece> {
+        if state.epoch != self.epoch {
+            return Some(Piece::Cut);
+        }
+        if state.expired_watches != self.expired_watches {
+            let oldest = state.version();
+            return Some(self.expired(oldest));
+        }
+        if let Err(Compacted { oldest }) = state.reaches(&self.kind, self.position) {
+            return Some(self.expired(oldest));
+        }
+        if let Some(text) = self.changes(state) {
+            return Some(Piece::Bytes(text));
+        }
+        let now = self.storage.clock().now();
+        if now >= self.ends {
+            return Some(Piece::End);
+        }
+        let every = self.bookmark_every?;
+        if self.next_bookmark.is_none_or(|next| now < next) {
+            return None;
+        }
+        self.next_bookmark = Some(later(now, every));
+        let is_ahead = self.position > state.version();
+        (!is_ahead).then(|| Piece::Bytes(self.bookmark(self.position, None)))
+    }
+}
+
+impl Pieces for WatchBody {
+    fn next(&mut self, stop: &StopToken) -> Piece {
+        if self.has_ended {
+            return Piece::End;
+        }
+        if let Some(text) = self.initial_piece() {
+            return Piece::Bytes(text);
+        }
+        let storage = Arc::clone(&self.storage);
+        let registration = stop.register(&storage.wake(&self.kind));
+        let mut state = storage.lock();
+        let piece = loop {
+            if stop.is_stopped() {
+                break Piece::Cut;
+            }
+            if let Some(piece) = self.due(&mut state) {
+                break piece;
+            }
+            let end = Deadline::at(self.ends);
+            let until = self.next_bookmark.map_or(Deadline::NEVER, Deadline::at);
+            state = storage.wait_for_change(&self.kind, state, end.earlier(until));
+        };
+        drop(state);
+        drop(registration);
+        piece
+    }
+}
+
+fn event(kind: &str, object: &Value) -> Vec<u8> {
+    format!("{}\n", json!({"type": kind, "object": object})).into_bytes()
+}

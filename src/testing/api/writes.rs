@@ -1,0 +1,535 @@
+//! Creates, updates and deletes: what the server makes of an object that is written, and what a
+//! delete comes to.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::defaults;
+use super::refusal::{FieldComplaint, Refusal};
+use super::resources::{self, ApiResource, CRDS};
+use super::routes::{ObjectRoute, storage_key_of};
+use super::storage::{
+    Storage, StorageState, StoredVersion, metadata_mut, metadata_text, set_metadata, set_type,
+};
+use super::validation::{check_name, check_update, finalizers};
+use crate::sync::Arc;
+
+/// Who writes, and how.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Writer<'a> {
+    pub(super) storage: &'a Storage,
+    /// Nothing is stored; the answer is as if.
+    pub(super) is_dry_run: bool,
+    /// The test itself writes: a status counts, a missing namespace is made, and nothing is
+    /// deleted gracefully.
+    pub(super) is_test: bool,
+}
+
+/// What a write came to.
+#[derive(Debug)]
+pub(super) struct WrittenObject {
+    pub(super) object: Arc<StoredVersion>,
+    pub(super) is_created: bool,
+}
+
+/// What a delete is asked to do.
+#[derive(Clone, Debug, Default)]
+pub(super) struct DeleteRequest {
+    pub(super) grace: Option<i64>,
+    /// The object has to have this uid.
+    pub(super) uid: Option<String>,
+    /// The object has to have this version.
+    pub(super) version: Option<String>,
+}
+
+/// What a delete came to.
+#[derive(Debug)]
+pub(super) struct DeletedObject {
+    pub(super) object: Arc<StoredVersion>,
+    /// It waits for finalizers, or for the end of its grace period.
+    pub(super) is_pending: bool,
+}
+
+impl Writer<'_> {
+    /// Creates an object in a namespace.
+    pub(super) fn create(
+        self,
+        state: &mut StorageState,
+        resource: &Arc<ApiResource>,
+        namespace: &str,
+        mut object: Value,
+    ) -> Result<Arc<StoredVersion>, Refusal> {
+        place(resource, namespace, &mut object)?;
+        let number = state.next_object();
+        let prefix = metadata_text(&object, "generateName").to_owned();
+        if metadata_text(&object, "name").is_empty() && !prefix.is_empty() {
+            let name = format!("{prefix}{}", defaults::name_suffix(number));
+            set_metadata(&mut object, "name", Value::from(name));
+        }
+        let name = metadata_text(&object, "name").to_owned();
+        if !namespace.is_empty() {
+            self.check_namespace(state, resource, &name, namespace)?;
+        }
+        if !self.is_test && !metadata_text(&object, "resourceVersion").is_empty() {
+            let message = "resourceVersion should not be set on objects to be created";
+            return Err(Refusal::internal(message));
+        }
+        check_name(resource, &object)?;
+        let (kind, key) = (resource.storage_key(), storage_key_of(namespace, &name));
+        if state.get(&kind, &key).is_some() {
+            return Err(Refusal::already_exists(resource, &name));
+        }
+        defaults::drop_server_fields(&mut object);
+        if resource.traits().has_status && !self.is_test {
+            remove_field(&mut object, "status");
+        }
+        if let Some(metadata) = metadata_mut(&mut object) {
+            for field in [
+                "deletionTimestamp",
+                "deletionGracePeriodSeconds",
+                "generation",
+            ] {
+                metadata.remove(field);
+            }
+            metadata.insert("uid".to_owned(), Value::from(defaults::uid(number)));
+            let created = self.storage.timestamp(Duration::ZERO);
+            metadata.insert("creationTimestamp".to_owned(), Value::from(created));
+            if resource.traits().has_generation {
+                metadata.insert("generation".to_owned(), Value::from(1));
+            }
+        }
+        defaults::fill_in(resource, &mut object);
+        Ok(self.store(state, resource, &key, object))
+    }
+
+    /// Refuses what is created in a namespace that is not there, or about to go.
+    fn check_namespace(
+        self,
+        state: &mut StorageState,
+        resource: &ApiResource,
+        name: &str,
+        namespace: &str,
+    ) -> Result<(), Refusal> {
+        let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
+            return Ok(());
+        };
+        match state.get(&namespaces.storage_key(), namespace) {
+            Some(found) if metadata_text(&found.value, "deletionTimestamp").is_empty() => Ok(()),
+            Some(_) => Err(Refusal::terminating(resource, name, namespace)),
+            None if self.is_test => {
+                let object = json!({"metadata": {"name": namespace}});
+                self.create(state, &namespaces, "", object).map(drop)
+            }
+            None => Err(Refusal::not_found(&namespaces, namespace)),
+        }
+    }
+
+    /// Replaces an object, or its status, by what the client sends.
+    pub(super) fn update(
+        self,
+        state: &mut StorageState,
+        route: &ObjectRoute,
+        mut object: Value,
+    ) -> Result<WrittenObject, Refusal> {
+        let resource = &route.resource;
+        let namespace = route.namespace.as_deref().unwrap_or_default();
+        let name = metadata_text(&object, "name");
+        if name != route.name {
+            return Err(Refusal::bad_request(if name.is_empty() {
+                "name must be provided".to_owned()
+            } else {
+                let in_path = &route.name;
+                format!(
+                    "the name of the object ({name}) does not match the name on the URL \
+                     ({in_path})"
+                )
+            }));
+        }
+        place(resource, namespace, &mut object)?;
+        match state.get(&resource.storage_key(), &route.key()) {
+            Some(old) => {
+                let object = self.replace(state, route, &old, object)?;
+                Ok(WrittenObject {
+                    object,
+                    is_created: false,
+                })
+            }
+            None if resource.traits().creates_on_update && route.subresource.is_empty() => {
+                set_metadata(&mut object, "resourceVersion", Value::from(""));
+                let object = self.create(state, resource, namespace, object)?;
+                Ok(WrittenObject {
+                    object,
+                    is_created: true,
+                })
+            }
+            None => Err(Refusal::not_found(resource, &route.name)),
+        }
+    }
+
+    /// Replaces the state `old`, which is the present one.
+    pub(super) fn replace(
+        self,
+        state: &mut StorageState,
+        route: &ObjectRoute,
+        old: &Arc<StoredVersion>,
+        new: Value,
+    ) -> Result<Arc<StoredVersion>, Refusal> {
+        let resource = &route.resource;
+        check_preconditions(route, old, &new)?;
+        let mut object = self.merged(route, old, new);
+        check_update(resource, &old.value, &object)?;
+        let mut unchanged = old.value.clone();
+        for value in [&mut unchanged, &mut object] {
+            set_type(value, resource);
+            set_metadata(
+                value,
+                "resourceVersion",
+                Value::from(old.version.to_string()),
+            );
+        }
+        if unchanged == object {
+            return Ok(Arc::clone(old));
+        }
+        let counts =
+            resource.traits().has_generation && wanted_state(&old.value) != wanted_state(&object);
+        if counts {
+            let old = old
+                .value
+                .pointer("/metadata/generation")
+                .and_then(Value::as_i64);
+            let generation = old.unwrap_or_default().saturating_add(1);
+            set_metadata(&mut object, "generation", Value::from(generation));
+        }
+        let is_over = is_due_to_go(&object) && !self.is_dry_run;
+        if is_over {
+            let gone = remove(state, resource, &old.key, Some(object));
+            return Ok(gone.unwrap_or_else(|| Arc::clone(old)));
+        }
+        Ok(self.store(state, resource, &old.key, object))
+    }
+
+    /// The new object with what a client cannot write taken from the old one.
+    fn merged(self, route: &ObjectRoute, old: &StoredVersion, new: Value) -> Value {
+        let has_status = route.resource.traits().has_status;
+        let mut object = if route.subresource == "status" {
+            let mut object = old.value.clone();
+            set_field(&mut object, "status", new.get("status").cloned());
+            if route.resource.traits().is_built_in {
+                copy_metadata(&new, &mut object, &["labels", "annotations", "finalizers"]);
+            }
+            object
+        } else {
+            let mut object = new;
+            if has_status && !self.is_test {
+                set_field(&mut object, "status", old.value.get("status").cloned());
+            }
+            defaults::fill_in(&route.resource, &mut object);
+            object
+        };
+        defaults::drop_server_fields(&mut object);
+        copy_metadata(&old.value, &mut object, SERVERS_OWN);
+        object
+    }
+
+    fn store(
+        self,
+        state: &mut StorageState,
+        resource: &Arc<ApiResource>,
+        key: &str,
+        mut object: Value,
+    ) -> Arc<StoredVersion> {
+        set_type(&mut object, resource);
+        if self.is_dry_run {
+            return Arc::new(StoredVersion::new(key.to_owned(), state.version(), object));
+        }
+        if resource.is("apiextensions.k8s.io", CRDS) {
+            for made in resources::of_definition(&object) {
+                state.registry.register(made);
+            }
+        }
+        state.put(&resource.storage_key(), key, object)
+    }
+
+    /// Deletes one object, as far as finalizers and its grace period let it go.
+    pub(super) fn delete(
+        self,
+        state: &mut StorageState,
+        route: &ObjectRoute,
+        request: &DeleteRequest,
+    ) -> Result<DeletedObject, Refusal> {
+        let (resource, kind) = (&route.resource, route.resource.storage_key());
+        let old = state.get(&kind, &route.key());
+        let old = old.ok_or_else(|| Refusal::not_found(resource, &route.name))?;
+        check_delete(resource, &old, request)?;
+        let is_marked = !metadata_text(&old.value, "deletionTimestamp").is_empty();
+        let grace = self.grace(resource, &old.value, request.grace);
+        let is_namespace = resource.is("", "namespaces") && !self.is_dry_run;
+        if is_marked && (grace > 0 || !finalizers(&old.value).is_empty()) {
+            return Ok(DeletedObject {
+                object: old,
+                is_pending: true,
+            });
+        }
+        if finalizers(&old.value).is_empty() && grace == 0 && !is_namespace {
+            let gone = if self.is_dry_run {
+                Some(Arc::clone(&old))
+            } else {
+                remove(state, resource, &old.key, None)
+            };
+            return Ok(DeletedObject {
+                object: gone.unwrap_or(old),
+                is_pending: false,
+            });
+        }
+        let mut object = old.value.clone();
+        let seconds = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
+        let at = self.storage.timestamp(seconds);
+        set_metadata(&mut object, "deletionTimestamp", Value::from(at));
+        if !is_namespace {
+            set_metadata(
+                &mut object,
+                "deletionGracePeriodSeconds",
+                Value::from(grace),
+            );
+        }
+        if let Some(generation) = object.pointer_mut("/metadata/generation") {
+            let count = generation.as_i64().unwrap_or_default();
+            *generation = Value::from(count.saturating_add(1));
+        }
+        if is_namespace && let Some(phase) = object.pointer_mut("/status/phase") {
+            *phase = Value::from("Terminating");
+        }
+        let object = self.store(state, resource, &old.key, object);
+        if is_namespace {
+            self.empty_namespace(state, &old.key);
+        }
+        Ok(DeletedObject {
+            object,
+            is_pending: true,
+        })
+    }
+
+    /// Seconds until the object goes: pods on a node have some, which their kubelet may shorten.
+    fn grace(self, resource: &ApiResource, object: &Value, asked: Option<i64>) -> i64 {
+        let text = |path: &str| {
+            let found = object.pointer(path).and_then(Value::as_str);
+            found.unwrap_or_default()
+        };
+        let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");
+        let is_graceful = resource.is("", "pods")
+            && !self.is_test
+            && !has_ended
+            && !text("/spec/nodeName").is_empty();
+        if !is_graceful {
+            return 0;
+        }
+        let own = object.pointer("/spec/terminationGracePeriodSeconds");
+        let own = own.and_then(Value::as_i64).unwrap_or(30);
+        asked.unwrap_or(own).max(0)
+    }
+
+    /// Does what the namespace controller does: deletes what is in a namespace, and the namespace
+    /// once it is empty.
+    fn empty_namespace(self, state: &mut StorageState, namespace: &str) {
+        let prefix = format!("{namespace}/");
+        let inside: Vec<_> = state
+            .collections()
+            .flat_map(|(kind, collection)| {
+                let keys = collection.objects.keys();
+                let keys = keys.filter(|key| key.starts_with(&prefix));
+                keys.map(|key| (kind.clone(), key.clone()))
+            })
+            .collect();
+        let by_test = Self {
+            is_test: true,
+            ..self
+        };
+        for (kind, key) in inside {
+            let resource = state.registry.stored_as(&kind).cloned();
+            let (Some(resource), Some((namespace, name))) = (resource, key.split_once('/')) else {
+                continue;
+            };
+            let route = ObjectRoute::to_object(&resource, namespace, name);
+            if let Err(refusal) = by_test.delete(state, &route, &DeleteRequest::default()) {
+                log::debug!("API server: {kind:?} {key}: {}", refusal.message());
+            }
+        }
+        end_namespace(state, namespace);
+    }
+}
+
+/// Removes a namespace that is to go, if nothing is in it any more.
+fn end_namespace(state: &mut StorageState, namespace: &str) {
+    let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
+        return;
+    };
+    let kind = namespaces.storage_key();
+    let Some(found) = state.get(&kind, namespace) else {
+        return;
+    };
+    let prefix = format!("{namespace}/");
+    let is_empty = !state.collections().any(|(_, collection)| {
+        collection
+            .objects
+            .keys()
+            .any(|key| key.starts_with(&prefix))
+    });
+    let is_marked = !metadata_text(&found.value, "deletionTimestamp").is_empty();
+    if is_empty && is_marked && finalizers(&found.value).is_empty() {
+        state.remove(&kind, namespace, None);
+    }
+}
+
+/// Removes an object, and what goes with it.
+fn remove(
+    state: &mut StorageState,
+    resource: &ApiResource,
+    key: &str,
+    last: Option<Value>,
+) -> Option<Arc<StoredVersion>> {
+    let gone = state.remove(&resource.storage_key(), key, last)?;
+    if resource.is("apiextensions.k8s.io", CRDS) {
+        for made in resources::of_definition(&gone.value) {
+            let kind = made.storage_key();
+            let keys: Vec<_> = state.collection(&kind).objects.keys().cloned().collect();
+            for key in keys {
+                state.remove(&kind, &key, None);
+            }
+            state
+                .registry
+                .remove(made.group(), made.version(), made.plural());
+        }
+    }
+    if !gone.namespace().is_empty() {
+        end_namespace(state, gone.namespace());
+    }
+    Some(gone)
+}
+
+/// Puts an object where its path says.
+fn place(resource: &ApiResource, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
+    let Some(metadata) = metadata_mut(object) else {
+        return Err(Refusal::bad_request(
+            "the body of the request is not an object",
+        ));
+    };
+    if !resource.is_namespaced() {
+        metadata.remove("namespace");
+        return Ok(());
+    }
+    let own = metadata
+        .get("namespace")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    if !own.is_empty() && own != namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on \
+            the request";
+        return Err(Refusal::bad_request(message));
+    }
+    metadata.insert("namespace".to_owned(), Value::from(namespace));
+    Ok(())
+}
+
+/// Refuses an update of another object, or of another version of it.
+fn check_preconditions(
+    route: &ObjectRoute,
+    old: &StoredVersion,
+    new: &Value,
+) -> Result<(), Refusal> {
+    let resource = &route.resource;
+    let uid = metadata_text(new, "uid");
+    let own = metadata_text(&old.value, "uid");
+    if !uid.is_empty() && uid != own {
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+        return Err(Refusal::conflict(resource, &route.name, &why));
+    }
+    let version = metadata_text(new, "resourceVersion");
+    if version.is_empty() && !resource.traits().is_built_in {
+        let complaint = FieldComplaint {
+            field: "metadata.resourceVersion".to_owned(),
+            reason: "FieldValueInvalid",
+            message: "Invalid value: 0: must be specified for an update".to_owned(),
+        };
+        return Err(Refusal::invalid(resource, &route.name, &[complaint]));
+    }
+    if !version.is_empty() && version != old.version.to_string() {
+        return Err(Refusal::modified_meanwhile(resource, &route.name));
+    }
+    Ok(())
+}
+
+fn check_delete(
+    resource: &ApiResource,
+    old: &StoredVersion,
+    request: &DeleteRequest,
+) -> Result<(), Refusal> {
+    let own = metadata_text(&old.value, "uid");
+    if let Some(uid) = request.uid.as_deref().filter(|uid| *uid != own) {
+        let why =
+            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
+        return Err(Refusal::conflict(resource, old.name(), &why));
+    }
+    let own = old.version.to_string();
+    if let Some(version) = request.version.as_ref().filter(|version| **version != own) {
+        let why = format!(
+            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in \
+             object meta: {own}"
+        );
+        return Err(Refusal::conflict(resource, old.name(), &why));
+    }
+    Ok(())
+}
+
+/// What a generation counts: everything but metadata and status.
+fn wanted_state(object: &Value) -> Vec<(&String, &Value)> {
+    let fields = object.as_object().into_iter().flatten();
+    let is_wanted = |name: &str| !matches!(name, "metadata" | "status" | "kind" | "apiVersion");
+    fields.filter(|(name, _)| is_wanted(name)).collect()
+}
+
+/// Whether a deleted object has nothing left to wait for.
+fn is_due_to_go(object: &Value) -> bool {
+    let grace = object
+        .pointer("/metadata/deletionGracePeriodSeconds")
+        .and_then(Value::as_i64);
+    !metadata_text(object, "deletionTimestamp").is_empty()
+        && finalizers(object).is_empty()
+        && grace == Some(0)
+}
+
+/// Metadata that an update leaves as it is.
+const SERVERS_OWN: &[&str] = &[
+    "uid",
+    "creationTimestamp",
+    "generation",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generateName",
+];
+
+fn copy_metadata(from: &Value, to: &mut Value, fields: &[&str]) {
+    let Some(metadata) = metadata_mut(to) else {
+        return;
+    };
+    for field in fields {
+        match from.pointer(&format!("/metadata/{field}")) {
+            Some(value) => metadata.insert((*field).to_owned(), value.clone()),
+            None => metadata.remove(*field),
+        };
+    }
+}
+
+fn remove_field(object: &mut Value, name: &str) {
+    set_field(object, name, None);
+}
+
+fn set_field(object: &mut Value, name: &str, value: Option<Value>) {
+    if let Some(fields) = object.as_object_mut() {
+        match value {
+            Some(value) => fields.insert(name.to_owned(), value),
+            None => fields.remove(name),
+        };
+    }
+}
