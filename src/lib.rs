@@ -331,6 +331,10 @@ pub mod manager;
 
 pub mod outlet;
 
+#[cfg(feature = "snapshot")]
+#[cfg_attr(docsrs, doc(cfg(feature = "snapshot")))]
+pub mod snapshot;
+
 pub mod pod_status;
 
 #[cfg(feature = "metrics")]
