@@ -16,10 +16,12 @@ pub(crate) struct Keeper;
 impl Keeper {
     /// Never called: the flag is refused before.
     pub(crate) fn open(
-        _files: &SnapshotFiles,
+        files: &SnapshotFiles,
         _name: &str,
         _managers: &Managers,
     ) -> Result<(Self, Vec<Owner>), Error> {
-        Err(Error::new(ErrorKind::Config, MISSING.unwrap_or_default()))
+        let paths = [&files.snapshot, &files.key].map(|path| path.display().to_string());
+        let text = format!("{}: {}", paths.join(", "), MISSING.unwrap_or_default());
+        Err(Error::new(ErrorKind::Config, text))
     }
 }

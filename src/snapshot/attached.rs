@@ -4,7 +4,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::time::SystemTime;
 
-use super::content::{self, Part};
+use super::content::{self, KindPart};
 use super::loaded::kind_of;
 use super::object::SnapshotObject;
 use super::text::PlainText;
@@ -17,9 +17,9 @@ use crate::sync::Arc;
 pub(super) trait Attached: Send + Sync {
     fn kind(&self) -> String;
 
-    /// Writes the lines of its kind, with what nobody has claimed yet. Returns what tells this state
-    /// from others.
-    fn write(&self, to: &mut PlainText, unclaimed: Option<&Part>) -> io::Result<u64>;
+    /// Writes the lines of its kind, with what nobody has claimed yet. Returns what tells this
+    /// state from others.
+    fn write(&self, to: &mut PlainText, unclaimed: Option<&KindPart>) -> io::Result<u64>;
 }
 
 pub(super) struct AttachedManager<K: SnapshotObject> {
@@ -31,7 +31,7 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
         kind_of::<K>()
     }
 
-    fn write(&self, to: &mut PlainText, unclaimed: Option<&Part>) -> io::Result<u64> {
+    fn write(&self, to: &mut PlainText, unclaimed: Option<&KindPart>) -> io::Result<u64> {
         use io::Write as _;
         let mut state = DefaultHasher::new();
         let mut owners = self.objects.owners();

@@ -13,7 +13,7 @@ use crate::object::ObjectKey;
 
 /// What a snapshot has of one kind.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct KindPart {
     pub(super) owners: BTreeMap<Owner, Vec<ObjectKey>>,
     pub(super) objects: BTreeMap<ObjectKey, Kept>,
 }
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Kept {
 }
 
 /// Parts by kind, such as `v1/secrets`.
-pub(super) type Parts = BTreeMap<String, Part>;
+pub(super) type Parts = BTreeMap<String, KindPart>;
 
 /// The first line.
 pub(super) fn write_head(to: &mut dyn Write, written: SystemTime) -> io::Result<()> {
@@ -96,7 +96,7 @@ pub(super) fn read(text: &[u8]) -> Result<(SystemTime, Parts), usize> {
     let mut lines = text.split(|byte| *byte == b'\n').enumerate();
     let mut parts = Parts::new();
     let mut written = None;
-    let mut part: Option<&mut Part> = None;
+    let mut part: Option<&mut KindPart> = None;
     while let Some((at, line)) = lines.next().filter(|(_, line)| !line.is_empty()) {
         let number = at.saturating_add(1);
         let read = || -> Option<Line> { Line::of(&serde_json::from_slice(line).ok()?) };

@@ -15,7 +15,8 @@ use crate::error::{Error, ErrorKind};
 pub(super) const KEY_BYTES: usize = 32;
 
 /// A key in one place: a value that moves leaves copies behind.
-pub(super) type KeyBytes = Box<Zeroizing<[u8; KEY_BYTES]>>;
+#[derive(Default)]
+pub(super) struct KeyBytes(pub(super) Box<Zeroizing<[u8; KEY_BYTES]>>);
 
 /// A key file has at most so many bytes: 32 bytes as base64, with an end of line.
 const FILE_BYTES_MAX: u64 = 64;

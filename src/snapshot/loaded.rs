@@ -3,8 +3,8 @@
 use std::marker::PhantomData;
 use std::time::SystemTime;
 
-use super::SnapshotDifference;
-use super::content::{Part, Parts};
+use super::content::{KindPart, Parts};
+use super::difference::SnapshotDifference;
 use super::object::SnapshotObject;
 use crate::clock::Clock;
 use crate::hooks::Hook;
@@ -14,7 +14,7 @@ use crate::sync::{Arc, Mutex};
 use crate::wire::{DecodeOptions, decode_object};
 
 /// The parts of a file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Loaded(pub(super) Mutex<Parts>);
 
 /// How a kind is called in a file.
@@ -25,14 +25,14 @@ pub(super) fn kind_of<K: Object>() -> String {
 
 impl Loaded {
     /// Takes what is known of the owners of a kind.
-    pub(super) fn take_owners<K: Object>(&self) -> Part {
+    pub(super) fn take_owners<K: Object>(&self) -> KindPart {
         let mut parts = self.0.lock();
         let part = parts.get_mut(&kind_of::<K>());
-        Part {
+        KindPart {
             owners: part
                 .map(|part| std::mem::take(&mut part.owners))
                 .unwrap_or_default(),
-            ..Part::default()
+            ..KindPart::default()
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod attached;
 mod content;
+mod difference;
 mod file;
 mod key;
 mod loaded;
@@ -19,11 +20,11 @@ mod options;
 mod seal;
 mod text;
 
+pub use difference::SnapshotDifference;
 pub use key::{SnapshotKey, SnapshotKeyFile};
 pub use object::SnapshotObject;
 pub use options::SnapshotOptions;
 
-use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -33,7 +34,7 @@ use std::time::{Instant, SystemTime};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use self::attached::{Attached, AttachedManager};
-use self::content::{Part, Parts};
+use self::content::{KindPart, Parts};
 use self::key::KeyBytes;
 use self::loaded::{Loaded, Seeds};
 use self::text::PlainText;
@@ -41,39 +42,8 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::manager::{ObjectManager, Owner};
-use crate::object::ObjectKey;
 use crate::sync::{Arc, Monitor, Mutex, Rank};
 use crate::worker::{StopToken, Worker};
-
-/// An object that is another one at the server's first word than in the snapshot.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SnapshotDifference {
-    /// The server has another version of it, or another object of the name.
-    ChangedWhileDown {
-        /// Its kind, such as `Secret`.
-        kind: Cow<'static, str>,
-        /// Its namespace and name.
-        key: ObjectKey,
-    },
-    /// The server has no such object.
-    DeletedWhileDown {
-        /// Its kind, such as `Secret`.
-        kind: Cow<'static, str>,
-        /// Its namespace and name.
-        key: ObjectKey,
-    },
-}
-
-impl fmt::Display for SnapshotDifference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, key, what) = match self {
-            Self::ChangedWhileDown { kind, key } => (kind, key, "changed"),
-            Self::DeletedWhileDown { kind, key } => (kind, key, "was deleted"),
-        };
-        write!(f, "{kind} {key} {what} while this process was down")
-    }
-}
 
 /// How a snapshot stands.
 #[derive(Clone, Debug, Default)]
@@ -203,10 +173,10 @@ impl Snapshot {
         let core = Arc::new(SnapshotCore {
             claim_until: now.checked_add(options.claim_within),
             options,
-            loaded: Arc::new(Loaded(Mutex::new(loaded))),
-            attached: Mutex::new(Vec::new()),
+            loaded: Arc::new(Loaded(Mutex::ranked(Rank::SNAPSHOT_PARTS, loaded))),
+            attached: Mutex::ranked(Rank::SNAPSHOT, Vec::new()),
             wake,
-            writes: Arc::new(Monitor::ranked(Rank::PUBLISHER, Writes::default())),
+            writes: Arc::new(Monitor::ranked(Rank::SNAPSHOT_WRITES, Writes::default())),
         });
         let on_thread = Arc::clone(&core);
         let keep_old = load_error.is_some();
@@ -273,7 +243,7 @@ impl Snapshot {
     ///
     /// Returns none at the second call.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
-        let Part { owners, .. } = self.core.loaded.take_owners::<K>();
+        let KindPart { owners, .. } = self.core.loaded.take_owners::<K>();
         let restored = owners.into_iter().map(|(owner, keys)| {
             manager.set_references(&owner, keys);
             owner
@@ -338,7 +308,7 @@ impl Drop for WritesEnd<'_> {
 impl SnapshotOptions {
     fn read_key(&self) -> Result<KeyBytes, Error> {
         let mut key = KeyBytes::default();
-        guard_call("the key of a snapshot", || self.key.read(&mut key))?;
+        guard_call("the key of a snapshot", || self.key.read(&mut key.0))?;
         Ok(key)
     }
 

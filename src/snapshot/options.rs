@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::SnapshotDifference;
+use super::difference::SnapshotDifference;
 use super::key::SnapshotKey;
 use crate::hooks::Hook;
 use crate::sync::Arc;

@@ -63,7 +63,7 @@ struct Derived(Prk);
 
 impl Derived {
     fn new(key: &KeyBytes, salt: &[u8]) -> Self {
-        Self(Salt::new(HKDF_SHA256, salt).extract(&***key))
+        Self(Salt::new(HKDF_SHA256, salt).extract(&**key.0))
     }
 
     fn mark(&self) -> Option<[u8; MARK_BYTES]> {
@@ -73,11 +73,11 @@ impl Derived {
         Some(mark)
     }
 
-    /// Lends the key of the text, and overwrites it.
-    fn lend<R>(&self, work: impl FnOnce(&LessSafeKey) -> Option<R>) -> Option<R> {
+    /// Does this with the key of the text, and overwrites the key.
+    fn with_key<R>(&self, what: impl FnOnce(&LessSafeKey) -> Option<R>) -> Option<R> {
         let okm = self.0.expand(&[TEXT_KEY], &CHACHA20_POLY1305).ok()?;
         let mut key = Box::new(LessSafeKey::new(UnboundKey::from(okm)));
-        let result = work(&key);
+        let result = what(&key);
         // The library does not overwrite its keys.
         let zeros = UnboundKey::new(&CHACHA20_POLY1305, &[0; KEY_BYTES]).ok()?;
         *key = LessSafeKey::new(zeros);
@@ -89,7 +89,7 @@ impl Derived {
 /// Overwrites what the library left of the key on the stack, below the caller's frame.
 #[inline(never)]
 fn overwrite_stack() {
-    let mut stack = [0_u8; 32 * 1024];
+    let mut stack = [0_u8; 16 * 1024];
     stack.fill(0);
     black_box(&mut stack);
 }
@@ -124,7 +124,7 @@ fn seal_text(key: &KeyBytes, name: &str, text: &mut [u8]) -> Option<(Vec<u8>, [u
     head.extend_from_slice(&u16::try_from(name.len()).ok()?.to_be_bytes());
     head.extend_from_slice(name.as_bytes());
     head.extend_from_slice(&u64::try_from(text.len()).ok()?.to_be_bytes());
-    let tag = derived.lend(|key| {
+    let tag = derived.with_key(|key| {
         let sealed = key.seal_in_place_separate_tag(nonce(), Aad::from(&head), text);
         sealed.ok()
     })?;
@@ -167,7 +167,7 @@ fn open_text<'f>(key: &KeyBytes, name: &str, file: &'f mut [u8]) -> Result<&'f [
     if whole.is_none_or(|whole| sealed.len() < whole) {
         return Err(Unusable::Truncated);
     }
-    let opened = derived.lend(|key| {
+    let opened = derived.with_key(|key| {
         let opened = key.open_in_place(nonce(), Aad::from(&*head), sealed);
         opened.ok().map(|_text| ())
     });
@@ -222,7 +222,9 @@ mod tests {
     use super::*;
 
     fn key(byte: u8) -> KeyBytes {
-        Box::new(zeroize::Zeroizing::new([byte; KEY_BYTES]))
+        let mut key = KeyBytes::default();
+        key.0.fill(byte);
+        key
     }
 
     fn sealed(text: &[u8]) -> Vec<u8> {

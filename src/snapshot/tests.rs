@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::*;
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
-use crate::object::Object as _;
+use crate::object::{Object as _, ObjectKey};
 use crate::temp_directory::TempDirectory;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 
@@ -270,104 +270,76 @@ fn what_nobody_references_goes_with_the_next_write_once_it_was_claimed() {
 }
 
 #[test]
-fn a_file_that_cannot_be_used_is_named_and_kept_and_the_start_is_one_without_it() {
+fn a_file_that_cannot_be_used_is_named_and_the_start_is_one_without_it() {
     let directory = TempDirectory::new("snapshot-broken");
-    let (server, path) = left(&directory);
+    let (_server, path) = left(&directory);
     let whole = fs::read(&path).unwrap();
-    let usual = || options(&path);
-    type Break<'a> = &'a dyn Fn() -> SnapshotOptions;
-    let write = |bytes: &[u8]| fs::write(&path, bytes).unwrap();
     let mut changed = whole.clone();
     *changed.last_mut().unwrap() ^= 1;
-    let rows: [(Break<'_>, &str); 9] = [
+    let usual = || options(&path);
+    let other_key = SnapshotOptions {
+        key: Arc::new(Key(8)),
+        ..usual()
+    };
+    let rows: [(&[u8], SnapshotOptions, &str); 8] = [
+        (&whole[..99], usual(), "it is cut off"),
+        (b"", usual(), "it is cut off"),
+        (&changed, usual(), "it was changed since it was written"),
+        (b"[Unit]\n", usual(), "it is no snapshot of kubecache"),
+        (&whole, other_key, "it was sealed with another key"),
         (
-            &|| {
-                write(&whole[..99]);
-                usual()
-            },
-            "it is cut off",
-        ),
-        (
-            &|| {
-                write(&changed);
-                usual()
-            },
-            "it was changed since it was written",
-        ),
-        (
-            &|| {
-                write(b"[Unit]\n");
-                usual()
-            },
-            "it is no snapshot of kubecache",
-        ),
-        (
-            &|| {
-                write(b"");
-                usual()
-            },
-            "it is cut off",
-        ),
-        (
-            &|| {
-                write(&whole);
-                SnapshotOptions {
-                    key: Arc::new(Key(8)),
-                    ..usual()
-                }
-            },
-            "it was sealed with another key",
-        ),
-        (
-            &|| {
-                write(&whole);
-                usual().name("other")
-            },
+            &whole,
+            usual().name("other"),
             "it was written under another name",
         ),
         (
-            &|| {
-                write(&whole);
-                usual().age_max(Duration::ZERO)
-            },
+            &whole,
+            usual().age_max(Duration::ZERO),
             "it was written 0 s ago, and 0 s",
         ),
         (
-            &|| {
-                write(&[7; 5000]);
-                usual().bytes_max(0)
-            },
-            "bytes, and at most",
-        ),
-        (
-            &|| {
-                fs::remove_file(&path).unwrap();
-                symlink("/nowhere", &path).unwrap();
-                usual()
-            },
-            "symbolic link",
+            &[7; 5000],
+            usual().bytes_max(0),
+            "it has 5000 bytes, and at most",
         ),
     ];
-    for (make, words) in rows {
-        let options = make();
+    let refused = |options: SnapshotOptions, words: &str| {
         let snapshot = Snapshot::open(options).unwrap();
-        let error = snapshot
-            .load_error()
-            .unwrap_or_else(|| panic!("{words}"))
-            .to_string();
+        let error = snapshot.load_error().unwrap().to_string();
         assert!(error.contains(words), "{error}");
         assert!(error.contains(path.to_str().unwrap()), "{error}");
-        if words == "it is no snapshot of kubecache" {
-            // It is somebody's.
-            let secrets = manager(&server, ChangeDetection::Watch);
-            snapshot.attach(&secrets).unwrap();
-            secrets.add_reference(&owner(), &key("a"));
-            read(&secrets, "a");
-            snapshot.write_by(soon()).unwrap();
-            let kept = directory.join("snapshot.unusable");
-            assert_eq!(fs::read(kept).unwrap(), b"[Unit]\n");
-        }
+    };
+    for (bytes, options, words) in rows {
+        fs::write(&path, bytes).unwrap();
+        refused(options, words);
     }
+    fs::remove_file(&path).unwrap();
+    symlink("/nowhere", &path).unwrap();
+    refused(usual(), "symbolic link");
+}
+
+/// It may be somebody's.
+#[test]
+fn a_file_that_cannot_be_used_is_kept_beside_the_new_one() {
+    let directory = TempDirectory::new("snapshot-kept");
+    let (server, path) = left(&directory);
+    fs::write(&path, "[Unit]\n").unwrap();
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    assert!(snapshot.load_error().is_some());
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    secrets.add_reference(&owner(), &key("a"));
+    read(&secrets, "a");
+    snapshot.write_by(soon()).unwrap();
+    let kept = directory.join("snapshot.unusable");
+    assert_eq!(fs::read(kept).unwrap(), b"[Unit]\n");
+    drop(snapshot);
+    assert!(
+        Snapshot::open(options(&path))
+            .unwrap()
+            .load_error()
+            .is_none()
+    );
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use kubecache::testing::FixtureServer;
 use rustix::process::Signal;
+use serde_json::Value;
 
 use super::AGENT;
 use super::references::secret;
@@ -21,13 +23,25 @@ fn line(words: &'static [&str]) -> IsLine {
     })
 }
 
-#[test]
-fn a_node_that_boots_offline_has_its_objects_and_files_and_then_the_servers_word() {
-    let directory = TempDirectory::new("agent-snapshot");
+fn key_in(directory: &Path, mode: u32) -> PathBuf {
     let key = directory.join("key");
     fs::write(&key, [7; 32]).unwrap();
-    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
-    let [snapshot, key] = [directory.join("snapshot"), key].map(|path| path.display().to_string());
+    fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+    key
+}
+
+/// An agent with a snapshot has followed these pods, and its server is gone.
+struct Left {
+    directory: TempDirectory,
+    pods: [Value; 2],
+    flags: Vec<String>,
+    port: u16,
+}
+
+fn left(name: &str) -> Left {
+    let directory = TempDirectory::new(name);
+    let key = key_in(&directory, 0o600).display().to_string();
+    let snapshot = directory.join("snapshot").display().to_string();
     let pods = [
         pod("web-1", &["db", "tls"], &[], "Running"),
         pod("web-2", &["db"], &[], "Running"),
@@ -35,11 +49,14 @@ fn a_node_that_boots_offline_has_its_objects_and_files_and_then_the_servers_word
     let recording = object(node(&pods), "secrets", "db", &[secret("db", "7")]);
     let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
     let server = FixtureServer::replaying(recording).start().unwrap();
-    let (url, port) = (server.url(), server.address().port());
-    let flags = ["--server", &url, "--node-name", "n1"];
-    let keeps = ["--snapshot", &snapshot, "--snapshot-key", &key];
-    let flags = [&flags[..], &keeps].concat();
-    let mut agent = AGENT.start(&flags);
+    let port = server.address().port();
+    let flags = [("--server", server.url()), ("--node-name", "n1".to_owned())];
+    let keeps = [("--snapshot", snapshot), ("--snapshot-key", key)];
+    let flags = flags.into_iter().chain(keeps);
+    let flags: Vec<_> = flags
+        .map(|(flag, value)| format!("{flag}={value}"))
+        .collect();
+    let mut agent = AGENT.start(&texts(&flags));
     agent.wait_for_all(
         "rows",
         vec![
@@ -50,11 +67,26 @@ fn a_node_that_boots_offline_has_its_objects_and_files_and_then_the_servers_word
     );
     assert_eq!(agent.stop(Signal::TERM).code, 0);
     server.stop();
+    Left {
+        directory,
+        pods,
+        flags,
+        port,
+    }
+}
 
-    // The server is away: nobody listens.
-    let output = directory.join("out");
-    let output = output.to_str().unwrap();
-    let once = ["--once", "--timeout", "1s", "--output-dir", output];
+fn texts(flags: &[String]) -> Vec<&str> {
+    flags.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_node_without_a_server_has_rows_and_files_and_says_that_the_answers_are_missing() {
+    let Left {
+        directory, flags, ..
+    } = left("agent-offline-once");
+    let flags = texts(&flags);
+    let output = directory.join("out").display().to_string();
+    let once = ["--once", "--timeout", "1s", "--output-dir", &output];
     let ended = AGENT.run(&[&flags[..], &once].concat());
     assert_eq!(ended.code, 1, "no answer of the server: {}", ended.stderr);
     assert!(
@@ -70,7 +102,17 @@ fn a_node_that_boots_offline_has_its_objects_and_files_and_then_the_servers_word
     );
     let value = fs::read_to_string(directory.join("out/shop/secrets/db/password")).unwrap();
     assert_eq!(value, "made-up");
+}
 
+#[test]
+fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
+    let Left {
+        pods,
+        flags,
+        port,
+        directory: _directory,
+    } = left("agent-offline");
+    let flags = texts(&flags);
     let mut agent = AGENT.start(&flags);
     agent.wait_for_all(
         "rows",
@@ -104,9 +146,7 @@ fn a_node_that_boots_offline_has_its_objects_and_files_and_then_the_servers_word
 #[test]
 fn a_key_that_others_can_read_and_a_file_of_another_server_are_named() {
     let directory = TempDirectory::new("agent-snapshot-key");
-    let key = directory.join("key");
-    fs::write(&key, [7; 32]).unwrap();
-    fs::set_permissions(&key, Permissions::from_mode(0o644)).unwrap();
+    let key = key_in(&directory, 0o644);
     let snapshot = directory.join("snapshot");
     fs::write(&snapshot, "something else").unwrap();
     let [snapshot, path] = [&snapshot, &key].map(|path| path.to_str().unwrap());

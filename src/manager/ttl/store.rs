@@ -169,7 +169,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     /// Each added reference drops what is cached (OS-2, OS-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let (table, keeps) = (&self.table, self.keeps);
-        let mut made = Vec::new();
+        let mut added = Vec::new();
         let invalidated: Vec<_> = {
             let mut references = table.references.lock();
             let renews = table.options.invalidate_on_update;
@@ -185,14 +185,14 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
                     Some(entry)
                 }
                 Affected::Made(entry) => {
-                    made.push(entry);
+                    added.push(entry);
                     None
                 }
                 Affected::Shared(_) => None,
             });
             affected.collect()
         };
-        for entry in made.into_iter().filter(|_| keeps) {
+        for entry in added.into_iter().filter(|_| keeps) {
             table.sow(&entry);
         }
         for entry in invalidated {
