@@ -1,5 +1,8 @@
 //! For tests of this crate and of others: an API server in memory, recordings of real servers, the
 //! server that replays them, and builders of objects. Feature `testing`.
+//!
+//! A test server misbehaves on command: [`FAULTS`] is the table of what it can do, each with an
+//! example and with what a correct client does. A [`Fault`] says who meets it.
 
 pub mod objects;
 
@@ -14,7 +17,10 @@ mod server;
 mod source;
 
 pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder};
-pub use http::{Act, Answered, Fault, Received};
+pub use http::{
+    Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
+    TestAuthority, Unfinished,
+};
 pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};
 pub use server::{FixtureServer, FixtureServerBuilder, Speed, Step};

@@ -56,6 +56,11 @@ impl Client {
         }
     }
 
+    /// The next byte, if one comes before the end; an error is a reset.
+    pub(super) fn try_read(&mut self) -> io::Result<usize> {
+        self.0.read(&mut [0])
+    }
+
     pub(super) fn line(&mut self) -> io::Result<String> {
         let mut line = String::new();
         if self.0.read_line(&mut line)? == 0 {

@@ -212,7 +212,6 @@ fn built(example: &str) -> PathBuf {
     let features = [
         ("testing", cfg!(feature = "testing")),
         ("metrics", cfg!(feature = "metrics")),
-        ("snapshot", cfg!(feature = "snapshot")),
     ];
     let features = features
         .iter()

@@ -5,4 +5,3 @@ pub(super) mod consistent_reads;
 pub(super) mod content;
 pub(super) mod object_entry;
 pub(super) mod read_cache;
-pub(crate) mod seed;

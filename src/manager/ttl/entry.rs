@@ -447,9 +447,6 @@ impl<K: Object> TtlEntry<K> {
     }
 
     fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<ReadyObject<K>> {
-        if let Some(seed) = self.content.seed() {
-            return Some(seed.ready(failure, clock));
-        }
         let (contact, _) = self.updated?;
         Some(ReadyObject {
             object: Arc::clone(self.object()?),
@@ -573,16 +570,14 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
             return (ObjectState::Forbidden, text);
         }
         let reason = failed_so_far(failures, at.now);
-        let restored = self.content.seed().map(|_| ObjectState::Restored);
         (
-            restored.unwrap_or(ObjectState::Waiting),
+            ObjectState::Waiting,
             reason.unwrap_or_else(|| "not read yet".to_owned()),
         )
     }
 
     fn contact(&self) -> Option<Instant> {
-        let seed = || Some(self.content.seed()?.contact);
-        self.updated.map(|(at, _)| at).or_else(seed)
+        self.updated.map(|(at, _)| at)
     }
 
     fn failures(&self) -> &Failures {
@@ -590,9 +585,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let seed = || Some(&self.content.seed()?.object);
-        let stored = self.object().or_else(seed);
-        let stored = stored.map(|object| self.content.summary_of(object));
+        let stored = self.object().map(|object| self.content.summary_of(object));
         stored.or_else(|| self.found.clone())
     }
 }

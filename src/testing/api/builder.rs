@@ -13,7 +13,7 @@ use super::writes::Writer;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::{Arc, Monitor, Mutex};
-use crate::testing::http::{Fault, HttpServer, ServerOptions, configuration};
+use crate::testing::http::{Fault, HttpServer, ServerOptions, ServerTls, TestAuthority};
 
 /// Watches that take bookmarks get one so often, as from a real server.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -136,7 +136,7 @@ impl ApiServerBuilder {
         key: &[u8],
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
-        self.options.tls = Some(configuration(certificates, key, provider, None)?);
+        self.options.tls = Some(ServerTls::of_pem(certificates, key, provider, None)?);
         self.certificates = Some(certificates.to_vec());
         Ok(self)
     }
@@ -156,8 +156,21 @@ impl ApiServerBuilder {
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
         let authorities = Some(client_authorities);
-        self.options.tls = Some(configuration(certificates, key, provider, authorities)?);
+        self.options.tls = Some(ServerTls::of_pem(certificates, key, provider, authorities)?);
         self.certificates = Some(certificates.to_vec());
+        self.access.take_certificates();
+        Ok(self)
+    }
+
+    /// Speaks TLS with a certificate of that authority, and takes client certificates of it, as
+    /// [`tls_with_clients`](Self::tls_with_clients) does.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the authority's provider does not sign.
+    pub fn tls_by(mut self, authority: &TestAuthority) -> Result<Self, Error> {
+        self.options.tls = Some(ServerTls::of_authority(authority)?);
+        self.certificates = Some(authority.pem().into_bytes());
         self.access.take_certificates();
         Ok(self)
     }

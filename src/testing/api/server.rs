@@ -18,7 +18,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Status};
 use crate::object::{ObjectKey, Resource};
 use crate::sync::Arc;
-use crate::testing::http::{Fault, HttpServer, Received};
+use crate::testing::http::{Fault, FaultId, HttpServer, Received, ServerTls, TestAuthority};
 
 /// An API server in memory, for any client in any language, on a loopback port.
 ///
@@ -319,9 +319,52 @@ impl ApiServer {
         self.server.wait_for_requests(deadline, enough)
     }
 
-    /// Adds a fault, for requests from now on.
-    pub fn add_fault(&self, fault: Fault) {
-        self.server.add_fault(fault);
+    /// Adds a fault, for connections and requests from now on.
+    /// [`FAULTS`](crate::testing::FAULTS) lists what there is.
+    pub fn add_fault(&self, fault: Fault) -> FaultId {
+        self.server.add_fault(fault)
+    }
+
+    /// Removes a fault: it meets nobody from now on. Returns whether it was there. What it has met
+    /// already goes on: a request that hangs does so until its client gives up.
+    pub fn remove_fault(&self, id: FaultId) -> bool {
+        self.server.faults().remove(id)
+    }
+
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
+        self.server.faults().clear();
+    }
+
+    /// The faults that were added and not removed, in the order in which they came.
+    pub fn faults(&self) -> Vec<(FaultId, Fault)> {
+        self.server.faults().list()
+    }
+
+    /// Closes the port and resets all connections, as a server does that is killed. Returns when
+    /// all threads have ended; then connections are refused until [`come_back`](Self::come_back).
+    pub fn crash(&self) {
+        self.server.crash();
+    }
+
+    /// Listens again on the same port, after a [`crash`](Self::crash). Its state is what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Resources`] when the port belongs to somebody else
+    /// by now, or the system has no thread to give.
+    pub fn come_back(&self) -> Result<(), Error> {
+        self.server.come_back()
+    }
+
+    /// Shows certificates of that authority to new connections from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the authority's provider does not sign.
+    pub fn rotate_tls(&self, authority: &TestAuthority) -> Result<(), Error> {
+        self.server.rotate_tls(ServerTls::of_authority(authority)?);
+        Ok(())
     }
 
     /// Ends every connection, at once; returns when all threads have ended. Dropping does the same.

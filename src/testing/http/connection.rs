@@ -2,54 +2,134 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 
-use super::faults::Act;
-use super::message::{Framing, Request, Requests, write_end, write_head, write_piece};
+use super::faults::{Act, Flow, Met, Sent, WireFault, changed, instead};
+use super::message::{Framing, Request, Requests, head, write_end, write_piece};
 use super::received::Answered;
 use super::server::ServerCore;
-use super::service::Handler;
+use super::service::{Handler, reset};
+use super::tls::ServerTls;
 use super::{Backend, Caller, Piece, Reply};
-use crate::sync::Arc;
-use crate::worker::{StopToken, WaitEnd};
-
-/// What becomes of the connection after an answer.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
-    Next,
-    Close,
-}
+use crate::clock::Clock;
+use crate::worker::StopToken;
 
 impl<S: Backend> Handler for ServerCore<S> {
     fn serve(&self, socket: TcpStream, stop: &StopToken) {
-        let served = match &self.tls {
-            None => Connection::new(self, socket, stop, Vec::new()).run(),
-            Some(config) => handshake(config, socket).and_then(|mut stream| {
-                let shown = stream.conn.peer_certificates();
-                let certificates = shown.unwrap_or_default().to_vec();
-                let certificates = certificates.into_iter().map(CertificateDer::into_owned);
-                Connection::new(self, &mut stream, stop, certificates.collect()).run()?;
-                stream.conn.send_close_notify();
-                stream.flush()
-            }),
-        };
-        if let Err(error) = served {
+        if let Err(error) = self.serve_connection(socket, stop) {
             log::debug!("test server: a connection ended: {error}");
         }
     }
 }
 
+impl<S: Backend> ServerCore<S> {
+    fn serve_connection(&self, socket: TcpStream, stop: &StopToken) -> io::Result<()> {
+        let number = self.next_connection();
+        let act = self.faults.connection(number);
+        let raw = socket.try_clone()?;
+        let flow = match act {
+            Some(Act::Refuse) => Flow::Reset,
+            Some(Act::Silent) => {
+                stop.wait();
+                Flow::Close
+            }
+            act => self.converse(number, socket, act.as_ref(), stop)?,
+        };
+        match flow {
+            Flow::Reset => reset(&raw),
+            Flow::On | Flow::Close => Ok(()),
+        }
+    }
+
+    fn converse(
+        &self,
+        number: u64,
+        socket: TcpStream,
+        act: Option<&Act>,
+        stop: &StopToken,
+    ) -> io::Result<Flow> {
+        let tls = self.tls.lock().clone();
+        let Some(tls) = tls else {
+            return Connection::new(self, number, socket, stop, Vec::new()).run();
+        };
+        let mut stream = match handshake(&tls, socket, act, (&self.clock, stop))? {
+            Ok(stream) => stream,
+            Err(flow) => return Ok(flow),
+        };
+        let shown = stream.conn.peer_certificates();
+        let certificates = shown.unwrap_or_default().to_vec();
+        let certificates = certificates.into_iter().map(CertificateDer::into_owned);
+        let certificates = certificates.collect();
+        let flow = Connection::new(self, number, &mut stream, stop, certificates).run()?;
+        if flow != Flow::Reset {
+            stream.conn.send_close_notify();
+            stream.flush()?;
+        }
+        Ok(flow)
+    }
+}
+
 type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
-fn handshake(config: &Arc<rustls::ServerConfig>, socket: TcpStream) -> io::Result<Tls> {
-    let connection = rustls::ServerConnection::new(Arc::clone(config)).map_err(io::Error::other)?;
+/// Shakes hands as far as the fault lets it: the stream, or what becomes of the connection.
+fn handshake(
+    tls: &ServerTls,
+    socket: TcpStream,
+    act: Option<&Act>,
+    waits: (&Clock, &StopToken),
+) -> io::Result<Result<Tls, Flow>> {
+    let config = tls.config(act).map_err(io::Error::other)?;
+    let connection = rustls::ServerConnection::new(config).map_err(io::Error::other)?;
     let mut stream = rustls::StreamOwned::new(connection, socket);
+    let mut faulty = FaultySocket {
+        socket: &stream.sock,
+        fault: act.and_then(WireFault::of),
+        waits,
+        flow: Flow::On,
+    };
     while stream.conn.is_handshaking() {
-        stream.conn.complete_io(&mut stream.sock)?;
+        let went = stream.conn.complete_io(&mut faulty);
+        if faulty.flow != Flow::On {
+            return Ok(Err(faulty.flow));
+        }
+        went?;
     }
-    Ok(stream)
+    Ok(Ok(stream))
+}
+
+/// A socket during a handshake.
+struct FaultySocket<'a> {
+    socket: &'a TcpStream,
+    fault: Option<WireFault>,
+    waits: (&'a Clock, &'a StopToken),
+    flow: Flow,
+}
+
+impl Read for FaultySocket<'_> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.socket.read(space)
+    }
+}
+
+impl Write for FaultySocket<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut socket = self.socket;
+        let Some(fault) = &mut self.fault else {
+            return socket.write(bytes);
+        };
+        let mut out = |bytes: &[u8]| socket.write_all(bytes);
+        self.flow = fault.send(Sent::Handshake, bytes, self.waits, &mut out)?;
+        if self.flow == Flow::On {
+            Ok(bytes.len())
+        } else {
+            Err(io::ErrorKind::ConnectionAborted.into())
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
 }
 
 struct Connection<'a, S, T> {
@@ -62,6 +142,7 @@ struct Connection<'a, S, T> {
 impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
     fn new(
         server: &'a ServerCore<S>,
+        connection: u64,
         stream: T,
         stop: &'a StopToken,
         certificates: Vec<CertificateDer<'static>>,
@@ -71,84 +152,96 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
             stream,
             stop,
             caller: Caller {
-                connection: server.next_connection(),
+                connection,
                 certificates,
             },
         }
     }
 
-    fn run(&mut self) -> io::Result<()> {
+    fn run(&mut self) -> io::Result<Flow> {
         let mut requests = Requests::new();
         while let Some(request) = requests.next(&mut self.stream)? {
-            let then = self.answer(&request)?;
-            if then == Then::Close || request.wants_close() || self.stop.is_stopped() {
+            let flow = self.answer(&request)?;
+            if flow != Flow::On {
+                return Ok(flow);
+            }
+            if request.wants_close() || self.stop.is_stopped() {
                 break;
             }
         }
-        Ok(())
+        Ok(Flow::Close)
     }
 
-    fn answer(&mut self, request: &Request) -> io::Result<Then> {
+    fn answer(&mut self, request: &Request) -> io::Result<Flow> {
         let server = self.server;
         let arrived = server.clock.now();
-        let act = server.met(request);
-        if act == Some(Act::Hang) {
+        let met = server.faults.request(request, self.caller.connection);
+        let Met {
+            answer,
+            content,
+            wire,
+        } = met;
+        if answer == Some(Act::Hang) {
             server.received(request, arrived, Answered::Fault);
             self.stop.wait();
-            return Ok(Then::Close);
+            return Ok(Flow::Close);
         }
-        let reply = match &act {
-            Some(Act::Status {
-                code,
-                reason,
-                retry_after,
-            }) => refusal(*code, reason, *retry_after),
-            _ => server.backend.answer(request, arrived, &self.caller),
+        let reply = if let Some(reply) = answer.and_then(|act| instead(&act, request)) {
+            server.received(request, arrived, reply.answered);
+            reply
+        } else {
+            let asked = plain(request, !content.is_empty());
+            let asked = asked.as_ref().unwrap_or(request);
+            let reply = server.backend.answer(asked, arrived, &self.caller);
+            server.received(request, arrived, reply.answered);
+            changed(reply, content, request.target.is_watch(), &server.clock)
         };
-        server.received(request, arrived, reply.answered);
         Sending {
-            server,
+            clock: &server.clock,
             stream: &mut self.stream,
             stop: self.stop,
-            act,
-            sent: 0,
+            fault: wire.as_ref().and_then(WireFault::of),
+            is_watch: request.target.is_watch(),
         }
-        .send(reply)
+        .send(reply, wire.as_ref())
     }
 }
 
-fn refusal(code: u16, reason: &str, retry_after: Option<Duration>) -> Reply<'static> {
-    let message = format!("the test server was told to answer {code} {reason}");
-    let mut reply = Reply::failure(code, reason, &message, Answered::Fault);
-    if let Some(wait) = retry_after {
-        let seconds = wait.as_secs().to_string();
-        reply.headers.push(("retry-after".to_owned(), seconds));
-    }
-    reply
-}
-
-impl<S> ServerCore<S> {
-    /// The first fault that the request meets. Each one counts it, also behind another that does.
-    fn met(&self, request: &Request) -> Option<Act> {
-        let mut faults = self.faults.lock();
-        let met = faults.iter_mut().map(|fault| fault.meet(&request.target));
-        met.collect::<Vec<_>>().into_iter().flatten().next()
-    }
+/// The request of a client that takes no gzip: a fault changes text.
+fn plain(request: &Request, is_changed: bool) -> Option<Request> {
+    let is_plain = !is_changed || request.header("accept-encoding").is_none();
+    (!is_plain).then(|| {
+        let mut plain = request.clone();
+        plain.headers.retain(|(name, _)| name != "accept-encoding");
+        plain
+    })
 }
 
 /// One answer under way.
-struct Sending<'a, S, T> {
-    server: &'a ServerCore<S>,
+struct Sending<'a, T> {
+    clock: &'a Clock,
     stream: &'a mut T,
     stop: &'a StopToken,
-    act: Option<Act>,
-    /// Bytes of the body so far.
-    sent: usize,
+    fault: Option<WireFault>,
+    is_watch: bool,
 }
 
-impl<S, T: Read + Write> Sending<'_, S, T> {
-    fn send(&mut self, reply: Reply<'_>) -> io::Result<Then> {
-        let mut body = reply.body;
+impl<T: Read + Write> Sending<'_, T> {
+    fn send(&mut self, mut reply: Reply<'_>, act: Option<&Act>) -> io::Result<Flow> {
+        if let Some(Act::WrongLength(by)) = act {
+            return self.send_with_length(reply, *by);
+        }
+        if !reply.body.begin(self.stop) {
+            return Ok(Flow::Close);
+        }
+        if let Some(Act::InterimFlood(count)) = act {
+            for _ in 0..*count {
+                self.stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n")?;
+                if self.stop.is_stopped() {
+                    return Ok(Flow::Close);
+                }
+            }
+        }
         let is_stated = reply
             .headers
             .iter()
@@ -158,57 +251,57 @@ impl<S, T: Read + Write> Sending<'_, S, T> {
         } else {
             Framing::Chunked
         };
-        if !body.begin(self.stop) {
-            return Ok(Then::Close);
-        }
-        write_head(self.stream, reply.status, &reply.headers, framing)?;
-        loop {
-            match body.next(self.stop) {
-                Piece::Bytes(bytes) => {
-                    if !self.piece(&bytes, framing)? {
-                        return Ok(Then::Close);
-                    }
-                }
+        let head = head(reply.status, &reply.headers, framing);
+        let mut flow = self.write(Sent::Head, &head, Framing::Length)?;
+        while flow == Flow::On {
+            match reply.body.next(self.stop) {
+                Piece::Bytes(bytes) => flow = self.write(Sent::Body, &bytes, framing)?,
                 Piece::End => {
                     write_end(self.stream, framing)?;
-                    return Ok(Then::Next);
+                    if act == Some(&Act::HalfOpen) {
+                        self.stop.wait();
+                        return Ok(Flow::Close);
+                    }
+                    return Ok(Flow::On);
                 }
-                Piece::Cut => return Ok(Then::Close),
+                Piece::Cut => return Ok(Flow::Close),
             }
+        }
+        Ok(flow)
+    }
+
+    /// Sends bytes as far as the fault lets them.
+    fn write(&mut self, part: Sent, bytes: &[u8], framing: Framing) -> io::Result<Flow> {
+        let stream = &mut *self.stream;
+        let mut out = |bytes: &[u8]| write_piece(stream, bytes, framing);
+        match &mut self.fault {
+            None => {
+                out(bytes)?;
+                Ok(Flow::On)
+            }
+            Some(fault) => fault.send(part, bytes, (self.clock, self.stop), &mut out),
         }
     }
 
-    /// Sends a piece as far as the fault lets it; whether the answer goes on.
-    fn piece(&mut self, bytes: &[u8], framing: Framing) -> io::Result<bool> {
-        match self.act {
-            Some(Act::Drip {
-                bytes: piece,
-                every,
-            }) => {
-                for piece in bytes.chunks(piece.max(1)) {
-                    let due = self.server.clock.after(every);
-                    if self.stop.wait_until(&self.server.clock, due) != WaitEnd::DeadlinePassed {
-                        return Ok(false);
-                    }
-                    write_piece(self.stream, piece, framing)?;
-                }
+    /// Sends a whole body with a length that is so much off, or a watch with that length.
+    fn send_with_length(&mut self, mut reply: Reply<'_>, by: i64) -> io::Result<Flow> {
+        let mut body = Vec::new();
+        let mut stated = by;
+        if !self.is_watch {
+            while let Piece::Bytes(bytes) = reply.body.next(self.stop) {
+                body.extend_from_slice(&bytes);
             }
-            Some(Act::CutAfter(limit) | Act::HangAfter(limit)) => {
-                let left = limit.saturating_sub(self.sent);
-                if left < bytes.len() {
-                    write_piece(self.stream, bytes.get(..left).unwrap_or_default(), framing)?;
-                    if matches!(self.act, Some(Act::HangAfter(_))) {
-                        self.stop.wait();
-                    }
-                    return Ok(false);
-                }
-                write_piece(self.stream, bytes, framing)?;
-            }
-            Some(Act::Status { .. } | Act::Hang) | None => {
-                write_piece(self.stream, bytes, framing)?;
-            }
+            stated = i64::try_from(body.len())
+                .unwrap_or(i64::MAX)
+                .saturating_add(by);
         }
-        self.sent = self.sent.saturating_add(bytes.len());
-        Ok(true)
+        reply.headers.retain(|(name, _)| name != "content-length");
+        let length = ("content-length".to_owned(), stated.max(0).to_string());
+        reply.headers.push(length);
+        let head = head(reply.status, &reply.headers, Framing::Length);
+        self.stream.write_all(&head)?;
+        self.stream.write_all(&body)?;
+        self.stream.flush()?;
+        Ok(Flow::Close)
     }
 }

@@ -177,14 +177,24 @@ pub(in crate::testing) enum Framing {
     Length,
 }
 
-/// Sends status line and headers; connection-level headers of `headers` are left out, they are this
-/// connection's own.
+/// Sends status line and headers.
 pub(in crate::testing) fn write_head(
     stream: &mut impl Write,
     status: u16,
     headers: &[(String, String)],
     framing: Framing,
 ) -> io::Result<()> {
+    stream.write_all(&head(status, headers, framing))?;
+    stream.flush()
+}
+
+/// Status line and headers; connection-level headers of `headers` are left out, they are this
+/// connection's own.
+pub(in crate::testing) fn head(
+    status: u16,
+    headers: &[(String, String)],
+    framing: Framing,
+) -> Vec<u8> {
     use std::fmt::Write as _;
     let mut head = format!("HTTP/1.1 {status} {}\r\n", reason(status));
     for (name, value) in headers {
@@ -199,8 +209,7 @@ pub(in crate::testing) fn write_head(
         head.push_str("transfer-encoding: chunked\r\n");
     }
     head.push_str("\r\n");
-    stream.write_all(head.as_bytes())?;
-    stream.flush()
+    head.into_bytes()
 }
 
 /// Sends a piece of the body at once.
@@ -236,6 +245,7 @@ fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",
         201 => "Created",
+        302 => "Found",
         400 => "Bad Request",
         401 => "Unauthorized",
         403 => "Forbidden",

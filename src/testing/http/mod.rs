@@ -1,6 +1,7 @@
 //! The HTTP server under every test server: sockets, TLS, heads and bodies, the log of requests,
 //! and the faults on top. What is answered is the business of the [`Backend`] behind it.
 
+mod authority;
 mod connection;
 mod faults;
 pub(super) mod message;
@@ -16,10 +17,13 @@ use rustls::pki_types::CertificateDer;
 use self::message::Request;
 use crate::worker::StopToken;
 
-pub use self::faults::{Act, Fault};
+pub use self::authority::TestAuthority;
+pub use self::faults::{
+    Act, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Unfinished,
+};
 pub use self::received::{Answered, Received};
 pub(super) use self::server::{HttpServer, ServerOptions};
-pub(super) use self::tls::configuration;
+pub(super) use self::tls::ServerTls;
 
 /// What is behind the connections of a test server.
 pub(super) trait Backend: Send + Sync + 'static {
@@ -31,7 +35,6 @@ pub(super) trait Backend: Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     /// Connections count from 1.
-    #[expect(dead_code, reason = "for backends that tell their callers apart")]
     pub(super) connection: u64,
     /// The chain that the client has shown, its own certificate first.
     pub(super) certificates: Vec<CertificateDer<'static>>,

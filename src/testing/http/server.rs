@@ -1,8 +1,9 @@
 //! A test server as its owner has it: it listens, logs what comes, and takes faults at run time.
 
-use super::faults::Fault;
+use super::faults::{Fault, FaultBoard, FaultId};
 use super::received::{Answered, Received};
-use super::service::Service;
+use super::service::{Handler, Service};
+use super::tls::ServerTls;
 use super::{Backend, Request};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -17,7 +18,7 @@ pub(in crate::testing) struct ServerOptions {
     pub(in crate::testing) clock: Clock,
     /// 0: a free one.
     pub(in crate::testing) port: u16,
-    pub(in crate::testing) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(in crate::testing) tls: Option<ServerTls>,
     pub(in crate::testing) faults: Vec<Fault>,
 }
 
@@ -35,7 +36,10 @@ impl Default for ServerOptions {
 /// A backend that listens on a loopback port. Dropping it ends and joins every thread of it.
 #[derive(Debug)]
 pub(in crate::testing) struct HttpServer<S> {
-    service: Service,
+    /// None while the server is crashed.
+    service: Mutex<Option<Service>>,
+    address: std::net::SocketAddr,
+    name: &'static str,
     core: Arc<ServerCore<S>>,
 }
 
@@ -44,8 +48,8 @@ pub(in crate::testing) struct HttpServer<S> {
 pub(super) struct ServerCore<S> {
     pub(super) backend: S,
     pub(super) clock: Clock,
-    pub(super) tls: Option<Arc<rustls::ServerConfig>>,
-    pub(super) faults: Mutex<Vec<Fault>>,
+    pub(super) tls: Mutex<Option<ServerTls>>,
+    pub(super) faults: FaultBoard,
     pub(super) connections: AtomicU64,
     log: Arc<Monitor<Vec<Received>>>,
 }
@@ -64,25 +68,49 @@ impl<S: Backend> HttpServer<S> {
         let core = Arc::new(ServerCore {
             backend,
             clock: options.clock,
-            tls: options.tls,
-            faults: Mutex::new(options.faults),
+            tls: Mutex::new(options.tls),
+            faults: FaultBoard::new(options.faults),
             connections: AtomicU64::new(0),
             log: Arc::new(Monitor::new(Vec::new())),
         });
-        let handler = Arc::<ServerCore<S>>::clone(&core);
-        let service = Service::spawn(name, options.port, handler).map_err(|error| {
-            let text = format!("starting the {name} server: {error}");
-            Error::new(ErrorKind::Resources, text).with_source(error)
-        })?;
-        Ok(Self { service, core })
+        let service = listen(name, options.port, &core)?;
+        Ok(Self {
+            address: service.address(),
+            service: Mutex::new(Some(service)),
+            name,
+            core,
+        })
+    }
+
+    /// Closes the port and resets every connection, as a process does that is killed. Returns when
+    /// all threads have ended.
+    pub(in crate::testing) fn crash(&self) {
+        let service = self.service.lock().take();
+        if let Some(service) = service {
+            service.crash();
+        }
+    }
+
+    /// Listens again, on the same port; does nothing where the server listens.
+    pub(in crate::testing) fn come_back(&self) -> Result<(), Error> {
+        let mut service = self.service.lock();
+        if service.is_none() {
+            *service = Some(listen(self.name, self.address.port(), &self.core)?);
+        }
+        Ok(())
+    }
+
+    /// Shows other certificates from now on.
+    pub(in crate::testing) fn rotate_tls(&self, tls: ServerTls) {
+        *self.core.tls.lock() = Some(tls);
     }
 
     pub(in crate::testing) fn address(&self) -> std::net::SocketAddr {
-        self.service.address()
+        self.address
     }
 
     pub(in crate::testing) fn url(&self) -> String {
-        let is_tls = self.core.tls.is_some();
+        let is_tls = self.core.tls.lock().is_some();
         let scheme = if is_tls { "https" } else { "http" };
         format!("{scheme}://{}", self.address())
     }
@@ -120,14 +148,33 @@ impl<S: Backend> HttpServer<S> {
         }
     }
 
-    pub(in crate::testing) fn add_fault(&self, fault: Fault) {
-        self.core.faults.lock().push(fault);
+    pub(in crate::testing) fn faults(&self) -> &FaultBoard {
+        &self.core.faults
+    }
+
+    pub(in crate::testing) fn add_fault(&self, fault: Fault) -> FaultId {
+        self.core.faults.add(fault)
     }
 
     /// Ends every connection; returns when all threads have ended.
     pub(in crate::testing) fn stop(self) {
-        self.service.stop();
+        let service = self.service.lock().take();
+        if let Some(service) = service {
+            service.stop();
+        }
     }
+}
+
+fn listen<S: Backend>(
+    name: &'static str,
+    port: u16,
+    core: &Arc<ServerCore<S>>,
+) -> Result<Service, Error> {
+    let handler: Arc<dyn Handler> = Arc::<ServerCore<S>>::clone(core);
+    Service::spawn(name, port, handler).map_err(|error| {
+        let text = format!("starting the {name} server: {error}");
+        Error::new(ErrorKind::Resources, text).with_source(error)
+    })
 }
 
 impl<S> ServerCore<S> {

@@ -34,6 +34,7 @@ pub(in crate::testing) trait Handler: Send + Sync + 'static {
 pub(in crate::testing) struct Service {
     address: SocketAddr,
     acceptor: Worker,
+    crashes: Arc<AtomicBool>,
 }
 
 impl Service {
@@ -51,6 +52,8 @@ impl Service {
         ring.set_nonblocking(true)?;
         listens.set_nonblocking(true)?;
         let bell = Arc::new(Bell(ring));
+        let crashes = Arc::new(AtomicBool::new(false));
+        let crash = Arc::clone(&crashes);
         let acceptor = Worker::spawn(name, move |stop| {
             let wake: Arc<dyn Wake> = Arc::<Bell>::clone(&bell);
             let registration = stop.register(&wake);
@@ -66,13 +69,27 @@ impl Service {
             while !stop.is_stopped() {
                 acceptor.turn();
             }
+            if crash.load(Ordering::SeqCst) {
+                acceptor.connections.iter().for_each(Connection::reset);
+            }
             drop(registration);
         })?;
-        Ok(Self { address, acceptor })
+        Ok(Self {
+            address,
+            acceptor,
+            crashes,
+        })
     }
 
     pub(in crate::testing) fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Resets every connection, as a process does that is killed; returns when all threads have
+    /// ended.
+    pub(in crate::testing) fn crash(self) {
+        self.crashes.store(true, Ordering::SeqCst);
+        self.stop();
     }
 
     /// Ends every connection; returns when all threads have ended.
@@ -114,6 +131,12 @@ struct Connection {
 }
 
 impl Connection {
+    fn reset(&self) {
+        if let Err(error) = reset(&self.socket) {
+            log::debug!("a connection could not be reset: {error}");
+        }
+    }
+
     fn end(&mut self) {
         self.hung_up = true;
         self.worker.stop();
@@ -215,6 +238,11 @@ impl Acceptor {
         });
         Ok(())
     }
+}
+
+/// Resets a connection, whoever else has its socket: what is blocked in it returns.
+pub(in crate::testing) fn reset(socket: &TcpStream) -> io::Result<()> {
+    Ok(rustix::net::connect_unspec(socket)?)
 }
 
 #[cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! A test server's side of TLS, out of a certificate and its key.
+//! A test server's side of TLS: out of a certificate and its key, or of a test authority.
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -7,50 +7,85 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{RootCertStore, ServerConfig};
 
+use super::authority::TestAuthority;
+use super::faults::Act;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
-/// A configuration that shows these certificates to whoever connects. It takes client certificates
-/// of `client_authorities`, and asks nobody for one without them.
-pub(in crate::testing) fn configuration(
-    certificates: &[u8],
-    key: &[u8],
-    provider: Arc<CryptoProvider>,
-    client_authorities: Option<&[u8]>,
-) -> Result<Arc<ServerConfig>, Error> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
-    let chain = chain.map_err(|error| unusable("certificates", error))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable("key", error))?;
-    let clients = match client_authorities {
-        None => WebPkiClientVerifier::no_client_auth(),
-        Some(authorities) => client_verifier(authorities, &provider)?,
-    };
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| unusable("crypto provider", error))?
-        .with_client_cert_verifier(clients)
-        .with_single_cert(chain, key)
-        .map_err(|error| unusable("certificates and key", error))?;
-    Ok(Arc::new(config))
+/// What a server shows to whoever connects.
+#[derive(Clone, Debug)]
+pub(in crate::testing) struct ServerTls {
+    config: Arc<ServerConfig>,
+    /// Signs other certificates, for the faults that need them.
+    authority: Option<TestAuthority>,
 }
 
-/// Verifies the certificate of a client that shows one.
-fn client_verifier(
-    authorities: &[u8],
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, Error> {
-    const WHAT: &str = "client authorities";
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(authorities) {
-        let authority = authority.map_err(|error| unusable(WHAT, error))?;
-        roots
-            .add(authority)
-            .map_err(|error| unusable(WHAT, error))?;
+impl ServerTls {
+    /// Shows these certificates. Takes client certificates of the authorities `clients`, in PEM,
+    /// and clients without one too; with none, it asks for no certificate.
+    pub(in crate::testing) fn of_pem(
+        certificates: &[u8],
+        key: &[u8],
+        provider: Arc<CryptoProvider>,
+        clients: Option<&[u8]>,
+    ) -> Result<Self, Error> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificates).collect();
+        let chain = chain.map_err(|error| unusable("certificates", error))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| unusable("key", error))?;
+        let verifier = match clients {
+            Some(authorities) => verifier(authorities, Arc::clone(&provider))?,
+            None => WebPkiClientVerifier::no_client_auth(),
+        };
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable("crypto provider", error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key)
+            .map_err(|error| unusable("certificates and key", error))?;
+        Ok(Self {
+            config: Arc::new(config),
+            authority: None,
+        })
     }
-    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+
+    /// Shows a certificate of that authority, and takes client certificates of it.
+    pub(in crate::testing) fn of_authority(authority: &TestAuthority) -> Result<Self, Error> {
+        Ok(Self {
+            config: authority.server(None, false)?,
+            authority: Some(authority.clone()),
+        })
+    }
+
+    /// What a connection is shown that meets this fault.
+    pub(super) fn config(&self, act: Option<&Act>) -> Result<Arc<ServerConfig>, Error> {
+        let (flaw, demands) = match act {
+            Some(Act::Certificate(flaw)) => (Some(*flaw), false),
+            Some(Act::ClientCertificate) => (None, true),
+            _ => return Ok(Arc::clone(&self.config)),
+        };
+        let Some(authority) = &self.authority else {
+            let message = "faults of certificates need a server whose TLS is by a test authority";
+            return Err(Error::new(ErrorKind::Config, message));
+        };
+        authority.server(flaw, demands)
+    }
+}
+
+fn verifier(
+    authorities: &[u8],
+    provider: Arc<CryptoProvider>,
+) -> Result<Arc<dyn ClientCertVerifier>, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authorities) {
+        let added = certificate
+            .map_err(|error| unusable("client authorities", error))
+            .map(|certificate| roots.add(certificate))?;
+        added.map_err(|error| unusable("client authorities", error))?;
+    }
+    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
         .allow_unauthenticated()
         .build()
-        .map_err(|error| unusable(WHAT, error))
+        .map_err(|error| unusable("client authorities", error))
 }
 
 fn unusable(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {

@@ -1,6 +1,7 @@
 //! What passed between a client and an API server: exchanges, with the time each piece took.
 
 mod format;
+mod place;
 mod target;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use serde::Serialize;
 use crate::error::{Error, ErrorKind};
 use crate::object::Object;
 
+pub(in crate::testing) use place::{Name, Place, Resource, Scope, Selected};
 pub(in crate::testing) use target::{Target, is_true};
 
 /// Requests and their answers, in the order of the requests: written by a

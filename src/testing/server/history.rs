@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::place::{Name, Place, Resource, Scope};
 use crate::object::ResourceVersion;
 use crate::sync::Arc;
-use crate::testing::recording::{Exchange, is_true};
+use crate::testing::recording::{Exchange, Name, Place, Resource, Scope, is_true};
 
 /// The facts of some recordings, in the order of their times.
 #[derive(Debug)]

@@ -7,10 +7,9 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use super::history::{History, Point};
-use super::place::Place;
 use super::single;
 use crate::sync::Arc;
-use crate::testing::recording::{Exchange, Recording, Target, is_true};
+use crate::testing::recording::{Exchange, Place, Recording, Target, is_true};
 
 /// Parameters that say where a client stands, not what it asks for. A replay ignores them unless
 /// the recording says otherwise.

@@ -4,7 +4,6 @@
 mod history;
 mod matching;
 mod pace;
-mod place;
 mod replay;
 mod single;
 
@@ -13,7 +12,7 @@ use rustls::crypto::CryptoProvider;
 use self::matching::Book;
 use self::pace::{Gate, Pace};
 use self::replay::Replay;
-use super::http::{Fault, HttpServer, Received, ServerOptions, configuration};
+use super::http::{Fault, FaultId, HttpServer, Received, ServerOptions, ServerTls, TestAuthority};
 use super::recording::{Exchange, Recording};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -146,9 +145,53 @@ impl FixtureServer {
         pace.gate.gathered(count, &pace.clock, deadline)
     }
 
-    /// Adds a fault, for requests from now on.
-    pub fn add_fault(&self, fault: Fault) {
-        self.0.add_fault(fault);
+    /// Adds a fault, for connections and requests from now on. [`FAULTS`](super::FAULTS) lists what
+    /// there is.
+    pub fn add_fault(&self, fault: Fault) -> FaultId {
+        self.0.add_fault(fault)
+    }
+
+    /// Removes a fault: it meets nobody from now on. Returns whether it was there. What it has met
+    /// already goes on: a request that hangs does so until its client gives up.
+    pub fn remove_fault(&self, id: FaultId) -> bool {
+        self.0.faults().remove(id)
+    }
+
+    /// Removes all faults.
+    pub fn clear_faults(&self) {
+        self.0.faults().clear();
+    }
+
+    /// The faults that were added and not removed, in the order in which they came.
+    pub fn faults(&self) -> Vec<(FaultId, Fault)> {
+        self.0.faults().list()
+    }
+
+    /// Closes the port and resets all connections, as a server does that is killed. Returns when
+    /// all threads have ended; then connections are refused until [`come_back`](Self::come_back).
+    pub fn crash(&self) {
+        self.0.crash();
+    }
+
+    /// Listens again on the same port, after a [`crash`](Self::crash). The replay goes on where it
+    /// stood.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Resources`] when the port belongs to somebody else by now, or the system has no
+    /// thread to give.
+    pub fn come_back(&self) -> Result<(), Error> {
+        self.0.come_back()
+    }
+
+    /// Shows certificates of that authority to new connections from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the authority's provider does not sign.
+    pub fn rotate_tls(&self, authority: &TestAuthority) -> Result<(), Error> {
+        self.0.rotate_tls(ServerTls::of_authority(authority)?);
+        Ok(())
     }
 
     /// The recorded exchanges that no request has used yet.
@@ -219,7 +262,17 @@ impl FixtureServerBuilder {
         key: &[u8],
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
-        self.options.tls = Some(configuration(certificates, key, provider, None)?);
+        self.options.tls = Some(ServerTls::of_pem(certificates, key, provider, None)?);
+        Ok(self)
+    }
+
+    /// Speaks TLS with a certificate of that authority, and takes client certificates of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the authority's provider does not sign.
+    pub fn tls_by(mut self, authority: &TestAuthority) -> Result<Self, Error> {
+        self.options.tls = Some(ServerTls::of_authority(authority)?);
         Ok(self)
     }
 

@@ -6,9 +6,8 @@ use std::cmp::Ordering;
 use serde_json::{Value, json};
 
 use super::history::{History, Point, State};
-use super::place::Place;
 use crate::object::ResourceVersion;
-use crate::testing::recording::{Answer, Exchange, Target};
+use crate::testing::recording::{Answer, Exchange, Place, Target};
 
 /// The answer to a get of `place` when what is `past` has happened; `None` when the recording does
 /// not tell.

@@ -1,34 +1,34 @@
 //! Where a request's path leads: to a collection of one kind, or to one object in it.
 
-use crate::testing::recording::Target;
+use super::target::Target;
 
 /// A kind's place in the API, such as secrets of the core group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Resource {
+pub(in crate::testing) struct Resource {
     /// `api/v1`, `apis/apps/v1`.
-    pub(super) group_version: String,
+    pub(in crate::testing) group_version: String,
     /// The plural, such as `secrets`.
-    pub(super) plural: String,
+    pub(in crate::testing) plural: String,
 }
 
 /// One object's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) resource: Resource,
-    pub(super) object: Name,
+pub(in crate::testing) struct Place {
+    pub(in crate::testing) resource: Resource,
+    pub(in crate::testing) object: Name,
 }
 
 /// Which object of its kind; the namespace is empty where there is none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Name {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(in crate::testing) struct Name {
+    pub(in crate::testing) namespace: String,
+    pub(in crate::testing) name: String,
 }
 
 /// What a list or watch is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Scope {
-    pub(super) resource: Resource,
+pub(in crate::testing) struct Scope {
+    pub(in crate::testing) resource: Resource,
     namespace: Option<String>,
     name: Option<String>,
     /// Whether it picks objects by more than namespace and name, so that an object it does not tell
@@ -80,7 +80,7 @@ impl Path {
 
 impl Place {
     /// The object which a plain get of `target` would read.
-    pub(super) fn of(target: &Target) -> Option<Self> {
+    pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
         match Path::parse(&target.path)? {
             Path::Object(place) => Some(place),
             Path::Collection(..) => None,
@@ -90,14 +90,14 @@ impl Place {
 
 impl Resource {
     /// The plural as the server's messages write it: `secrets`, `deployments.apps`.
-    pub(super) fn in_messages(&self) -> String {
+    pub(in crate::testing) fn in_messages(&self) -> String {
         match self.group() {
             "" => self.plural.clone(),
             group => format!("{}.{group}", self.plural),
         }
     }
 
-    pub(super) fn group(&self) -> &str {
+    pub(in crate::testing) fn group(&self) -> &str {
         let mut parts = self.group_version.split('/');
         match (parts.next(), parts.next()) {
             (Some("apis"), Some(group)) => group,
@@ -108,7 +108,7 @@ impl Resource {
 
 impl Scope {
     /// What a list or watch of `target` is about.
-    pub(super) fn of(target: &Target) -> Option<Self> {
+    pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
         let Path::Collection(resource, namespace) = Path::parse(&target.path)? else {
             return None;
         };
@@ -133,7 +133,7 @@ impl Scope {
     }
 
     /// Whether the object, if it were there, would be in it.
-    pub(super) fn covers(&self, place: &Place) -> bool {
+    pub(in crate::testing) fn covers(&self, place: &Place) -> bool {
         let is = |wanted: &Option<String>, value: &String| {
             wanted.as_ref().is_none_or(|wanted| wanted == value)
         };
@@ -141,6 +141,37 @@ impl Scope {
             && self.resource == place.resource
             && is(&self.namespace, &place.object.namespace)
             && is(&self.name, &place.object.name)
+    }
+}
+
+/// What a request names of what it asks for, whether that is a collection or one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::testing) struct Selected {
+    /// The plural, such as `secrets`.
+    pub(in crate::testing) plural: String,
+    pub(in crate::testing) namespace: Option<String>,
+    pub(in crate::testing) name: Option<String>,
+    /// Whether the path itself ends with the name.
+    pub(in crate::testing) is_object: bool,
+}
+
+impl Selected {
+    pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
+        if let Some(Place { resource, object }) = Place::of(target) {
+            return Some(Self {
+                plural: resource.plural,
+                namespace: (!object.namespace.is_empty()).then_some(object.namespace),
+                name: Some(object.name),
+                is_object: true,
+            });
+        }
+        let scope = Scope::of(target)?;
+        Some(Self {
+            plural: scope.resource.plural,
+            namespace: scope.namespace,
+            name: scope.name,
+            is_object: false,
+        })
     }
 }
 

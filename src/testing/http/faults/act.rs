@@ -1,0 +1,331 @@
+//! What a test server does instead of, or on top of, its answer: each act with its name, an example
+//! and what a correct client does.
+
+use std::time::Duration;
+
+/// What a test server does wrong. [`FAULTS`](super::FAULTS) lists all of them.
+///
+/// An act belongs to one of four layers: the connection, the answer that it replaces, what it
+/// changes inside the answer, and how the bytes are sent. A connection meets one act. A request
+/// meets one that replaces the answer, all that change it, and one of how the bytes are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Act {
+    /// Resets the connection as soon as it is there. For a port on which nobody listens, see
+    /// `crash` of the server.
+    Refuse,
+    /// Takes the connection, reads nothing and says nothing. With [`every`](super::Fault::every),
+    /// each n-th connection is a black hole.
+    Silent,
+    /// Shows another certificate than the client may accept. Only for servers whose certificates
+    /// are a [`TestAuthority`](crate::testing::TestAuthority)'s; others end the connection.
+    Certificate(CertificateFlaw),
+    /// Takes only clients with a certificate of the server's
+    /// [`TestAuthority`](crate::testing::TestAuthority); others get a TLS alert.
+    ClientCertificate,
+
+    /// Answers with a `Status` of the API; no recorded answer is used up.
+    Status {
+        /// The HTTP status.
+        code: u16,
+        /// The `reason`, such as `TooManyRequests`; empty for none.
+        reason: String,
+        /// The header `Retry-After`.
+        retry_after: Option<Duration>,
+    },
+    /// Takes the request and never answers; no recorded answer is used up.
+    Hang,
+    /// Answers 401 until the client shows another token than the one it showed first.
+    Unauthorized,
+    /// Answers 504 `Too large resource version`, in the API server's words.
+    TooLargeVersion,
+    /// Answers with a page of HTML and status 200, as a login page does.
+    Html,
+    /// Answers 302 with this `Location`.
+    Redirect(String),
+    /// Answers 400 with a message that has all headers of the request, the token included.
+    EchoHeaders,
+    /// Answers 500 with control characters in the message: colours, line ends, a zero byte.
+    ControlCharacters,
+    /// Opens the watch and sends an `ERROR` event with this `Status`. Other requests pass.
+    WatchError {
+        /// The `code` of the `Status`.
+        code: u16,
+        /// Its `reason`; empty for none.
+        reason: String,
+    },
+    /// Sends the begin of a line, an item or a body, with so many bytes, and ends there.
+    Unfinished {
+        /// What does not end.
+        part: Unfinished,
+        /// How long it gets.
+        bytes: usize,
+    },
+    /// Sends white space that is small as gzip and has so many bytes without it.
+    GzipBomb(usize),
+
+    /// Gives each object another `kind`, and a list too.
+    WrongKind,
+    /// Gives each object another name.
+    WrongNames,
+    /// Takes each object's name away.
+    Unnamed,
+    /// Makes each object one that is well-formed JSON and does not decode into its type.
+    Undecodable,
+    /// Puts a byte into each object that is no UTF-8.
+    NotUtf8,
+    /// Nests arrays in each object, so many deep.
+    Deep(usize),
+    /// Puts a number into each object that no integer or float can hold.
+    HugeNumber,
+    /// Takes so much off each resource version: a server that is behind, or was restored.
+    OlderVersions(u64),
+    /// Withholds the bookmarks of watches.
+    NoBookmarks,
+    /// Withholds the changes of watches, and lets bookmarks pass.
+    NoEvents,
+    /// Withholds everything of a watch, and sends blank lines instead.
+    Heartbeats {
+        /// The wait before each, on the server's clock.
+        every: Duration,
+    },
+    /// Sends each event of a watch twice.
+    DuplicateEvents,
+    /// Swaps each two events of a watch.
+    ReorderEvents,
+    /// Compresses the body with gzip and leaves the end of that away.
+    GzipCut,
+
+    /// Sends so many bytes of the body and then nothing, with the connection open. The recorded
+    /// answer is used up: the next request gets the one after it.
+    HangAfter(usize),
+    /// Sends so many bytes of the body and then ends the connection. The recorded answer is used
+    /// up: the next request gets the one after it.
+    CutAfter(usize),
+    /// Sends the body in pieces of so many bytes, with a wait before each.
+    Drip {
+        /// Bytes per piece.
+        bytes: usize,
+        /// The wait before each piece, on the server's clock.
+        every: Duration,
+    },
+    /// Sends so many bytes of that part and then nothing, with the connection open.
+    Stall {
+        /// Where.
+        part: Part,
+        /// How many bytes of the part pass.
+        after: usize,
+    },
+    /// Sends that part in pieces of so many bytes, with a wait before each.
+    Dribble {
+        /// Where.
+        part: Part,
+        /// Bytes per piece.
+        bytes: usize,
+        /// The wait before each piece, on the server's clock.
+        every: Duration,
+    },
+    /// Sends so many bytes of that part and then closes the connection (FIN).
+    Cut {
+        /// Where.
+        part: Part,
+        /// How many bytes of the part pass.
+        after: usize,
+    },
+    /// Sends so many bytes of that part and then resets the connection (RST).
+    Reset {
+        /// Where.
+        part: Part,
+        /// How many bytes of the part pass.
+        after: usize,
+    },
+    /// Flips the lowest bit of that byte; the first one is number 0.
+    FlipBit {
+        /// Where.
+        part: Part,
+        /// Which byte of the part.
+        at: usize,
+    },
+    /// Answers, and leaves the connection dead: no later request on it is read.
+    HalfOpen,
+    /// States a length that is so much off, sends the whole body, and closes the connection. Of a
+    /// watch it states that length alone.
+    WrongLength(i64),
+    /// Sends so many interim answers (103) ahead of the answer.
+    InterimFlood(usize),
+}
+
+/// What a server's certificate has wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CertificateFlaw {
+    /// It has expired.
+    Expired,
+    /// It is not valid yet.
+    NotYetValid,
+    /// It is for another host.
+    WrongHost,
+    /// An authority signed it that the client does not know.
+    UnknownAuthority,
+}
+
+/// What does not end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unfinished {
+    /// A line of a watch.
+    Line,
+    /// An item of a list.
+    Item,
+    /// The value before any object of it.
+    Body,
+}
+
+/// A part of what a server sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// The server's side of the TLS handshake. Without TLS: what precedes the first request.
+    Handshake,
+    /// The status line and the headers.
+    Head,
+    /// The body, before its framing. With a fault that answers, the body of that answer.
+    Body,
+    /// One line of the body, such as an event of a watch; the first one is number 1.
+    Event(usize),
+}
+
+/// At which point of a request an act comes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layer {
+    Connection,
+    Answer,
+    Content,
+    Wire,
+}
+
+impl Act {
+    pub(super) fn layer(&self) -> Layer {
+        match self {
+            Self::Refuse
+            | Self::Silent
+            | Self::Certificate(_)
+            | Self::ClientCertificate
+            | Self::Stall {
+                part: Part::Handshake,
+                ..
+            }
+            | Self::Dribble {
+                part: Part::Handshake,
+                ..
+            }
+            | Self::Cut {
+                part: Part::Handshake,
+                ..
+            }
+            | Self::Reset {
+                part: Part::Handshake,
+                ..
+            }
+            | Self::FlipBit {
+                part: Part::Handshake,
+                ..
+            } => Layer::Connection,
+            Self::Status { .. }
+            | Self::Hang
+            | Self::Unauthorized
+            | Self::TooLargeVersion
+            | Self::Html
+            | Self::Redirect(_)
+            | Self::EchoHeaders
+            | Self::ControlCharacters
+            | Self::WatchError { .. }
+            | Self::Unfinished { .. }
+            | Self::GzipBomb(_) => Layer::Answer,
+            Self::WrongKind
+            | Self::WrongNames
+            | Self::Unnamed
+            | Self::Undecodable
+            | Self::NotUtf8
+            | Self::Deep(_)
+            | Self::HugeNumber
+            | Self::OlderVersions(_)
+            | Self::NoBookmarks
+            | Self::NoEvents
+            | Self::Heartbeats { .. }
+            | Self::DuplicateEvents
+            | Self::ReorderEvents
+            | Self::GzipCut => Layer::Content,
+            Self::HangAfter(_)
+            | Self::CutAfter(_)
+            | Self::Drip { .. }
+            | Self::Stall { .. }
+            | Self::Dribble { .. }
+            | Self::Cut { .. }
+            | Self::Reset { .. }
+            | Self::FlipBit { .. }
+            | Self::HalfOpen
+            | Self::WrongLength(_)
+            | Self::InterimFlood(_) => Layer::Wire,
+        }
+    }
+
+    /// Whether it is of no meaning but for watches.
+    pub(super) fn is_of_watches(&self) -> bool {
+        matches!(
+            self,
+            Self::WatchError { .. }
+                | Self::NoBookmarks
+                | Self::NoEvents
+                | Self::Heartbeats { .. }
+                | Self::DuplicateEvents
+                | Self::ReorderEvents
+        )
+    }
+
+    /// Its name, as [`FAULTS`](super::FAULTS) and the JSON form have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Refuse => "refuse",
+            Self::Silent => "silent",
+            Self::Certificate(_) => "certificate",
+            Self::ClientCertificate => "client-certificate",
+            Self::Status { .. } => "status",
+            Self::Hang => "hang",
+            Self::Unauthorized => "unauthorized",
+            Self::TooLargeVersion => "too-large-version",
+            Self::Html => "html",
+            Self::Redirect(_) => "redirect",
+            Self::EchoHeaders => "echo-headers",
+            Self::ControlCharacters => "control-characters",
+            Self::WatchError { .. } => "watch-error",
+            Self::Unfinished { .. } => "unfinished",
+            Self::GzipBomb(_) => "gzip-bomb",
+            Self::WrongKind => "wrong-kind",
+            Self::WrongNames => "wrong-names",
+            Self::Unnamed => "unnamed",
+            Self::Undecodable => "undecodable",
+            Self::NotUtf8 => "not-utf-8",
+            Self::Deep(_) => "deep",
+            Self::HugeNumber => "huge-number",
+            Self::OlderVersions(_) => "older-versions",
+            Self::NoBookmarks => "no-bookmarks",
+            Self::NoEvents => "no-events",
+            Self::Heartbeats { .. } => "heartbeats",
+            Self::DuplicateEvents => "duplicate-events",
+            Self::ReorderEvents => "reorder-events",
+            Self::GzipCut => "gzip-cut",
+            Self::HangAfter(_) => "hang-after",
+            Self::CutAfter(_) => "cut-after",
+            Self::Drip { .. } => "drip",
+            Self::Stall { .. } => "stall",
+            Self::Dribble { .. } => "dribble",
+            Self::Cut { .. } => "cut",
+            Self::Reset { .. } => "reset",
+            Self::FlipBit { .. } => "flip-bit",
+            Self::HalfOpen => "half-open",
+            Self::WrongLength(_) => "wrong-length",
+            Self::InterimFlood(_) => "interim-flood",
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The table of faults: of each its name, an example, and what a correct client does.
+
+/// A line of [`FAULTS`].
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct FaultDescription {
+    /// The act's name.
+    pub name: &'static str,
+    /// An example, as [`Fault::from_json`](super::Fault::from_json) reads it.
+    pub example: &'static str,
+    /// What a correct client does.
+    pub client: &'static str,
+}
+
+macro_rules! faults {
+    ($($name:literal $example:literal $client:literal)*) => {
+        /// The faults that a test server knows.
+        ///
+        /// Which requests a fault meets is in the same object: see
+        /// [`Fault::from_json`](super::Fault::from_json). A server's life has faults of its own:
+        /// `crash` closes its port and resets its connections, and `come_back` listens again.
+        ///
+        /// | act | an example | a correct client |
+        /// |---|---|---|
+        $(#[doc = concat!("| `", $name, "` | `", $example, "` | ", $client, " |")])*
+        pub const FAULTS: &[FaultDescription] = &[
+            $(FaultDescription { name: $name, example: $example, client: $client },)*
+        ];
+    };
+}
+
+faults! {
+    "refuse" r#"{"act":"refuse","times":3}"#
+        "keeps what it has, and connects again with a growing wait"
+    "silent" r#"{"act":"silent","every":3}"#
+        "gives up by a time limit of its own, and uses another connection"
+    "certificate" r#"{"act":"certificate","flaw":"expired"}"#
+        "sends nothing, not even a token; says what is wrong with the certificate"
+    "client-certificate" r#"{"act":"client-certificate"}"#
+        "says that the server wants a client certificate"
+    "status" r#"{"act":"status","code":429,"reason":"TooManyRequests","retryAfterSeconds":5}"#
+        "waits as long as it is told, within a bound of its own; a 403 or 404 ends no cache"
+    "hang" r#"{"act":"hang","verb":"list"}"#
+        "gives up by a time limit of its own"
+    "unauthorized" r#"{"act":"unauthorized"}"#
+        "reads its token anew and asks once more"
+    "too-large-version" r#"{"act":"too-large-version","verb":"get"}"#
+        "asks again a little later, or for any version"
+    "html" r#"{"act":"html"}"#
+        "says that no API server answers; takes nothing of it for an object"
+    "redirect" r#"{"act":"redirect","to":"http://localhost:1/"}"#
+        "follows to no other host with its token"
+    "echo-headers" r#"{"act":"echo-headers"}"#
+        "shows its token in no error and no log"
+    "control-characters" r#"{"act":"control-characters"}"#
+        "writes none of them to a log or a terminal"
+    "watch-error" r#"{"act":"watch-error","code":410,"reason":"Expired"}"#
+        "lists anew after 410, and opens the watch again after any other"
+    "unfinished" r#"{"act":"unfinished","part":"item","mebibytes":64}"#
+        "stops reading at a bound of its own"
+    "gzip-bomb" r#"{"act":"gzip-bomb","mebibytes":512}"#
+        "stops reading at a bound of its own"
+    "wrong-kind" r#"{"act":"wrong-kind","times":1}"#
+        "takes no object of another kind"
+    "wrong-names" r#"{"act":"wrong-names","verb":"get"}"#
+        "takes no object for the one it asked for"
+    "unnamed" r#"{"act":"unnamed","namespace":"shop"}"#
+        "sets the object aside, and keeps all others"
+    "undecodable" r#"{"act":"undecodable","namespace":"shop","name":"db"}"#
+        "sets the object aside with the reason, and keeps all others"
+    "not-utf-8" r#"{"act":"not-utf-8"}"#
+        "refuses the object or the answer, and keeps what it has"
+    "deep" r#"{"act":"deep","levels":100000}"#
+        "refuses the object without running out of stack"
+    "huge-number" r#"{"act":"huge-number"}"#
+        "refuses the object, and goes on"
+    "older-versions" r#"{"act":"older-versions","by":100,"times":1}"#
+        "does not go back to an older object of a watch; a list it asked for may be older"
+    "no-bookmarks" r#"{"act":"no-bookmarks"}"#
+        "goes on; at worst it lists anew after the watch expired"
+    "no-events" r#"{"act":"no-events"}"#
+        "cannot know, unless it asks besides the watch: the cache is late until the watch ends"
+    "heartbeats" r#"{"act":"heartbeats","everyMilliseconds":1000}"#
+        "does not take blank lines for news; opens a watch again that outlives its time"
+    "duplicate-events" r#"{"act":"duplicate-events"}"#
+        "tells its user of each change once"
+    "reorder-events" r#"{"act":"reorder-events"}"#
+        "never replaces an object by an older version of it"
+    "gzip-cut" r#"{"act":"gzip-cut"}"#
+        "fails the read, and takes no part of it for the whole"
+    "hang-after" r#"{"act":"hang-after","bytes":100}"#
+        "gives up by a limit of silence, and asks again"
+    "cut-after" r#"{"act":"cut-after","bytes":100}"#
+        "fails the read; opens the watch again where it stood"
+    "drip" r#"{"act":"drip","bytes":1,"everyMilliseconds":500}"#
+        "gives up by a limit of the whole read, not of silence alone"
+    "stall" r#"{"act":"stall","part":"handshake","after":10}"#
+        "gives up by a time limit of its own, in each phase"
+    "dribble" r#"{"act":"dribble","part":"head","bytes":1,"everyMilliseconds":500}"#
+        "bounds the phase as a whole"
+    "cut" r#"{"act":"cut","part":"event","event":2,"after":20,"watch":true}"#
+        "takes no part of an event for an event; opens the watch again where it stood"
+    "reset" r#"{"act":"reset","part":"body","after":100}"#
+        "as after a close; asks once more where nothing of the answer has come"
+    "flip-bit" r#"{"act":"flip-bit","part":"body","at":0}"#
+        "refuses what is no JSON; a wrong value in good JSON nobody can see"
+    "half-open" r#"{"act":"half-open"}"#
+        "gives the next request a time limit, and then another connection"
+    "wrong-length" r#"{"act":"wrong-length","by":-5}"#
+        "fails the read, and uses the connection no more"
+    "interim-flood" r#"{"act":"interim-flood","count":100000}"#
+        "passes over a few, and gives up after more"
+}
