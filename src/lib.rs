@@ -270,6 +270,7 @@
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
 //! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
+//! | `snapshot` | feature `snapshot`: a manager's content in a sealed file, for an offline boot |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
 //! | `testing` | feature `testing`: API server, fixture server, recorder, fakes |
@@ -286,6 +287,7 @@
 //! | `ring` | yes | TLS by rustls with ring where the program hands in no provider |
 //! | `gzip` | yes | compressed lists and streamed lists |
 //! | `metrics` | no | Prometheus text; the hooks it uses are always there |
+//! | `snapshot` | no | what a manager holds in a sealed file; `ring` seals it |
 //! | `testing` | no | servers for your tests, a recorder, fakes and builders of objects |
 //! | `latest` | no | k8s-openapi's `latest`, to build this crate alone; programs choose theirs |
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -330,6 +332,10 @@ pub mod informer;
 pub mod manager;
 
 pub mod outlet;
+
+#[cfg(feature = "snapshot")]
+#[cfg_attr(docsrs, doc(cfg(feature = "snapshot")))]
+pub mod snapshot;
 
 pub mod pod_status;
 

@@ -45,6 +45,9 @@ mod recorder;
 mod representations;
 #[path = "cluster/site.rs"]
 mod site;
+#[cfg(feature = "snapshot")]
+#[path = "cluster/snapshot.rs"]
+mod snapshot;
 #[path = "cluster/stores.rs"]
 mod stores;
 #[path = "cluster/strategies.rs"]

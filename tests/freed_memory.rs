@@ -33,14 +33,14 @@ const SAMPLE: std::ops::Range<usize> = 300..364;
 /// So much memory is looked at in one piece.
 const PIECE_BYTES: usize = 64 * 1024;
 
-type Bytes = Zeroizing<Vec<u8>>;
+pub(crate) type Bytes = Zeroizing<Vec<u8>>;
 
 /// Each test has its own value.
 const DECODED: u64 = 1;
 const UNDECODABLE: u64 = 2;
 
 /// A value, which does not stand in the program and never repeats itself.
-fn value(seed: u64) -> Bytes {
+pub(crate) fn value(seed: u64) -> Bytes {
     let mut state = seed;
     let mut value = Zeroizing::new(Vec::with_capacity(VALUE_BYTES));
     value.extend((0..VALUE_BYTES).map(|_| {
@@ -52,14 +52,14 @@ fn value(seed: u64) -> Bytes {
     value
 }
 
-fn base64(value: &[u8]) -> Bytes {
+pub(crate) fn base64(value: &[u8]) -> Bytes {
     let mut text = Zeroizing::new(vec![0; value.len().div_ceil(3) * 4]);
     STANDARD.encode_slice(value, &mut text).unwrap();
     text
 }
 
 /// A sample as it may stand here: each bit turned round.
-fn inverted(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn inverted(bytes: &[u8]) -> Vec<u8> {
     bytes[SAMPLE].iter().map(|byte| !byte).collect()
 }
 
@@ -76,7 +76,7 @@ fn writable() -> Vec<[usize; 2]> {
 }
 
 /// How often an inverted sample stands, as it really is, in memory that the process can write.
-fn found(inverted: &[u8]) -> usize {
+pub(crate) fn found(inverted: &[u8]) -> usize {
     let memory = File::open("/proc/self/mem").unwrap();
     let mut piece: Bytes = Zeroizing::new(vec![0; PIECE_BYTES]);
     let own = piece.as_ptr_range();

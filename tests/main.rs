@@ -48,6 +48,12 @@ mod ports;
 mod queue_memory;
 mod relist_threads;
 mod replay;
+#[cfg(feature = "snapshot")]
+#[cfg(feature = "testing")]
+mod snapshot_kills;
+#[cfg(feature = "snapshot")]
+#[cfg(feature = "testing")]
+mod snapshot_memory;
 #[path = "sockets/main.rs"]
 mod sockets;
 mod support;

@@ -17,6 +17,9 @@ mod rows;
 #[cfg(target_os = "linux")]
 #[path = "node_agent/signals.rs"]
 mod signals;
+#[cfg(feature = "snapshot")]
+#[path = "node_agent/snapshot.rs"]
+mod snapshot;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
 

@@ -40,6 +40,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
     ("outlet", &["manager"]),
+    ("snapshot", &["manager", "wire"]),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.
     (

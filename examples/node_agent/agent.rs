@@ -58,6 +58,8 @@ pub(crate) struct Agent<'a, W> {
     pub(crate) options: &'a Options,
     /// `None`: no pods are followed.
     pub(crate) node_name: Option<&'a str>,
+    /// Its address: it names whose objects a snapshot has.
+    pub(crate) server: &'a str,
     pub(crate) printer: Printer<W>,
     pub(crate) signals: &'a Receiver<()>,
     pub(crate) endpoints: Endpoints,
@@ -109,7 +111,13 @@ impl<W: Write> Agent<'_, W> {
         let clock = Clock::system();
         let endpoints = std::mem::take(&mut self.endpoints);
         let metrics = endpoints.metrics.clone();
-        let mut node = Node::new(client, self.node_name, self.options, metrics.as_ref())?;
+        let mut node = Node::new(
+            client,
+            self.server,
+            self.node_name,
+            self.options,
+            metrics.as_ref(),
+        )?;
         let mut ears = Ears::listen(&node);
         let mut progress = Progress::new(clock, self.options);
         match self.node_name {
@@ -118,6 +126,10 @@ impl<W: Write> Agent<'_, W> {
                 ears.follow_pods(client, self.options, name, followed)?;
             }
             None => progress.pods_are_known(self.options.once),
+        }
+        if node.has_restored() {
+            // There is something to show, whether the server answers or not.
+            progress.pods_are_known(self.options.once);
         }
         let health = node.health(ears.reflector.as_ref(), progress.synced.clone());
         // Ends before what it looks at.

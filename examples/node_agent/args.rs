@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kubecache::Error;
@@ -11,7 +12,7 @@ use kubecache::manager::{ChangeDetection, WatchScope};
 use crate::bind::BindAddress;
 use crate::files::FileOptions;
 use crate::managers::ObjectId;
-use crate::{flags, metrics, references};
+use crate::{flags, metrics, references, snapshot};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,6 +57,12 @@ The agent:
                                     spaces between them, no shell. Changes during a run are one more
                                     run. The agent's end ends it; with --once the agent waits for it
       --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
+      --snapshot FILE, --snapshot-key FILE
+                                    keep what is in memory in FILE, sealed with the key in the other
+                                    file (32 random bytes, mode 0600). An agent that starts while
+                                    the server is away has its objects from there, Restored, until
+                                    the server answers. In an agent that was built with --features
+                                    snapshot
   -l, --selector SELECTOR           follow the node's pods with these labels
   -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
   -o, --output table|wide|name|json|yaml
@@ -157,6 +164,13 @@ impl Output {
     }
 }
 
+/// The files of `--snapshot`.
+#[derive(Clone, Debug)]
+pub(crate) struct SnapshotFiles {
+    pub(crate) snapshot: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
 /// The flags of a run.
 #[derive(Debug)]
 pub(crate) struct Options {
@@ -173,6 +187,7 @@ pub(crate) struct Options {
     /// The labels of pods; empty: all.
     pub(crate) selector: String,
     pub(crate) files: FileOptions,
+    pub(crate) snapshot: Option<SnapshotFiles>,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
     /// `None`: a minute, or a demonstration's two seconds.
@@ -201,6 +216,7 @@ impl Default for Options {
             no_headers: false,
             selector: String::new(),
             files: FileOptions::default(),
+            snapshot: None,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
             sync_frequency: None,
@@ -234,6 +250,7 @@ where
 {
     let mut parser = lexopt::Parser::from_args(arguments);
     let mut options = Options::default();
+    let mut snapshot = [None, None];
     while let Some(name) = flags::next(
         &mut parser,
         &[('l', "selector"), ('n', "namespace"), ('o', "output")],
@@ -243,7 +260,8 @@ where
             "version" => return Ok(Command::Version),
             _ => {}
         }
-        let known = own_flag(&name, &mut parser, &mut options)?
+        let known = snapshot_flag(&name, &mut parser, &mut snapshot)?
+            || own_flag(&name, &mut parser, &mut options)?
             || flags::connection_flag(
                 &name,
                 &mut parser,
@@ -254,12 +272,32 @@ where
             return Err(format!("unknown flag --{name}"));
         }
     }
+    options.snapshot = match snapshot {
+        [None, None] => None,
+        [Some(snapshot), Some(key)] => Some(SnapshotFiles { snapshot, key }),
+        _ => return Err("--snapshot and --snapshot-key need each other".to_owned()),
+    };
     let files = &options.files;
     let tells = !files.run.is_empty() || files.signal.is_some();
     if files.directory.is_none() && (tells || files.owner.is_some()) {
         return Err("--output-owner and the --…-on-change need --output-dir".to_owned());
     }
     Ok(Command::Run(Box::new(options)))
+}
+
+/// The two flags of snapshots, into their places.
+fn snapshot_flag(
+    name: &str,
+    parser: &mut lexopt::Parser,
+    [file, key]: &mut [Option<PathBuf>; 2],
+) -> Result<bool, String> {
+    let place = match name {
+        "snapshot" => file,
+        "snapshot-key" => key,
+        _ => return Ok(false),
+    };
+    *place = Some(flags::path(name, parser)?);
+    snapshot::MISSING.map_or(Ok(true), |missing| Err(format!("--{name}: {missing}")))
 }
 
 fn own_flag(
@@ -557,6 +595,8 @@ mod tests {
             "output-owner",
             "exec-on-change",
             "signal-on-change",
+            "snapshot",
+            "snapshot-key",
             "change-detection",
             "watch-scope",
             "sync-frequency",

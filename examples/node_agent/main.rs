@@ -31,6 +31,8 @@ mod replay;
 mod rows;
 mod serve;
 mod signals;
+#[cfg_attr(not(feature = "snapshot"), path = "no_snapshot.rs")]
+mod snapshot;
 mod table;
 mod tell;
 mod wait_line;
@@ -78,6 +80,9 @@ fn main() -> ExitCode {
         return usage(
             "--demo shows recorded pods: leave --secret, --configmap and --references out",
         );
+    }
+    if options.demo && options.snapshot.is_some() {
+        return usage("--demo shows recordings: leave --snapshot out");
     }
     if options.demo && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--demo shows all recorded pods: leave --namespace and --selector out");
@@ -138,6 +143,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     let agent = Agent {
         options,
         node_name,
+        server: &config.server_url(),
         printer: printer(options, node_name),
         signals: &stop.came,
         endpoints,

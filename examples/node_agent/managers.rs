@@ -15,6 +15,9 @@ use std::sync::Arc;
 use crate::metrics::Metrics;
 use crate::rows::RowKey;
 
+/// The owners of objects that no pod names, one per namespace.
+const REFERENCE: &str = "Reference";
+
 /// Keeps the Secrets and ConfigMaps of the registered pods.
 pub(crate) struct Managers {
     secrets: Arc<SecretManager>,
@@ -99,7 +102,7 @@ impl Managers {
                 .push(object);
         }
         for (namespace, objects) in by_namespace {
-            let owner = Owner::new("Reference", ObjectKey::new(namespace, ""));
+            let owner = Owner::new(REFERENCE, ObjectKey::new(namespace, ""));
             let keys = |kind: &'static str| {
                 let of_kind = objects.iter().filter(move |object| object.kind == kind);
                 of_kind.map(|object| object.key.clone())
@@ -107,6 +110,33 @@ impl Managers {
             self.secrets.set_references(&owner, keys("Secret"));
             self.config_maps.set_references(&owner, keys("ConfigMap"));
         }
+    }
+
+    /// Of the owners that a snapshot had, leaves the pods, if pods are followed. The references of
+    /// the others go, unless they are these.
+    pub(crate) fn only_pods_of(
+        &self,
+        owners: Vec<Owner>,
+        references: &BTreeSet<ObjectId>,
+        follows_pods: bool,
+    ) -> BTreeMap<ObjectKey, Owner> {
+        let mut pods = BTreeMap::new();
+        for owner in owners {
+            let namespace = owner.key().namespace();
+            let is_referred = || references.iter().any(|of| of.key.namespace() == namespace);
+            if owner.kind() != REFERENCE && follows_pods {
+                pods.insert(owner.key().clone(), owner);
+            } else if owner.kind() != REFERENCE || !is_referred() {
+                self.forget(&owner);
+            }
+        }
+        pods
+    }
+
+    /// Takes back all references of an owner.
+    pub(crate) fn forget(&self, owner: &Owner) {
+        self.secrets.set_references(owner, []);
+        self.config_maps.set_references(owner, []);
     }
 
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.

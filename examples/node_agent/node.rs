@@ -20,6 +20,7 @@ use crate::pods::{PodNews, is_finished};
 use crate::print::Rows;
 use crate::reads::Reader;
 use crate::rows::{Facts, RowKey};
+use crate::snapshot::Keeper;
 
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
@@ -27,6 +28,9 @@ pub(crate) struct Node {
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
+    /// The pods that the agent of before had, until the server tells of them.
+    restored: BTreeMap<ObjectKey, Owner>,
+    _keeper: Option<Keeper>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
@@ -37,6 +41,7 @@ impl Node {
     /// A node without pods. Of the network it touches, with `Cache`, the node's own object.
     pub(crate) fn new(
         client: &Client,
+        server: &str,
         name: Option<&str>,
         options: &Options,
         metrics: Option<&Metrics>,
@@ -68,15 +73,26 @@ impl Node {
             }
             ChangeDetection::Get => (None, Some(Reader::start(&managers)?)),
         };
+        let (keeper, owners) = match &options.snapshot {
+            Some(files) => {
+                let of = format!("{server} {}", name.unwrap_or_default());
+                let (keeper, owners) = Keeper::open(files, &of, &managers)?;
+                (Some(keeper), owners)
+            }
+            None => (None, Vec::new()),
+        };
+        managers.refer(&options.references);
+        let restored = managers.only_pods_of(owners, &options.references, name.is_some());
         let files = Files::start(&options.files, &managers)?;
         let node = Self {
             files: files.map(Arc::new),
             managers,
             pods: BTreeMap::new(),
+            restored,
+            _keeper: keeper,
             reader,
             own,
         };
-        node.managers.refer(&options.references);
         if let Some(reader) = &node.reader {
             reader.order(options.references.iter().cloned());
         }
@@ -84,6 +100,11 @@ impl Node {
             node.references_are_complete();
         }
         Ok(node)
+    }
+
+    /// Whether there is something out of a snapshot that the server has not told of.
+    pub(crate) fn has_restored(&self) -> bool {
+        !self.restored.is_empty()
     }
 
     /// What is not referenced by now is not needed here.
@@ -125,6 +146,10 @@ impl Node {
                 for key in gone {
                     self.forget(&key);
                 }
+                let restored = self.restored.keys().filter(|key| !kept(key));
+                for key in restored.cloned().collect::<Vec<_>>() {
+                    self.forget(&key);
+                }
                 for pod in snapshot.pods.into_values() {
                     self.bind(pod);
                 }
@@ -139,7 +164,9 @@ impl Node {
 
     /// The pods that run here.
     pub(crate) fn pods(&self) -> Vec<ObjectKey> {
-        self.pods.keys().cloned().collect()
+        let restored = self.restored.keys();
+        let all: BTreeSet<_> = self.pods.keys().chain(restored).cloned().collect();
+        all.into_iter().collect()
     }
 
     /// A row per pod and object.
@@ -173,6 +200,10 @@ impl Node {
             self.forget(&key);
         }
         self.managers.register(&pod);
+        let before = self.restored.remove(&key);
+        if let Some(other) = before.filter(|owner| owner.uid() != pod.uid()) {
+            self.managers.forget(&other);
+        }
         if let Some(reader) = &self.reader {
             reader.order(ObjectId::named_by(&pod));
         }
@@ -182,6 +213,9 @@ impl Node {
     fn forget(&mut self, key: &ObjectKey) {
         if let Some(pod) = self.pods.remove(key) {
             self.managers.unregister(&pod);
+        }
+        if let Some(owner) = self.restored.remove(key) {
+            self.managers.forget(&owner);
         }
     }
 }

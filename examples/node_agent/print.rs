@@ -148,7 +148,7 @@ impl<W: Write> Printer<W> {
 fn colour(state: &str) -> &'static str {
     match state {
         "Synced" => "\u{1b}[32m",
-        "NotFound" | "Forbidden" | "Removed" => "\u{1b}[33m",
+        "NotFound" | "Forbidden" | "Removed" | "Restored" => "\u{1b}[33m",
         _ => "\u{1b}[31m",
     }
 }

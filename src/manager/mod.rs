@@ -175,6 +175,13 @@ mod strategy;
 mod ttl;
 mod watch;
 
+/// What a snapshot of a manager needs of it.
+#[cfg(feature = "snapshot")]
+pub(crate) mod seeds {
+    pub(crate) use super::entry::seed::{KeptObject, Seed, SeedEnd, SeedSource};
+    pub(crate) use super::strategy::KeptObjects;
+}
+
 pub use cached::Cached;
 pub use change_detection::ChangeDetection;
 pub use changes::{Changed, Changes};

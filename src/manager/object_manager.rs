@@ -135,6 +135,12 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
+    /// The entries, if the strategy keeps objects.
+    #[cfg(feature = "snapshot")]
+    pub(crate) fn kept_objects(&self) -> Option<Arc<dyn super::strategy::KeptObjects<K>>> {
+        self.strategy.kept_objects()
+    }
+
     /// The store, for tests that take a fresh read apart.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &WatchStore<K> {

@@ -58,6 +58,16 @@ impl Owner {
         }
     }
 
+    /// An owner as an earlier process knew it.
+    #[cfg(feature = "snapshot")]
+    pub(crate) fn with_uid(kind: String, key: ObjectKey, uid: &str) -> Self {
+        Self {
+            kind: kind.into(),
+            key,
+            uid: uid.into(),
+        }
+    }
+
     /// The kind, such as `Pod`.
     pub fn kind(&self) -> &str {
         &self.kind

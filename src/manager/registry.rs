@@ -3,16 +3,22 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::Instant;
 
 use super::changes::Notifier;
 use super::entry::object_entry::{AnswerContext, EntryState, ObjectEntry};
 use super::entry::read_cache::ReadCache;
+#[cfg(feature = "snapshot")]
+use super::entry::seed::KeptObject;
+use super::entry::seed::SeedSource;
 use super::kinds::{KindTraits, cache_name};
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
 use super::references::{Owner, References};
 use super::report::ObjectReport;
+#[cfg(feature = "snapshot")]
+use super::strategy::KeptObjects;
 use super::strategy::ReferencedObjects;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -77,6 +83,8 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) shared_watches: AtomicUsize,
     getter: Arc<dyn Getter<K>>,
     pub(crate) kind: KindTraits<K>,
+    /// What an earlier process knew.
+    seeds: OnceLock<Box<dyn SeedSource<K>>>,
 }
 
 impl<K: Object, S> fmt::Debug for Registry<K, S> {
@@ -100,6 +108,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             shared_watches: AtomicUsize::new(0),
             getter,
             kind,
+            seeds: OnceLock::new(),
         })
     }
 
@@ -138,7 +147,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     /// Changes an entry, and what plain readers find of it at once, in one step. What that drops of
     /// the object, it drops under no lock.
     pub(crate) fn change<R>(&self, entry: &ObjectEntry<S>, change: impl FnOnce(&mut S) -> R) -> R {
-        let (result, _before, _replaced) = {
+        let (result, ended, _before, _replaced) = {
             let mut state = entry.state.lock();
             let before = state.content().object().map(Arc::clone);
             let was_detached = state.is_detached();
@@ -151,9 +160,24 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
                 state.note_read(mark);
                 replaced
             });
-            (result, before, replaced)
+            (result, state.content().end_seed(), before, replaced)
         };
+        if let (Some((_seed, end)), Some(seeds)) = (ended, self.seeds.get()) {
+            seeds.ended(&entry.key, end);
+        }
         result
+    }
+
+    /// Gives a new entry what an earlier process knew of its object.
+    pub(crate) fn sow(&self, entry: &ObjectEntry<S>) {
+        let seeds = self.seeds.get();
+        let Some(seed) = seeds.and_then(|seeds| seeds.take(&entry.key, self.clock())) else {
+            return;
+        };
+        let late = entry.state.lock().content().set_seed(seed);
+        drop(late);
+        entry.state.notify_all();
+        self.changes.notify(&entry.key);
     }
 
     /// Sends one request on the caller's thread, and trims what it brings as a watch would (B19).
@@ -249,5 +273,34 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             references: self.references.lock().total(),
             watches: own.sum::<usize>().saturating_add(shared),
         }
+    }
+}
+
+#[cfg(feature = "snapshot")]
+impl<K: Object, S: EntryState<K>> KeptObjects<K> for Registry<K, S> {
+    fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error> {
+        let is_first = self.seeds.set(seeds).is_ok();
+        is_first.then_some(()).ok_or_else(|| {
+            let text = format!("{} has a snapshot already", cache_name::<K>());
+            Error::new(ErrorKind::Config, text)
+        })
+    }
+
+    fn kept(&self) -> Vec<KeptObject<K>> {
+        let kept = self.entries().into_iter().filter_map(|entry| {
+            let mut state = entry.state.lock();
+            let contact = state.contact();
+            let content = state.content();
+            let (object, contact) = match (content.seed(), content.object()) {
+                (Some(seed), _) => (&seed.object, seed.contact),
+                (None, object) => (object?, contact?),
+            };
+            Some(KeptObject {
+                key: entry.key.clone(),
+                object: Arc::clone(object),
+                contact,
+            })
+        });
+        kept.collect()
     }
 }

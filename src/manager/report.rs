@@ -28,6 +28,9 @@ pub enum ObjectState {
     Undecodable,
     /// There is no room for the object's watch. With `Watch` only.
     TooManyReflectors,
+    /// Readers get what a snapshot of an earlier process has, because the server has not answered
+    /// yet.
+    Restored,
 }
 
 impl ObjectState {
@@ -35,7 +38,7 @@ impl ObjectState {
     pub fn is_answer(self) -> bool {
         match self {
             Self::Synced | Self::NotFound | Self::Forbidden | Self::Undecodable => true,
-            Self::Waiting | Self::TooManyReflectors => false,
+            Self::Waiting | Self::TooManyReflectors | Self::Restored => false,
         }
     }
 }

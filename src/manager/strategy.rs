@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::cached::Cached;
 use super::changes::Notifier;
+#[cfg(feature = "snapshot")]
+use super::entry::seed::{KeptObject, SeedSource};
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
 use super::references::{Owner, ReferenceChange};
@@ -28,9 +30,28 @@ pub(crate) trait ReferencedObjects: Send + Sync {
     fn state(&self) -> ManagerState;
 }
 
+/// The objects of one manager, to be kept for the next process and brought by an earlier one.
+#[cfg(feature = "snapshot")]
+pub(crate) trait KeptObjects<K: Object>: ReferencedObjects {
+    /// Answers readers from these seeds where the server has not been heard; for references from
+    /// now on.
+    ///
+    /// # Errors
+    ///
+    /// `Config` if it does so already.
+    fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error>;
+
+    /// The objects in memory, and the seeds of those that the server has not been heard about.
+    fn kept(&self) -> Vec<KeptObject<K>>;
+}
+
 /// Keeps the objects of one manager: by watches, for a time to live, or not at all.
 pub(crate) trait Strategy<K: Object>: Send + Sync {
     fn entries(&self) -> Arc<dyn ReferencedObjects>;
+
+    /// The entries of a strategy that keeps objects.
+    #[cfg(feature = "snapshot")]
+    fn kept_objects(&self) -> Option<Arc<dyn KeptObjects<K>>>;
 
     /// Changes the references of `owner`, and starts or stops what that requires. Never blocks.
     fn change_references(&self, owner: &Owner, change: ReferenceChange);

@@ -10,15 +10,15 @@ use super::AGENT;
 use super::rows::{node, object, pod};
 use crate::support::TempDirectory;
 
-fn secret(name: &str) -> Value {
+pub(crate) fn secret(name: &str, version: &str) -> Value {
     json!({
-        "metadata": {"namespace": "shop", "name": name, "resourceVersion": "7", "uid": name},
+        "metadata": {"namespace": "shop", "name": name, "resourceVersion": version, "uid": name},
         "data": {"password": "bWFkZS11cA=="},
     })
 }
 
 fn objects(recording: Recording) -> FixtureServer {
-    let recording = object(recording, "secrets", "db", &[secret("db")]);
+    let recording = object(recording, "secrets", "db", &[secret("db", "7")]);
     let recording = object(recording, "configmaps", "flags", &[]);
     FixtureServer::replaying(recording).start().unwrap()
 }

@@ -212,6 +212,7 @@ fn built(example: &str) -> PathBuf {
     let features = [
         ("testing", cfg!(feature = "testing")),
         ("metrics", cfg!(feature = "metrics")),
+        ("snapshot", cfg!(feature = "snapshot")),
     ];
     let features = features
         .iter()

@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use super::seed::{Seed, SeedEnd};
 use crate::error::Error;
 use crate::list_watch::{Listed, Undecodable};
 use crate::manager::kinds::KindTraits;
@@ -30,6 +31,8 @@ pub(crate) struct EntryContent<K: Object> {
     guard: VersionGuard,
     /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
+    /// What an earlier process knew, until the first admitted write.
+    seed: Option<Seed<K>>,
 }
 
 impl<K: Object> EntryContent<K> {
@@ -42,6 +45,7 @@ impl<K: Object> EntryContent<K> {
             reads: 0,
             guard: VersionGuard::of_entry(),
             tombstone: None,
+            seed: None,
         }
     }
 }
@@ -61,6 +65,37 @@ pub(crate) struct ReadPosition {
 impl<K: Object> EntryContent<K> {
     pub(crate) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         self.object.as_ref()
+    }
+
+    /// Gives the entry what an earlier process knew of the object. Gives it back if the server has
+    /// been heard about the object meanwhile.
+    pub(crate) fn set_seed(&mut self, seed: Seed<K>) -> Option<Seed<K>> {
+        if self.revision > 0 {
+            return Some(seed);
+        }
+        self.seed.replace(seed)
+    }
+
+    /// What an earlier process knew of the object, while the server has not been heard about it.
+    pub(crate) fn seed(&self) -> Option<&Seed<K>> {
+        self.seed.as_ref().filter(|_| self.revision == 0)
+    }
+
+    /// Takes the seed out once the server has been heard.
+    pub(crate) fn end_seed(&mut self) -> Option<(Seed<K>, SeedEnd)> {
+        let seed = self.seed.take_if(|_| self.revision > 0)?;
+        let end = match &self.object {
+            None if self.undecodable.is_none() => SeedEnd::Deleted,
+            Some(now)
+                if now.uid() == seed.object.uid()
+                    && now.resource_version() == seed.object.resource_version()
+                    && self.undecodable.is_none() =>
+            {
+                SeedEnd::Confirmed
+            }
+            Some(_) | None => SeedEnd::Changed,
+        };
+        Some((seed, end))
     }
 
     pub(crate) fn undecodable(&self) -> Option<&Error> {

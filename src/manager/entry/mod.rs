@@ -5,3 +5,4 @@ pub(super) mod consistent_reads;
 pub(super) mod content;
 pub(super) mod object_entry;
 pub(super) mod read_cache;
+pub(crate) mod seed;

@@ -290,7 +290,7 @@ impl SimulationModel {
         let served = match report.state {
             ObjectState::Synced => Some(report.resource_version.as_str().to_owned()),
             ObjectState::NotFound => None,
-            ObjectState::Waiting | ObjectState::TooManyReflectors => return,
+            ObjectState::Waiting | ObjectState::TooManyReflectors | ObjectState::Restored => return,
             ObjectState::Forbidden | ObjectState::Undecodable => unreachable!("nothing said so"),
         };
         if report.watched {

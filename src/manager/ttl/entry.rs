@@ -447,6 +447,9 @@ impl<K: Object> TtlEntry<K> {
     }
 
     fn served(&self, failure: Option<Error>, stale: bool, clock: &Clock) -> Option<ReadyObject<K>> {
+        if let Some(seed) = self.content.seed() {
+            return Some(seed.ready(failure, clock));
+        }
         let (contact, _) = self.updated?;
         Some(ReadyObject {
             object: Arc::clone(self.object()?),
@@ -570,14 +573,16 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
             return (ObjectState::Forbidden, text);
         }
         let reason = failed_so_far(failures, at.now);
+        let restored = self.content.seed().map(|_| ObjectState::Restored);
         (
-            ObjectState::Waiting,
+            restored.unwrap_or(ObjectState::Waiting),
             reason.unwrap_or_else(|| "not read yet".to_owned()),
         )
     }
 
     fn contact(&self) -> Option<Instant> {
-        self.updated.map(|(at, _)| at)
+        let seed = || Some(self.content.seed()?.contact);
+        self.updated.map(|(at, _)| at).or_else(seed)
     }
 
     fn failures(&self) -> &Failures {
@@ -585,7 +590,9 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let stored = self.object().map(|object| self.content.summary_of(object));
+        let seed = || Some(&self.content.seed()?.object);
+        let stored = self.object().or_else(seed);
+        let stored = stored.map(|object| self.content.summary_of(object));
         stored.or_else(|| self.found.clone())
     }
 }

@@ -159,9 +159,17 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         Arc::<Registry<K, TtlEntry<K>>>::clone(&self.table)
     }
 
+    #[cfg(feature = "snapshot")]
+    fn kept_objects(&self) -> Option<Arc<dyn crate::manager::strategy::KeptObjects<K>>> {
+        let table: Arc<dyn crate::manager::strategy::KeptObjects<K>> =
+            Arc::<Registry<K, TtlEntry<K>>>::clone(&self.table);
+        self.keeps.then_some(table)
+    }
+
     /// Each added reference drops what is cached (OS-2, OS-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let (table, keeps) = (&self.table, self.keeps);
+        let mut added = Vec::new();
         let invalidated: Vec<_> = {
             let mut references = table.references.lock();
             let renews = table.options.invalidate_on_update;
@@ -176,10 +184,17 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
                     table.change(&entry, TtlEntry::detach);
                     Some(entry)
                 }
-                Affected::Made(_) | Affected::Shared(_) => None,
+                Affected::Made(entry) => {
+                    added.push(entry);
+                    None
+                }
+                Affected::Shared(_) => None,
             });
             affected.collect()
         };
+        for entry in added.into_iter().filter(|_| keeps) {
+            table.sow(&entry);
+        }
         for entry in invalidated {
             entry.state.notify_all();
             if keeps {

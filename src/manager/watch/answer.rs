@@ -75,7 +75,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn contact(&self) -> Option<Instant> {
-        self.contact
+        self.contact.or_else(|| Some(self.content.seed()?.contact))
     }
 
     fn failures(&self) -> &Failures {
@@ -83,7 +83,8 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let object = self.content.object();
+        let seed = || Some(&self.content.seed()?.object);
+        let object = self.content.object().or_else(seed);
         object.map(|object| self.content.summary_of(object))
     }
 
@@ -117,12 +118,16 @@ impl<K: Object> WatchEntry<K> {
             WatchState::Dropped => {
                 return Some(Err(Error::not_registered(key.namespace(), key.name())));
             }
-            WatchState::Stopped(StopReason::NoRoom) => return self.failure().cloned().map(Err),
             WatchState::Stopped(StopReason::ShutDown { serves: false }) => {
                 return Some(Err(Error::stopped(&cache_name::<K>())));
             }
+            WatchState::Stopped(StopReason::NoRoom) => {
+                let failure = || self.failure().cloned().map(Err);
+                return self.seeded(clock).map(Ok).or_else(failure);
+            }
             WatchState::Stopped(StopReason::Crashed) => {
-                return Some(Err(self.not_synced(clock.now())));
+                let failure = || Err(self.not_synced(clock.now()));
+                return Some(self.seeded(clock).map_or_else(failure, Ok));
             }
             WatchState::Rechecking(CheckState::First) if patient => return None,
             WatchState::Starting
@@ -138,12 +143,21 @@ impl<K: Object> WatchEntry<K> {
         if self.is_filled() {
             return Some(self.in_memory(key, clock));
         }
-        self.status.refusal.clone().map(Err)
+        let refusal = self.status.refusal.clone().map(Err);
+        refusal.or_else(|| self.seeded(clock).map(Ok))
+    }
+
+    /// What an earlier process knew, while the server has not been heard.
+    fn seeded(&self, clock: &Clock) -> Option<Cached<K>> {
+        let seed = self.content.seed()?;
+        Some(Cached::of(seed.ready(self.failure().cloned(), clock)))
     }
 
     /// The object whatever its age, the last good copy of one that does not decode included (B12).
     pub(crate) fn cached_copy(&self, clock: &Clock) -> Option<Cached<K>> {
-        let mut ready = self.stored(clock)?;
+        let Some(mut ready) = self.stored(clock) else {
+            return self.seeded(clock);
+        };
         if let Some(undecodable) = self.content.undecodable() {
             ready.failure = Some(undecodable.clone());
             ready.stale = true;
@@ -210,8 +224,13 @@ fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, Str
             .flatten()
             .unwrap_or_else(|| "no answer from the server yet".to_owned())
     };
+    let state = if entry.content.seed().is_some() {
+        ObjectState::Restored
+    } else {
+        ObjectState::Waiting
+    };
     let reason = failed_so_far(&entry.status.failures, now);
-    (ObjectState::Waiting, reason.unwrap_or_else(waits))
+    (state, reason.unwrap_or_else(waits))
 }
 
 fn no_room<K: Object>(entry: &WatchEntry<K>) -> ObjectState {

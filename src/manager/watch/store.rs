@@ -203,6 +203,13 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         Arc::<Registry<K, WatchEntry<K>>>::clone(&self.checks.context().table)
     }
 
+    #[cfg(feature = "snapshot")]
+    fn kept_objects(&self) -> Option<Arc<dyn crate::manager::strategy::KeptObjects<K>>> {
+        Some(Arc::<Registry<K, WatchEntry<K>>>::clone(
+            &self.checks.context().table,
+        ))
+    }
+
     /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let table = self.table();
@@ -238,6 +245,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             due.collect()
         };
         for (object, action) in due {
+            if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
+                table.sow(&object);
+            }
             self.checks.perform(&object, action);
         }
     }
@@ -259,7 +269,11 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             return Ok(cached);
         }
         let object = self.entry_to_read(namespace, name)?;
-        self.wait(&object, deadline())
+        let cached = self.wait(&object, deadline())?;
+        if cached.is_stale() {
+            self.expedite(namespace, name, &cached);
+        }
+        Ok(cached)
     }
 
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {

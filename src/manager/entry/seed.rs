@@ -1,0 +1,57 @@
+//! What an earlier process knew of an object: the answer to readers until the server has been
+//! heard. It never becomes the entry's content, so no version of it counts for anything.
+
+use std::time::Instant;
+
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::manager::cached::ReadyObject;
+use crate::object::{Object, ObjectKey, StoredObject};
+use crate::sync::Arc;
+
+/// An object as an earlier process knew it.
+#[derive(Debug)]
+pub(crate) struct Seed<K: Object> {
+    pub(crate) object: Arc<StoredObject<K>>,
+    /// When the server confirmed it last, on the manager's clock.
+    pub(crate) contact: Instant,
+}
+
+/// How the server's first word about an object stands to what was known of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SeedEnd {
+    Confirmed,
+    Changed,
+    Deleted,
+}
+
+/// Where the seeds of one manager come from, and who is told of their ends.
+pub(crate) trait SeedSource<K: Object>: Send + Sync {
+    /// Takes the seed of an object that is referenced now.
+    fn take(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>>;
+
+    /// The server has been heard about an object that had a seed. Called under no lock.
+    fn ended(&self, key: &ObjectKey, end: SeedEnd);
+}
+
+/// An object of a manager, to be kept for the next process.
+#[cfg(feature = "snapshot")]
+#[derive(Debug)]
+pub(crate) struct KeptObject<K: Object> {
+    pub(crate) key: ObjectKey,
+    pub(crate) object: Arc<StoredObject<K>>,
+    pub(crate) contact: Instant,
+}
+
+impl<K: Object> Seed<K> {
+    /// The answer to a reader.
+    pub(crate) fn ready(&self, failure: Option<Error>, clock: &Clock) -> ReadyObject<K> {
+        ReadyObject {
+            object: Arc::clone(&self.object),
+            contact: self.contact,
+            failure,
+            stale: true,
+            clock: clock.clone(),
+        }
+    }
+}

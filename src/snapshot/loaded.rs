@@ -1,0 +1,84 @@
+//! What an earlier process has left, until each object is referenced again or nobody wants it.
+
+use std::marker::PhantomData;
+use std::time::SystemTime;
+
+use super::content::{KindPart, Parts};
+use super::difference::SnapshotDifference;
+use super::object::SnapshotObject;
+use crate::clock::Clock;
+use crate::hooks::Hook;
+use crate::manager::seeds::{Seed, SeedEnd, SeedSource};
+use crate::object::{Object, ObjectKey};
+use crate::sync::{Arc, Mutex};
+use crate::wire::{DecodeOptions, decode_object};
+
+/// The parts of a file.
+#[derive(Debug)]
+pub(super) struct Loaded(pub(super) Mutex<Parts>);
+
+/// How a kind is called in a file.
+pub(super) fn kind_of<K: Object>() -> String {
+    let resource = K::resource();
+    format!("{}/{}", resource.api_version(), resource.plural())
+}
+
+impl Loaded {
+    /// Takes what is known of the owners of a kind.
+    pub(super) fn take_owners<K: Object>(&self) -> KindPart {
+        let mut parts = self.0.lock();
+        let part = parts.get_mut(&kind_of::<K>());
+        KindPart {
+            owners: part
+                .map(|part| std::mem::take(&mut part.owners))
+                .unwrap_or_default(),
+            ..KindPart::default()
+        }
+    }
+}
+
+/// The seeds of one manager.
+pub(super) struct Seeds<K> {
+    pub(super) loaded: Arc<Loaded>,
+    pub(super) on_difference: Option<Hook<SnapshotDifference>>,
+    pub(super) of: PhantomData<fn() -> K>,
+}
+
+impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
+    fn take(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>> {
+        let kept = {
+            let mut parts = self.loaded.0.lock();
+            parts.get_mut(&kind_of::<K>())?.objects.remove(key)
+        }?;
+        let object = match decode_object::<K>(&kept.json, &DecodeOptions::default()) {
+            Ok(object) if object.key() == *key => object,
+            Ok(_) => return None,
+            Err(error) => {
+                log::warn!("{key} of the snapshot is left out: {error}");
+                return None;
+            }
+        };
+        // A clock that was put back tells nothing of the age.
+        let age = SystemTime::now()
+            .duration_since(kept.contact)
+            .unwrap_or_default();
+        let now = clock.now();
+        Some(Seed {
+            object,
+            contact: now.checked_sub(age).unwrap_or(now),
+        })
+    }
+
+    fn ended(&self, key: &ObjectKey, end: SeedEnd) {
+        let (kind, key) = (K::resource().kind_name(), key.clone());
+        let difference = match end {
+            SeedEnd::Confirmed => return,
+            SeedEnd::Changed => SnapshotDifference::ChangedWhileDown { kind, key },
+            SeedEnd::Deleted => SnapshotDifference::DeletedWhileDown { kind, key },
+        };
+        log::info!("{difference}");
+        if let Some(hook) = &self.on_difference {
+            hook.tell("the on_difference of a snapshot", &difference);
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The content of managers in a sealed file, for a node that boots while its API server is away.
+//!
+//! A [`Snapshot`] is attached to managers. Its thread writes what they hold after changes, and at
+//! the end. The next process attaches it to its own managers. Then an object that is referenced has
+//! an answer at once: what the file has, marked as stale, with its age. The server's first word
+//! about the object takes its place.
+//!
+//! The file is sealed with ChaCha20-Poly1305 under a key of the program's ([`SnapshotKey`]). Nobody
+//! without the key reads a value in it, or changes it unnoticed. Who can write the file's directory
+//! can put an older file of the same node back; the ages tell.
+
+mod attached;
+mod content;
+mod difference;
+mod file;
+mod key;
+mod loaded;
+mod object;
+mod options;
+mod seal;
+mod text;
+
+pub use difference::SnapshotDifference;
+pub use key::{SnapshotKey, SnapshotKeyFile};
+pub use object::SnapshotObject;
+pub use options::SnapshotOptions;
+
+use std::fmt;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io;
+use std::marker::PhantomData;
+use std::time::{Instant, SystemTime};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+
+use self::attached::{Attached, AttachedManager};
+use self::content::{KindPart, Parts};
+use self::key::KeyBytes;
+use self::loaded::{Loaded, Seeds};
+use self::text::PlainText;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
+use crate::manager::{ObjectManager, Owner};
+use crate::sync::{Arc, Monitor, Mutex, Rank};
+use crate::worker::{StopToken, Worker};
+
+/// How a snapshot stands.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SnapshotStatus {
+    /// When this process wrote the file last.
+    pub written: Option<SystemTime>,
+    /// The size of that file in bytes.
+    pub bytes: usize,
+    /// Why the last write failed; the file of before is still there, whole. The next interval tries
+    /// again.
+    pub last_error: Option<Error>,
+}
+
+/// The content of managers in a sealed file.
+///
+/// A drop writes once more if anything changed, which blocks on the disk, and joins the thread. It
+/// holds the content of the attached managers in memory until then.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use kubecache::clock::Clock;
+/// use kubecache::manager::{ManagerOptions, Owner, SecretManager};
+/// use kubecache::object::ObjectKey;
+/// use kubecache::snapshot::{Snapshot, SnapshotKey, SnapshotOptions};
+/// use kubecache::testing::{FakeSource, SourceFault, objects};
+/// use k8s_openapi::api::core::v1::Secret;
+/// use std::time::Duration;
+///
+/// // A program's own key; `SnapshotKeyFile` reads one from a file.
+/// struct Sealed;
+/// impl SnapshotKey for Sealed {
+///     fn read(&self, to: &mut [u8; 32]) -> Result<(), kubecache::Error> {
+///         to.fill(7);
+///         Ok(())
+///     }
+/// }
+/// # let directory = std::env::temp_dir().join(format!("kubecache-snap-{}", std::process::id()));
+/// # std::fs::create_dir_all(&directory)?;
+/// let options = SnapshotOptions::new(directory.join("snapshot"), Sealed);
+/// let soon = Clock::system().after(Duration::from_secs(60));
+/// let proxy = Owner::new("Service", ObjectKey::new("", "proxy"));
+///
+/// let server = FakeSource::<Secret>::new();
+/// server.set(objects::secret("shop", "db", "", &[("password", "made-up")]));
+/// let snapshot = Snapshot::open(options.clone())?;
+/// let secrets = SecretManager::new(server, ManagerOptions::default())?;
+/// snapshot.attach(&secrets)?;
+/// secrets.add_reference(&proxy, &ObjectKey::new("shop", "db"));
+/// secrets.get_by("shop", "db", soon)?;
+/// drop((snapshot, secrets));
+///
+/// // The next process, whose server is away.
+/// let away = FakeSource::<Secret>::new();
+/// away.plan(|_request| Some(SourceFault::Hang));
+/// let snapshot = Snapshot::open(options)?;
+/// let secrets = SecretManager::new(away, ManagerOptions::default())?;
+/// snapshot.attach(&secrets)?;
+/// assert_eq!(snapshot.restore(&secrets), [proxy]);
+/// let secret = secrets.get("shop", "db")?;
+/// assert!(secret.is_stale());
+/// println!("confirmed {:?} ago", secret.age());
+/// # drop((snapshot, secrets));
+/// # std::fs::remove_dir_all(&directory)?;
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Snapshot {
+    core: Arc<SnapshotCore>,
+    load_error: Option<Error>,
+    _worker: Worker,
+}
+
+struct SnapshotCore {
+    options: SnapshotOptions,
+    loaded: Arc<Loaded>,
+    claim_until: Option<Instant>,
+    attached: Mutex<Vec<Box<dyn Attached>>>,
+    wake: Sender<()>,
+    writes: Arc<Monitor<Writes>>,
+}
+
+/// What is asked of the thread, and what it has done.
+#[derive(Default)]
+struct Writes {
+    asked: u64,
+    done: u64,
+    has_ended: bool,
+    status: SnapshotStatus,
+}
+
+impl Snapshot {
+    /// Reads the file, if there is one, and starts the thread, which is called `snapshot`.
+    ///
+    /// A file that cannot be used is [`load_error`](Self::load_error), and the start is one without
+    /// it. The first write renames it to its name with `.unusable` behind it.
+    ///
+    /// Blocks on the disk, and on the program's key.
+    ///
+    /// # Errors
+    ///
+    /// - `Config`: the name is too long, or the error of the key. Without a key nothing is read or
+    ///   written.
+    /// - `Panicked`: the key panicked.
+    /// - `Resources`: the system has no thread to give.
+    pub fn open(options: SnapshotOptions) -> Result<Self, Error> {
+        if !seal::is_name(&options.name) {
+            let text = "the name of the snapshot is longer than 1024 bytes";
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        let key = options.read_key()?;
+        let (loaded, load_error) = match options.load(&key, SystemTime::now()) {
+            Ok(parts) => (parts, None),
+            Err(why) => {
+                let text = format!("the snapshot {}: {why}", options.path.display());
+                (Parts::new(), Some(Error::new(ErrorKind::Config, text)))
+            }
+        };
+        drop(key);
+        if let Some(error) = &load_error {
+            log::warn!("{error}; it is not used");
+        }
+        let (wake, woken) = bounded(1);
+        let now = Clock::system().now();
+        let core = Arc::new(SnapshotCore {
+            claim_until: now.checked_add(options.claim_within),
+            options,
+            loaded: Arc::new(Loaded(Mutex::ranked(Rank::SNAPSHOT_PARTS, loaded))),
+            attached: Mutex::ranked(Rank::SNAPSHOT, Vec::new()),
+            wake,
+            writes: Arc::new(Monitor::ranked(Rank::SNAPSHOT_WRITES, Writes::default())),
+        });
+        let on_thread = Arc::clone(&core);
+        let keep_old = load_error.is_some();
+        let worker = Worker::spawn("snapshot", move |stop| {
+            let _ending = WritesEnd(&on_thread.writes);
+            on_thread.run(&woken, stop, keep_old);
+        });
+        let worker = worker.map_err(|error| {
+            Error::new(ErrorKind::Resources, "thread snapshot").with_source(error)
+        })?;
+        Ok(Self {
+            core,
+            load_error,
+            _worker: worker,
+        })
+    }
+
+    /// Why the file that was there is not used: it is damaged, cut off, too old, too large, no
+    /// snapshot, or was written with another key, name or form. The message names it.
+    pub fn load_error(&self) -> Option<&Error> {
+        self.load_error.as_ref()
+    }
+
+    /// Keeps the objects of a manager from now on, and answers its readers from the file, for
+    /// references that are added from now on.
+    ///
+    /// Reads get the file's object, with [`Cached::is_stale`](crate::manager::Cached::is_stale) and
+    /// its age, until the server has been heard about it. With `Cache` a read still asks the server
+    /// first. [`get_fresh`](ObjectManager::get_fresh) and
+    /// [`get_at_least`](ObjectManager::get_at_least) never get it.
+    ///
+    /// # Errors
+    ///
+    /// `Config`: the manager keeps no objects (`Get`), or has a snapshot already, or the snapshot
+    /// has a manager of this kind.
+    pub fn attach<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Result<(), Error> {
+        let refused = |why: &str| Error::new(ErrorKind::Config, why.to_owned());
+        let objects = manager.kept_objects();
+        let objects = objects.ok_or_else(|| {
+            refused("no snapshot of a manager with the strategy Get: it keeps no objects")
+        })?;
+        let attached = AttachedManager {
+            objects: Arc::clone(&objects),
+        };
+        let mut all = self.core.attached.lock();
+        let kind = attached.kind();
+        if all.iter().any(|other| other.kind() == kind) {
+            return Err(refused(&format!(
+                "the snapshot has a manager of {kind} already"
+            )));
+        }
+        objects.seed_from(Box::new(Seeds {
+            loaded: Arc::clone(&self.core.loaded),
+            on_difference: self.core.options.on_difference.clone(),
+            of: PhantomData,
+        }))?;
+        all.push(Box::new(attached));
+        Ok(())
+    }
+
+    /// Adds the references that owners had in the process before, and returns those owners. For
+    /// programs that learn their owners from the server. Once they are known, take back those that
+    /// are gone: [`set_references`](ObjectManager::set_references) with none.
+    ///
+    /// Returns none at the second call.
+    pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
+        let KindPart { owners, .. } = self.core.loaded.take_owners::<K>();
+        let restored = owners.into_iter().map(|(owner, keys)| {
+            manager.set_references(&owner, keys);
+            owner
+        });
+        restored.collect()
+    }
+
+    /// Waits until a file is written that has what is in memory now, or until `deadline`.
+    ///
+    /// # Errors
+    ///
+    /// The error of the write, which [`status`](Self::status) describes; `Timeout` at the deadline.
+    pub fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
+        let ticket = {
+            let mut writes = self.core.writes.lock();
+            writes.asked = writes.asked.saturating_add(1);
+            writes.asked
+        };
+        // A full channel holds the message this one would have been.
+        let _full = self.core.wake.try_send(()).is_err();
+        let clock = Clock::system();
+        let mut writes = self.core.writes.lock();
+        while writes.done < ticket {
+            if writes.has_ended {
+                return Err(Error::stopped("the thread of the snapshot"));
+            }
+            if clock.has_passed(deadline) {
+                let path = self.core.options.path.display();
+                let text = format!("timed out waiting for the write of the snapshot {path}");
+                return Err(Error::new(ErrorKind::Timeout, text));
+            }
+            writes = clock.wait_until(&self.core.writes, writes, deadline);
+        }
+        writes.status.last_error.clone().map_or(Ok(()), Err)
+    }
+
+    /// Returns how it stands. Never blocks on the disk.
+    pub fn status(&self) -> SnapshotStatus {
+        self.core.writes.lock().status.clone()
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("path", &self.core.options.path)
+            .field("status", &self.status())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whoever waits for a write learns that no more come.
+struct WritesEnd<'a>(&'a Monitor<Writes>);
+
+impl Drop for WritesEnd<'_> {
+    fn drop(&mut self) {
+        self.0.lock().has_ended = true;
+        self.0.notify_all();
+    }
+}
+
+impl SnapshotOptions {
+    fn read_key(&self) -> Result<KeyBytes, Error> {
+        let mut key = KeyBytes::default();
+        guard_call("the key of a snapshot", || self.key.read(&mut key.0))?;
+        Ok(key)
+    }
+
+    /// The parts of the file, none without a file. Fails with why it is not used.
+    fn load(&self, key: &KeyBytes, now: SystemTime) -> Result<Parts, String> {
+        let most = self.bytes_max.saturating_add(seal::HEAD_BYTES_MAX);
+        let read = file::read(&self.path, most).map_err(|error| error.to_string())?;
+        let Some(mut sealed) = read else {
+            return Ok(Parts::new());
+        };
+        let text = seal::open(key, &self.name, &mut sealed);
+        let text = text.map_err(seal::Unusable::words)?;
+        let (written, parts) = content::read(text)
+            .map_err(|line| format!("line {line} of its text is none that this program writes"))?;
+        let age = now.duration_since(written).unwrap_or_default();
+        match self.age_max {
+            Some(most) if age > most => Err(format!(
+                "it was written {} s ago, and {} s are allowed",
+                age.as_secs(),
+                most.as_secs()
+            )),
+            _ => Ok(parts),
+        }
+    }
+}
+
+impl SnapshotCore {
+    fn run(&self, woken: &Receiver<()>, stop: &StopToken, mut keep_old: bool) {
+        let mut last = None;
+        loop {
+            select! {
+                recv(woken) -> _ => {}
+                recv(stop.channel()) -> _ => {}
+                default(self.options.interval) => {}
+            }
+            let is_last = stop.is_stopped();
+            let asked = self.writes.lock().asked;
+            let written = self.write(&mut last, &mut keep_old);
+            let mut writes = self.writes.lock();
+            let status = &mut writes.status;
+            match written {
+                Ok(Some(bytes)) => {
+                    *status = SnapshotStatus {
+                        written: Some(SystemTime::now()),
+                        bytes,
+                        last_error: None,
+                    };
+                }
+                Ok(None) => status.last_error = None,
+                Err(error) => {
+                    let told = status.last_error.as_ref().map(ToString::to_string);
+                    if told != Some(error.to_string()) {
+                        log::error!("{error}; it is tried again");
+                    }
+                    status.last_error = Some(error);
+                }
+            }
+            writes.done = asked;
+            drop(writes);
+            self.writes.notify_all();
+            if is_last {
+                return;
+            }
+        }
+    }
+
+    /// Writes the file if anything changed since `last`. Returns its size if it did.
+    fn write(&self, last: &mut Option<u64>, keep_old: &mut bool) -> Result<Option<usize>, Error> {
+        let path = self.options.path.display();
+        let failed = |error: io::Error| {
+            let kind = error.kind();
+            let text = if kind == io::ErrorKind::FileTooLarge {
+                let most = self.options.bytes_max;
+                format!(
+                    "the snapshot {path}: more than {most} bytes; SnapshotOptions::bytes_max \
+                     raises the limit"
+                )
+            } else {
+                format!("the snapshot {path}: {error}")
+            };
+            Error::new(ErrorKind::Resources, text).with_source(error)
+        };
+        let mut text = PlainText::new(self.options.bytes_max);
+        let Some(state) = self.fill(&mut text).map_err(failed)? else {
+            return Ok(None);
+        };
+        if *last == Some(state) {
+            return Ok(None);
+        }
+        let key = self.options.read_key()?;
+        let sealed = seal::seal(&key, &self.options.name, &mut text.bytes);
+        drop(key);
+        let (head, tag) = sealed.ok_or_else(|| {
+            let text = format!("the snapshot {path}: the system has no random bytes to give");
+            Error::new(ErrorKind::Resources, text)
+        })?;
+        file::replace(&self.options.path, &[&head, &text.bytes, &tag], *keep_old)
+            .map_err(failed)?;
+        (*last, *keep_old) = (Some(state), false);
+        let bytes = [head.len(), text.bytes.len(), tag.len()];
+        Ok(Some(bytes.into_iter().sum()))
+    }
+
+    /// Writes the text. Returns what tells this state from others; `None` before a manager is
+    /// attached.
+    fn fill(&self, text: &mut PlainText) -> io::Result<Option<u64>> {
+        let attached = self.attached.lock();
+        if attached.is_empty() {
+            return Ok(None);
+        }
+        let now = Clock::system().now();
+        if self.claim_until.is_some_and(|until| now >= until) {
+            let unclaimed = std::mem::take(&mut *self.loaded.0.lock());
+            drop(unclaimed);
+        }
+        content::write_head(text, SystemTime::now())?;
+        let mut state = DefaultHasher::new();
+        let loaded = self.loaded.0.lock();
+        for manager in attached.iter() {
+            let unclaimed = loaded.get(&manager.kind());
+            manager.write(text, unclaimed)?.hash(&mut state);
+        }
+        Ok(Some(state.finish()))
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod tests;

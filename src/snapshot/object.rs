@@ -1,0 +1,64 @@
+//! How objects are written into a snapshot: as JSON, without copies of secret values.
+
+use std::io::{self, Write};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use zeroize::Zeroizing;
+
+use crate::object::Object;
+
+/// So many bytes of a value are encoded at a time: a multiple of three, so that the pieces make one
+/// text.
+const PIECE: usize = 3 * 1024;
+
+/// An object that a [`Snapshot`](super::Snapshot) can hold.
+///
+/// A program implements it for a kind of its own, mostly with `serde_json::to_writer`.
+pub trait SnapshotObject: Object {
+    /// Writes the object as the API's JSON, on one line. `to` overwrites what it was given when it
+    /// is done; copies that the implementation makes are its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of `to`: the snapshot is full.
+    fn write_json(&self, to: &mut dyn Write) -> io::Result<()>;
+}
+
+impl SnapshotObject for ConfigMap {
+    fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        Ok(serde_json::to_writer(to, self)?)
+    }
+}
+
+impl SnapshotObject for Secret {
+    /// The values are encoded piece by piece: the JSON library would make a copy of each.
+    fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
+        let shell = Self {
+            metadata: self.metadata.clone(),
+            type_: self.type_.clone(),
+            immutable: self.immutable,
+            ..Self::default()
+        };
+        let shell = serde_json::to_vec(&shell)?;
+        let open = shell.strip_suffix(b"}").unwrap_or(&shell);
+        to.write_all(open)?;
+        to.write_all(b",\"data\":{")?;
+        let mut between: &[u8] = b"";
+        for (key, value) in self.data.iter().flatten() {
+            to.write_all(between)?;
+            between = b",";
+            serde_json::to_writer(&mut *to, key)?;
+            to.write_all(b":\"")?;
+            let mut text = Zeroizing::new([0; PIECE / 3 * 4]);
+            for piece in value.0.chunks(PIECE) {
+                let length = STANDARD.encode_slice(piece, &mut *text);
+                let length = length.map_err(io::Error::other)?;
+                to.write_all(text.get(..length).unwrap_or_default())?;
+            }
+            to.write_all(b"\"")?;
+        }
+        to.write_all(b"}}")
+    }
+}

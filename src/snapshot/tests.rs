@@ -1,0 +1,467 @@
+//! Snapshots over a fake server and a real disk: what a process leaves, and what the next one
+//! makes of it.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+use super::*;
+use crate::hooks::Hook;
+use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
+use crate::object::{Object as _, ObjectKey};
+use crate::temp_directory::TempDirectory;
+use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+
+/// It only ends a test that fails.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+struct Key(u8);
+
+impl SnapshotKey for Key {
+    fn read(&self, to: &mut [u8; 32]) -> Result<(), Error> {
+        assert_ne!(self.0, 0, "a key of a program may panic");
+        to.fill(self.0);
+        Ok(())
+    }
+}
+
+fn soon() -> Deadline {
+    Clock::system().after(PATIENCE)
+}
+
+fn options(path: &Path) -> SnapshotOptions {
+    // Only what a test asks for is written, and the last state.
+    SnapshotOptions::new(path, Key(7)).interval(PATIENCE)
+}
+
+fn secret(name: &str, value: &str) -> Secret {
+    objects::secret("shop", name, "", &[("password", value)])
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::new("shop", name)
+}
+
+fn owner() -> Owner {
+    Owner::new("Service", ObjectKey::new("", "proxy"))
+}
+
+type Secrets = ObjectManager<Secret>;
+
+fn manager(server: &FakeSource<Secret>, mode: ChangeDetection) -> Secrets {
+    let options = ManagerOptions::default().change_detection(mode);
+    Secrets::new(server.clone(), options).unwrap()
+}
+
+fn read(secrets: &Secrets, name: &str) -> String {
+    let found = secrets.get_by("shop", name, soon()).unwrap();
+    let data = found.data.as_ref().unwrap();
+    String::from_utf8(data["password"].0.clone()).unwrap()
+}
+
+/// A process that has these objects in memory and ends.
+fn leave(path: &Path, server: &FakeSource<Secret>, names: &[&str]) {
+    let snapshot = Snapshot::open(options(path)).unwrap();
+    let secrets = manager(server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    for name in names {
+        secrets.add_reference(&owner(), &key(name));
+        read(&secrets, name);
+    }
+}
+
+/// A server with three Secrets, and the file of a process that had them.
+fn left(directory: &Path) -> (FakeSource<Secret>, PathBuf) {
+    let server = FakeSource::<Secret>::new();
+    for name in ["a", "b", "c"] {
+        server.set(secret(name, &format!("value of {name}")));
+    }
+    let path = directory.join("snapshot");
+    leave(&path, &server, &["a", "b", "c"]);
+    (server, path)
+}
+
+fn go_away(server: &FakeSource<Secret>) {
+    for kind in [RequestKind::List, RequestKind::Watch, RequestKind::Get] {
+        server.fail_all(
+            kind,
+            Error::new(ErrorKind::Unreachable, "the server is away"),
+        );
+    }
+}
+
+fn hooked(options: SnapshotOptions) -> (SnapshotOptions, Receiver<SnapshotDifference>) {
+    let (send, told) = channel();
+    let hook = Hook::new(move |difference: &SnapshotDifference| {
+        drop(send.send(difference.clone()));
+    });
+    (options.on_difference(hook), told)
+}
+
+fn offline_boot(mode: ChangeDetection) {
+    let directory = TempDirectory::new("snapshot-boot");
+    let (server, path) = left(&directory);
+    go_away(&server);
+    let (options, told) = hooked(options(&path));
+    let snapshot = Snapshot::open(options).unwrap();
+    assert!(snapshot.load_error().is_none());
+    let secrets = manager(&server, mode);
+    snapshot.attach(&secrets).unwrap();
+    assert_eq!(snapshot.restore(&secrets), [owner()]);
+    assert!(snapshot.restore(&secrets).is_empty(), "once");
+    for name in ["a", "b", "c"] {
+        let found = secrets.get_by("shop", name, soon()).unwrap();
+        assert!(found.is_stale());
+        assert!(found.age() < PATIENCE);
+        assert_eq!(read(&secrets, name), format!("value of {name}"));
+        let report = secrets.inspect_object(&key(name)).unwrap();
+        assert_eq!(report.state, ObjectState::Restored, "{report:?}");
+        assert_eq!(report.keys, 1);
+        assert!(report.since_contact.is_some());
+        let held = secrets.get_cached("shop", name).unwrap().unwrap();
+        assert!(held.is_stale());
+        assert!(
+            secrets.get_fresh("shop", name, soon()).is_err(),
+            "never out of the file"
+        );
+    }
+    server.heal();
+    server.set(secret("b", "another"));
+    server.delete("shop", "c");
+    let confirmed = |name: &str| {
+        while secrets.get_by("shop", name, soon()).unwrap().is_stale() {
+            std::thread::yield_now();
+        }
+        read(&secrets, name)
+    };
+    assert_eq!(confirmed("a"), "value of a");
+    assert_eq!(confirmed("b"), "another");
+    let gone = || match secrets.get_by("shop", "c", soon()) {
+        Ok(found) => {
+            assert!(found.is_stale());
+            false
+        }
+        Err(error) => error.is_not_found(),
+    };
+    while !gone() {
+        std::thread::yield_now();
+    }
+    let mut differences = [told.recv().unwrap(), told.recv().unwrap()].map(|told| told.to_string());
+    differences.sort();
+    assert_eq!(
+        differences,
+        [
+            "Secret shop/b changed while this process was down",
+            "Secret shop/c was deleted while this process was down",
+        ]
+    );
+    drop((snapshot, secrets));
+    assert!(
+        told.try_recv().is_err(),
+        "what was confirmed is no difference"
+    );
+}
+
+#[test]
+fn readers_of_watched_objects_get_what_the_process_before_had_until_the_server_answers() {
+    offline_boot(ChangeDetection::Watch);
+}
+
+#[test]
+fn readers_of_fetched_objects_get_what_the_process_before_had_until_the_server_answers() {
+    offline_boot(ChangeDetection::Cache);
+}
+
+/// A version of the file is no floor for the server: its history may have been put back.
+#[test]
+fn the_first_list_asks_for_no_version_of_the_file() {
+    let directory = TempDirectory::new("snapshot-floor");
+    let (server, path) = left(&directory);
+    let before = server.version();
+    server.set(secret("a", "newer"));
+    leave(&path, &server, &["a"]);
+    server.restore(before);
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    secrets.add_reference(&owner(), &key("a"));
+    while secrets.get_by("shop", "a", soon()).unwrap().is_stale() {
+        std::thread::yield_now();
+    }
+    assert_eq!(read(&secrets, "a"), "value of a");
+}
+
+#[test]
+fn a_refusal_is_the_servers_word_and_the_file_is_not_asked_then() {
+    let directory = TempDirectory::new("snapshot-refused");
+    let (server, path) = left(&directory);
+    let status =
+        crate::error::Status::from(k8s_openapi::apimachinery::pkg::apis::meta::v1::Status {
+            code: Some(403),
+            reason: Some("Forbidden".to_owned()),
+            ..k8s_openapi::apimachinery::pkg::apis::meta::v1::Status::default()
+        });
+    for kind in [RequestKind::List, RequestKind::Watch, RequestKind::Get] {
+        server.fail_all(kind, Error::from_status(status.clone()));
+    }
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    snapshot.restore(&secrets);
+    let refused = loop {
+        if let Err(error) = secrets.get_by("shop", "a", soon()) {
+            break error;
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(refused.kind(), ErrorKind::Forbidden);
+}
+
+#[test]
+fn what_nobody_references_goes_with_the_next_write_once_it_was_claimed() {
+    let directory = TempDirectory::new("snapshot-claims");
+    let (server, path) = left(&directory);
+    go_away(&server);
+    let names = || {
+        let parts = {
+            let options = options(&path);
+            options.load(&options.read_key().unwrap(), SystemTime::now())
+        }
+        .unwrap();
+        let part = &parts["v1/secrets"];
+        let owned = part
+            .owners
+            .values()
+            .flatten()
+            .map(|key| key.name().to_owned());
+        let names = part.objects.keys().map(|key| key.name().to_owned());
+        (
+            owned.collect::<Vec<_>>().join(" "),
+            names.collect::<Vec<_>>().join(" "),
+        )
+    };
+    assert_eq!(names(), ("a b c".to_owned(), "a b c".to_owned()));
+    // Another owner claims one: the others stay for those who have not come yet.
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    let other = Owner::new("Service", ObjectKey::new("", "other"));
+    secrets.add_reference(&other, &key("a"));
+    snapshot.write_by(soon()).unwrap();
+    assert_eq!(names().1, "a b c");
+    // All claimed, and one of them given up.
+    snapshot.restore(&secrets);
+    secrets.set_references(&owner(), [key("a"), key("c")]);
+    snapshot.write_by(soon()).unwrap();
+    assert_eq!(names(), ("a a c".to_owned(), "a c".to_owned()));
+    drop((snapshot, secrets));
+
+    let late = options(&path).claim_within(Duration::ZERO);
+    let snapshot = Snapshot::open(late).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    secrets.add_reference(&other, &key("c"));
+    drop((snapshot, secrets));
+    assert_eq!(names(), ("c".to_owned(), "c".to_owned()));
+}
+
+#[test]
+fn a_file_that_cannot_be_used_is_named_and_the_start_is_one_without_it() {
+    let directory = TempDirectory::new("snapshot-broken");
+    let (_server, path) = left(&directory);
+    let whole = fs::read(&path).unwrap();
+    let mut changed = whole.clone();
+    *changed.last_mut().unwrap() ^= 1;
+    let usual = || options(&path);
+    let other_key = SnapshotOptions {
+        key: Arc::new(Key(8)),
+        ..usual()
+    };
+    let rows: [(&[u8], SnapshotOptions, &str); 8] = [
+        (&whole[..99], usual(), "it is cut off"),
+        (b"", usual(), "it is cut off"),
+        (&changed, usual(), "it was changed since it was written"),
+        (b"[Unit]\n", usual(), "it is no snapshot of kubecache"),
+        (&whole, other_key, "it was sealed with another key"),
+        (
+            &whole,
+            usual().name("other"),
+            "it was written under another name",
+        ),
+        (
+            &whole,
+            usual().age_max(Duration::ZERO),
+            "it was written 0 s ago, and 0 s",
+        ),
+        (
+            &[7; 5000],
+            usual().bytes_max(0),
+            "it has 5000 bytes, and at most",
+        ),
+    ];
+    let refused = |options: SnapshotOptions, words: &str| {
+        let snapshot = Snapshot::open(options).unwrap();
+        let error = snapshot.load_error().unwrap().to_string();
+        assert!(error.contains(words), "{error}");
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
+    };
+    for (bytes, options, words) in rows {
+        fs::write(&path, bytes).unwrap();
+        refused(options, words);
+    }
+    fs::remove_file(&path).unwrap();
+    symlink("/nowhere", &path).unwrap();
+    refused(usual(), "symbolic link");
+}
+
+/// It may be somebody's.
+#[test]
+fn a_file_that_cannot_be_used_is_kept_beside_the_new_one() {
+    let directory = TempDirectory::new("snapshot-kept");
+    let (server, path) = left(&directory);
+    fs::write(&path, "[Unit]\n").unwrap();
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    assert!(snapshot.load_error().is_some());
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    secrets.add_reference(&owner(), &key("a"));
+    read(&secrets, "a");
+    snapshot.write_by(soon()).unwrap();
+    let kept = directory.join("snapshot.unusable");
+    assert_eq!(fs::read(kept).unwrap(), b"[Unit]\n");
+    drop(snapshot);
+    assert!(
+        Snapshot::open(options(&path))
+            .unwrap()
+            .load_error()
+            .is_none()
+    );
+}
+
+#[test]
+fn no_value_stands_in_the_file_and_nobody_else_has_rights_to_it() {
+    let directory = TempDirectory::new("snapshot-sealed");
+    let (_server, path) = left(&directory);
+    let file = fs::read(&path).unwrap();
+    for plain in ["value of a", "dmFsdWUgb2YgYQ", "shop", "password"] {
+        assert!(
+            memchr::memmem::find(&file, plain.as_bytes()).is_none(),
+            "{plain}"
+        );
+    }
+    assert_eq!(
+        fs::metadata(&path).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
+}
+
+#[test]
+fn a_write_that_fails_is_told_and_the_old_file_stays_until_it_is_right_again() {
+    let directory = TempDirectory::new("snapshot-writes");
+    let (server, path) = left(&directory);
+    let before = fs::read(&path).unwrap();
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    snapshot.restore(&secrets);
+    read(&secrets, "a");
+    // A folder that nobody can remove as a file stands where the new file has to.
+    let new = directory.join("snapshot.new");
+    fs::create_dir(&new).unwrap();
+    let error = snapshot.write_by(soon()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Resources);
+    assert!(
+        error.to_string().contains(path.to_str().unwrap()),
+        "{error}"
+    );
+    assert!(snapshot.status().last_error.is_some());
+    assert_eq!(fs::read(&path).unwrap(), before);
+    fs::remove_dir(&new).unwrap();
+    snapshot.write_by(soon()).unwrap();
+    let status = snapshot.status();
+    assert!(status.last_error.is_none() && status.written.is_some());
+    assert_eq!(fs::read(&path).unwrap().len(), status.bytes);
+    drop((snapshot, secrets));
+
+    let full = options(&path).bytes_max(1000);
+    let small = Snapshot::open(full).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    small.attach(&secrets).unwrap();
+    server.set(secret("large", &"x".repeat(2000)));
+    secrets.add_reference(&owner(), &key("large"));
+    read(&secrets, "large");
+    let error = small.write_by(soon()).unwrap_err().to_string();
+    assert!(
+        error.contains("more than 1000 bytes; SnapshotOptions::bytes_max"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_and_a_key_that_panics_is_an_error() {
+    let directory = TempDirectory::new("snapshot-refusals");
+    let path = directory.join("snapshot");
+    let server = FakeSource::<Secret>::new();
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let gets = manager(&server, ChangeDetection::Get);
+    let error = snapshot.attach(&gets).unwrap_err().to_string();
+    assert!(error.contains("strategy Get"), "{error}");
+    let [first, second] = [(), ()].map(|()| manager(&server, ChangeDetection::Watch));
+    snapshot.attach(&first).unwrap();
+    let error = snapshot.attach(&second).unwrap_err().to_string();
+    assert_eq!(error, "the snapshot has a manager of v1/secrets already");
+    let other = Snapshot::open(options(&directory.join("other"))).unwrap();
+    let error = other.attach(&first).unwrap_err().to_string();
+    assert!(error.contains("has a snapshot already"), "{error}");
+    let panics = Snapshot::open(SnapshotOptions::new(&path, Key(0)));
+    assert_eq!(panics.unwrap_err().kind(), ErrorKind::Panicked);
+    let name = Snapshot::open(options(&path).name("x".repeat(1025)));
+    assert_eq!(name.unwrap_err().kind(), ErrorKind::Config);
+}
+
+#[test]
+fn a_secret_and_a_config_map_are_written_as_they_are() {
+    let mut plain = secret("odd \"name\"", "");
+    let mut bytes: Vec<u8> = (0..=255).collect();
+    bytes.resize(10_000, 7);
+    plain
+        .data
+        .as_mut()
+        .unwrap()
+        .insert("k\"\n".to_owned(), k8s_openapi::ByteString(bytes));
+    plain.immutable = Some(true);
+    plain.type_ = Some("Opaque".to_owned());
+    let mut text = PlainText::new(usize::MAX);
+    plain.write_json(&mut text).unwrap();
+    assert_eq!(
+        serde_json::from_slice::<Secret>(&text.bytes).unwrap(),
+        plain
+    );
+    let map = objects::config_map("shop", "m", "1", &[("a", "line\nline")]);
+    let mut text = PlainText::new(usize::MAX);
+    map.write_json(&mut text).unwrap();
+    assert!(!text.bytes.contains(&b'\n'));
+    assert_eq!(
+        serde_json::from_slice::<ConfigMap>(&text.bytes).unwrap(),
+        map
+    );
+    assert_eq!(map.name(), "m");
+}
+
+/// With a fault that answers nothing at all, too.
+#[test]
+fn a_silent_server_holds_up_no_reader() {
+    let directory = TempDirectory::new("snapshot-silent");
+    let (server, path) = left(&directory);
+    server.plan(|_request| Some(SourceFault::Hang));
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    snapshot.restore(&secrets);
+    assert_eq!(read(&secrets, "a"), "value of a");
+    assert!(secrets.get("shop", "b").unwrap().is_stale());
+}

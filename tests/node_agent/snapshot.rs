@@ -1,0 +1,177 @@
+//! `--snapshot`: an agent that starts while its server is away has what the one before it had.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use kubecache::testing::FixtureServer;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use super::AGENT;
+use super::references::secret;
+use super::rows::{node, object, pod};
+use crate::support::TempDirectory;
+use crate::support::example::IsLine;
+
+/// The first columns of a row.
+fn line(words: &'static [&str]) -> IsLine {
+    Box::new(move |line| {
+        line.split_whitespace()
+            .take(words.len())
+            .eq(words.iter().copied())
+    })
+}
+
+fn key_in(directory: &Path, mode: u32) -> PathBuf {
+    let key = directory.join("key");
+    fs::write(&key, [7; 32]).unwrap();
+    fs::set_permissions(&key, Permissions::from_mode(mode)).unwrap();
+    key
+}
+
+/// An agent with a snapshot has followed these pods, and its server is gone.
+struct Left {
+    directory: TempDirectory,
+    pods: [Value; 2],
+    flags: Vec<String>,
+    port: u16,
+}
+
+fn left(name: &str) -> Left {
+    let directory = TempDirectory::new(name);
+    let key = key_in(&directory, 0o600).display().to_string();
+    let snapshot = directory.join("snapshot").display().to_string();
+    let pods = [
+        pod("web-1", &["db", "tls"], &[], "Running"),
+        pod("web-2", &["db"], &[], "Running"),
+    ];
+    let recording = object(node(&pods), "secrets", "db", &[secret("db", "7")]);
+    let recording = object(recording, "secrets", "tls", &[secret("tls", "5")]);
+    let server = FixtureServer::replaying(recording).start().unwrap();
+    let port = server.address().port();
+    let flags = [("--server", server.url()), ("--node-name", "n1".to_owned())];
+    let keeps = [("--snapshot", snapshot), ("--snapshot-key", key)];
+    let flags = flags.into_iter().chain(keeps);
+    let flags: Vec<_> = flags
+        .map(|(flag, value)| format!("{flag}={value}"))
+        .collect();
+    let mut agent = AGENT.start(&texts(&flags));
+    agent.wait_for_all(
+        "rows",
+        vec![
+            line(&["shop", "web-1", "Secret", "db", "Synced"]),
+            line(&["shop", "web-1", "Secret", "tls", "Synced"]),
+            line(&["shop", "web-2", "Secret", "db", "Synced"]),
+        ],
+    );
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+    server.stop();
+    Left {
+        directory,
+        pods,
+        flags,
+        port,
+    }
+}
+
+fn texts(flags: &[String]) -> Vec<&str> {
+    flags.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn a_node_without_a_server_has_rows_and_files_and_says_that_the_answers_are_missing() {
+    let Left {
+        directory, flags, ..
+    } = left("agent-offline-once");
+    let flags = texts(&flags);
+    let output = directory.join("out").display().to_string();
+    let once = ["--once", "--timeout", "1s", "--output-dir", &output];
+    let ended = AGENT.run(&[&flags[..], &once].concat());
+    assert_eq!(ended.code, 1, "no answer of the server: {}", ended.stderr);
+    assert!(
+        ended.stderr.contains("error: 3 of 3 rows have no answer"),
+        "{}",
+        ended.stderr
+    );
+    assert_eq!(
+        ended.stdout.matches("Restored").count(),
+        3,
+        "{}",
+        ended.stdout
+    );
+    let value = fs::read_to_string(directory.join("out/shop/secrets/db/password")).unwrap();
+    assert_eq!(value, "made-up");
+}
+
+#[test]
+fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
+    let Left {
+        pods,
+        flags,
+        port,
+        directory: _directory,
+    } = left("agent-offline");
+    let flags = texts(&flags);
+    let mut agent = AGENT.start(&flags);
+    agent.wait_for_all(
+        "rows",
+        vec![
+            line(&["shop", "web-1", "Secret", "db", "Restored", "7"]),
+            line(&["shop", "web-1", "Secret", "tls", "Restored", "5"]),
+            line(&["shop", "web-2", "Secret", "db", "Restored", "7"]),
+        ],
+    );
+    let recording = object(node(&pods[..1]), "secrets", "db", &[secret("db", "9")]);
+    let recording = object(recording, "secrets", "tls", &[]);
+    let _server = FixtureServer::replaying(recording)
+        .endless()
+        .port(port)
+        .start()
+        .unwrap();
+    agent.wait_for_all(
+        "rows",
+        vec![
+            line(&["shop", "web-1", "Secret", "db", "Synced", "9"]),
+            line(&["shop", "web-1", "Secret", "tls", "NotFound"]),
+            line(&["shop", "web-2", "Secret", "db", "Removed"]),
+        ],
+    );
+    let ended = agent.stop(Signal::TERM);
+    for told in ["db changed while", "tls was deleted while"] {
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_key_that_others_can_read_and_a_file_of_another_server_are_named() {
+    let directory = TempDirectory::new("agent-snapshot-key");
+    let key = key_in(&directory, 0o644);
+    let snapshot = directory.join("snapshot");
+    fs::write(&snapshot, "something else").unwrap();
+    let [snapshot, path] = [&snapshot, &key].map(|path| path.to_str().unwrap());
+    let flags = [
+        "--server",
+        "http://127.0.0.1:1",
+        "--secret",
+        "a/b",
+        "--once",
+        "--timeout",
+        "1ms",
+    ];
+    let flags = [
+        &flags[..],
+        &["--snapshot", snapshot, "--snapshot-key", path],
+    ]
+    .concat();
+    let ended = AGENT.run(&flags);
+    assert_eq!(ended.code, 1);
+    let told = format!("error: the key of the snapshot, {path}: its rights are 644");
+    assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+    fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+    let ended = AGENT.run(&flags);
+    let told = format!("the snapshot {snapshot}: it is no snapshot of kubecache; it is not used");
+    assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+    let alone = AGENT.run(&["--secret", "a/b", "--snapshot", snapshot]);
+    assert_eq!(alone.code, 2, "{}", alone.stderr);
+}
