@@ -23,6 +23,8 @@ pub(crate) struct ReadyObject<K: Object> {
     pub(crate) contact: Instant,
     pub(crate) failure: Option<Error>,
     pub(crate) stale: bool,
+    /// Until when readers may have it at once, if it is polled.
+    pub(crate) expires: Option<Instant>,
     pub(crate) clock: Clock,
 }
 
@@ -34,6 +36,7 @@ impl<K: Object> ReadyObject<K> {
             contact: self.contact,
             failure: self.failure.clone(),
             stale: self.stale,
+            expires: self.expires,
             clock: self.clock.clone(),
         }
     }
@@ -43,6 +46,7 @@ impl<K: Object> ReadyObject<K> {
         Arc::ptr_eq(&self.object, &other.object)
             && self.contact == other.contact
             && self.stale == other.stale
+            && self.expires == other.expires
             && self.failure.is_none()
             && other.failure.is_none()
     }
@@ -70,13 +74,14 @@ impl<K: Object> Cached<K> {
             contact,
             failure: None,
             stale: false,
+            expires: None,
             clock: clock.clone(),
         })
     }
 
     /// Returns the time since the server last confirmed this state; it grows while you keep this
     /// value. With `Watch` each event and each bookmark confirms the state, about once a minute.
-    /// With `Cache` and `Get` each answer to a get does.
+    /// With `Cache` and `Get`, and for polled objects, each answer to a get does.
     pub fn age(&self) -> Duration {
         self.0.clock.now().saturating_duration_since(self.0.contact)
     }
@@ -101,7 +106,9 @@ impl<K: Object> Cached<K> {
     ///   not filled yet;
     /// - the check of an immutable object had no answer in time;
     /// - the watch is known to be behind the server: its position expired, a change was lost, or a
-    ///   list that had to follow failed, and no list has come since.
+    ///   list that had to follow failed, and no list has come since;
+    /// - the object is [polled](Self::is_polled), its time to live was over, and the poll failed or
+    ///   had not come by the deadline.
     ///
     /// With `Cache`, its time to live was over, and:
     ///
@@ -113,6 +120,21 @@ impl<K: Object> Cached<K> {
     /// With `Get`, never.
     pub fn is_stale(&self) -> bool {
         self.0.stale
+    }
+
+    /// Returns whether the object is polled, since there is no room for its watch: it may be as old
+    /// as the time to live. With [`PastLimit::Poll`](super::PastLimit::Poll) only.
+    ///
+    /// A read that went to the server, as [`get_fresh`](super::ObjectManager::get_fresh) does, is
+    /// not polled.
+    pub fn is_polled(&self) -> bool {
+        self.0.expires.is_some()
+    }
+
+    /// Whether the time to live of a polled object is over.
+    pub(crate) fn has_expired(&self) -> bool {
+        let expires = self.0.expires;
+        expires.is_some_and(|expires| self.0.clock.now() >= expires)
     }
 
     /// Returns the stored object, which clones of this value share.

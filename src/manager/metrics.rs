@@ -51,4 +51,7 @@ pub struct ManagerState {
     /// How many watches are open or being opened: by name, and of whole namespaces. With `Watch`
     /// only.
     pub watches: usize,
+    /// How many objects are polled, since there is no room for their watches. With
+    /// [`PastLimit::Poll`](crate::manager::PastLimit::Poll) only.
+    pub polled: usize,
 }

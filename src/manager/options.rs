@@ -79,6 +79,65 @@ pub enum WatchScope {
     },
 }
 
+/// What becomes of an object for whose watch there is no room.
+///
+/// # Examples
+///
+/// ```
+/// # #[cfg(feature = "testing")] {
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kubecache::clock::Clock;
+/// use kubecache::manager::{ManagerOptions, Owner, PastLimit, SecretManager};
+/// use kubecache::object::ObjectKey;
+/// use kubecache::testing::{FakeSource, objects};
+/// use std::time::Duration;
+///
+/// // The cluster. In a program, an `http::Client` stands in its place.
+/// let server = FakeSource::<Secret>::new();
+/// let options = ManagerOptions::default().reflectors_max(3).past_limit(PastLimit::Poll);
+/// let secrets = SecretManager::new(server.clone(), options)?;
+///
+/// let shop = Owner::new("Shop", ObjectKey::new("shop", "till"));
+/// let by = Clock::system().after(Duration::from_secs(10));
+/// for name in ["a", "b", "c", "d"] {
+///     server.set(objects::secret("shop", name, "", &[("password", "...")]));
+///     secrets.add_reference(&shop, &ObjectKey::new("shop", name));
+/// }
+/// assert!(!secrets.get_by("shop", "a", by)?.is_polled()); // it has one of the two watches
+/// assert!(secrets.get_by("shop", "d", by)?.is_polled());
+/// # }
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PastLimit {
+    /// Reads of the object fail with `TooManyReflectors` until another watch has ended.
+    #[default]
+    Fail,
+    /// The object is polled: one thread with one connection gets all such objects, each twice in
+    /// its time to live. That is the [`node_ttl`](ManagerOptions::node_ttl), else the
+    /// [`ttl`](ManagerOptions::ttl), and at least a second. A new value holds from each object's
+    /// next poll on.
+    ///
+    /// - [`reflectors_max`](ManagerOptions::reflectors_max) counts the poller as one. So there is
+    ///   one watch less than that, with or without polled objects.
+    /// - A read is answered from memory until the time to live is over. Then it waits for the poll,
+    ///   until its deadline. Past the deadline, or once a poll has failed, it gets the
+    ///   [stale](crate::manager::Cached::is_stale) object with the failure.
+    /// - A poll may take a quarter of the time to live, from one to ten seconds. The polls of other
+    ///   objects wait meanwhile.
+    /// - The objects that are read most have the watches. Each minute the manager counts which
+    ///   objects were read since the minute before. An object that was read in two minutes more of
+    ///   the last sixteen gets the watch of one that was read less. A change between watch and
+    ///   poll loses no answer: the one ends when the other has brought the object.
+    /// - Subscribers hear of a change with the poll that finds it. Immutable objects are polled
+    ///   once.
+    /// - With [`WatchScope::Namespace`], the watch of a namespace counts as one, and begins only if
+    ///   there is room. Polled objects do not count towards its `above`, but it takes them over: so
+    ///   `above` should be well below the limit.
+    Poll,
+}
+
 /// Options of a manager; start from the default and set what differs.
 ///
 /// # Examples
@@ -103,6 +162,7 @@ pub struct ManagerOptions {
     pub(crate) invalidate_on_update: bool,
     pub(crate) idle_max: Duration,
     pub(crate) reflectors_max: usize,
+    pub(crate) past_limit: PastLimit,
     pub(crate) recheck_immutable: bool,
     pub(crate) metrics: Option<Hook<ManagerMetric>>,
 }
@@ -125,6 +185,7 @@ impl Default for ManagerOptions {
             invalidate_on_update: false,
             idle_max: IDLE_MAX,
             reflectors_max: REFLECTORS_MAX,
+            past_limit: PastLimit::default(),
             recheck_immutable: true,
             metrics: None,
         }
@@ -163,7 +224,7 @@ impl ManagerOptions {
         self
     }
 
-    /// With `Cache`: how long a fetched object is served without another request, unless
+    /// With `Cache`, and for [polled](PastLimit::Poll) objects: how long a fetched object is served without another request, unless
     /// [`node_ttl`](Self::node_ttl) has a value. Default: 1 minute. With zero each read fetches.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
@@ -171,8 +232,9 @@ impl ManagerOptions {
         self
     }
 
-    /// With `Cache`: the time to live that the cluster gives this node. While it has a value, it
-    /// takes precedence over [`ttl`](Self::ttl). Each read looks at it. Default: none.
+    /// With `Cache`, and for [polled](PastLimit::Poll) objects: the time to live that the cluster
+    /// gives this node. While it has a value, it takes precedence over [`ttl`](Self::ttl). With
+    /// `Cache` each read looks at it. Default: none.
     #[must_use]
     pub fn node_ttl(mut self, ttl: NodeTtl) -> Self {
         self.node_ttl = ttl;
@@ -201,6 +263,14 @@ impl ManagerOptions {
     #[must_use]
     pub fn reflectors_max(mut self, reflectors: usize) -> Self {
         self.reflectors_max = reflectors;
+        self
+    }
+
+    /// With `Watch`: what becomes of an object for whose watch there is no room. Default:
+    /// [`Fail`](PastLimit::Fail), reads of it fail.
+    #[must_use]
+    pub fn past_limit(mut self, past_limit: PastLimit) -> Self {
+        self.past_limit = past_limit;
         self
     }
 

@@ -22,9 +22,11 @@ use super::strategy::KeptObjects;
 use super::strategy::ReferencedObjects;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::failures::Failures;
 use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
+use crate::reflector::{FailedAttempt, Phase};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
@@ -202,6 +204,20 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         )
     }
 
+    /// Tells the program's error hook of the last failure of a get.
+    pub(crate) fn tell_failed(&self, key: &ObjectKey, failures: &Failures) {
+        if let (Some(hook), Some(error)) = (&self.options.reflector.on_error, failures.last()) {
+            let failed = FailedAttempt {
+                reflector: cache_name::<K>(),
+                what: format!("{} {key}", resource_name::<K>()),
+                phase: Phase::Listing,
+                error: error.clone(),
+                attempts: failures.count(),
+            };
+            hook.tell(&failed.port(), &failed);
+        }
+    }
+
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {
         if let Some(own) = Arc::get_mut(&mut found) {
             own.trim();
@@ -255,6 +271,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             created: summary.created,
             since_contact: entry.contact().map(since),
             watched: entry.is_watched(),
+            polled: entry.is_polled(),
             is_overdue: entry.is_overdue(at.now),
             owners,
             last_error: failures.last().cloned(),
@@ -266,12 +283,18 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 
     fn state(&self) -> ManagerState {
         let entries = self.entries();
-        let own = entries.iter().map(|entry| entry.state.lock().own_watches());
+        let (mut own, mut polled) = (0_usize, 0_usize);
+        for entry in &entries {
+            let entry = entry.state.lock();
+            own = own.saturating_add(entry.own_watches());
+            polled = polled.saturating_add(usize::from(entry.is_polled()));
+        }
         let shared = self.shared_watches.load(Ordering::Relaxed);
         ManagerState {
             objects: entries.len(),
             references: self.references.lock().total(),
-            watches: own.sum::<usize>().saturating_add(shared),
+            watches: own.saturating_add(shared),
+            polled,
         }
     }
 }

@@ -76,6 +76,9 @@ pub struct ObjectReport {
     pub since_contact: Option<Duration>,
     /// Whether a watch is open or being opened. With `Watch` only.
     pub watched: bool,
+    /// Whether the object is polled, since there is no room for its watch. With
+    /// [`PastLimit::Poll`](crate::manager::PastLimit::Poll) only.
+    pub polled: bool,
     /// Whether the object may be old: the server should have confirmed it by now and has not, or it
     /// is known to be behind.
     ///

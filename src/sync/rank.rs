@@ -43,6 +43,7 @@ ranks! {
     47 NAMESPACE_OBJECTS "the objects that a namespace's watch hands on"
     48 HANDLERS "an informer's table of handlers"
     49 CHECKS "a manager's checks: those that wait, and their threads"
+    49 POLLS "the objects that a manager polls"
     49 WORKER_GROUP "threads that end together"
     50 DELTA_FIFO "a delta FIFO"
     50 HANDLER_QUEUE "a handler's queue"

@@ -268,6 +268,21 @@ impl<K: Object> EntryContent<K> {
         Some(written)
     }
 
+    /// A consistent read found an object that does not decode (B12). `None` if a newer state came
+    /// in meanwhile.
+    pub(crate) fn found_undecodable(
+        &mut self,
+        position: &ReadPosition,
+        error: &Error,
+    ) -> Option<bool> {
+        if self.has_overtaken(position) {
+            return None;
+        }
+        self.revision = self.revision.wrapping_add(1);
+        self.undecodable = Some(error.clone());
+        Some(true)
+    }
+
     /// A consistent read is always accepted, also when it is older (B18), unless something came in
     /// meanwhile.
     fn take_fresh(

@@ -78,6 +78,11 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
         false
     }
 
+    /// Whether the object is polled, since there is no room for its watch.
+    fn is_polled(&self) -> bool {
+        false
+    }
+
     /// How many watches the object has for itself.
     fn own_watches(&self) -> usize {
         0

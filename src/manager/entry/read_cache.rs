@@ -115,6 +115,7 @@ mod tests {
             contact: Clock::system().now(),
             failure: None,
             stale: false,
+            expires: None,
             clock: Clock::system(),
         };
         (ready, Coarse::default())

@@ -456,6 +456,7 @@ impl<K: Object> TtlEntry<K> {
             contact,
             failure,
             stale,
+            expires: None,
             clock: clock.clone(),
         })
     }

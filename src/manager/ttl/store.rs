@@ -4,7 +4,6 @@
 use super::entry::{NextStep, TtlEntry};
 use crate::clock::{Coarse, Deadline};
 use crate::error::Error;
-use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
 use crate::manager::entry::consistent_reads::read_from_server;
@@ -15,8 +14,7 @@ use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::Registry;
 use crate::manager::registry::RequestContext;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
-use crate::reflector::{FailedAttempt, Phase};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
@@ -65,21 +63,6 @@ impl<K: Object> TtlStore<K> {
                     state = table.clock().wait_until(&entry.state, state, deadline);
                 }
             }
-        }
-    }
-
-    /// Tells the program's error hook of the last failure.
-    fn call_error_hook(&self, key: &ObjectKey, failures: &Failures) {
-        if let (Some(hook), Some(error)) = (&self.table.options.reflector.on_error, failures.last())
-        {
-            let failed = FailedAttempt {
-                reflector: cache_name::<K>(),
-                what: format!("{} {key}", resource_name::<K>()),
-                phase: Phase::Listing,
-                error: error.clone(),
-                attempts: failures.count(),
-            };
-            hook.tell(&failed.port(), &failed);
         }
     }
 
@@ -145,7 +128,7 @@ impl<K: Object> TtlStore<K> {
         });
         entry.state.notify_all();
         if let Some(failures) = failures.filter(|_| self.keeps) {
-            self.call_error_hook(&entry.key, &failures);
+            self.table.tell_failed(&entry.key, &failures);
         }
         if is_news && !is_detached {
             self.table.changes.notify(&entry.key);

@@ -66,6 +66,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
                 | StopReason::ShutDown { serves: false },
             ) => false,
         };
+        let current = current && self.expires().is_none_or(|until| at.now < until);
         let reached = current && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(at.key, at.clock))
     }
@@ -93,7 +94,11 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn is_watched(&self) -> bool {
-        self.is_at_work()
+        self.is_at_work() && !self.is_polled()
+    }
+
+    fn is_polled(&self) -> bool {
+        self.is_polled()
     }
 
     fn own_watches(&self) -> usize {
@@ -141,7 +146,10 @@ impl<K: Object> WatchEntry<K> {
             ) => {}
         }
         if self.is_filled() {
-            return Some(self.in_memory(key, clock));
+            let expired = self.expires().is_some_and(|until| clock.now() >= until);
+            // The poll has been due for half of the time to live.
+            let waits = expired && self.failure().is_none();
+            return (!waits).then(|| self.in_memory(key, clock));
         }
         let refusal = self.status.refusal.clone().map(Err);
         refusal.or_else(|| self.seeded(clock).map(Ok))
@@ -173,6 +181,25 @@ impl<K: Object> WatchEntry<K> {
         failures.not_synced(&resource_name::<K>(), now)
     }
 
+    /// The answer to a reader whose deadline has passed: what a poll has found before, if anything.
+    pub(crate) fn late(&self, key: &ObjectKey, clock: &Clock) -> Result<Cached<K>, Error> {
+        let failure = self.not_synced(clock.now());
+        if !self.is_filled() {
+            return Err(failure);
+        }
+        if let Some(undecodable) = self.content.undecodable() {
+            return Err(undecodable.clone());
+        }
+        let Some(ready) = self.stored(clock) else {
+            let absent = Error::not_found(&resource_name::<K>(), key.name());
+            return Err(absent.with_source(failure));
+        };
+        Ok(Cached::of(ReadyObject {
+            failure: Some(failure),
+            ..ready
+        }))
+    }
+
     fn in_memory(&self, key: &ObjectKey, clock: &Clock) -> Result<Cached<K>, Error> {
         if let Some(undecodable) = self.content.undecodable() {
             return Err(undecodable.clone());
@@ -184,13 +211,16 @@ impl<K: Object> WatchEntry<K> {
     }
 
     fn stored(&self, clock: &Clock) -> Option<ReadyObject<K>> {
+        let expires = self.expires();
+        let expired = expires.is_some_and(|until| clock.now() >= until);
         let confirmed =
             self.is_at_work() || self.state() == WatchState::Stopped(StopReason::Immutable);
         Some(ReadyObject {
             object: Arc::clone(self.content.object()?),
             contact: self.contact?,
             failure: self.failure().cloned(),
-            stale: !(confirmed && self.is_filled()) || self.status.is_behind(),
+            stale: !(confirmed && self.is_filled()) || self.status.is_behind() || expired,
+            expires,
             clock: clock.clone(),
         })
     }
@@ -258,6 +288,14 @@ fn watch_in_words<K: Object>(entry: &WatchEntry<K>) -> String {
         }
         WatchState::Stopped(StopReason::Awaiting) => AWAITING.to_owned(),
         WatchState::Stopped(StopReason::ShutDown { .. }) => "the manager was shut down".to_owned(),
+        WatchState::Starting | WatchState::Running if entry.is_polled() => {
+            let failure = failure_text(entry);
+            if failure.is_empty() {
+                "polled: there is no room for its watch".to_owned()
+            } else {
+                format!("polled, and the last poll failed: {failure}")
+            }
+        }
         WatchState::Starting
         | WatchState::Running
         | WatchState::Stopped(StopReason::NoRoom | StopReason::Crashed)

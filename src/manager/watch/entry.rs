@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
+use super::budget::ReadHistory;
 use super::runs::Run;
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
@@ -30,6 +31,9 @@ const CRASH_PAUSE: Duration = Duration::from_secs(1);
 /// One referenced object of a manager that watches.
 pub(crate) type WatchedObject<K> = Arc<ObjectEntry<WatchEntry<K>>>;
 
+/// What a poll has found: the object, none, or one that does not decode (B12).
+pub(crate) type PollResult<K> = Result<Option<Arc<StoredObject<K>>>, Error>;
+
 /// What is known of one object, and which run is at work on it.
 #[derive(Debug)]
 pub(crate) struct WatchEntry<K: Object> {
@@ -48,6 +52,11 @@ pub(crate) struct WatchEntry<K: Object> {
     /// The reflector's last word was that the server gives no answer, whatever came since.
     server_away: bool,
     pub(super) read_at: Coarse,
+    pub(super) history: ReadHistory,
+    /// The last run that polls the object instead of watching it.
+    polled: Option<RunId>,
+    /// Until when readers may have what the last poll found.
+    expires: Option<Instant>,
     handle: Option<Run>,
     /// The run that takes over with its first whole list.
     successor: Option<Run>,
@@ -110,6 +119,9 @@ impl<K: Object> WatchEntry<K> {
             status: Self::new_run(clock.now()),
             server_away: false,
             read_at: clock.coarse(),
+            history: ReadHistory::NONE,
+            polled: None,
+            expires: None,
             handle: None,
             successor: None,
             last_run: None,
@@ -202,10 +214,54 @@ impl<K: Object> WatchEntry<K> {
         self.machine.is_current(run)
     }
 
+    /// The run is not a watch: it polls the object.
+    pub(super) fn begin_poll(&mut self, run: RunId, now: Instant) {
+        self.polled = Some(run);
+        if self.machine.is_current(run) {
+            self.status = Self::new_run(now);
+            self.began = now;
+        }
+    }
+
+    /// Whether the object is polled, since there is no room for its watch.
+    pub(super) fn is_polled(&self) -> bool {
+        self.polled.is_some_and(|run| self.machine.is_current(run))
+    }
+
+    /// Whether the object has a watch of its own that has brought it.
+    pub(super) fn is_watched_by_name(&self) -> bool {
+        let own = self
+            .handle
+            .as_ref()
+            .is_some_and(|run| !run.handle.is_shared());
+        own && self.is_filled()
+    }
+
+    pub(super) fn has_successor(&self) -> bool {
+        self.machine.successor().is_some()
+    }
+
+    /// Until when readers may have what is known, if the object is polled.
+    pub(super) fn expires(&self) -> Option<Instant> {
+        self.expires.filter(|_| self.is_polled())
+    }
+
+    /// Counts the reads of one more sweep.
+    pub(super) fn count_reads(&mut self) {
+        self.history.sweep(self.read_at);
+    }
+
     /// The watches that the object has of its own.
     pub(crate) fn runs_by_name(&self) -> usize {
         let runs = self.handle.iter().chain(&self.successor);
         runs.filter(|run| !run.handle.is_shared()).count()
+    }
+
+    /// A reader waits for newer content. A watch learns that from the object's waiters.
+    pub(super) fn await_news(&self) {
+        if let Some(run) = &self.handle {
+            run.handle.await_news();
+        }
     }
 
     /// A reader would like newer content: shortens the backoff of a watch that it shares with other
@@ -345,6 +401,35 @@ impl<K: Object> WatchEntry<K> {
         self.contact = Some(now);
         self.reset_failures();
         Ok((is_news, action))
+    }
+
+    /// What a poll has found, which readers may have until it `expires`.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` for a run that has ended.
+    pub(super) fn take_polled(
+        &mut self,
+        run: RunId,
+        (read, found): (&ReadPosition, &mut PollResult<K>),
+        expires: Instant,
+    ) -> Result<(bool, WatchAction), Error> {
+        self.check_run(run)?;
+        let was_filled = self.is_filled();
+        let written = match found {
+            Ok(object) => self.content.found(read, object),
+            Err(undecodable) => self.content.found_undecodable(read, undecodable),
+        };
+        let action = if self.machine.is_current(run) {
+            WatchAction::nothing()
+        } else {
+            self.succeed(run, read.began)
+        };
+        self.filled_by = Some(run);
+        self.contact = self.contact.max(Some(read.began));
+        self.expires = Some(expires);
+        self.reset_failures();
+        Ok((written == Some(true) || !was_filled, action))
     }
 
     /// An added or modified state of the object, or one that does not decode (B12).

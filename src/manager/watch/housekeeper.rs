@@ -1,5 +1,6 @@
 //! The housekeeper's thread of a manager that watches. It joins ended runs, stops the watches of
-//! idle objects, and starts the watches that had no room.
+//! idle objects, starts the watches that had no room, and has the objects watched that are read most
+//! where there is not room for all.
 
 use std::time::Duration;
 
@@ -109,7 +110,7 @@ fn wait_for_work<K: Object>(
 }
 
 /// Starts the watches that had no room, until one finds none again. Another failure of one watch
-/// does not keep the next from starting.
+/// does not keep the next from starting. Polled objects come last.
 fn use_capacity<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
     let table = &checks.context().table;
     for object in table.entries() {
@@ -119,6 +120,7 @@ fn use_capacity<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
             return;
         }
     }
+    checks.runs.promote();
 }
 
 fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
@@ -127,6 +129,7 @@ fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
     for object in table.entries() {
         let action = table.change(&object, |entry| {
             entry.note_read(table.read_cache.mark(&object.key));
+            entry.count_reads();
             // An unfilled entry goes on trying for as long as it is referenced (OC-20).
             let input = if entry.is_idle(now, table.options.idle_max) {
                 WatchInput::Idle
@@ -141,4 +144,7 @@ fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
             table.changes.notify(&object.key);
         }
     }
+    // The limits of the process may have been raised.
+    checks.runs.promote();
+    checks.runs.rebalance();
 }

@@ -9,13 +9,15 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::entry::{WatchEntry, WatchedObject};
 use super::namespace::{NamespaceSink, NamespaceWatch};
 use super::namespace_table::Namespaces;
+use super::poller::Poller;
 use super::reflector_limit::ReflectorLimit;
 use super::runs::{PendingWork, Permit, Run, RunHandle};
 use super::state_machine::{RunId, WatchInput};
 use super::writer::{RunContext, Writer};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::list_watch::{Api, Selection};
+use crate::manager::options::PastLimit;
 use crate::manager::registry::Registry;
 use crate::object::{Object, ResourceVersion, Scope, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions};
@@ -91,6 +93,8 @@ pub(crate) struct Runs<K: Object> {
     pub(super) namespaces: Namespaces<K>,
     launcher: Box<dyn Launcher<K>>,
     limit: ReflectorLimit,
+    /// For the objects without room, if the program wants them polled.
+    pub(super) poller: Option<Arc<Poller<K>>>,
 }
 
 impl<K: Object> fmt::Debug for Runs<K> {
@@ -104,19 +108,25 @@ impl<K: Object> Runs<K> {
         launcher: Box<dyn Launcher<K>>,
         table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
+        let options = &table.options;
+        let polls = options.past_limit == PastLimit::Poll;
+        // The poller takes the place of one.
+        let reflectors_max = options.reflectors_max.saturating_sub(usize::from(polls));
+        let context = RunContext {
+            table,
+            work: Arc::new(Monitor::ranked(Rank::HOUSEKEEPER, PendingWork::default())),
+        };
         Self {
-            limit: ReflectorLimit::new(table.options.reflectors_max),
+            limit: ReflectorLimit::new(reflectors_max),
             launcher,
             namespaces: Namespaces::default(),
-            context: RunContext {
-                table,
-                work: Arc::new(Monitor::ranked(Rank::HOUSEKEEPER, PendingWork::default())),
-            },
+            poller: polls.then(|| Poller::new(context.clone())),
+            context,
         }
     }
 
-    /// Starts the watch by name that the entry has decided on. Its list is to be no older than
-    /// `position`.
+    /// Starts the watch by name that the entry has decided on, or has the object polled. The
+    /// watch's list is to be no older than `position`.
     pub(super) fn start(
         &self,
         object: &WatchedObject<K>,
@@ -134,6 +144,7 @@ impl<K: Object> Runs<K> {
             let start_after = previous.into_iter().chain([owned]).collect();
             self.launch(object, id, (known_version, start_after), Some(ended))
         });
+        let launched = launched.or_else(|error| self.poll_instead(object, id, error));
         match launched {
             Ok(run) => {
                 let late = context
@@ -157,21 +168,69 @@ impl<K: Object> Runs<K> {
 
     /// Starts the successor of a run that is at work: a watch by name, which takes over with its
     /// first list.
-    pub(super) fn start_successor(&self, object: &WatchedObject<K>, id: RunId, by_name: Arc<()>) {
-        let context = &self.context;
-        let launched = self.with_room(Some(by_name), |owned| {
-            let known = context.table.change(object, |entry| entry.known_version());
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Launcher::launch`], and those of [`Permit::reserve`].
+    pub(super) fn launch_successor(
+        &self,
+        object: &WatchedObject<K>,
+        id: RunId,
+        by_name: Option<Arc<()>>,
+    ) -> Result<Run, Error> {
+        self.with_room(by_name, |owned| {
+            let table = &self.context.table;
+            let known = table.change(object, |entry| entry.known_version());
             self.launch(object, id, (known, vec![owned]), None)
-        });
+        })
+    }
+
+    /// Has the object polled where there is no room for its watch.
+    ///
+    /// # Errors
+    ///
+    /// `error`, if that is another one, or objects are not polled.
+    pub(super) fn poll_instead(
+        &self,
+        object: &WatchedObject<K>,
+        id: RunId,
+        error: Error,
+    ) -> Result<Run, Error> {
+        let is_full = error.kind() == ErrorKind::TooManyReflectors;
+        let poller = self.poller.as_ref().filter(|_| is_full);
+        poller
+            .and_then(|poller| self.poll(poller, object, id))
+            .ok_or(error)
+    }
+
+    fn poll(&self, poller: &Arc<Poller<K>>, object: &WatchedObject<K>, id: RunId) -> Option<Run> {
+        let table = &self.context.table;
+        let now = table.clock().now();
+        table.change(object, |entry| entry.begin_poll(id, now));
+        let writer = Writer::new(self.context.clone(), Arc::clone(object), id, None);
+        let polled = poller.attach(writer)?;
+        Some(Run {
+            handle: Box::new(polled),
+            _room: None,
+            _by_name: None,
+        })
+    }
+
+    /// The successor was started, or could not be. Returns whether it was.
+    pub(super) fn settle_successor(
+        &self,
+        object: &WatchedObject<K>,
+        id: RunId,
+        launched: Result<Run, Error>,
+    ) -> bool {
+        let context = &self.context;
+        let is_started = launched.is_ok();
         let late = match launched {
             Ok(run) => context
                 .table
                 .change(object, |entry| entry.keep_successor(id, run)),
             Err(error) => {
-                log::debug!(
-                    "{} stays in the watch of its namespace: {error}",
-                    object.key
-                );
+                log::debug!("{} is watched or polled as before: {error}", object.key);
                 let action = context
                     .table
                     .change(object, |entry| entry.act(WatchInput::Ended(id)));
@@ -181,6 +240,31 @@ impl<K: Object> Runs<K> {
         if let Some(run) = late {
             context.end(run);
         }
+        is_started
+    }
+
+    /// Has a polled object watched by name. Returns whether there was room.
+    pub(super) fn watch_polled(&self, object: &WatchedObject<K>) -> bool {
+        let table = &self.context.table;
+        let prepared = table.change(object, |entry| {
+            entry.is_polled().then(|| entry.prepare()).flatten()
+        });
+        let Some(id) = prepared else { return true };
+        let by_name = self.namespaces.by_name(object.key.namespace());
+        let launched = self.launch_successor(object, id, Some(by_name));
+        self.settle_successor(object, id, launched)
+    }
+
+    /// Has a watched object polled.
+    pub(super) fn poll_watched(&self, object: &WatchedObject<K>) {
+        let Some(poller) = &self.poller else { return };
+        let table = &self.context.table;
+        let Some(id) = table.change(object, WatchEntry::prepare) else {
+            return;
+        };
+        let polled = self.poll(poller, object, id);
+        let polled = polled.ok_or_else(|| Error::stopped("the poller"));
+        self.settle_successor(object, id, polled);
     }
 
     /// Starts the watch of a namespace.

@@ -1,6 +1,7 @@
 //! The strategy `Watch`: each referenced object is kept by a watch of its own (OC-1..OC-29).
 
 mod answer;
+mod budget;
 pub(super) mod entry;
 mod housekeeper;
 pub(super) mod immutable_check;
@@ -8,6 +9,7 @@ pub(super) mod launch;
 pub(super) mod namespace;
 mod namespace_table;
 mod namespaces;
+mod poller;
 mod reflector_limit;
 pub(super) mod runs;
 pub(super) mod state_machine;

@@ -146,7 +146,9 @@ impl<K: Object> Runs<K> {
             });
             self.end_all(action);
             if let Some(id) = successor {
-                self.start_successor(object, id, Arc::clone(&by_name));
+                let launched = self.launch_successor(object, id, Some(Arc::clone(&by_name)));
+                let launched = launched.or_else(|error| self.poll_instead(object, id, error));
+                self.settle_successor(object, id, launched);
             }
         }
     }

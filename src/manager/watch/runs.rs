@@ -28,18 +28,21 @@ pub(crate) trait RunHandle: Send + fmt::Debug {
         false
     }
 
-    /// The status of a watch that several objects share.
+    /// The status of a run without a thread of its own.
     fn status(&self) -> Option<ReflectorStatus> {
         None
     }
 
-    /// Whether other objects have the same watch.
+    /// Whether it has no thread of its own: other objects have the same watch or poller.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Shortens the backoff of a watch that several objects share.
+    /// Shortens the backoff of a watch or a poller that several objects share.
     fn expedite(&self) {}
+
+    /// A reader waits for an answer that a poller has to bring.
+    fn await_news(&self) {}
 }
 
 impl RunHandle for Reflector {

@@ -31,6 +31,8 @@ pub(crate) struct WatchStore<K: Object> {
     checks: Arc<ImmutableChecks<K>>,
     /// The one thread, or none in a model.
     housekeeper: WorkerGroup,
+    /// The one thread, or none where no object is polled.
+    poller: WorkerGroup,
 }
 
 impl<K: Object> WatchStore<K> {
@@ -47,12 +49,14 @@ impl<K: Object> WatchStore<K> {
         let checks = Arc::clone(&store.checks);
         let name = format!("hk-{}", resource_name::<K>());
         let worker = Worker::spawn(name, move |stop| maintain(&checks, stop));
-        store.housekeeper.add(worker.map_err(|error| {
-            Error::new(
-                ErrorKind::Resources,
-                format!("starting the housekeeper of {}: {error}", cache_name::<K>()),
-            )
-        })?);
+        store
+            .housekeeper
+            .add(worker.map_err(no_thread::<K>("housekeeper"))?);
+        if let Some(poller) = &store.checks.runs.poller {
+            let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
+            let worker = Worker::spawn(name, move |_| poller.work());
+            store.poller.add(worker.map_err(no_thread::<K>("poller"))?);
+        }
         Ok(store)
     }
 
@@ -64,6 +68,7 @@ impl<K: Object> WatchStore<K> {
         Self {
             checks: ImmutableChecks::new(Runs::new(launcher, table)),
             housekeeper: WorkerGroup::default(),
+            poller: WorkerGroup::default(),
         }
     }
 
@@ -124,14 +129,15 @@ impl<K: Object> WatchStore<K> {
                 return answer;
             }
             if clock.has_passed(deadline) {
-                let error = entry.not_synced(clock.now());
+                let answer = entry.late(key, clock);
                 // Under the lock: this reader no longer waits for what comes from now on.
                 drop(waiting);
-                return Err(error);
+                return answer;
             }
             if waiting.is_none() {
                 drop(entry);
                 waiting = Some(object.waiters.wait());
+                object.state.lock().await_news();
                 continue;
             }
             let checking = entry.state() == WatchState::Rechecking(CheckState::First);
@@ -264,7 +270,8 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             *read_at = now;
             true
         };
-        if let Some(cached) = self.table().read_cache.read(namespace, name, mark) {
+        let ready = self.table().read_cache.read(namespace, name, mark);
+        if let Some(cached) = ready.filter(|ready| !ready.has_expired()) {
             self.expedite(namespace, name, &cached);
             return Ok(cached);
         }
@@ -333,11 +340,15 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
             self.checks.context().notify(&object, true);
         }
+        if let Some(poller) = &self.checks.runs.poller {
+            poller.close();
+        }
     }
 
     fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let mut late = self.checks.join(deadline);
+        late.extend(self.poller.join(self.table().clock(), deadline));
         // It joins what was stopped, then ends.
         self.housekeeper.stop();
         let clock = self.table().clock();
@@ -365,9 +376,18 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
 impl<K: Object> Drop for WatchStore<K> {
     fn drop(&mut self) {
         self.stop();
+        self.poller.close();
         // A check may start a run, which the housekeeper joins; the housekeeper may start a check.
         self.checks.close();
         self.housekeeper.close();
         self.checks.close();
+    }
+}
+
+/// Why a manager cannot begin: the system has no thread to give.
+fn no_thread<K: Object>(whose: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |error| {
+        let text = format!("starting the {whose} of {}: {error}", cache_name::<K>());
+        Error::new(ErrorKind::Resources, text)
     }
 }

@@ -2,15 +2,17 @@
 //! current one.
 
 use std::convert::Infallible;
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
-use super::entry::{WatchAction, WatchEntry, WatchedObject};
+use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
 use super::runs::{PendingWork, Run};
 use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::entry::content::ReadPosition;
 use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
@@ -180,6 +182,16 @@ impl<K: Object> Writer<K> {
         let now = self.context.table.clock().now();
         let (began, mut listed) = staging;
         self.write(|entry| entry.replace(self.run, (began, &mut listed), of, now))
+    }
+
+    /// What a poll has found, which readers may have until it `expires`.
+    pub(crate) fn take_polled(
+        &self,
+        read: &ReadPosition,
+        found: &mut PollResult<K>,
+        expires: Instant,
+    ) -> Result<(), Error> {
+        self.write(|entry| entry.take_polled(self.run, (read, found), expires))
     }
 
     pub(crate) fn apply_event(&self, event: ObjectEvent<K>) -> Result<(), Error> {

@@ -1,0 +1,357 @@
+//! The poller of a manager: one thread, and so one connection, that gets the objects which have no
+//! room for a watch, each before its time to live is over.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use hashbrown::HashMap;
+
+use super::runs::RunHandle;
+use super::writer::{RunContext, Writer};
+use crate::clock::{Deadline, later};
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
+use crate::manager::entry::consistent_reads::begin_read;
+use crate::manager::kinds::cache_name;
+use crate::manager::registry::RequestContext;
+use crate::object::{Object, ResourceVersion};
+use crate::reflector::{FORBIDDEN_GRACE, Phase, RETRY_AFTER_MAX, ReflectorStatus};
+use crate::sync::{Arc, Monitor, Rank};
+use crate::worker::{StopToken, Wake};
+
+/// No object is polled more often than twice in this time, whatever the time to live.
+const TTL_LEAST: Duration = Duration::from_secs(1);
+/// How long one poll may take at most. The polls of the other objects wait for it.
+const POLL_LIMIT: Duration = Duration::from_secs(10);
+/// The first pause after a poll that failed; each further failure doubles it.
+const BACKOFF: Duration = Duration::from_millis(50);
+/// The longest pause while a reader waits for the object, and after a read that found it failing.
+const BACKOFF_OF_READERS: Duration = Duration::from_secs(1);
+/// How long after a panic the work begins anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
+
+/// The objects that are polled, as the poller's thread and the runs share them.
+pub(crate) struct Poller<K: Object> {
+    polls: Arc<Monitor<Polls<K>>>,
+    context: RunContext<K>,
+}
+
+impl<K: Object> fmt::Debug for Poller<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Poller").finish_non_exhaustive()
+    }
+}
+
+struct Polls<K: Object> {
+    by_number: HashMap<u64, Poll<K>>,
+    attached: u64,
+    is_closed: bool,
+}
+
+/// One polled object.
+struct Poll<K: Object> {
+    writer: Arc<Writer<K>>,
+    /// When it is polled next, if no reader hastens that.
+    due: Instant,
+    /// The earliest time of the next poll, whoever wants it.
+    soonest: Instant,
+    backoff: Duration,
+    status: ReflectorStatus,
+}
+
+/// The times of polls, which the time to live decides.
+#[derive(Clone, Copy)]
+struct Pace {
+    ttl: Duration,
+    /// From one poll of an object to the next. The other half of the time to live is for delays.
+    interval: Duration,
+    /// How long one poll may take.
+    limit: Duration,
+}
+
+impl Pace {
+    fn of(ttl: Duration) -> Self {
+        let ttl = ttl.max(TTL_LEAST);
+        let part = |parts| ttl.checked_div(parts).unwrap_or(ttl);
+        Self {
+            ttl,
+            interval: part(2),
+            limit: part(4).clamp(TTL_LEAST, POLL_LIMIT),
+        }
+    }
+}
+
+impl<K: Object> Poller<K> {
+    pub(super) fn new(context: RunContext<K>) -> Arc<Self> {
+        let polls = Polls {
+            by_number: HashMap::new(),
+            attached: 0,
+            is_closed: false,
+        };
+        Arc::new(Self {
+            polls: Arc::new(Monitor::ranked(Rank::POLLS, polls)),
+            context,
+        })
+    }
+
+    /// Polls the writer's object from now on. `None`, and drops the writer, once the poller is
+    /// [closed](Self::close).
+    pub(super) fn attach(self: &Arc<Self>, writer: Writer<K>) -> Option<Polled<K>> {
+        let (now, pace) = (self.context.table.clock().now(), self.pace());
+        let poll = Poll {
+            writer: Arc::new(writer),
+            due: now,
+            soonest: now,
+            backoff: BACKOFF,
+            status: ReflectorStatus {
+                contact_deadline: Some(later(now, pace.ttl.saturating_add(pace.limit))),
+                ..ReflectorStatus::default()
+            },
+        };
+        let mut polls = self.polls.lock();
+        if polls.is_closed {
+            drop(polls);
+            return None;
+        }
+        polls.attached = polls.attached.wrapping_add(1);
+        let number = polls.attached;
+        polls.by_number.insert(number, poll);
+        drop(polls);
+        self.polls.notify_all();
+        Some(Polled {
+            poller: Arc::clone(self),
+            number,
+        })
+    }
+
+    /// Polls nothing any more.
+    pub(super) fn close(&self) {
+        let mut polls = self.polls.lock();
+        polls.is_closed = true;
+        let polled = std::mem::take(&mut polls.by_number);
+        drop(polls);
+        // Each entry learns that its run has ended.
+        drop(polled);
+        self.polls.notify_all();
+    }
+
+    /// The body of the poller's thread.
+    pub(super) fn work(&self) {
+        let (table, stop) = (&self.context.table, self.context.table.stop.token());
+        let wake: Arc<dyn Wake> = Arc::<Monitor<Polls<K>>>::clone(&self.polls);
+        let _registration = stop.register(&wake);
+        while let Err(error) = guard(format_args!("the poller of {}", cache_name::<K>()), || {
+            while let Some((number, writer)) = self.wait_for_next(&stop) {
+                self.poll(number, &writer, &stop);
+            }
+        }) {
+            log::error!("{error}; it goes on in {AFTER_PANIC:?}");
+            self.context.work.lock().failure = Some(error);
+            stop.wait_until(table.clock(), table.clock().after(AFTER_PANIC));
+        }
+    }
+
+    fn wait_for_next(&self, stop: &StopToken) -> Option<(u64, Arc<Writer<K>>)> {
+        let clock = self.context.table.clock();
+        let mut polls = self.polls.lock();
+        while !stop.is_stopped() {
+            let next = polls.next(clock.now());
+            if next.is_some() {
+                return next;
+            }
+            let due = polls.by_number.values().map(|poll| poll.due).min();
+            let until = due.map_or(Deadline::NEVER, Deadline::at);
+            polls = clock.wait_until(&self.polls, polls, until);
+        }
+        None
+    }
+
+    /// Polls one object.
+    fn poll(&self, number: u64, writer: &Writer<K>, stop: &StopToken) {
+        let (table, pace) = (&self.context.table, self.pace());
+        let latest = ResourceVersion::most_recent();
+        let read = begin_read(table, writer.object(), &latest);
+        let context = RequestContext {
+            key: writer.key(),
+            clock: table.clock(),
+            deadline: table.clock().after(pace.limit),
+            stop,
+        };
+        let (found, failure) = match table.request(&context, &read.version) {
+            Ok(found) => (Some(Ok(Some(found))), None),
+            Err(error) if error.is_not_found() => (Some(Ok(None)), None),
+            Err(error) if error.kind() == ErrorKind::Undecodable => (Some(Err(error)), None),
+            Err(error) => (None, Some(error)),
+        };
+        if stop.is_stopped() {
+            return;
+        }
+        if let Some(mut found) = found {
+            // A run that has ended writes nothing.
+            drop(writer.take_polled(&read, &mut found, later(read.began, pace.ttl)));
+        }
+        match failure {
+            None => self.succeeded(number, read.began, pace),
+            Some(error) => self.failed(number, writer, error, read.began, pace),
+        }
+    }
+
+    fn succeeded(&self, number: u64, began: Instant, pace: Pace) {
+        self.settle(number, |poll| {
+            poll.due = later(began, pace.interval);
+            (poll.soonest, poll.backoff) = (began, BACKOFF);
+            let late = pace.ttl.saturating_add(pace.limit);
+            poll.status = ReflectorStatus {
+                phase: Phase::Listing,
+                synced: true,
+                last_contact: Some(began),
+                contact_deadline: Some(later(began, late)),
+                ..ReflectorStatus::default()
+            };
+        });
+    }
+
+    /// Tells the object, and where the server gives no answer also those whose poll that delayed.
+    fn failed(&self, number: u64, writer: &Writer<K>, error: Error, began: Instant, pace: Pace) {
+        let now = self.context.table.clock().now();
+        let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
+        let delayed: Vec<u64> = {
+            let polls = self.polls.lock();
+            let others = polls.by_number.iter();
+            let delayed = others.filter(|(other, poll)| **other != number && poll.due <= now);
+            delayed
+                .filter(|_| is_silent)
+                .map(|(other, _)| *other)
+                .collect()
+        };
+        let held_up = Error::new(
+            error.kind(),
+            format!("its poll waits for that of {}: {error}", writer.key()),
+        );
+        for other in delayed {
+            self.settle(other, |poll| poll.fail(held_up.clone(), began, now, pace));
+        }
+        let failures = self.settle(number, |poll| {
+            poll.fail(error, began, now, pace);
+            poll.status.failures.clone()
+        });
+        if let Some(failures) = failures {
+            self.context.table.tell_failed(writer.key(), &failures);
+        }
+    }
+
+    /// Changes a poll, and tells the object of its status.
+    fn settle<R>(&self, number: u64, change: impl FnOnce(&mut Poll<K>) -> R) -> Option<R> {
+        let mut polls = self.polls.lock();
+        let poll = polls.by_number.get_mut(&number)?;
+        let result = change(poll);
+        let (writer, status) = (Arc::clone(&poll.writer), poll.status.clone());
+        drop(polls);
+        writer.update(&status);
+        Some(result)
+    }
+
+    /// A read would like the object polled soon: as soon as may be, if `waits`, else only if the
+    /// last poll failed.
+    fn hasten(&self, number: u64, waits: bool) {
+        let mut polls = self.polls.lock();
+        let Some(poll) = polls.by_number.get_mut(&number) else {
+            return;
+        };
+        let is_failing = poll.status.failures.count() > 0;
+        if (waits || is_failing) && poll.soonest < poll.due {
+            poll.due = poll.soonest;
+            drop(polls);
+            self.polls.notify_all();
+        }
+    }
+
+    fn pace(&self) -> Pace {
+        Pace::of(self.context.table.options.ttl_now())
+    }
+}
+
+impl<K: Object> Polls<K> {
+    /// The object to be polled at `now`: the one that is due longest of those for which a reader
+    /// waits, else of all.
+    fn next(&self, now: Instant) -> Option<(u64, Arc<Writer<K>>)> {
+        let due = self.by_number.iter().filter(|(_, poll)| poll.due <= now);
+        let next = due.min_by_key(|(number, poll)| (!poll.has_readers(), poll.due, **number));
+        next.map(|(number, poll)| (*number, Arc::clone(&poll.writer)))
+    }
+}
+
+impl<K: Object> Poll<K> {
+    fn has_readers(&self) -> bool {
+        self.writer.object().waiters.any()
+    }
+
+    fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
+        let asked = error.retry_after().filter(|pause| !pause.is_zero());
+        let asked = asked.map(|pause| pause.min(RETRY_AFTER_MAX));
+        let for_readers = self.backoff.min(BACKOFF_OF_READERS);
+        self.soonest = later(now, asked.unwrap_or(for_readers));
+        let pause = if self.has_readers() {
+            for_readers
+        } else {
+            self.backoff
+        };
+        self.due = later(now, asked.unwrap_or(pause));
+        self.backoff = self.backoff.saturating_mul(2).min(pace.interval);
+        let status = &mut self.status;
+        status.failures.add(error, began, now);
+        let refusal = status.failures.refusal(FORBIDDEN_GRACE).cloned();
+        (status.refusal, status.phase) = (refusal, Phase::BackingOff);
+        status.next_attempt = Some(self.due);
+    }
+}
+
+/// The run of an entry whose object is polled. It has no thread.
+pub(crate) struct Polled<K: Object> {
+    poller: Arc<Poller<K>>,
+    number: u64,
+}
+
+impl<K: Object> fmt::Debug for Polled<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Polled")
+            .field("number", &self.number)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Object> RunHandle for Polled<K> {
+    fn thread_name(&self) -> String {
+        String::new()
+    }
+
+    fn is_finished(&self) -> bool {
+        true
+    }
+
+    fn stop(&self) {
+        let ended = self.poller.polls.lock().by_number.remove(&self.number);
+        // Its drop takes locks.
+        drop(ended);
+    }
+
+    fn join(self: Box<Self>) {}
+
+    fn status(&self) -> Option<ReflectorStatus> {
+        let polls = self.poller.polls.lock();
+        let poll = polls.by_number.get(&self.number)?;
+        Some(poll.status.clone())
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn expedite(&self) {
+        self.poller.hasten(self.number, false);
+    }
+
+    fn await_news(&self) {
+        self.poller.hasten(self.number, true);
+    }
+}
