@@ -2,6 +2,7 @@
 
 #[cfg(feature = "testing")]
 mod at_least;
+mod budget;
 #[cfg(feature = "testing")]
 mod checks;
 #[cfg(feature = "testing")]

@@ -1,13 +1,15 @@
-//! Random histories of managers that watch namespaces as a whole, over real reflectors and the fake
-//! server: whatever happens, each object comes to what the server has, and never goes back.
+//! Random histories of managers that watch namespaces as a whole, or have fewer watches than
+//! objects, over real reflectors and the fake server. Whatever happens, each object comes to what
+//! the server has, and never goes back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use super::fake::{pod, secret};
 use super::stage::{MINUTE, SECOND, refused, version};
 use crate::clock::{Clock, FakeClock};
 use crate::dice::Dice;
-use crate::manager::{ManagerOptions, SecretManager, WatchScope};
+use crate::manager::{Cached, ManagerOptions, PastLimit, SecretManager, WatchScope};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::testing::{FakeSource, SourceFault};
@@ -28,10 +30,36 @@ struct History {
     pods: BTreeMap<String, BTreeSet<String>>,
     /// The newest version read of each object since it is referenced.
     read: BTreeMap<String, u64>,
+    /// Until when the server had each state of an object that is no more.
+    replaced: BTreeMap<u64, Instant>,
+    watches_max: usize,
 }
 
 impl History {
-    fn new(dice: Dice) -> Self {
+    /// With watches of the namespace, and as many as they like.
+    fn of_namespaces(dice: Dice) -> Self {
+        let scope = WatchScope::Namespace { above: 2 };
+        Self::new(dice, |options| options.watch_scope(scope), usize::MAX)
+    }
+
+    /// With two watches, and perhaps one of the namespace among them.
+    fn of_a_budget(mut dice: Dice) -> Self {
+        let scope = match dice.roll(2) {
+            0 => WatchScope::ByName,
+            _ => WatchScope::Namespace { above: 1 },
+        };
+        let set = |options: ManagerOptions| {
+            let options = options.reflectors_max(3).past_limit(PastLimit::Poll);
+            options.watch_scope(scope)
+        };
+        Self::new(dice, set, 2)
+    }
+
+    fn new(
+        dice: Dice,
+        set: impl FnOnce(ManagerOptions) -> ManagerOptions,
+        watches_max: usize,
+    ) -> Self {
         let clock = FakeClock::new();
         let source = FakeSource::with_clock(Clock::from(clock.clone()));
         let refuses = Arc::new(AtomicBool::new(false));
@@ -42,8 +70,8 @@ impl History {
         });
         let options = ManagerOptions::default()
             .clock(Clock::from(clock.clone()))
-            .idle_max(MINUTE.saturating_mul(600))
-            .watch_scope(WatchScope::Namespace { above: 2 });
+            .idle_max(MINUTE.saturating_mul(600));
+        let options = set(options);
         Self {
             dice,
             manager: SecretManager::new(source.clone(), options).unwrap(),
@@ -52,6 +80,8 @@ impl History {
             refuses,
             pods: BTreeMap::new(),
             read: BTreeMap::new(),
+            replaced: BTreeMap::new(),
+            watches_max,
         }
     }
 
@@ -69,10 +99,12 @@ impl History {
             4 => self.unregister(),
             5..10 => {
                 let name = self.name();
+                self.replace(&name);
                 self.source.set(secret(&name, ""));
             }
             10 => {
                 let name = self.name();
+                self.replace(&name);
                 self.source.delete("ns", &name);
             }
             11..13 => {
@@ -98,6 +130,16 @@ impl History {
         }
         for _ in 0..self.dice.roll(64) {
             std::thread::yield_now();
+        }
+        assert!(self.source.open_watches() <= self.watches_max);
+    }
+
+    /// The present state of the object, if there is one, is about to go.
+    fn replace(&mut self, name: &str) {
+        for object in self.source.objects() {
+            if object.metadata.name.as_deref() == Some(name) {
+                self.replaced.insert(version(&object), self.clock.now());
+            }
         }
     }
 
@@ -126,11 +168,17 @@ impl History {
         let name = self.name();
         let now = crate::clock::Deadline::at(self.clock.now());
         if let Ok(cached) = self.manager.get_by("ns", &name, now) {
-            self.note_read(&name, version(&cached));
+            self.note_read(&name, &cached);
         }
     }
 
-    fn note_read(&mut self, name: &str, version: u64) {
+    fn note_read(&mut self, name: &str, cached: &Cached<Secret>) {
+        let version = version(cached);
+        let replaced = self.replaced.get(&version).filter(|_| cached.is_polled());
+        if let Some(replaced) = replaced.filter(|_| !cached.is_stale()) {
+            let old = self.clock.now().saturating_duration_since(*replaced);
+            assert!(old < MINUTE, "{name}: {version} was replaced {old:?} ago");
+        }
         let before = self.read.insert(name.to_owned(), version);
         assert!(
             version >= before.unwrap_or_default(),
@@ -147,7 +195,7 @@ impl History {
         let now = crate::clock::Deadline::at(self.clock.now());
         match (self.manager.get_by("ns", name, now), truth) {
             (Ok(cached), truth) => {
-                self.note_read(name, version(&cached));
+                self.note_read(name, &cached);
                 truth.is_some_and(|truth| version(truth) == version(&cached))
             }
             (Err(error), truth) => truth.is_none() && error.is_not_found(),
@@ -181,11 +229,23 @@ impl History {
         assert!(settled, "{seed}: {names:?}\n{}", reports());
         // By now nothing refuses the namespace for longer than the pause after a refusal.
         self.clock.advance(MINUTE.saturating_mul(6));
+        if self.watches_max == usize::MAX {
+            self.becomes_one_watch(&seed, &names);
+        }
+        for name in &names {
+            self.source.set(secret(name, ""));
+        }
+        assert!(self.settle(are_right), "{seed}: after a change");
+        assert!(self.source.open_watches() <= self.watches_max, "{seed}");
+    }
+
+    /// The namespace comes to one watch, or its few objects to one each.
+    fn becomes_one_watch(&mut self, seed: impl std::fmt::Display, names: &BTreeSet<String>) {
         let is_one = names.len() > 2;
         let source = self.source.clone();
         let as_few = self.settle(|history| {
             history.source.bookmark();
-            for name in &names {
+            for name in names {
                 history.is_right(name);
             }
             let open = source.open_watches();
@@ -196,17 +256,12 @@ impl History {
             "{seed}: {names:?}: {} watches",
             source.open_watches()
         );
-        for name in &names {
-            self.source.set(secret(name, ""));
-        }
-        assert!(self.settle(are_right), "{seed}: after a change");
     }
 }
 
-#[test]
-fn b18_whatever_happens_to_the_namespace_each_object_comes_to_what_the_server_has() {
+fn run(begin: fn(Dice) -> History) {
     for (dice, seed) in Dice::histories(12) {
-        let mut history = History::new(dice);
+        let mut history = begin(dice);
         for _ in 0..STEPS {
             history.step();
         }
@@ -217,4 +272,16 @@ fn b18_whatever_happens_to_the_namespace_each_object_comes_to_what_the_server_ha
         drop(manager);
         source.wait_for_watches(0);
     }
+}
+
+#[test]
+fn b18_whatever_happens_to_the_namespace_each_object_comes_to_what_the_server_has() {
+    run(History::of_namespaces);
+}
+
+/// The same with fewer watches than objects: no answer that is polled is older than the time to
+/// live, unless it says so.
+#[test]
+fn b18_whatever_happens_with_few_watches_each_object_comes_to_what_the_server_has() {
+    run(History::of_a_budget);
 }
