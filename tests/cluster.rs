@@ -54,3 +54,5 @@ mod stores;
 mod strategies;
 #[path = "cluster/support.rs"]
 mod support;
+#[path = "cluster/watch_budget.rs"]
+mod watch_budget;

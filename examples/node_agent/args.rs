@@ -82,6 +82,10 @@ The agent:
                                     name, or with namespace each namespace in which more than N
                                     objects (default 20) are watched. Where the agent may not watch
                                     the namespace, it watches the objects by name
+      --watches-max N               the most connections for the Secrets and for the ConfigMaps
+                                    with Watch. One of them gets the objects that have no watch,
+                                    twice a minute; their state says (polled). Default: 1000 watches
+                                    each, beyond which objects fail
       --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each
                                     time that a pod comes or changes (default 1m, as the kubelet's
                                     syncFrequency; with --demo 2s)
@@ -190,6 +194,8 @@ pub(crate) struct Options {
     pub(crate) snapshot: Option<SnapshotFiles>,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
+    /// `None`: the library's own limit, past which objects fail.
+    pub(crate) watches_max: Option<usize>,
     /// `None`: a minute, or a demonstration's two seconds.
     sync_frequency: Option<Duration>,
     /// `None`: the library's own.
@@ -219,6 +225,7 @@ impl Default for Options {
             snapshot: None,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
+            watches_max: None,
             sync_frequency: None,
             idle_limit: None,
             health_probe_bind_address: None,
@@ -331,6 +338,7 @@ fn own_flag(
             options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
         }
         "watch-scope" => options.watch_scope = watch_scope(&flags::text(name, parser)?)?,
+        "watches-max" => options.watches_max = Some(watches_max(&flags::text(name, parser)?)?),
         "sync-frequency" => {
             options.sync_frequency = Some(at_least(SYNC_FREQUENCY_LEAST, name, parser)?);
         }
@@ -369,6 +377,11 @@ fn watch_scope(value: &str) -> Result<WatchScope, String> {
             "--watch-scope {value:?}: write name, namespace or namespace:N"
         )),
     }
+}
+
+fn watches_max(value: &str) -> Result<usize, String> {
+    let number = value.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| format!("--watches-max {value:?}: write a number from 1 on"))
 }
 
 /// A user and a group, by their numbers.
@@ -534,6 +547,10 @@ mod tests {
             (
                 "--watch-scope namespace:many",
                 "--watch-scope \"namespace:many\": write name, namespace or namespace:N",
+            ),
+            (
+                "--watches-max 0",
+                "--watches-max \"0\": write a number from 1 on",
             ),
             (
                 "--watch-scope name:5",

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
-use kubecache::manager::{ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, Owner};
+use kubecache::manager::{
+    ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, Owner, PastLimit,
+};
 use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
@@ -52,6 +54,9 @@ impl Node {
             .watch_scope(options.watch_scope);
         if let Some(limit) = options.idle_limit {
             kept = kept.idle_limit(limit);
+        }
+        if let Some(most) = options.watches_max {
+            kept = kept.reflectors_max(most).past_limit(PastLimit::Poll);
         }
         let managers = Arc::new(Managers::new(
             client,

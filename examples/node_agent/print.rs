@@ -146,7 +146,7 @@ impl<W: Write> Printer<W> {
 
 /// The terminal's code for a state's colour: an answer with content, one without, none yet.
 fn colour(state: &str) -> &'static str {
-    match state {
+    match state.trim_end_matches(" (polled)") {
         "Synced" => "\u{1b}[32m",
         "NotFound" | "Forbidden" | "Removed" | "Restored" => "\u{1b}[33m",
         _ => "\u{1b}[31m",
@@ -167,7 +167,7 @@ fn cells(key: &RowKey, facts: &Facts, now: SystemTime) -> [String; HEADERS.len()
             .to_owned(),
         key.kind.to_string(),
         key.name.clone(),
-        facts.state.to_string(),
+        facts.state_in_words(),
         of(&|content| content.resource_version.clone()),
         of(&|content| content.immutable.to_string()),
         of(&|content| content.keys.to_string()),
@@ -205,6 +205,7 @@ mod tests {
         };
         let synced = Facts {
             state: State::Kept(ObjectState::Synced),
+            polled: false,
             reason: None,
             failed: false,
             content: Some(content),

@@ -39,6 +39,8 @@ pub(crate) enum State {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) state: State,
+    /// Whether it is polled, since there is no room for its watch.
+    pub(crate) polled: bool,
     /// Why it is not synced; one line.
     pub(crate) reason: Option<String>,
     /// Whether the reason is a failure.
@@ -73,6 +75,7 @@ impl Facts {
         });
         Self {
             state: State::Kept(report.state),
+            polled: report.polled,
             reason: Some(one_line(&report.reason)).filter(|reason| !reason.is_empty()),
             failed: report.last_error.is_some(),
             content,
@@ -80,10 +83,17 @@ impl Facts {
         }
     }
 
+    /// The state as a table shows it.
+    pub(crate) fn state_in_words(&self) -> String {
+        let polled = if self.polled { " (polled)" } else { "" };
+        format!("{}{polled}", self.state)
+    }
+
     /// The last line about an object.
     pub(crate) fn removed() -> Self {
         Self {
             state: State::Removed,
+            polled: false,
             reason: None,
             failed: false,
             content: None,
@@ -123,10 +133,11 @@ impl Serialize for ObjectJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(key, facts) = self;
         let content = facts.content.as_ref();
-        let mut object = serializer.serialize_struct("object", 8)?;
+        let mut object = serializer.serialize_struct("object", 9)?;
         object.serialize_field("kind", &key.kind)?;
         object.serialize_field("name", &key.name)?;
         object.serialize_field("state", &facts.state.to_string())?;
+        object.serialize_field("polled", &facts.polled)?;
         object.serialize_field("reason", &facts.reason)?;
         let version = content.map(|content| &content.resource_version);
         object.serialize_field("resourceVersion", &version)?;

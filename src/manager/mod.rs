@@ -138,6 +138,8 @@
 //!   That of a namespace ends when none of its objects is left.
 //! - `hk-secret`, one per manager: the housekeeper. It joins ended reflectors, stops idle ones each
 //!   minute, and starts those that had no room. It ends with the manager.
+//! - `po-secret`, one per manager with [`PastLimit::Poll`]: the poller. It gets the objects that
+//!   have no room for a watch, one after the other. It ends with the manager.
 //! - `ck-secret`, one per check in flight, at most 32. It ends with the check or the manager.
 //!
 //! [`threads_and_locks`](crate::manual::threads_and_locks) has the order of the locks. Pure
@@ -151,7 +153,8 @@
 //!
 //! The number of watches is limited to the least of [`ManagerOptions::reflectors_max`], half of the
 //! descriptor limit, an eighth of `vm.max_map_count` and the process limit. Beyond it, reads of an
-//! object return `TooManyReflectors` until another object's watch has ended. Reflectors that a
+//! object return `TooManyReflectors` until another object's watch has ended; with
+//! [`PastLimit::Poll`] the object is polled until then. Reflectors that a
 //! program starts itself do not count. The process limit is the user's or `pids.max` at the root of
 //! the cgroup mount, which in a container is the container's own. A limit deeper in the tree is not
 //! seen.

@@ -224,8 +224,9 @@ impl ManagerOptions {
         self
     }
 
-    /// With `Cache`, and for [polled](PastLimit::Poll) objects: how long a fetched object is served without another request, unless
-    /// [`node_ttl`](Self::node_ttl) has a value. Default: 1 minute. With zero each read fetches.
+    /// With `Cache`, and for [polled](PastLimit::Poll) objects: how long a fetched object is served
+    /// without another request, unless [`node_ttl`](Self::node_ttl) has a value. Default: 1 minute.
+    /// With `Cache` and zero each read fetches.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
@@ -258,8 +259,8 @@ impl ManagerOptions {
         self
     }
 
-    /// The most watches of this manager at a time. Default: 1,000. The limits of the process apply
-    /// as well.
+    /// The most watches of this manager at a time, a poller included. Default: 1,000. The limits of
+    /// the process apply as well. [`past_limit`](Self::past_limit) says what is beyond.
     #[must_use]
     pub fn reflectors_max(mut self, reflectors: usize) -> Self {
         self.reflectors_max = reflectors;
@@ -318,10 +319,10 @@ impl ManagerOptions {
     /// the request, the cause, and the attempts so far. Default: no hook.
     ///
     /// With `Watch` the thread of the object's watch calls it, as
-    /// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error) says; with
-    /// `Cache` the reader that sent the get. The hook must not block: the watch or the reader waits
-    /// for it. A panic of it is logged. With `Get` each reader has its own error, and the hook is
-    /// not called.
+    /// [`ReflectorOptions::on_error`](crate::reflector::ReflectorOptions::on_error) says, or the
+    /// poller's; with `Cache` the reader that sent the get. The hook must not block: the watch, all
+    /// polls or the reader wait for it. A panic of it is logged. With `Get` each reader has its own
+    /// error, and the hook is not called.
     ///
     /// # Examples
     ///

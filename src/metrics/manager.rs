@@ -22,6 +22,10 @@ const WATCHES: Metric = Metric {
     name: "kubecache_object_cache_watches",
     help: "Number of watches that are open or being opened; that of a namespace is one",
 };
+const POLLED: Metric = Metric {
+    name: "kubecache_object_cache_polled",
+    help: "Number of objects that are polled, since there is no room for their watches",
+};
 const DURATION: Metric = Metric {
     name: "kubecache_object_cache_get_duration_seconds",
     help: "How long reads of objects take, failed ones included",
@@ -116,5 +120,6 @@ impl ManagerSeries {
         sum(OBJECTS, |state| state.objects);
         sum(REFERENCES, |state| state.references);
         sum(WATCHES, |state| state.watches);
+        sum(POLLED, |state| state.polled);
     }
 }

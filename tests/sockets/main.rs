@@ -29,6 +29,7 @@ mod streaming;
 mod tls;
 #[cfg(feature = "ring")]
 mod tls_doctor;
+mod watch_budget;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -112,11 +112,19 @@ impl<S: Read + Write> Peer<S> {
 
     /// Reads the head of the next request.
     pub(crate) fn request(&mut self) -> Request {
+        let request = self.request_or_close();
+        request.unwrap_or_else(|| panic!("the client closed: {:?}", self.read))
+    }
+
+    /// Reads the head of the next request; `None` once the client has closed the connection.
+    pub(crate) fn request_or_close(&mut self) -> Option<Request> {
         let end = loop {
             if let Some(end) = find(&self.read, b"\r\n\r\n") {
                 break end;
             }
-            assert!(self.read_more() > 0, "the client closed: {:?}", self.read);
+            if self.read_more() == 0 {
+                return None;
+            }
         };
         let head = String::from_utf8(self.read.drain(..end + 4).collect()).unwrap();
         let mut lines = head.trim_end().lines();
@@ -125,7 +133,7 @@ impl<S: Read + Write> Peer<S> {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
-        Request { line, headers }
+        Some(Request { line, headers })
     }
 
     fn read_more(&mut self) -> usize {

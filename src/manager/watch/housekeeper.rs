@@ -1,6 +1,5 @@
 //! The housekeeper's thread of a manager that watches. It joins ended runs, stops the watches of
-//! idle objects, starts the watches that had no room, and has the objects watched that are read most
-//! where there is not room for all.
+//! idle objects, starts the watches that had no room, and shares the room out where it is short.
 
 use std::time::Duration;
 

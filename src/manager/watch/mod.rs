@@ -10,6 +10,7 @@ pub(super) mod namespace;
 mod namespace_table;
 mod namespaces;
 mod poller;
+mod read_history;
 mod reflector_limit;
 pub(super) mod runs;
 pub(super) mod state_machine;

@@ -51,7 +51,7 @@ struct Polls<K: Object> {
 /// One polled object.
 struct Poll<K: Object> {
     writer: Arc<Writer<K>>,
-    /// When it is polled next, if no reader hastens that.
+    /// When it is polled next, unless a reader expedites it.
     due: Instant,
     /// The earliest time of the next poll, whoever wants it.
     soonest: Instant,
@@ -253,7 +253,7 @@ impl<K: Object> Poller<K> {
 
     /// A read would like the object polled soon: as soon as may be, if `waits`, else only if the
     /// last poll failed.
-    fn hasten(&self, number: u64, waits: bool) {
+    fn expedite(&self, number: u64, waits: bool) {
         let mut polls = self.polls.lock();
         let Some(poll) = polls.by_number.get_mut(&number) else {
             return;
@@ -348,10 +348,10 @@ impl<K: Object> RunHandle for Polled<K> {
     }
 
     fn expedite(&self) {
-        self.poller.hasten(self.number, false);
+        self.poller.expedite(self.number, false);
     }
 
     fn await_news(&self) {
-        self.poller.hasten(self.number, true);
+        self.poller.expedite(self.number, true);
     }
 }

@@ -12,7 +12,7 @@ use crate::failures::Failures;
 use crate::list_watch::Listed;
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
-use crate::manager::options::{ManagerOptions, WatchScope};
+use crate::manager::options::{ManagerOptions, PastLimit, WatchScope};
 use crate::manager::registry::Registry;
 use crate::manager::tests::fake::{
     FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
@@ -76,6 +76,23 @@ impl Model {
             runs,
             getter,
         }
+    }
+
+    /// `s` is polled by a thread of the model, and its first poll finds what is answered.
+    fn of_polls() -> (Self, thread::JoinHandle<()>) {
+        let options = ManagerOptions::default().past_limit(PastLimit::Poll);
+        let model = Self::with(options.reflectors_max(1));
+        model.manager.register_pod(&pod("p", &["s"]));
+        let poller = model.poller();
+        (model, poller)
+    }
+
+    fn poller(&self) -> thread::JoinHandle<()> {
+        let manager = Arc::clone(&self.manager);
+        thread::spawn(move || {
+            let poller = &manager.store().checks().runs.poller;
+            poller.as_ref().unwrap().work();
+        })
     }
 
     /// A reader that waits for as long as it takes; whatever the answer, it must come.
@@ -506,5 +523,63 @@ fn the_checker_sees_a_lost_wake_up() {
             drop(monitor.wait(guard));
         }
         teller.join().unwrap();
+    });
+}
+
+/// The poll alone wakes the reader, and the stop the poller, wherever they are by then.
+#[test]
+fn a_reader_is_woken_by_the_poll_and_the_poller_by_the_stop() {
+    check(|| {
+        let (model, poller) = Model::of_polls();
+        let reader = model.reader();
+        model.getter.answer(Ok(secret("s", "9")));
+        reader.join().unwrap();
+        let cached = model.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        assert!(cached.is_polled());
+        model.manager.stop();
+        model.join(vec![poller]).assert_over();
+    });
+}
+
+/// While the poll hangs, the last release and the shutdown wake the reader.
+#[test]
+fn a_reader_of_a_polled_object_is_woken_by_the_release_and_by_the_shutdown() {
+    for shut_down in [false, true] {
+        check(move || {
+            let (model, poller) = Model::of_polls();
+            let reader = model.reader();
+            if shut_down {
+                model.manager.stop();
+            } else {
+                model.manager.unregister_pod(&pod("p", &[]));
+            }
+            reader.join().unwrap();
+            model.manager.stop();
+            model.join(vec![poller]).assert_over();
+        });
+    }
+}
+
+/// A poll takes over from the watch while that lists: no reader is lost.
+#[test]
+fn a_poll_that_takes_over_while_the_watch_lists_loses_no_reader() {
+    check(|| {
+        let options = ManagerOptions::default().past_limit(PastLimit::Poll);
+        let model = Model::with(options.reflectors_max(2));
+        model.manager.register_pod(&pod("p", &["s"]));
+        let poller = model.poller();
+        model.getter.answer(Ok(secret("s", "9")));
+        let manager = Arc::clone(&model.manager);
+        let demoter = thread::spawn(move || {
+            let store = manager.store();
+            let object = store.entry_to_read("ns", "s").unwrap();
+            store.checks().runs.poll_watched(&object);
+        });
+        let threads = vec![model.committer(false), demoter, model.reader()];
+        let model = model.join(threads);
+        let manager = Arc::clone(&model.manager);
+        manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        manager.stop();
+        model.join(vec![poller]).assert_over();
     });
 }

@@ -1,0 +1,67 @@
+//! How much an object is read, as the housekeeper's sweeps see it: what decides who has a watch.
+//! Pure.
+
+use crate::clock::Coarse;
+
+/// In how many more minutes of the last sixteen a polled object must have been read than a watched
+/// one to get its place. With less, two that are read alike would change places each minute.
+const MARGIN: u32 = 2;
+
+/// In which of the housekeeper's last sixteen sweeps the object had been read since the one before.
+/// A new object counts as read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadHistory {
+    sweeps: u16,
+    /// The last read that was counted.
+    counted: Option<Coarse>,
+}
+
+impl ReadHistory {
+    pub(super) const NONE: Self = Self {
+        sweeps: 0,
+        counted: None,
+    };
+
+    /// One more sweep, which finds the last read at `read_at`.
+    pub(super) fn sweep(&mut self, read_at: Coarse) {
+        let is_read = self.counted.is_none_or(|counted| counted < read_at);
+        self.counted = Some(read_at);
+        self.sweeps = (self.sweeps >> 1) | if is_read { 1 << 15 } else { 0 };
+    }
+
+    /// In how many of the sweeps it was read; of two that are alike there, the one that was read
+    /// later comes first.
+    pub(super) fn rank(self) -> (u32, u16) {
+        (self.sweeps.count_ones(), self.sweeps)
+    }
+
+    pub(super) fn is_clearly_above(self, other: Self) -> bool {
+        self.sweeps.count_ones() >= other.sweeps.count_ones().saturating_add(MARGIN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, FakeClock};
+    use std::time::Duration;
+
+    #[test]
+    fn a_history_counts_sweeps_with_a_read_and_forgets_old_ones() {
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let (mut read, mut unread) = (ReadHistory::NONE, ReadHistory::NONE);
+        let once = clock.coarse();
+        for minute in 0..16 {
+            fake.advance(Duration::from_secs(60));
+            read.sweep(clock.coarse());
+            unread.sweep(once);
+            assert_eq!(read.is_clearly_above(unread), minute >= 2, "{minute}");
+            assert!(!unread.is_clearly_above(read));
+        }
+        assert_eq!(read.rank(), (16, u16::MAX));
+        assert_eq!(unread.rank(), (1, 1));
+        unread.sweep(once);
+        assert_eq!(unread.rank(), (0, 0));
+    }
+}
