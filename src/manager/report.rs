@@ -51,6 +51,10 @@ impl fmt::Display for ObjectState {
 
 /// A report of one referenced object: its state, version and failures, but no values.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each answers a question of its own"
+)]
 #[non_exhaustive]
 pub struct ObjectReport {
     /// Its kind, such as `Secret`.

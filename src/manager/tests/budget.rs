@@ -347,7 +347,7 @@ mod over_the_fake_server {
     #[test]
     fn the_counts_tell_watches_from_polled_objects() {
         let stage = polled_of(&["a", "b", "c"]);
-        let state = stage.manager.store().entries().state();
-        assert_eq!((state.objects, state.watches, state.polled), (3, 1, 2));
+        let counts = stage.manager.store().entries().state();
+        assert_eq!((counts.objects, counts.watches, counts.polled), (3, 1, 2));
     }
 }

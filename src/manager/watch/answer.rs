@@ -66,7 +66,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
                 | StopReason::ShutDown { serves: false },
             ) => false,
         };
-        let current = current && self.expires().is_none_or(|until| at.now < until);
+        let current = current && !self.has_expired(at.clock);
         let reached = current && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(at.key, at.clock))
     }
@@ -146,9 +146,8 @@ impl<K: Object> WatchEntry<K> {
             ) => {}
         }
         if self.is_filled() {
-            let expired = self.expires().is_some_and(|until| clock.now() >= until);
             // The poll has been due for half of the time to live.
-            let waits = expired && self.failure().is_none();
+            let waits = self.has_expired(clock) && self.failure().is_none();
             return (!waits).then(|| self.in_memory(key, clock));
         }
         let refusal = self.status.refusal.clone().map(Err);
@@ -211,16 +210,16 @@ impl<K: Object> WatchEntry<K> {
     }
 
     fn stored(&self, clock: &Clock) -> Option<ReadyObject<K>> {
-        let expires = self.expires();
-        let expired = expires.is_some_and(|until| clock.now() >= until);
         let confirmed =
             self.is_at_work() || self.state() == WatchState::Stopped(StopReason::Immutable);
         Some(ReadyObject {
             object: Arc::clone(self.content.object()?),
             contact: self.contact?,
             failure: self.failure().cloned(),
-            stale: !(confirmed && self.is_filled()) || self.status.is_behind() || expired,
-            expires,
+            stale: !(confirmed && self.is_filled())
+                || self.status.is_behind()
+                || self.has_expired(clock),
+            expires: self.expires(),
             clock: clock.clone(),
         })
     }

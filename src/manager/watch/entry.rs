@@ -246,6 +246,12 @@ impl<K: Object> WatchEntry<K> {
         self.expires.filter(|_| self.is_polled())
     }
 
+    /// Whether the object is polled, and the next poll should have come.
+    pub(super) fn has_expired(&self, clock: &Clock) -> bool {
+        let until = self.expires();
+        until.is_some_and(|until| clock.now() >= until)
+    }
+
     /// Counts the reads of one more sweep.
     pub(super) fn count_reads(&mut self) {
         self.history.sweep(self.read_at);

@@ -208,9 +208,9 @@ impl<K: Object> Runs<K> {
         let now = table.clock().now();
         table.change(object, |entry| entry.begin_poll(id, now));
         let writer = Writer::new(self.context.clone(), Arc::clone(object), id, None);
-        let polled = poller.attach(writer)?;
+        let handle = poller.attach(writer)?;
         Some(Run {
-            handle: Box::new(polled),
+            handle: Box::new(handle),
             _room: None,
             _by_name: None,
         })
@@ -262,9 +262,9 @@ impl<K: Object> Runs<K> {
         let Some(id) = table.change(object, WatchEntry::prepare) else {
             return;
         };
-        let polled = self.poll(poller, object, id);
-        let polled = polled.ok_or_else(|| Error::stopped("the poller"));
-        self.settle_successor(object, id, polled);
+        let run = self.poll(poller, object, id);
+        let launched = run.ok_or_else(|| Error::stopped("the poller"));
+        self.settle_successor(object, id, launched);
     }
 
     /// Starts the watch of a namespace.

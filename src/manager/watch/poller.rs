@@ -192,7 +192,7 @@ impl<K: Object> Poller<K> {
         }
         match failure {
             None => self.succeeded(number, read.began, pace),
-            Some(error) => self.failed(number, writer, error, read.began, pace),
+            Some(error) => self.failed((number, writer), error, read.began, pace),
         }
     }
 
@@ -212,7 +212,13 @@ impl<K: Object> Poller<K> {
     }
 
     /// Tells the object, and where the server gives no answer also those whose poll that delayed.
-    fn failed(&self, number: u64, writer: &Writer<K>, error: Error, began: Instant, pace: Pace) {
+    fn failed(
+        &self,
+        (number, writer): (u64, &Writer<K>),
+        error: Error,
+        began: Instant,
+        pace: Pace,
+    ) {
         let now = self.context.table.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
         let delayed: Vec<u64> = {
