@@ -477,6 +477,7 @@ mod tests {
         for (line, scope) in rows {
             assert_eq!(run(line).watch_scope, scope, "{line}");
         }
+        assert_eq!(run("--watches-max 10").watches_max, Some(10));
     }
 
     #[test]

@@ -278,6 +278,28 @@ shop        web-1   Secret      tls     Synced      1047      true        \
         assert!(text.contains("\u{1b}[33mNotFound\u{1b}[0m"), "{text}");
     }
 
+    #[test]
+    fn the_state_of_a_polled_object_says_so() {
+        let now = SystemTime::now();
+        let mut rows = rows(now);
+        for facts in rows.values_mut() {
+            facts.polled = true;
+        }
+        let mut text = Vec::new();
+        let mut printer = Printer::new(Output::Table, None, &mut text).in_colour();
+        let all: Vec<_> = rows.iter().collect();
+        printer.changes(&all, now).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(
+            text.contains("\u{1b}[32mSynced (polled)\u{1b}[0m"),
+            "{text}"
+        );
+        assert!(
+            text.contains("\u{1b}[33mNotFound (polled)\u{1b}[0m"),
+            "{text}"
+        );
+    }
+
     /// What YAML's readers make of it is what JSON's make of the other.
     #[test]
     fn yaml_says_what_json_says() {

@@ -133,11 +133,10 @@ impl Serialize for ObjectJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Self(key, facts) = self;
         let content = facts.content.as_ref();
-        let mut object = serializer.serialize_struct("object", 9)?;
+        let mut object = serializer.serialize_struct("object", 8)?;
         object.serialize_field("kind", &key.kind)?;
         object.serialize_field("name", &key.name)?;
         object.serialize_field("state", &facts.state.to_string())?;
-        object.serialize_field("polled", &facts.polled)?;
         object.serialize_field("reason", &facts.reason)?;
         let version = content.map(|content| &content.resource_version);
         object.serialize_field("resourceVersion", &version)?;

@@ -88,7 +88,6 @@ fn json_has_the_promised_shape_and_no_value_of_a_secret() {
                 "keys",
                 "kind",
                 "name",
-                "polled",
                 "reason",
                 "resourceVersion",
                 "state",

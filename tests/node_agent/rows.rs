@@ -110,8 +110,8 @@ fn a_finished_pod_needs_nothing_and_a_pod_that_names_nothing_is_listed_in_json()
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     let node: Value = serde_json::from_str(&ended.stdout).unwrap();
     let row = json!({
-        "kind": "Secret", "name": "tls", "state": "Synced", "polled": false, "reason": null,
-        "resourceVersion": "7", "immutable": false, "keys": 2, "bytes": 13,
+        "kind": "Secret", "name": "tls", "state": "Synced", "reason": null, "resourceVersion": "7",
+        "immutable": false, "keys": 2, "bytes": 13,
     });
     let expected = json!([
         {"namespace": "shop", "name": "plain", "objects": []},
