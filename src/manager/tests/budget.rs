@@ -5,7 +5,6 @@ use super::fake::{immutable, secret};
 use super::stage::{MINUTE, SECOND, Stage, failed, refused, unavailable};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::manager::strategy::Strategy as _;
 use crate::manager::{Changed, ManagerOptions, ObjectState, PastLimit};
 use crate::object::ObjectKey;
 
@@ -262,6 +261,7 @@ fn a_limit_of_one_leaves_the_poller() {
 #[cfg(feature = "testing")]
 mod over_the_fake_server {
     use super::*;
+    use crate::manager::strategy::Strategy as _;
     use crate::testing::{RequestKind, SourceFault};
 
     fn polled_of(names: &[&str]) -> Stage {
