@@ -127,9 +127,9 @@ pub enum PastLimit {
     /// - A poll may take a quarter of the time to live, from one to ten seconds. The polls of other
     ///   objects wait meanwhile.
     /// - The objects that are read most have the watches. Each minute the manager counts which
-    ///   objects were read since the minute before. An object that was read in two minutes more of
-    ///   the last sixteen gets the watch of one that was read less. A change between watch and
-    ///   poll loses no answer: the one ends when the other has brought the object.
+    ///   objects were read since the minute before. An object gets the watch of one that was read
+    ///   less than half as often in the last sixteen. A change between watch and poll loses no
+    ///   answer: the one ends when the other has brought the object.
     /// - Subscribers hear of a change with the poll that finds it. Immutable objects are polled
     ///   once.
     /// - With [`WatchScope::Namespace`], the watch of a namespace counts as one, and begins only if

@@ -3,10 +3,6 @@
 
 use crate::clock::Coarse;
 
-/// In how many more minutes of the last sixteen a polled object must have been read than a watched
-/// one to get its place. With less, two that are read alike would change places each minute.
-const MARGIN: u32 = 2;
-
 /// In which of the housekeeper's last sixteen sweeps the object had been read since the one before.
 /// A new object counts as read.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +31,12 @@ impl ReadHistory {
         (self.sweeps.count_ones(), self.sweeps)
     }
 
+    /// Whether it was read more than twice as often, and twice at least. With less, two that are
+    /// read alike would change places: of an object that is read once a minute, a sweep may see two
+    /// reads as one, and the next one none.
     pub(super) fn is_clearly_above(self, other: Self) -> bool {
-        self.sweeps.count_ones() >= other.sweeps.count_ones().saturating_add(MARGIN)
+        let twice = other.sweeps.count_ones().saturating_mul(2);
+        self.sweeps.count_ones() > twice.saturating_add(1)
     }
 }
 
@@ -56,7 +56,7 @@ mod tests {
             fake.advance(Duration::from_secs(60));
             read.sweep(clock.coarse());
             unread.sweep(once);
-            assert_eq!(read.is_clearly_above(unread), minute >= 2, "{minute}");
+            assert_eq!(read.is_clearly_above(unread), minute >= 3, "{minute}");
             assert!(!unread.is_clearly_above(read));
         }
         assert_eq!(read.rank(), (16, u16::MAX));

@@ -137,9 +137,9 @@ impl<K: Object> WatchStore<K> {
             if waiting.is_none() {
                 drop(entry);
                 waiting = Some(object.waiters.wait());
-                object.state.lock().await_news();
                 continue;
             }
+            entry.await_news();
             let checking = entry.state() == WatchState::Rechecking(CheckState::First);
             let until = if checking { patience } else { deadline };
             drop(clock.wait_until(&object.state, entry, until));
