@@ -51,6 +51,7 @@ impl<K: Object> Seed<K> {
             contact: self.contact,
             failure,
             stale: true,
+            expires: None,
             clock: clock.clone(),
         }
     }
