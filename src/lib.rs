@@ -307,6 +307,7 @@ mod failures;
 mod guard;
 mod hooks;
 pub mod object;
+mod rounds;
 
 #[cfg_attr(
     not(feature = "testing"),

@@ -3,16 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubecache::outlet::{Outlet, OutletOptions};
 
 use super::support::TempDirectory;
-use super::support::example::Killed;
+use super::support::example::kill_after;
 
 /// The directory of the writer; only the process that is to be killed has it.
 const VARIABLE: &str = "KUBECACHE_OUTLET_KILLS";
@@ -72,29 +71,10 @@ fn a_writer_that_is_killed_leaves_no_mixed_folder() {
     let kills = kills.map_or(KILLS, |number| number.parse().unwrap());
     let states = ["a", "b"].map(|text| state(text).data.unwrap());
     for kill in 0..kills {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "outlet_kills::writes_until_it_is_killed",
-                "--nocapture",
-            ])
-            .env(VARIABLE, &*directory)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let child = Killed(child);
         // After some states, and then anywhere in the next one.
-        let written = lines
-            .map_while(Result::ok)
-            .filter(|line| line.ends_with("written"));
-        let some = usize::try_from(kill % 5).unwrap();
-        assert!(
-            written.take(some + 1).count() > some,
-            "the writer ended by itself"
-        );
-        drop(child);
+        let some = usize::try_from(kill % 5).unwrap() + 1;
+        let test = "outlet_kills::writes_until_it_is_killed";
+        kill_after(test, (VARIABLE, &directory), ("written", some));
         let found = seen(&directory);
         let is_whole = states.iter().any(|state| {
             let state = state

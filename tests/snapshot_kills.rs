@@ -1,9 +1,8 @@
 //! A process with a snapshot that is killed at any moment: the next one starts with what was
 //! written last or with what was written before that, whole, and never as the server's word.
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -15,7 +14,7 @@ use kubecache::snapshot::{Snapshot, SnapshotKey, SnapshotOptions};
 use kubecache::testing::{FakeSource, SourceFault, objects};
 
 use super::support::TempDirectory;
-use super::support::example::Killed;
+use super::support::example::kill_after;
 
 /// The directory of the writer; only the process that is to be killed has it.
 const VARIABLE: &str = "KUBECACHE_SNAPSHOT_KILLS";
@@ -97,30 +96,12 @@ fn a_process_that_is_killed_leaves_a_start_with_its_last_state() {
     let kills = std::env::var("KUBECACHE_KILLS").ok();
     let kills = kills.map_or(KILLS, |number| number.parse().unwrap());
     for kill in 0..kills {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "--exact",
-                "snapshot_kills::writes_until_it_is_killed",
-                "--nocapture",
-            ])
-            .env(VARIABLE, &*directory)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let child = Killed(child);
         // After some states, and then anywhere in the next one.
-        let written = lines.map_while(Result::ok).filter_map(|line| {
-            let (_, number) = line.rsplit_once("written ")?;
-            number.parse::<u64>().ok()
-        });
-        let some = usize::try_from(kill % 3).unwrap();
-        let told = written
-            .take(some + 1)
-            .last()
-            .expect("the writer ended by itself");
-        drop(child);
+        let some = usize::try_from(kill % 3).unwrap() + 1;
+        let test = "snapshot_kills::writes_until_it_is_killed";
+        let written = kill_after(test, (VARIABLE, &directory), ("written", some));
+        let (_, told) = written.last().unwrap().rsplit_once(' ').unwrap();
+        let told: u64 = told.parse().unwrap();
 
         let away = FakeSource::<ConfigMap>::new();
         away.plan(|_request| Some(SourceFault::Hang));

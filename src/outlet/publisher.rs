@@ -5,15 +5,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, select};
 
 use super::{ObjectData, Outlet};
-use crate::clock::{Clock, Deadline};
+use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager};
 use crate::object::{ObjectKey, ResourceVersion};
-use crate::sync::{Arc, Monitor, Rank};
+use crate::rounds::Rounds;
+use crate::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use crate::worker::{StopToken, Worker};
 
 /// Each object is read so often, so that it does not count as idle. With `Cache` and `Get` this
@@ -51,19 +55,9 @@ struct PublisherCore<K: ObjectData> {
     manager: Arc<ObjectManager<K>>,
     outlet: Arc<Outlet>,
     on_change: Option<Hook<BTreeSet<ObjectKey>>>,
-    wake: Sender<()>,
-    rounds: Monitor<Rounds>,
-}
-
-/// What is asked of the thread, and what it has done.
-#[derive(Default)]
-struct Rounds {
-    asked: u64,
-    done: u64,
     /// Whether all references have been added, so that what nobody references may go.
-    is_complete: bool,
-    has_ended: bool,
-    status: PublisherStatus,
+    is_complete: AtomicBool,
+    rounds: Rounds<PublisherStatus>,
 }
 
 impl<K: ObjectData> Publisher<K> {
@@ -80,19 +74,19 @@ impl<K: ObjectData> Publisher<K> {
         outlet: Arc<Outlet>,
         on_change: Option<Hook<BTreeSet<ObjectKey>>>,
     ) -> Result<Self, Error> {
-        let (wake, woken) = bounded(1);
+        let (rounds, woken) = Rounds::new(PublisherStatus::default());
         let changes = manager.subscribe();
         let shared = Arc::new(PublisherCore {
             manager,
             outlet,
             on_change,
-            wake,
-            rounds: Monitor::ranked(Rank::PUBLISHER, Rounds::default()),
+            is_complete: AtomicBool::new(false),
+            rounds,
         });
         let on_thread = Arc::clone(&shared);
         let name = format!("publish-{}", K::FOLDER);
         let worker = Worker::spawn(name.as_str(), move |stop| {
-            let _ending = RoundsEnd(&on_thread.rounds);
+            let _ending = on_thread.rounds.until_dropped();
             on_thread.run(&changes, &woken, stop);
         });
         let worker = worker.map_err(|error| {
@@ -103,14 +97,14 @@ impl<K: ObjectData> Publisher<K> {
 
     /// Tells the thread that references have changed. Returns at once.
     pub fn look(&self) {
-        self.shared.ask();
+        self.shared.rounds.ask();
     }
 
     /// Tells the thread that all references have been added, so that objects of earlier processes
     /// that nobody references may go. Before that, it removes none of those. Returns at once.
     pub fn references_are_complete(&self) {
-        self.shared.rounds.lock().is_complete = true;
-        self.shared.ask();
+        self.shared.is_complete.store(true, Ordering::SeqCst);
+        self.shared.rounds.ask();
     }
 
     /// Waits until what is in memory now has its files.
@@ -122,34 +116,15 @@ impl<K: ObjectData> Publisher<K> {
     /// - The first error of an object that failed.
     /// - `Timeout`: the deadline passed. `Stopped`: the publisher was stopped.
     pub fn publish_by(&self, deadline: Deadline) -> Result<(), Error> {
-        let ticket = self.shared.ask();
-        let clock = Clock::system();
-        let mut rounds = self.shared.rounds.lock();
-        loop {
-            if rounds.done >= ticket {
-                return match rounds.status.failed.values().next() {
-                    Some(error) => Err(error.clone()),
-                    None => Ok(()),
-                };
-            }
-            let what = format!("writing the {} to the disk", K::FOLDER);
-            if rounds.has_ended {
-                return Err(Error::stopped(&what));
-            }
-            if clock.has_passed(deadline) {
-                let text = format!("{what}: the caller's deadline passed");
-                return Err(Error::new(ErrorKind::Timeout, text));
-            }
-            rounds = match deadline.instant() {
-                Some(until) => self.shared.rounds.wait_until(rounds, until),
-                None => self.shared.rounds.wait(rounds),
-            };
-        }
+        let rounds = &self.shared.rounds;
+        let what = format!("writing the {} to the disk", K::FOLDER);
+        let status = rounds.wait(rounds.ask(), &what, deadline)?;
+        status.failed.into_values().next().map_or(Ok(()), Err)
     }
 
     /// Returns how it stands. Never blocks on the disk.
     pub fn status(&self) -> PublisherStatus {
-        self.shared.rounds.lock().status.clone()
+        self.shared.rounds.status()
     }
 
     /// Asks the thread to end, after the object that it writes. Returns at once.
@@ -168,33 +143,12 @@ impl<K: ObjectData> fmt::Debug for Publisher<K> {
     }
 }
 
-/// Whoever waits for a round learns that no more come.
-struct RoundsEnd<'a>(&'a Monitor<Rounds>);
-
-impl Drop for RoundsEnd<'_> {
-    fn drop(&mut self) {
-        self.0.lock().has_ended = true;
-        self.0.notify_all();
-    }
-}
-
 impl<K: ObjectData> PublisherCore<K> {
-    /// Orders a round that begins after this. Returns its number.
-    fn ask(&self) -> u64 {
-        let mut rounds = self.rounds.lock();
-        rounds.asked = rounds.asked.saturating_add(1);
-        let ticket = rounds.asked;
-        drop(rounds);
-        // A full channel holds the message this one would have been.
-        let _full = self.wake.try_send(()).is_err();
-        ticket
-    }
-
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
         let mut written = Written::default();
         let mut pause = RETRY;
         while !stop.is_stopped() {
-            let asked = self.rounds.lock().asked;
+            let began = self.rounds.begin();
             let failed = self.round(&mut written, stop);
             let next = if failed.is_empty() {
                 pause = RETRY;
@@ -204,14 +158,11 @@ impl<K: ObjectData> PublisherCore<K> {
                 pause = pause.saturating_mul(2).min(RETRY_MAX);
                 now
             };
-            let mut rounds = self.rounds.lock();
-            rounds.done = asked;
-            rounds.status = PublisherStatus {
+            let status = PublisherStatus {
                 published: written.versions.len(),
                 failed,
             };
-            drop(rounds);
-            self.rounds.notify_all();
+            self.rounds.end(began, status);
             select! {
                 recv(changes.signal()) -> gone => if gone.is_err() {
                     return;
@@ -228,7 +179,7 @@ impl<K: ObjectData> PublisherCore<K> {
     fn round(&self, written: &mut Written, stop: &StopToken) -> BTreeMap<ObjectKey, Error> {
         let mut failed = BTreeMap::new();
         let mut changed = BTreeSet::new();
-        let is_complete = self.rounds.lock().is_complete;
+        let is_complete = self.is_complete.load(Ordering::SeqCst);
         let owners = self.manager.inspect().into_values();
         let referenced: BTreeSet<_> = owners.flatten().map(|report| report.key).collect();
         for key in &referenced {

@@ -31,7 +31,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::time::{Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, Sender, bounded, select};
+use crossbeam_channel::{Receiver, select};
 
 use self::attached::{Attached, AttachedManager};
 use self::content::{KindPart, Parts};
@@ -42,7 +42,8 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::manager::{ObjectManager, Owner};
-use crate::sync::{Arc, Monitor, Mutex, Rank};
+use crate::rounds::Rounds;
+use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopToken, Worker};
 
 /// How a snapshot stands.
@@ -124,17 +125,7 @@ struct SnapshotCore {
     loaded: Arc<Loaded>,
     claim_until: Option<Instant>,
     attached: Mutex<Vec<Box<dyn Attached>>>,
-    wake: Sender<()>,
-    writes: Arc<Monitor<Writes>>,
-}
-
-/// What is asked of the thread, and what it has done.
-#[derive(Default)]
-struct Writes {
-    asked: u64,
-    done: u64,
-    has_ended: bool,
-    status: SnapshotStatus,
+    writes: Rounds<SnapshotStatus>,
 }
 
 impl Snapshot {
@@ -168,20 +159,19 @@ impl Snapshot {
         if let Some(error) = &load_error {
             log::warn!("{error}; it is not used");
         }
-        let (wake, woken) = bounded(1);
+        let (writes, woken) = Rounds::new(SnapshotStatus::default());
         let now = Clock::system().now();
         let core = Arc::new(SnapshotCore {
             claim_until: now.checked_add(options.claim_within),
             options,
             loaded: Arc::new(Loaded(Mutex::ranked(Rank::SNAPSHOT_PARTS, loaded))),
             attached: Mutex::ranked(Rank::SNAPSHOT, Vec::new()),
-            wake,
-            writes: Arc::new(Monitor::ranked(Rank::SNAPSHOT_WRITES, Writes::default())),
+            writes,
         });
         let on_thread = Arc::clone(&core);
         let keep_old = load_error.is_some();
         let worker = Worker::spawn("snapshot", move |stop| {
-            let _ending = WritesEnd(&on_thread.writes);
+            let _ending = on_thread.writes.until_dropped();
             on_thread.run(&woken, stop, keep_old);
         });
         let worker = worker.map_err(|error| {
@@ -257,32 +247,15 @@ impl Snapshot {
     ///
     /// The error of the write, which [`status`](Self::status) describes; `Timeout` at the deadline.
     pub fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
-        let ticket = {
-            let mut writes = self.core.writes.lock();
-            writes.asked = writes.asked.saturating_add(1);
-            writes.asked
-        };
-        // A full channel holds the message this one would have been.
-        let _full = self.core.wake.try_send(()).is_err();
-        let clock = Clock::system();
-        let mut writes = self.core.writes.lock();
-        while writes.done < ticket {
-            if writes.has_ended {
-                return Err(Error::stopped("the thread of the snapshot"));
-            }
-            if clock.has_passed(deadline) {
-                let path = self.core.options.path.display();
-                let text = format!("timed out waiting for the write of the snapshot {path}");
-                return Err(Error::new(ErrorKind::Timeout, text));
-            }
-            writes = clock.wait_until(&self.core.writes, writes, deadline);
-        }
-        writes.status.last_error.clone().map_or(Ok(()), Err)
+        let writes = &self.core.writes;
+        let what = format!("writing the snapshot {}", self.core.options.path.display());
+        let status = writes.wait(writes.ask(), &what, deadline)?;
+        status.last_error.map_or(Ok(()), Err)
     }
 
     /// Returns how it stands. Never blocks on the disk.
     pub fn status(&self) -> SnapshotStatus {
-        self.core.writes.lock().status.clone()
+        self.core.writes.status()
     }
 }
 
@@ -292,16 +265,6 @@ impl fmt::Debug for Snapshot {
             .field("path", &self.core.options.path)
             .field("status", &self.status())
             .finish_non_exhaustive()
-    }
-}
-
-/// Whoever waits for a write learns that no more come.
-struct WritesEnd<'a>(&'a Monitor<Writes>);
-
-impl Drop for WritesEnd<'_> {
-    fn drop(&mut self) {
-        self.0.lock().has_ended = true;
-        self.0.notify_all();
     }
 }
 
@@ -345,13 +308,12 @@ impl SnapshotCore {
                 default(self.options.interval) => {}
             }
             let is_last = stop.is_stopped();
-            let asked = self.writes.lock().asked;
+            let began = self.writes.begin();
             let written = self.write(&mut last, &mut keep_old);
-            let mut writes = self.writes.lock();
-            let status = &mut writes.status;
+            let mut status = self.writes.status();
             match written {
                 Ok(Some(bytes)) => {
-                    *status = SnapshotStatus {
+                    status = SnapshotStatus {
                         written: Some(SystemTime::now()),
                         bytes,
                         last_error: None,
@@ -366,9 +328,7 @@ impl SnapshotCore {
                     status.last_error = Some(error);
                 }
             }
-            writes.done = asked;
-            drop(writes);
-            self.writes.notify_all();
+            self.writes.end(began, status);
             if is_last {
                 return;
             }

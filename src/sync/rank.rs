@@ -24,9 +24,8 @@ macro_rules! ranks {
 
 // The manual's page on threads and locks has the same table; a test compares them.
 ranks! {
-    10 PUBLISHER "the rounds of a publisher"
+    10 ROUNDS "the rounds of a publisher and of a snapshot"
     10 SNAPSHOT "the managers of a snapshot"
-    10 SNAPSHOT_WRITES "the writes of a snapshot"
     12 SNAPSHOT_PARTS "what a snapshot has of the process before"
     20 REFERENCES "a manager's references: which owner references what"
     30 REFLECTOR_STATUS "a reflector's status"

@@ -96,6 +96,30 @@ impl Example {
     }
 }
 
+/// Runs one test of this program as a process of its own, with a directory in this variable, until
+/// it has written so many lines with this word, and kills it. Returns those lines.
+pub(crate) fn kill_after(
+    test: &str,
+    (variable, directory): (&str, &Path),
+    (word, count): (&str, usize),
+) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(variable, directory)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let _child = Killed(child);
+    let lines = lines
+        .map_while(Result::ok)
+        .filter(|line| line.contains(word));
+    let lines: Vec<_> = lines.take(count).collect();
+    assert_eq!(lines.len(), count, "the process ended by itself");
+    lines
+}
+
 /// A process that ends with the test, whatever becomes of it.
 pub(crate) struct Killed(pub(crate) Child);
 

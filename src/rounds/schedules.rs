@@ -1,0 +1,76 @@
+//! Thread schedules of rounds, explored by a model checker.
+//!
+//! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
+
+use shuttle::thread;
+
+use super::Rounds;
+use crate::clock::Deadline;
+use crate::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// Schedules tried per model; each takes well under a millisecond.
+const SCHEDULES: usize = 5_000;
+
+/// A worker that does rounds of work over a value until it is told to end.
+fn rounds_of(
+    rounds: &Rounds<usize>,
+    woken: &crossbeam_channel::Receiver<()>,
+    value: &AtomicUsize,
+    ends: &AtomicUsize,
+    takes_late: bool,
+) {
+    let _ending = rounds.until_dropped();
+    while ends.load(Ordering::SeqCst) == 0 {
+        if woken.try_recv().is_err() {
+            thread::yield_now();
+            continue;
+        }
+        let early = rounds.begin();
+        let seen = value.load(Ordering::SeqCst);
+        thread::yield_now();
+        let began = if takes_late { rounds.begin() } else { early };
+        rounds.end(began, seen);
+    }
+}
+
+fn whoever_asks_sees_its_own_change(takes_late: bool) {
+    let (rounds, woken) = Rounds::new(0_usize);
+    let rounds = Arc::new(rounds);
+    let (value, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let worker = {
+        let (rounds, value, ends) = (Arc::clone(&rounds), Arc::clone(&value), Arc::clone(&ends));
+        thread::spawn(move || rounds_of(&rounds, &woken, &value, &ends, takes_late))
+    };
+    let askers = [1, 2].map(|_| {
+        let (rounds, value) = (Arc::clone(&rounds), Arc::clone(&value));
+        thread::spawn(move || {
+            let mine = value.fetch_add(1, Ordering::SeqCst) + 1;
+            let seen = rounds
+                .wait(rounds.ask(), "the round", Deadline::NEVER)
+                .unwrap();
+            assert!(seen >= mine, "a round that began before the change");
+        })
+    });
+    for asker in askers {
+        asker.join().unwrap();
+    }
+    ends.store(1, Ordering::SeqCst);
+    worker.join().unwrap();
+    let late = rounds.wait(rounds.ask(), "the round", Deadline::NEVER);
+    assert!(late.unwrap_err().is_stopped());
+}
+
+#[test]
+fn whoever_asks_for_a_round_waits_for_one_that_began_after_that() {
+    shuttle::check_random(|| whoever_asks_sees_its_own_change(false), SCHEDULES);
+}
+
+/// Negative control: a round that counts for those who asked while it ran.
+#[test]
+#[should_panic(expected = "a round that began before the change")]
+fn a_round_that_counts_for_those_who_asked_during_it_misses_their_change() {
+    shuttle::check_random(|| whoever_asks_sees_its_own_change(true), SCHEDULES);
+}
