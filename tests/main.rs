@@ -48,6 +48,8 @@ mod ports;
 mod queue_memory;
 mod relist_threads;
 mod replay;
+#[cfg(feature = "testing")]
+mod serve_example;
 #[cfg(feature = "snapshot")]
 #[cfg(feature = "testing")]
 mod snapshot_kills;

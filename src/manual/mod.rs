@@ -21,6 +21,9 @@ pub mod failures {}
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
 
+#[doc = include_str!("other_languages.md")]
+pub mod other_languages {}
+
 #[doc = include_str!("owners.md")]
 pub mod owners {}
 

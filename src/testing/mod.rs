@@ -9,6 +9,7 @@ pub mod objects;
 mod api;
 #[cfg(test)]
 pub(crate) mod bad;
+mod control;
 mod http;
 mod json;
 mod record;
@@ -17,6 +18,7 @@ mod server;
 mod source;
 
 pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder};
+pub use control::ControlServer;
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
     TestAuthority, Unfinished,

@@ -52,11 +52,17 @@ impl Example {
 
     /// A run that waits for the server as long as a busy machine needs, if no flag says otherwise.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.program());
+        let mut command = self.plain_command(arguments);
         // The first contact and the first answers may take a busy machine longer than the default.
         if !arguments.contains(&"--timeout") {
             command.args(["--timeout", "5m"]);
         }
+        command
+    }
+
+    /// A run of a program that waits for nobody.
+    pub(crate) fn plain_command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.program());
         command
             .args(arguments)
             .env_clear()

@@ -22,6 +22,8 @@ pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
 pub(super) use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
+#[cfg(feature = "testing")]
+pub(crate) use self::kubeconfig::yaml_values;
 pub(super) use self::local_file::read_text;
 pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};

@@ -8,6 +8,7 @@ mod defaults;
 mod discovery;
 mod kubeconfig;
 mod list_options;
+mod load;
 mod openapi;
 mod patches;
 mod reads;

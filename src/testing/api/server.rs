@@ -12,12 +12,12 @@ use super::kubeconfig;
 use super::refusal::Refusal;
 use super::resources::ApiResource;
 use super::routes::{ObjectRoute, storage_key_of};
-use super::storage::{Compacted, StorageState, StoredVersion, metadata_text, set_metadata};
+use super::storage::{Compacted, StorageState, metadata_text, set_metadata};
 use super::writes::{DeleteRequest, Writer};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Status};
 use crate::object::{ObjectKey, Resource};
-use crate::sync::Arc;
+use crate::sync::{Arc, Monitor};
 use crate::testing::http::{Fault, FaultId, HttpServer, Received, ServerTls, TestAuthority};
 
 /// An API server in memory, for any client in any language, on a loopback port.
@@ -136,7 +136,8 @@ impl ApiServer {
     pub fn create_value(&self, object: &Value) -> Result<Value, Error> {
         self.write(object, |writer, state, route, object| {
             let namespace = route.namespace.as_deref().unwrap_or_default();
-            writer.create(state, &route.resource, namespace, object)
+            let created = writer.create(state, &route.resource, namespace, object)?;
+            Ok(created.value_as(&route.resource))
         })
     }
 
@@ -161,13 +162,14 @@ impl ApiServer {
         self.write(object, |writer, state, route, mut object| {
             let Some(old) = state.get(&route.resource.storage_key(), &route.key()) else {
                 let namespace = route.namespace.as_deref().unwrap_or_default();
-                return writer.create(state, &route.resource, namespace, object);
+                let created = writer.create(state, &route.resource, namespace, object)?;
+                return Ok(created.value_as(&route.resource));
             };
             set_metadata(&mut object, "uid", Value::from(""));
             let version = Value::from(old.version.to_string());
             set_metadata(&mut object, "resourceVersion", version);
             let written = writer.update(state, route, object)?;
-            Ok(written.object)
+            Ok(written.object.value_as(&route.resource))
         })
     }
 
@@ -372,6 +374,16 @@ impl ApiServer {
         self.server.stop();
     }
 
+    /// The number of open watches, for a wait that a stop ends.
+    pub(in crate::testing) fn watch_count(&self) -> &Arc<Monitor<usize>> {
+        &self.backend().open
+    }
+
+    /// The requests that came, for a wait that a stop ends.
+    pub(in crate::testing) fn request_log(&self) -> &Arc<Monitor<Vec<Received>>> {
+        self.server.log()
+    }
+
     fn backend(&self) -> &ApiBackend {
         self.server.backend()
     }
@@ -385,16 +397,10 @@ impl ApiServer {
     }
 
     /// Writes an object of the test's, by the kind that it says it is.
-    fn write(
-        &self,
-        object: &Value,
-        write: impl FnOnce(
-            Writer<'_>,
-            &mut StorageState,
-            &ObjectRoute,
-            Value,
-        ) -> Result<Arc<StoredVersion>, Refusal>,
-    ) -> Result<Value, Error> {
+    pub(super) fn write<T, F>(&self, object: &Value, write: F) -> Result<T, Error>
+    where
+        F: FnOnce(Writer<'_>, &mut StorageState, &ObjectRoute, Value) -> Result<T, Refusal>,
+    {
         let mut state = self.backend().storage.lock();
         let text = |field: &str| {
             object
@@ -418,10 +424,7 @@ impl ApiServer {
         let checked = check_type(&resource, object);
         let written =
             checked.and_then(|()| write(self.writer(), &mut state, &route, object.clone()));
-        match written {
-            Ok(written) => Ok(written.value_as(&resource)),
-            Err(refusal) => Err(failed(&refusal)),
-        }
+        written.map_err(|refusal| failed(&refusal))
     }
 }
 

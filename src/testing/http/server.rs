@@ -129,6 +129,10 @@ impl<S: Backend> HttpServer<S> {
         self.core.log.lock().clone()
     }
 
+    pub(in crate::testing) fn log(&self) -> &Arc<Monitor<Vec<Received>>> {
+        &self.core.log
+    }
+
     /// Waits until `enough` says yes to the requests so far; whether it did by `deadline`.
     pub(in crate::testing) fn wait_for_requests(
         &self,

@@ -9,6 +9,8 @@ mod scalar;
 mod section;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "testing")]
+mod values;
 mod yaml;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +19,8 @@ use self::merge::Merged;
 pub use self::options::KubeconfigOptions;
 pub(super) use self::resolve::{apply, credentials};
 pub(super) use self::section::Section;
+#[cfg(feature = "testing")]
+pub(crate) use self::values::yaml_values;
 use super::config::Config;
 use super::environment::Environment;
 use crate::error::Error;

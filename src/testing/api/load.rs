@@ -1,0 +1,156 @@
+//! Objects out of files: manifests in YAML or JSON, and the lists of a recording.
+
+use serde_json::Value;
+
+use super::server::ApiServer;
+use super::writes::DeleteRequest;
+use crate::error::{Error, ErrorKind};
+use crate::http::yaml_values;
+use crate::testing::recording::{Exchange, Recording};
+
+impl ApiServer {
+    /// Writes the objects of manifests, as [`apply_value`](Self::apply_value) does: YAML documents
+    /// or JSON, lists too. Returns how many there were.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::Config`] when the text is no YAML, with the line. The error of the first object
+    /// that the server refuses, with its kind and name; those before it are written.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// let server = kubecache::testing::ApiServer::new()?;
+    /// let manifests = "
+    /// apiVersion: v1
+    /// kind: Secret
+    /// metadata: {namespace: shop, name: db}
+    /// stringData: {password: made-up}
+    /// ---
+    /// apiVersion: v1
+    /// kind: ConfigMap
+    /// metadata: {namespace: shop, name: settings}
+    /// ";
+    /// assert_eq!(server.load(manifests)?, 2);
+    /// # }
+    /// # Ok::<_, kubecache::Error>(())
+    /// ```
+    pub fn load(&self, text: &str) -> Result<usize, Error> {
+        let values = yaml_values(text).map_err(|why| Error::new(ErrorKind::Config, why))?;
+        let objects: Vec<_> = values.into_iter().flat_map(objects_of).collect();
+        self.write_all(&objects)
+    }
+
+    /// Writes the objects that a recording has, from its lists and watches, each as the last word
+    /// of the recording has it. Returns how many changes that were.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`load`](Self::load).
+    pub fn load_recording(&self, recording: &Recording) -> Result<usize, Error> {
+        let mut changes = 0_usize;
+        let answers = recording.exchanges().iter().map(Exchange::answer);
+        for answer in answers.filter(|answer| answer.status() == 200) {
+            let body = answer.body();
+            if let Some(list) = serde_json::from_str(&body).ok().filter(is_list) {
+                for object in objects_of(list) {
+                    changes = changes.saturating_add(self.replay(&object)?);
+                }
+                continue;
+            }
+            let events = body
+                .lines()
+                .map_while(|line| serde_json::from_str(line).ok());
+            for event in events {
+                changes = changes.saturating_add(self.follow(&event)?);
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Does what the event of a watch tells; how many changes that are.
+    fn follow(&self, event: &Value) -> Result<usize, Error> {
+        let object = event.get("object").unwrap_or(&Value::Null);
+        Ok(match event.get("type").and_then(Value::as_str) {
+            Some("ADDED" | "MODIFIED") => self.replay(object)?,
+            Some("DELETED") => self.remove(object)?,
+            _ => 0,
+        })
+    }
+
+    /// Writes a recorded object; how many changes that were. One that cannot follow on the one that
+    /// is there is another of the same name, and nobody has recorded the delete between them.
+    fn replay(&self, object: &Value) -> Result<usize, Error> {
+        if self.apply_value(object).is_err() {
+            self.remove(object)?;
+            self.write_all(std::slice::from_ref(object))?;
+        }
+        Ok(1)
+    }
+
+    /// Deletes an object, which another watch may have done; how many that were.
+    fn remove(&self, object: &Value) -> Result<usize, Error> {
+        let deleted = self.write(object, |writer, state, route, _| {
+            writer.delete(state, route, &DeleteRequest::default())
+        });
+        match deleted {
+            Ok(_) => Ok(1),
+            Err(error) if error.is_not_found() => Ok(0),
+            Err(error) => Err(about(object, error)),
+        }
+    }
+
+    fn write_all(&self, objects: &[Value]) -> Result<usize, Error> {
+        for object in objects {
+            self.apply_value(object)
+                .map_err(|error| about(object, error))?;
+        }
+        Ok(objects.len())
+    }
+}
+
+fn about(object: &Value, error: Error) -> Error {
+    let text = |pointer| {
+        object
+            .pointer(pointer)
+            .and_then(Value::as_str)
+            .unwrap_or("")
+    };
+    error.context(&format!("{} {:?}", text("/kind"), text("/metadata/name")))
+}
+
+fn is_list(value: &Value) -> bool {
+    let kind = value.get("kind").and_then(Value::as_str);
+    let has_items = value.get("items").is_some_and(Value::is_array);
+    has_items && kind.is_some_and(|kind| kind.ends_with("List"))
+}
+
+/// The objects of a list, which say there what they are, or the object itself.
+fn objects_of(mut value: Value) -> Vec<Value> {
+    if !is_list(&value) {
+        return vec![value];
+    }
+    let kind = value
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+    let kind = kind.map(Value::from);
+    let version = value.get("apiVersion").cloned();
+    let Some(Value::Array(items)) = value.get_mut("items").map(Value::take) else {
+        return Vec::new();
+    };
+    let named = items.into_iter().map(|mut item| {
+        if let (Some(kind), Some(version)) = (&kind, &version)
+            && let Some(object) = item.as_object_mut()
+        {
+            object.entry("kind").or_insert_with(|| kind.clone());
+            object
+                .entry("apiVersion")
+                .or_insert_with(|| version.clone());
+        }
+        item
+    });
+    named.collect()
+}
