@@ -11,6 +11,7 @@
 )]
 
 mod connections;
+mod herd;
 mod limit;
 mod memory;
 mod restart;
@@ -31,15 +32,16 @@ fn main() -> ExitCode {
         .skip(1)
         .filter(|word| !word.starts_with('-'))
         .collect();
-    let runs: [(&str, Run); 4] = [
+    let runs: [(&str, Run); 5] = [
         ("connections", connections::run),
+        ("herd", herd::run),
         ("limit", limit::run),
         ("memory", memory::run),
         ("restart", restart::run),
     ];
     let wanted = |name: &str| {
         if asked.is_empty() {
-            name != "restart"
+            !matches!(name, "herd" | "restart")
         } else {
             asked.iter().any(|word| word == name)
         }

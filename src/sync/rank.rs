@@ -59,6 +59,7 @@ ranks! {
     54 HELD_SLOT "a request's hold on its slot"
     54 CONNECTIONS "a client's kept connections"
     54 CREDENTIALS "the credentials that a source gave"
+    54 DIAL_PACE "the last connection that a client made"
     54 TLS_CONFIG "the TLS configuration in use"
     54 RESOURCE_SET "the resources of which a server told something"
     54 REFLECTOR_LIMIT "the limit of a manager's reflectors"

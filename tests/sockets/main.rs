@@ -20,6 +20,9 @@ mod phases;
 mod plugins;
 #[cfg(feature = "ring")]
 mod proxies;
+#[cfg(feature = "ring")]
+#[cfg(feature = "testing")]
+mod redial;
 mod request_metrics;
 mod server;
 mod slots;

@@ -1,5 +1,5 @@
 //! Makes connections to one server: lookup, connect and handshake, on the thread of the request,
-//! within one limit.
+//! within one limit. A dial that meets silence while others succeed is left for another.
 
 use std::fmt;
 use std::io::Write;
@@ -18,11 +18,13 @@ use super::super::credentials::Credential;
 use super::byte_stream::ByteStream;
 use super::call_context::{self, CallContext, HandshakeNotes};
 use super::connection::{Connection, Session, attempt, last_words};
+use super::dial_pace::DialPace;
 use super::dns::{Lookup, Resolver};
 use super::interrupt::{Interrupt, Limit};
 use super::proxy::Proxy;
 use super::tcp_connect;
 use super::tls::Tls;
+use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
 use crate::sync::Arc;
@@ -34,6 +36,7 @@ pub(crate) struct ServerConnector {
     proxy: Option<Proxy>,
     limit: Duration,
     resolver: Resolver,
+    pace: DialPace,
 }
 
 impl ServerConnector {
@@ -50,6 +53,7 @@ impl ServerConnector {
             proxy,
             limit,
             resolver: Resolver::new(lookup),
+            pace: DialPace::new(),
         }
     }
 
@@ -80,14 +84,42 @@ impl ServerConnector {
             Ok(call.clone())
         })?;
         call.until = call.unless_silent(call.until.within(self.limit, Limit::Connect));
+        let mut began = Clock::system().now();
+        let mut patience = self.pace.patience(began);
+        loop {
+            let attempt = match patience {
+                Some(patience) => call.within(patience, Limit::Dial),
+                None => call.clone(),
+            };
+            let dialed = self.dial_once(&attempt);
+            let now = Clock::system().now();
+            let Err(Interrupt::Limit(Limit::Dial(silence))) = dialed else {
+                if dialed.is_ok() {
+                    self.pace.succeeded(began, now);
+                }
+                return dialed;
+            };
+            log::debug!(
+                "no connection to {} within {silence:.1?}, while others are made: the client dials \
+                 once more",
+                self.peer()
+            );
+            // A server that has become slow is not dialed faster and faster.
+            patience = Some(silence.saturating_mul(2));
+            began = now;
+        }
+    }
+
+    /// Makes a connection, or fails, within the limits of `call`.
+    fn dial_once(&self, call: &CallContext) -> Result<Connection, Interrupt> {
         let stream = match &self.proxy {
             None => {
                 call.enter_phase(RequestPhase::LookingUp);
                 let ServerUrl { host, port, .. } = &self.server;
-                self.connect(host, *port, &self.server.authority(), &call)?
+                self.connect(host, *port, &self.server.authority(), call)?
             }
             Some(proxy) => self
-                .tunnel(proxy, &call)
+                .tunnel(proxy, call)
                 .map_err(|interrupt| proxy.explain(interrupt))?,
         };
         let Some(tls) = &self.tls else {
@@ -98,7 +130,7 @@ impl ServerConnector {
             || "the server".to_owned(),
             |proxy| format!("the server, or the proxy {} on the way,", proxy.url()),
         );
-        let (stream, connection) = handshake(stream, tls, &config, &closed_by, &call)
+        let (stream, connection) = handshake(stream, tls, &config, &closed_by, call)
             .map_err(|interrupt| late(interrupt, "the TLS handshake with", &self.peer()))?;
         let session = Session::new(Box::new(connection), Arc::clone(tls), config);
         Ok(Connection::new(stream, Some(session)))

@@ -29,6 +29,8 @@ pub(crate) enum Interrupt {
 pub(crate) enum Limit {
     /// Name lookup, connect and handshake.
     Connect(Duration),
+    /// The same of one dial, after which there is time for another.
+    Dial(Duration),
     /// From the connection to the request's last byte, and from there to the response's first byte.
     FirstByte(Duration),
     /// Silence of the first try, from the lookup to the connection or from there to the first byte.
@@ -48,7 +50,9 @@ pub(crate) enum Limit {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Connect(limit) => write!(f, "no connection within {limit:.1?}"),
+            Self::Connect(limit) | Self::Dial(limit) => {
+                write!(f, "no connection within {limit:.1?}")
+            }
             Self::FirstByte(limit) => write!(f, "no answer within {limit:.1?}"),
             Self::Silence(limit) => write!(f, "the server was silent for {limit:.1?}"),
             Self::Idle(limit) => write!(f, "nothing came for {limit:.1?} in the middle of a body"),

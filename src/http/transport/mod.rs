@@ -11,6 +11,7 @@ pub(super) mod certificate;
 pub(super) mod channel;
 pub(super) mod connection;
 pub(super) mod connector;
+mod dial_pace;
 pub(super) mod dns;
 #[cfg(feature = "gzip")]
 pub(super) mod gunzip;

@@ -306,6 +306,11 @@ impl ApiServer {
         clock.wait_for(open, count, deadline, look).0.is_some()
     }
 
+    /// How many connections it has accepted so far, those that a fault met included.
+    pub fn connections(&self) -> u64 {
+        self.server.connections()
+    }
+
     /// The requests that came so far, in order.
     pub fn requests(&self) -> Vec<Received> {
         self.server.requests()

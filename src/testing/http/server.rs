@@ -129,6 +129,10 @@ impl<S: Backend> HttpServer<S> {
         self.core.log.lock().clone()
     }
 
+    pub(in crate::testing) fn connections(&self) -> u64 {
+        self.core.connections.load(Ordering::SeqCst)
+    }
+
     pub(in crate::testing) fn log(&self) -> &Arc<Monitor<Vec<Received>>> {
         &self.core.log
     }

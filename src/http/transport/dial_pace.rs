@@ -1,0 +1,67 @@
+//! How long a dial waits before it is left for another, after the pace of those before it.
+
+use std::time::{Duration, Instant};
+
+use crate::sync::{Mutex, Rank};
+
+/// A dial waits at least so long: longer than a handshake over a slow line.
+const PATIENCE_MIN: Duration = Duration::from_millis(500);
+
+/// So many times as long as the last one that succeeded is silence, and not a slow server.
+const SLOWER: u32 = 8;
+
+/// A success so long ago says nothing of the server as it is.
+const RECENT: Duration = Duration::from_secs(10);
+
+/// The last dial that succeeded: when, and how long it took.
+#[derive(Clone, Copy, Debug)]
+struct LastDial {
+    at: Instant,
+    took: Duration,
+}
+
+/// The pace of a client's dials.
+#[derive(Debug)]
+pub(super) struct DialPace(Mutex<Option<LastDial>>);
+
+impl DialPace {
+    pub(super) fn new() -> Self {
+        Self(Mutex::ranked(Rank::DIAL_PACE, None))
+    }
+
+    /// A dial that begins now has so long until it is left for another; `None` is all its time.
+    ///
+    /// Another dial helps where one of several servers behind an address is dead: others succeed
+    /// meanwhile. It does harm where the server is slow: so after slow dials, or none, there is no
+    /// other.
+    pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
+        let last = (*self.0.lock())?;
+        let is_recent = now.saturating_duration_since(last.at) < RECENT;
+        is_recent.then(|| last.took.saturating_mul(SLOWER).max(PATIENCE_MIN))
+    }
+
+    /// Notes a dial that succeeded.
+    pub(super) fn succeeded(&self, began: Instant, now: Instant) {
+        let took = now.saturating_duration_since(began);
+        *self.0.lock() = Some(LastDial { at: now, took });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_dials_that_succeed_soon_make_others_impatient() {
+        let pace = DialPace::new();
+        let begin = crate::clock::Clock::system().now();
+        let after = |seconds: f64| begin + Duration::from_secs_f64(seconds);
+        assert_eq!(pace.patience(begin), None);
+        pace.succeeded(begin, after(0.01));
+        assert_eq!(pace.patience(after(0.01)), Some(PATIENCE_MIN));
+        assert_eq!(pace.patience(after(9.9)), Some(PATIENCE_MIN));
+        assert_eq!(pace.patience(after(10.02)), None);
+        pace.succeeded(after(20.0), after(23.0));
+        assert_eq!(pace.patience(after(24.0)), Some(Duration::from_secs(24)));
+    }
+}
