@@ -16,7 +16,7 @@ use super::transport::channel::ItemSender;
 use super::transport::interrupt::{Interrupt, Limit};
 use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
     Getter, ListPage, ListRequest, Listed, ListerWatcher, RequestPhase, RequestProgress, Selection,
     WatchRequest, WatchStream,
@@ -385,7 +385,11 @@ impl<K: Object> ObjectGetter<K> {
     }
 
     /// Returns the number of the body's bytes, too.
-    fn decode(&self, mut answer: ResponseReader) -> Result<(Arc<StoredObject<K>>, usize), Error> {
+    fn decode(
+        &self,
+        key: &ObjectKey,
+        mut answer: ResponseReader,
+    ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
         let options = &self.client.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
@@ -405,7 +409,14 @@ impl<K: Object> ObjectGetter<K> {
         // A get keeps the fields that only writers need (B19).
         let decode = options.decode.clone().trim(Trim::Keep);
         let object = decode_object(buffer.pending(), &decode);
-        let object = object.map_err(|error| answer.failed(error))?;
+        let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
+        // One object's content under the name of another is worse than none.
+        let is_other_namespace = ![key.namespace(), ""].contains(&object.namespace());
+        if object.name() != key.name() || is_other_namespace {
+            let other = errors::printable(&object.key().to_string());
+            let text = format!("the answer is another object, {other}");
+            return Err(answer.failed(Error::new(ErrorKind::Protocol, text)));
+        }
         Ok((object, answer.body_bytes))
     }
 }
@@ -420,7 +431,7 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let path = requests::get(&self.resource, key, version)?;
         let metrics = &self.client.context.endpoint.metrics;
-        metrics.ended(|| self.get_path(&path, version, deadline, stop))
+        metrics.ended(|| self.get_path((key, &path), version, deadline, stop))
     }
 }
 
@@ -428,7 +439,7 @@ impl<K: Object> ObjectGetter<K> {
     /// Returns the number of the body's bytes, too.
     fn get_path(
         &self,
-        path: &str,
+        (key, path): (&ObjectKey, &str),
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
@@ -460,6 +471,6 @@ impl<K: Object> ObjectGetter<K> {
             of_collection: false,
             accept: requests::accept::<K>(false),
         };
-        self.decode(pool.get(&context.endpoint, &request, &call)?)
+        self.decode(key, pool.get(&context.endpoint, &request, &call)?)
     }
 }
