@@ -25,6 +25,9 @@ mod cluster_control;
 mod corpus;
 #[cfg(feature = "testing")]
 mod event_allocations;
+#[cfg(feature = "testing")]
+#[path = "faults/main.rs"]
+mod faults;
 mod freed_memory;
 #[cfg(feature = "testing")]
 #[path = "../benches/informer/history.rs"]
