@@ -165,11 +165,7 @@ impl Control {
     }
 
     fn add_faults(&self, text: &str) -> Outcome {
-        let added = if text.trim_start().starts_with('[') {
-            Fault::list_from_json(text).map_err(refused)?
-        } else {
-            vec![Fault::from_json(text).map_err(refused)?]
-        };
+        let added = Fault::list_from_json(text).map_err(refused)?;
         let ids = added
             .into_iter()
             .map(|fault| self.server.add_fault(fault).to_string());

@@ -1,8 +1,8 @@
 //! For tests of this crate and of others: an API server in memory, recordings of real servers, the
 //! server that replays them, and builders of objects. Feature `testing`.
 //!
-//! A test server misbehaves on command: [`FAULTS`] is the table of what it can do, each with an
-//! example and with what a correct client does. A [`Fault`] says who meets it.
+//! A test server misbehaves on command: [`FAULTS`] and [`SERVER_FAULTS`] are the tables of what it
+//! can do, each with an example and with what a correct client does. A [`Fault`] says who meets it.
 
 pub mod objects;
 
@@ -21,7 +21,7 @@ pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder};
 pub use control::ControlServer;
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
-    TestAuthority, Unfinished,
+    SERVER_FAULTS, TestAuthority, Unfinished,
 };
 pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};

@@ -13,7 +13,7 @@ use kubecache::list_watch::ListerWatcher;
 use kubecache::manager::{Cached, ChangeDetection, ManagerOptions, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
 use kubecache::reflector::ReflectorOptions;
-use kubecache::testing::{ApiServer, Fault, objects};
+use kubecache::testing::{ApiServer, ApiServerBuilder, Fault, TestAuthority, objects};
 use kubecache::{Error, ErrorKind};
 
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
@@ -59,6 +59,7 @@ pub(super) struct Bed {
     pub(super) clock: FakeClock,
     /// Of managers without a watch: it goes on while they are read, and the server's does not.
     asking: FakeClock,
+    in_tls: bool,
     pub(super) client: Client,
     pub(super) informer: SharedInformer<Secret>,
     pub(super) watching: SecretManager,
@@ -70,21 +71,31 @@ pub(super) struct Bed {
 
 impl Bed {
     pub(super) fn new(hangs: bool) -> Self {
-        let clock = FakeClock::new();
-        let server = ApiServer::builder()
-            .clock(clock.clone().into())
-            .token(TOKEN, "test-agent", &[])
-            .start()
-            .unwrap();
-        let config = Config::for_server(&server.url()).unwrap();
-        let config = config.with_token(TOKEN).unwrap();
-        Self::of(server, clock, &config, hangs)
+        Self::of(ApiServer::builder(), None, hangs)
     }
 
-    pub(super) fn of(server: ApiServer, clock: FakeClock, config: &Config, hangs: bool) -> Self {
+    /// With a server of that authority's, which its users trust.
+    pub(super) fn of(
+        builder: ApiServerBuilder,
+        authority: Option<&TestAuthority>,
+        hangs: bool,
+    ) -> Self {
+        let clock = FakeClock::new();
+        let mut builder = builder
+            .clock(clock.clone().into())
+            .token(TOKEN, "test-agent", &[]);
+        if let Some(authority) = authority {
+            builder = builder.tls_by(authority).unwrap();
+        }
+        let server = builder.start().unwrap();
+        let config = Config::for_server(&server.url()).unwrap();
+        let mut config = config.with_token(TOKEN).unwrap();
+        if let Some(authority) = authority {
+            config = config.with_authorities(authority.pem());
+        }
         server.apply(&secret("db", "one")).unwrap();
         server.apply(&secret("web", "one")).unwrap();
-        let client = client_of(config, hangs);
+        let client = client_of(&config, hangs);
         let (tell, told) = unbounded();
         let source: Arc<dyn ListerWatcher<Secret>> =
             client.lister_watcher(Scope::namespace("shop"));
@@ -119,6 +130,7 @@ impl Bed {
             server,
             clock,
             asking,
+            in_tls: authority.is_some(),
             told,
         };
         bed.follow("one");
@@ -216,7 +228,7 @@ pub(super) fn read(result: Result<String, Error>) -> String {
 
 /// What a fault does to each user.
 pub(super) struct Row {
-    /// As in the table of the docs.
+    /// As JSON.
     pub(super) fault: &'static str,
     /// Of a get, a list, a read through a cache with a time to live, and one without: the begin of
     /// what it gives, a value or the kind of an error.
@@ -231,10 +243,29 @@ pub(super) struct Row {
     pub(super) hangs: bool,
 }
 
+/// A test for each fault, named as in the table of the docs, and the list of the names.
+macro_rules! faults {
+    ($meet:ident($bed:expr); $($name:ident { $($row:tt)* })*) => {
+        $(#[test]
+        fn $name() {
+            $meet($bed, &Row { $($row)* });
+        })*
+        pub(super) const TESTED: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+pub(super) use faults;
+
 /// Puts all users through the fault.
-pub(super) fn meet(row: &Row) {
-    let bed = Bed::new(row.hangs);
-    bed.server.add_fault(Fault::from_json(row.fault).unwrap());
+pub(super) fn meet(bed: fn(bool) -> Bed, row: &Row) {
+    let bed = bed(row.hangs);
+    for fault in Fault::list_from_json(row.fault).unwrap() {
+        bed.server.add_fault(fault);
+    }
+    if bed.in_tls {
+        // Kept connections meet no fault of a handshake.
+        bed.server.crash();
+        bed.server.come_back().unwrap();
+    }
     assert_eq!(
         bed.read_of(&bed.watching),
         "one",

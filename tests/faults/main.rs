@@ -5,5 +5,7 @@
 //! keep what they hold. The object changes; the fault goes; all caches follow.
 
 mod bed;
+#[cfg(feature = "ring")]
+mod in_tls;
 mod lives;
 mod table;

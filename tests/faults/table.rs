@@ -1,22 +1,13 @@
 //! The table: fault by user.
 
 use kubecache::ErrorKind;
-use kubecache::testing::{FAULTS, Fault};
+use kubecache::testing::FAULTS;
 
-use super::bed::{Row, meet};
-
-/// A test for each fault, named after it, and the list of all of them.
-macro_rules! faults {
-    ($($name:ident { fault: $fault:literal, $($rest:tt)* })*) => {
-        $(#[test]
-        fn $name() {
-            meet(&Row { fault: $fault, $($rest)* });
-        })*
-        const TESTED: &[&str] = &[$($fault),*];
-    };
-}
+use super::bed::{Bed, Row, faults, meet};
+use super::in_tls;
 
 faults! {
+    meet(Bed::new);
     refuse {
         fault: r#"{"act":"refuse"}"#,
         reads: ["one", "Unreachable", "one", "one"],
@@ -41,7 +32,7 @@ faults! {
         told: Some(ErrorKind::Api),
         hangs: false,
     }
-    status_403 {
+    status_403_for_a_while {
         fault: r#"{"act":"status","code":403,"reason":"Forbidden"}"#,
         reads: ["Forbidden", "Forbidden", "one", "Forbidden"],
         says: "told to answer 403",
@@ -49,7 +40,7 @@ faults! {
         told: Some(ErrorKind::Forbidden),
         hangs: false,
     }
-    status_404 {
+    status_404_for_a_kind {
         fault: r#"{"act":"status","code":404,"reason":"NotFound"}"#,
         reads: ["NotFound", "NotFound", "NotFound", "NotFound"],
         says: "told to answer 404",
@@ -73,7 +64,7 @@ faults! {
         told: Some(ErrorKind::Expired),
         hangs: false,
     }
-    status_429_with_a_day_to_wait {
+    status {
         fault: r#"{"act":"status","code":429,"reason":"TooManyRequests",
             "retryAfterSeconds":86400}"#,
         reads: ["TooManyRequests", "TooManyRequests", "one", "TooManyRequests"],
@@ -154,7 +145,7 @@ faults! {
         told: Some(ErrorKind::Expired),
         hangs: false,
     }
-    unfinished_item {
+    unfinished {
         fault: r#"{"act":"unfinished","part":"item","mebibytes":64}"#,
         reads: ["TooLarge", "TooLarge", "one", "TooLarge"],
         says: "an item of the list is larger than 16777216 bytes",
@@ -322,7 +313,7 @@ faults! {
         told: None,
         hangs: true,
     }
-    stall_in_the_head {
+    stall_head {
         fault: r#"{"act":"stall","part":"head","after":10}"#,
         reads: ["Timeout", "Timeout", "one", "Timeout"],
         says: "waiting for the head",
@@ -330,7 +321,7 @@ faults! {
         told: None,
         hangs: true,
     }
-    dribble_in_the_head {
+    dribble {
         fault: r#"{"act":"dribble","part":"head","bytes":1,"everyMilliseconds":5000}"#,
         reads: ["Timeout", "Timeout", "one", "Timeout"],
         says: "waiting for the head",
@@ -346,7 +337,7 @@ faults! {
         told: Some(ErrorKind::Unreachable),
         hangs: false,
     }
-    cut_in_an_event {
+    cut {
         fault: r#"{"act":"cut","part":"event","event":1,"after":20,"watch":true}"#,
         reads: ["one", "2 objects", "one", "one"],
         says: "",
@@ -354,7 +345,7 @@ faults! {
         told: Some(ErrorKind::Protocol),
         hangs: false,
     }
-    reset_in_the_body {
+    reset {
         fault: r#"{"act":"reset","part":"body","after":100}"#,
         reads: ["Unreachable", "Unreachable", "one", "Unreachable"],
         says: "Connection reset",
@@ -386,7 +377,7 @@ faults! {
         told: None,
         hangs: true,
     }
-    shorter_length {
+    wrong_length {
         fault: r#"{"act":"wrong-length","by":-5}"#,
         reads: ["Protocol", "Protocol", "one", "Protocol"],
         says: "cut off",
@@ -410,19 +401,63 @@ faults! {
         told: Some(ErrorKind::TooLarge),
         hangs: false,
     }
+    stall_body {
+        fault: r#"{"act":"stall","part":"body","after":100}"#,
+        reads: ["Timeout", "Timeout", "one", "Timeout"],
+        says: "nothing came for 1.0s",
+        kept: "-",
+        told: None,
+        hangs: true,
+    }
+    stall_event {
+        fault: r#"{"act":"stall","part":"event","event":1,"after":20,"watch":true}"#,
+        reads: ["one", "2 objects", "one", "one"],
+        says: "",
+        kept: "-",
+        told: None,
+        hangs: false,
+    }
+    stall_error_body {
+        fault: r#"[{"act":"status","code":500},{"act":"stall","part":"body","after":10}]"#,
+        reads: ["Api", "Api", "one", "Api"],
+        says: "500",
+        kept: "-",
+        told: None,
+        hangs: true,
+    }
+    dribble_body {
+        fault: r#"{"act":"dribble","part":"body","bytes":1,"everyMilliseconds":5000}"#,
+        reads: ["Timeout", "Timeout", "one", "Timeout"],
+        says: "nothing came for 1.0s",
+        kept: "-",
+        told: None,
+        hangs: true,
+    }
+    dribble_event {
+        fault: r#"{"act":"dribble","part":"event","event":1,"bytes":1,"everyMilliseconds":5000,
+            "watch":true}"#,
+        reads: ["one", "2 objects", "one", "one"],
+        says: "",
+        kept: "-",
+        told: None,
+        hangs: false,
+    }
+    drip_error_body {
+        fault: r#"[{"act":"status","code":500},
+            {"act":"drip","bytes":1,"everyMilliseconds":5000}]"#,
+        reads: ["Api", "Api", "one", "Api"],
+        says: "500",
+        kept: "-",
+        told: None,
+        hangs: true,
+    }
 }
-
-/// Faults of a handshake need one.
-const IN_TLS: [&str; 2] = ["certificate", "client-certificate"];
 
 #[test]
 fn each_fault_of_the_table_has_its_test() {
-    let tested: Vec<_> = TESTED
-        .iter()
-        .map(|json| Fault::from_json(json).unwrap().act().name())
-        .collect();
     for fault in FAULTS {
-        let has_test = tested.contains(&fault.name) || IN_TLS.contains(&fault.name);
+        let name = fault.name.replace('-', "_");
+        let has_test = TESTED.contains(&&*name) || in_tls::TESTED.contains(&&*name);
         assert!(has_test, "{} has no test", fault.name);
     }
 }

@@ -19,7 +19,7 @@ use crate::worker::StopToken;
 
 pub use self::authority::TestAuthority;
 pub use self::faults::{
-    Act, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Unfinished,
+    Act, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, SERVER_FAULTS, Unfinished,
 };
 pub use self::received::{Answered, Received};
 pub(super) use self::server::{HttpServer, ServerOptions};

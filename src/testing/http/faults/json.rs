@@ -54,14 +54,15 @@ impl Fault {
         fault(value(text)?)
     }
 
-    /// Reads several faults: an array of them.
+    /// Reads several faults: an array of them, or one alone.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`]; the message names the fault, from 0 on, and the field.
     pub fn list_from_json(text: &str) -> Result<Vec<Self>, Error> {
-        let Value::Array(items) = value(text)? else {
-            return Err(wrong("a list of faults is a JSON array".to_owned()));
+        let value = value(text)?;
+        let Value::Array(items) = value else {
+            return Ok(vec![fault(value)?]);
         };
         let faults = items.into_iter().enumerate().map(|(index, item)| {
             fault(item).map_err(|error| error.context(&format!("fault {index}")))
@@ -414,9 +415,12 @@ mod tests {
     fn each_example_of_the_table_is_a_fault_and_comes_back_as_it_was_written() {
         let mut names = std::collections::BTreeSet::new();
         for line in FAULTS {
-            let fault = Fault::from_json(line.example).unwrap();
-            assert_eq!(fault.act().name(), line.name);
-            assert_eq!(Fault::from_json(&fault.to_json()).unwrap(), fault);
+            let faults = Fault::list_from_json(line.example).unwrap();
+            let is_act_of = |fault: &Fault| line.name.starts_with(fault.act().name());
+            assert!(faults.iter().any(is_act_of), "{}", line.name);
+            for fault in faults {
+                assert_eq!(Fault::from_json(&fault.to_json()).unwrap(), fault);
+            }
             assert!(names.insert(line.name), "{} stands there twice", line.name);
         }
         let all = r#"{"act":"hang","connection":3,"every":2,"from":2,"name":"db",

@@ -15,7 +15,7 @@ pub(super) use self::answers::instead;
 pub(super) use self::board::{FaultBoard, Met};
 pub(super) use self::content::changed;
 pub use self::fault::{Fault, FaultId};
-pub use self::table::{FAULTS, FaultDescription};
+pub use self::table::{FAULTS, FaultDescription, SERVER_FAULTS};
 pub(super) use self::wire::{Flow, Sent, WireFault};
 
 #[cfg(test)]
