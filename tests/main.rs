@@ -32,7 +32,6 @@ mod freed_memory;
 #[cfg(feature = "testing")]
 #[path = "../benches/informer/history.rs"]
 mod history;
-mod hung_sessions;
 mod informer_example;
 #[cfg(feature = "testing")]
 mod informer_memory;
