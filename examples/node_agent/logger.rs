@@ -3,6 +3,7 @@
 use std::io::Write as _;
 use std::sync::OnceLock;
 
+use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 struct Stderr;
@@ -46,16 +47,63 @@ impl Log for Stderr {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            let level = record.level().as_str().to_ascii_lowercase();
             // Where stderr is gone there is nobody to tell.
-            drop(writeln!(
-                std::io::stderr().lock(),
-                "{level} {}: {}",
-                record.target(),
-                record.args()
-            ));
+            drop(writeln!(std::io::stderr().lock(), "{}", line(record)));
         }
     }
 
     fn flush(&self) {}
+}
+
+/// Level, target and text, and then the fields as `key=value`; a value that is no plain word is
+/// quoted.
+fn line(record: &Record<'_>) -> String {
+    let level = record.level().as_str().to_ascii_lowercase();
+    let text = format!("{level} {}: {}", record.target(), record.args());
+    let mut fields = Fields(text);
+    // It never refuses a field.
+    drop(record.key_values().visit(&mut fields));
+    fields.0
+}
+
+/// What fields are written behind.
+struct Fields(String);
+
+impl<'kvs> VisitSource<'kvs> for Fields {
+    fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
+        let value = value.to_string();
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
+        let field = if !value.is_empty() && value.chars().all(is_plain) {
+            format!(" {key}={value}")
+        } else {
+            format!(" {key}={value:?}")
+        };
+        self.0.push_str(&field);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_key_and_value_behind_the_text() {
+        let fields = [
+            ("failures", Value::from(3_u64)),
+            ("name", Value::from("object-\"shop\"/\"db\"")),
+            ("resource", Value::from("secrets")),
+        ];
+        let record = Record::builder()
+            .level(Level::Warn)
+            .target("kubecache::reflector")
+            .args(format_args!("failing: no"))
+            .key_values(&fields)
+            .build();
+        assert_eq!(
+            line(&record),
+            "warn kubecache::reflector: failing: no failures=3 \
+             name=\"object-\\\"shop\\\"/\\\"db\\\"\" resource=secrets"
+        );
+    }
 }
