@@ -25,6 +25,7 @@ mod cluster_control;
 mod corpus;
 #[cfg(feature = "testing")]
 mod event_allocations;
+mod failure_lines;
 #[cfg(feature = "testing")]
 #[path = "faults/main.rs"]
 mod faults;

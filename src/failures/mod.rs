@@ -1,5 +1,9 @@
 //! The failures since something last succeeded: how many, since when, and the last one.
 
+mod failure_log;
+
+pub(crate) use failure_log::{FailureLog, FailureReporter};
+
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 

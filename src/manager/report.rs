@@ -22,6 +22,10 @@ pub enum ObjectState {
     /// The server has refused the object for three seconds, longer than its authorizer lags: an
     /// answer.
     Forbidden,
+    /// The object is in memory, and the server has refused it since, for more than three seconds:
+    /// a permission was withdrawn, or its kind is gone (404). Reads give the last copy. With
+    /// `Watch` only.
+    Refused,
     /// There is no answer yet, or, with `Get`, the last read had none.
     Waiting,
     /// The object is there but does not decode: an answer.
@@ -37,7 +41,9 @@ impl ObjectState {
     /// Whether the server has given a definite answer.
     pub fn is_answer(self) -> bool {
         match self {
-            Self::Synced | Self::NotFound | Self::Forbidden | Self::Undecodable => true,
+            Self::Synced | Self::NotFound | Self::Forbidden | Self::Refused | Self::Undecodable => {
+                true
+            }
             Self::Waiting | Self::TooManyReflectors | Self::Restored => false,
         }
     }

@@ -8,8 +8,9 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, select};
 
 use super::{ObjectData, Outlet};
-use crate::clock::Deadline;
+use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager};
 use crate::object::{ObjectKey, ResourceVersion};
@@ -145,7 +146,7 @@ impl<K: ObjectData> fmt::Debug for Publisher<K> {
 
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
-        let mut written = Written::default();
+        let mut written = Written::nothing::<K>();
         let mut pause = RETRY;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
@@ -199,7 +200,9 @@ impl<K: ObjectData> PublisherCore<K> {
                     leftovers.extend(found);
                     written.has_swept = true;
                 }
-                Err(error) => log::error!("{error}"),
+                Err(error) => {
+                    written.log.failed(&error, Clock::system().now());
+                }
             }
         }
         leftovers.extend(written.versions.keys().cloned());
@@ -221,15 +224,12 @@ impl<K: ObjectData> PublisherCore<K> {
                 }
             }
         }
-        for (key, error) in &failed {
-            if written.told.get(key) != Some(&error.to_string()) {
-                log::error!("{error}; the {} of {key} are tried again", K::FOLDER);
-            }
+        for error in failed.values() {
+            written.log.failed(error, Clock::system().now());
         }
-        let told = failed
-            .iter()
-            .map(|(key, error)| (key.clone(), error.to_string()));
-        written.told = told.collect();
+        if failed.is_empty() && (written.has_swept || !is_complete) {
+            written.log.recovered();
+        }
         if let (Some(hook), false) = (&self.on_change, changed.is_empty()) {
             hook.tell("the on_change of a publisher", &changed);
         }
@@ -258,12 +258,22 @@ impl<K: ObjectData> PublisherCore<K> {
 }
 
 /// What the thread remembers from round to round.
-#[derive(Default)]
 struct Written {
     /// The version of each object whose files are on the disk.
     versions: BTreeMap<ObjectKey, ResourceVersion>,
-    /// The failures that are in the log already.
-    told: BTreeMap<ObjectKey, String>,
+    /// What the log is told of failures.
+    log: FailureReporter,
     /// Whether the objects of earlier processes were looked at.
     has_swept: bool,
+}
+
+impl Written {
+    fn nothing<K: ObjectData>() -> Self {
+        let name = format!("publish-{}", K::FOLDER);
+        Self {
+            versions: BTreeMap::new(),
+            log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
+            has_swept: false,
+        }
+    }
 }

@@ -119,9 +119,29 @@ impl Backoff {
 
     /// The next wait of the sequence.
     pub(crate) fn next(&mut self, chance: &mut Chance) -> Duration {
+        self.base = self.capped_base();
+        self.next_up_to(self.options.cap, chance)
+    }
+
+    /// The next wait of the sequence while a refusal lasts: it grows beyond the cap (R4).
+    pub(crate) fn next_refused(&mut self, chance: &mut Chance) -> Duration {
+        self.next_up_to(self.options.refused_cap.max(self.options.cap), chance)
+    }
+
+    /// A wait as it would be if no refusal lasted; uses nothing up of the sequence.
+    pub(crate) fn wanted(&self, chance: &mut Chance) -> Duration {
+        chance.stretch(self.capped_base(), self.options.jitter)
+    }
+
+    fn next_up_to(&mut self, cap: Duration, chance: &mut Chance) -> Duration {
         let wait = chance.stretch(self.base, self.options.jitter);
-        self.base = grown(self.base, self.options.factor, self.options.cap);
+        self.base = grown(self.base, self.options.factor, cap);
         wait
+    }
+
+    /// A first wait may be longer than the cap.
+    fn capped_base(&self) -> Duration {
+        self.base.min(self.options.cap.max(self.options.initial))
     }
 
     /// The wait after a watch that lived so long; zero only after one that lived long enough.

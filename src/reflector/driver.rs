@@ -3,12 +3,13 @@
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
+use crate::failures::FailureReporter;
 use crate::hooks::Hook;
 use crate::list_watch::{
     Backlog, EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent, WatchRequest,
     WatchStream,
 };
-use crate::object::{Object, ResourceVersion};
+use crate::object::{Object, ResourceVersion, resource_name};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
 use crate::reflector::guarded::Guarded;
 use crate::reflector::measured::Measured;
@@ -21,6 +22,9 @@ use crate::worker::{StopToken, panic_literal};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
+
+/// What filters of the log know the reflector's lines by.
+const LOG_TARGET: &str = "kubecache::reflector";
 
 /// One run of a reflector, and what its actions hold open.
 pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
@@ -36,6 +40,7 @@ pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
     measured: Measured,
+    log: FailureReporter,
     on_error: Option<Hook<FailedAttempt>>,
 }
 
@@ -54,8 +59,11 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         );
         let mut core = Core::new(&options, what, one_object, options.clock.now());
         core.shows(source.ask(|source| source.progress()));
+        let failure_log = options.failure_log.unwrap_or_default();
+        let log = failure_log.reporter(LOG_TARGET, resource_name::<K>(), &name, source.what());
         Ok(Self {
             name,
+            log,
             source,
             sink,
             core,
@@ -214,15 +222,13 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     fn have_effects(&mut self) {
         for effect in self.core.take_effects() {
             match effect {
-                Effect::Log(level, text) => {
-                    let (what, name) = (self.source.what(), &self.name);
-                    log::log!(level, "{text} resource={what:?} reflector={name}");
-                }
+                Effect::Log(level, text) => self.log.note(level, &text),
                 Effect::Failed {
                     phase,
                     error,
                     attempts,
                 } => {
+                    self.log_failure(&error);
                     if let Some(hook) = &self.on_error {
                         let failed = FailedAttempt {
                             reflector: self.name.clone(),
@@ -234,12 +240,25 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
                         hook.tell(&failed.port(), &failed);
                     }
                 }
+                Effect::Recovered => {
+                    self.log.recovered();
+                }
                 Effect::WatchListFailed => self.source.ask(|source| source.watch_list_failed()),
                 Effect::BookmarkCame(interval) => {
                     self.source.ask(|source| source.bookmark_came(interval));
                 }
                 Effect::Disconnect => self.source.ask(|source| source.disconnect()),
             }
+        }
+    }
+
+    /// An expired position is part of normal life (RF-7).
+    fn log_failure(&mut self, error: &Error) {
+        if error.kind() == ErrorKind::Expired {
+            self.log
+                .note(log::Level::Debug, &format!("relisting: {error}"));
+        } else {
+            self.log.failed(error, self.clock.now());
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::clock::Clock;
+use crate::failures::FailureLog;
 use crate::hooks::Hook;
 use crate::object::ResourceVersion;
 use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
@@ -60,6 +61,8 @@ pub struct ReflectorOptions {
     pub(crate) forbidden_grace: Duration,
     pub(crate) metrics: Option<Hook<ReflectorMetric>>,
     pub(crate) on_error: Option<Hook<FailedAttempt>>,
+    /// Shared by reflectors whose failures the log is to be told as one.
+    pub(crate) failure_log: Option<FailureLog>,
 }
 
 impl ReflectorOptions {
@@ -218,6 +221,7 @@ pub struct BackoffOptions {
     pub(crate) initial: Duration,
     pub(crate) factor: f64,
     pub(crate) cap: Duration,
+    pub(crate) refused_cap: Duration,
     pub(crate) jitter: f64,
     pub(crate) reset_after: Duration,
 }
@@ -239,6 +243,16 @@ impl BackoffOptions {
     /// Sets the largest base. Default: 30 seconds.
     pub fn cap(mut self, base: Duration) -> Self {
         self.cap = base;
+        self
+    }
+
+    /// Sets the largest base while a refusal lasts: 403, or 404 for the resource, for longer than
+    /// [`ReflectorOptions::forbidden_grace`]. Default: 150 seconds, so that the server is asked at
+    /// least every 5 minutes. The [`cap`](Self::cap) applies where it is more.
+    ///
+    /// A read shortens a wait to one of the cap's.
+    pub fn refused_cap(mut self, base: Duration) -> Self {
+        self.refused_cap = base;
         self
     }
 
@@ -289,6 +303,7 @@ impl Default for ReflectorOptions {
             forbidden_grace: FORBIDDEN_GRACE,
             metrics: None,
             on_error: None,
+            failure_log: None,
         }
     }
 }
@@ -299,6 +314,7 @@ impl Default for BackoffOptions {
             initial: Duration::from_millis(800),
             factor: 2.0,
             cap: Duration::from_secs(30),
+            refused_cap: Duration::from_secs(150),
             jitter: 1.0,
             reset_after: Duration::from_secs(2 * 60),
         }

@@ -82,6 +82,9 @@ impl ReflectorStatus {
             Some(asked) => format!(
                 "waiting for {left:.1?} more: the server asked for {asked:.0?} (Retry-After)"
             ),
+            None if self.refusal.is_some() => {
+                format!("refused by the server, which is asked again in {left:.0?}")
+            }
             None if self.phase == Phase::BackingOff => format!("backing off for {left:.1?} more"),
             None => format!("pausing for {left:.1?} more before the next request"),
         })

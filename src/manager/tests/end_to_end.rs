@@ -8,7 +8,7 @@ use super::fake::{ROUND, pod};
 use super::stage::until;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ConfigMapManager, ManagerOptions, ObjectManager, SecretManager};
+use crate::manager::{ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, SecretManager};
 use crate::object::Status;
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
@@ -332,6 +332,63 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
             clock.advance(next);
         }
         (source.open_watches() == 2).then_some(())
+    });
+}
+
+/// R4, B10: a permission is withdrawn for an hour: rare tries, a state that says so, the last copy
+/// for readers; and all is back at once when somebody reads.
+#[test]
+fn r4_a_permission_that_is_withdrawn_for_an_hour_costs_little_and_is_back_at_once() {
+    const HOUR: Duration = Duration::from_secs(60 * 60);
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    let options = ManagerOptions::default()
+        .clock(Clock::from(clock.clone()))
+        .idle_max(10 * HOUR);
+    let manager = SecretManager::new(source.clone(), options).unwrap();
+    for name in ["read", "unread"] {
+        source.set(secret(name));
+        manager.register_pod(&pod(name, &[name]));
+        manager.get_by("ns", name, in_a_minute()).unwrap();
+    }
+    source.wait_for_watches(2);
+    let before = source.requests().len();
+    let refusal = Error::from_status(Status::new(403, "secrets is forbidden"));
+    source.fail_all(RequestKind::Watch, refusal.clone());
+    source.fail_all(RequestKind::List, refusal.clone());
+    source.end_watches(Some(&refusal));
+    let end = clock.now() + HOUR;
+    while clock.now() < end {
+        // Both rest in a backoff, beside the housekeeper.
+        clock.advance(clock.wait_for_timers(3));
+    }
+    clock.wait_for_timers(3);
+    let tries = source.requests().len() - before;
+    println!("{tries} requests for two objects in an hour");
+    assert!(tries <= 64, "{tries}");
+    let reports = manager.inspect().into_values().flatten();
+    for report in reports {
+        assert_eq!(report.state, ObjectState::Refused, "{report:?}");
+        let reason = &report.reason;
+        assert!(
+            reason.contains(" failed in 36") && reason.ends_with("is forbidden"),
+            "{reason}"
+        );
+    }
+    assert!(manager.get("ns", "read").unwrap().last_error().is_some());
+    source.heal();
+    manager.get("ns", "read").unwrap();
+    let healed = clock.now();
+    until(|| {
+        if clock.now() - healed < Duration::from_secs(60) {
+            clock.advance(Duration::from_millis(100));
+        }
+        (source.open_watches() == 2).then_some(())
+    });
+    until(|| {
+        let mut reports = manager.inspect().into_values().flatten();
+        reports
+            .all(|report| report.state == ObjectState::Synced)
+            .then_some(())
     });
 }
 

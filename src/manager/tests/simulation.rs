@@ -291,7 +291,9 @@ impl SimulationModel {
             ObjectState::Synced => Some(report.resource_version.as_str().to_owned()),
             ObjectState::NotFound => None,
             ObjectState::Waiting | ObjectState::TooManyReflectors | ObjectState::Restored => return,
-            ObjectState::Forbidden | ObjectState::Undecodable => unreachable!("nothing said so"),
+            ObjectState::Forbidden | ObjectState::Refused | ObjectState::Undecodable => {
+                unreachable!("nothing said so")
+            }
         };
         if report.watched {
             assert_eq!(served, version, "{name}");

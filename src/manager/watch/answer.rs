@@ -15,6 +15,7 @@ use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::cache_name;
 use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
+use crate::reflector::FORBIDDEN_GRACE;
 use crate::sync::Arc;
 
 const AWAITING: &str = "not read yet; the first list of its namespace brings it";
@@ -237,7 +238,7 @@ fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, Str
     if entry.is_filled() || idle {
         return match entry.content.undecodable() {
             Some(error) => (ObjectState::Undecodable, error.to_string()),
-            None if exists => (ObjectState::Synced, watch),
+            None if exists => refused(entry, now).unwrap_or((ObjectState::Synced, watch)),
             None => (ObjectState::NotFound, watch),
         };
     }
@@ -260,6 +261,13 @@ fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, Str
     };
     let reason = failed_so_far(&entry.status.failures, now);
     (state, reason.unwrap_or_else(waits))
+}
+
+/// The state of an object in memory which the server has refused since.
+fn refused<K: Object>(entry: &WatchEntry<K>, now: Instant) -> Option<(ObjectState, String)> {
+    let failures = &entry.status.failures;
+    failures.refusal(FORBIDDEN_GRACE)?;
+    Some((ObjectState::Refused, failed_so_far(failures, now)?))
 }
 
 fn no_room<K: Object>(entry: &WatchEntry<K>) -> ObjectState {

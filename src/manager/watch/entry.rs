@@ -49,7 +49,8 @@ pub(crate) struct WatchEntry<K: Object> {
     /// What the reflector of the present run said last, but for failures since which something went
     /// well. Its failures know when the run began, and how a check failed.
     pub(super) status: ReflectorStatus,
-    /// The reflector's last word was that the server gives no answer, whatever came since.
+    /// The reflector's last word was that the server gives no answer, or refuses for good, whatever
+    /// came since.
     server_away: bool,
     pub(super) read_at: Coarse,
     pub(super) history: ReadHistory,
@@ -480,7 +481,7 @@ impl<K: Object> WatchEntry<K> {
     }
 
     /// Takes over the reflector's status. Returns whether that is news to readers, and
-    /// whether a server that gave no answer gives one again.
+    /// whether a server that gave no answer, or a refusal, gives an answer again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
         if !self.machine.is_current(run) {
             return (false, false);
@@ -494,7 +495,7 @@ impl<K: Object> WatchEntry<K> {
             refusal: refusal.filter(|why| why.kind() == ErrorKind::Forbidden),
             ..status.clone()
         };
-        let is_away = self.is_server_away();
+        let is_away = self.is_server_away() || status.refusal.is_some();
         let was_away = std::mem::replace(&mut self.server_away, is_away);
         (before != self.visible_state(), was_away && !is_away)
     }

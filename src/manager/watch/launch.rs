@@ -15,6 +15,7 @@ use super::runs::{PendingWork, Permit, Run, RunHandle};
 use super::state_machine::{RunId, WatchInput};
 use super::writer::{RunContext, Writer};
 use crate::error::{Error, ErrorKind};
+use crate::failures::FailureLog;
 use crate::guard::guard;
 use crate::list_watch::{Api, Selection};
 use crate::manager::options::PastLimit;
@@ -95,6 +96,7 @@ pub(crate) struct Runs<K: Object> {
     limit: ReflectorLimit,
     /// For the objects without room, if the program wants them polled.
     pub(super) poller: Option<Arc<Poller<K>>>,
+    failure_log: FailureLog,
 }
 
 impl<K: Object> fmt::Debug for Runs<K> {
@@ -119,6 +121,7 @@ impl<K: Object> Runs<K> {
         Self {
             limit: ReflectorLimit::new(reflectors_max),
             launcher,
+            failure_log: FailureLog::default(),
             namespaces: Namespaces::default(),
             poller: polls.then(|| Poller::new(context.clone())),
             context,
@@ -280,6 +283,7 @@ impl<K: Object> Runs<K> {
                 start_after: vec![owned],
                 // A namespace may be large.
                 watch_list: true,
+                failure_log: Some(self.failure_log.clone()),
                 seed: ReflectorOptions::default().seed,
                 ..self.context.table.options.reflector.clone()
             };
@@ -313,6 +317,7 @@ impl<K: Object> Runs<K> {
             waiters: Some(object.waiters.clone()),
             known_version,
             start_after,
+            failure_log: Some(self.failure_log.clone()),
             // Reflectors of one seed would come back to a server in step.
             seed: ReflectorOptions::default().seed,
             ..self.context.table.options.reflector.clone()

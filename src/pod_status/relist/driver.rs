@@ -8,6 +8,8 @@ use super::options::RelistOptions;
 use super::progress::Progress;
 use super::runtime::{Runtime, RuntimePod};
 use crate::clock::Clock;
+use crate::error::{Error, ErrorKind};
+use crate::failures::{FailureLog, FailureReporter};
 use crate::guard::guard;
 use crate::pod_status::{CachedStatus as _, PodStatusCache, StatusError, Timestamp};
 use crate::sync::{Arc, Mutex};
@@ -24,8 +26,8 @@ pub(super) struct RelistLoop<R: Runtime> {
     /// and the next good one may want to keep something of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
     progress: Arc<Mutex<Progress>>,
-    /// The text of the last failure in a row, so that each is logged loudly once.
-    logged: Option<String>,
+    /// What the log is told of relists that fail.
+    log: FailureReporter,
 }
 
 impl<R: Runtime> RelistLoop<R> {
@@ -44,7 +46,7 @@ impl<R: Runtime> RelistLoop<R> {
             records: Records::default(),
             last_good: HashMap::new(),
             progress,
-            logged: None,
+            log: FailureLog::default().reporter("kubecache::pod_status", "pod", "relist", "pods"),
         }
     }
 
@@ -169,16 +171,15 @@ impl<R: Runtime> RelistLoop<R> {
     }
 
     fn log(&mut self, failure: Option<&StatusError>) {
-        let text = failure.map(text_of);
-        match &text {
-            Some(text) if self.logged.as_ref() == Some(text) => {
-                log::debug!("relisting pods: {text}");
-            }
-            Some(text) => log::error!("relisting pods: {text}"),
-            None if self.logged.is_some() => log::info!("relisting pods: succeeds again"),
-            None => {}
-        }
-        self.logged = text;
+        let Some(failure) = failure else {
+            self.log.recovered();
+            return;
+        };
+        // What a runtime fails by has no kind of ours.
+        let kind = failure.downcast_ref::<Error>().map(Error::kind);
+        let kind = kind.unwrap_or(ErrorKind::Api);
+        let error = Error::new(kind, format!("relisting pods: {}", text_of(failure)));
+        self.log.failed(&error, self.clock.now());
     }
 
     fn begin_call(&self, call: String) {

@@ -96,6 +96,8 @@ pub(crate) enum Effect {
         error: Error,
         attempts: u32,
     },
+    /// A watch is open: what failed before is over.
+    Recovered,
     /// Streamed lists do not work here (B8).
     WatchListFailed,
     /// Bookmarks come here, and so far apart (B11).

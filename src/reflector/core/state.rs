@@ -14,8 +14,6 @@ use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
 use super::messages::{Effect, Facts};
 
-/// Failures closer together belong to one series in the log.
-const LOG_SERIES_GAP: Duration = Duration::from_secs(2 * 60);
 /// The shortest steady wait, should the options ask for none at all.
 const STEADY_MIN: Duration = Duration::from_millis(1);
 /// Ten years: an idle limit that is there to be none.
@@ -80,10 +78,6 @@ pub(super) struct ReflectorState {
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
     healthy_since: Option<Instant>,
-    failed_at: Option<Instant>,
-    /// Failures since a watch was last open, and whether the first one was a warning, so that the
-    /// end of the series is told at a level that is seen.
-    series: Option<(u32, bool)>,
     /// The last failure does not prove that the server works: no process listens, nothing comes,
     /// 5xx, 429.
     away: bool,
@@ -136,8 +130,6 @@ impl ReflectorState {
             resync_period: options.resync_period.filter(|period| !period.is_zero()),
             forbidden_grace: options.forbidden_grace,
             healthy_since: None,
-            failed_at: None,
-            series: None,
             away: false,
             may_list_soon: true,
             may_restart: true,
@@ -302,14 +294,7 @@ impl ReflectorState {
             self.healthy_since = Some(now);
         }
         self.succeeded();
-        if let Some((failures, warned)) = self.series.take() {
-            let level = if warned {
-                log::Level::Info
-            } else {
-                log::Level::Debug
-            };
-            self.log(level, format!("recovered failures={failures}"));
-        }
+        self.effects.push(Effect::Recovered);
     }
 
     /// A request succeeded: what readers are told of failures is over.
@@ -331,7 +316,15 @@ impl ReflectorState {
         let grace_end = self.grace_end().filter(|end| *end > facts.now);
         let fast = self.draw_fast(facts, grace_end.is_some());
         // Fast retries come before the steady backoff (B3): they use nothing up of it.
-        let wait = fast.unwrap_or_else(|| self.backoff.next(&mut self.chance).max(STEADY_MIN));
+        let is_refused = self.status.refusal.is_some();
+        let wait = fast.unwrap_or_else(|| {
+            let wait = if is_refused {
+                self.backoff.next_refused(&mut self.chance)
+            } else {
+                self.backoff.next(&mut self.chance)
+            };
+            wait.max(STEADY_MIN)
+        });
         let until = later(facts.now, wait);
         let until = match grace_end {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
@@ -340,7 +333,7 @@ impl ReflectorState {
         let expedited = if self.status.synced {
             class != FailureClass::TooMany
         } else {
-            self.status.refusal.is_none() && fast.is_none()
+            fast.is_none()
         };
         (until, expedited)
     }
@@ -363,6 +356,10 @@ impl ReflectorState {
     /// The end of a pause in which a caller began to wait (B3), or read the content (B10): never
     /// later than it would have been.
     pub(super) fn expedited(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
+        // Readers have the refusal for an answer: they must not make the tries more than they were.
+        if self.status.refusal.is_some() {
+            return until.min(later(since, self.backoff.wanted(&mut self.chance)));
+        }
         if self.status.synced {
             return until.min(later(since, self.backoff.first(&mut self.chance)));
         }
@@ -398,7 +395,6 @@ impl ReflectorState {
         if self.status.refusal.is_some() && !self.status.synced {
             self.unconfirmed_since = facts.now;
         }
-        self.log_failure(&error, facts.now);
         self.backoff.after(health);
         if proves_life(&error) {
             self.lives_again();
@@ -425,25 +421,6 @@ impl ReflectorState {
         }
         let fast = self.fast.next(facts.now, &mut self.chance);
         fast.or_else(|| in_grace.then_some(Fast::LONGEST))
-    }
-
-    /// The first failure of a series is a warning; its repeats, and an expired watch, are part of
-    /// normal life.
-    fn log_failure(&mut self, error: &Error, now: Instant) {
-        let alone = self
-            .failed_at
-            .is_none_or(|last| now.saturating_duration_since(last) >= LOG_SERIES_GAP);
-        self.failed_at = Some(now);
-        let warn = self.series.is_none() && alone && classify(error) != FailureClass::Expired;
-        let (failures, _) = self.series.get_or_insert((0, warn));
-        *failures = failures.saturating_add(1);
-        let (level, text) = if warn {
-            (log::Level::Warn, format!("failing err={error}"))
-        } else {
-            let text = format!("failing failures={failures} err={error}");
-            (log::Level::Debug, text)
-        };
-        self.log(level, text);
     }
 }
 

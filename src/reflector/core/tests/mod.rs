@@ -10,6 +10,7 @@
 mod health;
 mod lists;
 mod readings;
+mod refusals;
 mod streams;
 mod waits;
 mod watches;

@@ -452,7 +452,7 @@ fn a_refusal_nobody_waits_for() {
         paused -> list 0 limit=500",
     );
     assert!(bench.core.status().refusal.is_none());
-    bench.tell("page-error 403 -> pause 6.4s firm");
+    bench.tell("page-error 403 -> pause 6.4s on-demand");
     assert!(bench.core.status().refusal.is_some());
     bench.tell("paused\npage-error 500 -> pause");
     assert!(
@@ -514,7 +514,7 @@ fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
         paused -> list 0 limit=500",
     );
     assert!(bench.core.status().refusal.is_none());
-    bench.tell("page-error 404 -> pause 6.4s firm");
+    bench.tell("page-error 404 -> pause 6.4s on-demand");
     let unknown = bench.core.status().refusal.as_ref().unwrap();
     assert_eq!(unknown.kind(), crate::ErrorKind::NotFound);
     bench.tell("paused\npage-error 403 -> pause");

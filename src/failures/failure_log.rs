@@ -1,0 +1,320 @@
+//! What the log is told of failures: the first of a cause at once, its repeats every ten minutes
+//! with the count of those that were left out, and the end.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use log::Level;
+
+use crate::error::{Error, ErrorKind};
+use crate::sync::{Arc, Mutex, Rank};
+
+/// How long the repeats of a cause are left out, once one was told.
+const REPEAT_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Who fails again within this time has not been well meanwhile.
+const SERIES_GAP: Duration = Duration::from_secs(2 * 60);
+
+/// What was told of each cause. Those that share it fill the log once, however many they are.
+#[derive(Clone, Debug)]
+pub(crate) struct FailureLog(Arc<Mutex<Causes>>);
+
+/// A cause is a kind of object, or of work, and a kind of error.
+type Causes = HashMap<(Box<str>, ErrorKind), Cause>;
+
+#[derive(Debug)]
+struct Cause {
+    /// How many fail by it now.
+    failing: usize,
+    last_at: Instant,
+    told_at: Instant,
+    left_out: u64,
+    /// A failure was told, and its end was not.
+    is_open: bool,
+}
+
+/// One that may fail, such as a reflector. When it is dropped, it fails no more.
+#[derive(Debug)]
+pub(crate) struct FailureReporter {
+    log: FailureLog,
+    /// Whose lines they are, for filters: a module's path.
+    target: &'static str,
+    /// What asks, such as a reflector.
+    name: String,
+    /// What is asked for.
+    resource: String,
+    /// What all that share a cause have in common.
+    group: Box<str>,
+    present: Option<ErrorKind>,
+    /// Its failures in a row, whatever the cause.
+    failures: u64,
+}
+
+/// What a line is to say, and how loudly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FailureLine {
+    pub(crate) level: Level,
+    /// The failures of the one that reports.
+    pub(crate) failures: u64,
+    /// Those of the same cause, of all, that the log did not get at this level.
+    pub(crate) left_out: u64,
+    /// How many fail by this cause now.
+    failing: usize,
+}
+
+impl Default for FailureLog {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::ranked(
+            Rank::FAILURE_LOG,
+            HashMap::default(),
+        )))
+    }
+}
+
+impl FailureLog {
+    /// One that may fail; the lines have the module's path `target`.
+    pub(crate) fn reporter(
+        &self,
+        target: &'static str,
+        group: impl Into<Box<str>>,
+        name: &str,
+        resource: &str,
+    ) -> FailureReporter {
+        FailureReporter {
+            log: self.clone(),
+            target,
+            name: name.to_owned(),
+            resource: resource.to_owned(),
+            group: group.into(),
+            present: None,
+            failures: 0,
+        }
+    }
+}
+
+impl FailureReporter {
+    /// Logs a failure: as a warning, if it is the first of its cause or ten minutes have passed.
+    pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> FailureLine {
+        let line = self.fail(error.kind(), now);
+        let FailureLine {
+            level,
+            failures,
+            left_out,
+            failing,
+        } = line;
+        let (resource, name) = (self.resource.as_str(), self.name.as_str());
+        if left_out == 0 || level > Level::Warn {
+            log::log!(target: self.target, level, resource, name, failures; "failing: {error}");
+        } else {
+            log::log!(
+                target: self.target, level, resource, name, failures, left_out, failing;
+                "still failing: {error}"
+            );
+        }
+        line
+    }
+
+    /// Logs that it works again, if it failed. Of many that failed by one cause, the last is told.
+    pub(crate) fn recovered(&mut self) -> Option<FailureLine> {
+        let line = self.end()?;
+        let FailureLine {
+            level,
+            failures,
+            left_out,
+            ..
+        } = line;
+        let (resource, name) = (self.resource.as_str(), self.name.as_str());
+        log::log!(
+            target: self.target, level, resource, name, failures, left_out; "recovered"
+        );
+        Some(line)
+    }
+
+    /// Logs what is no failure, with the same fields.
+    pub(crate) fn note(&self, level: Level, text: &str) {
+        let (resource, name) = (self.resource.as_str(), self.name.as_str());
+        log::log!(target: self.target, level, resource, name; "{text}");
+    }
+
+    fn fail(&mut self, kind: ErrorKind, now: Instant) -> FailureLine {
+        if self.present != Some(kind) {
+            self.leave();
+        }
+        let joins = self.present.replace(kind).is_none();
+        self.failures = self.failures.saturating_add(1);
+        let mut causes = self.log.0.lock();
+        causes.retain(|_, cause| {
+            let since = now.saturating_duration_since(cause.last_at);
+            cause.failing > 0 || since < SERIES_GAP
+        });
+        let is_new = !causes.contains_key(&(self.group.clone(), kind));
+        let cause = causes
+            .entry((self.group.clone(), kind))
+            .or_insert_with(|| Cause {
+                failing: 0,
+                last_at: now,
+                told_at: now,
+                left_out: 0,
+                is_open: false,
+            });
+        cause.failing = cause.failing.saturating_add(usize::from(joins));
+        cause.last_at = now;
+        let is_due = now.saturating_duration_since(cause.told_at) >= REPEAT_AFTER;
+        let level = if is_new || is_due {
+            (cause.told_at, cause.is_open) = (now, true);
+            Level::Warn
+        } else {
+            cause.left_out = cause.left_out.saturating_add(1);
+            Level::Debug
+        };
+        let left_out = match level {
+            Level::Warn => std::mem::take(&mut cause.left_out),
+            Level::Error | Level::Info | Level::Debug | Level::Trace => cause.left_out,
+        };
+        FailureLine {
+            level,
+            failures: self.failures,
+            left_out,
+            failing: cause.failing,
+        }
+    }
+
+    fn end(&mut self) -> Option<FailureLine> {
+        let key = (self.group.clone(), self.present?);
+        self.leave();
+        let failures = std::mem::take(&mut self.failures);
+        let mut causes = self.log.0.lock();
+        let over = causes
+            .get_mut(&key)
+            .filter(|cause| cause.failing == 0 && cause.is_open);
+        let (level, left_out) = match over {
+            Some(cause) => {
+                cause.is_open = false;
+                (Level::Info, std::mem::take(&mut cause.left_out))
+            }
+            None => (Level::Debug, 0),
+        };
+        Some(FailureLine {
+            level,
+            failures,
+            left_out,
+            failing: 0,
+        })
+    }
+
+    /// It fails by this cause no more.
+    fn leave(&mut self) {
+        let Some(kind) = self.present.take() else {
+            return;
+        };
+        let mut causes = self.log.0.lock();
+        if let Some(cause) = causes.get_mut(&(self.group.clone(), kind)) {
+            cause.failing = cause.failing.saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for FailureReporter {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, later};
+
+    fn reporter(log: &FailureLog) -> FailureReporter {
+        log.reporter("kubecache::tests", "secret", "one", "secrets")
+    }
+
+    fn error(kind: ErrorKind) -> Error {
+        Error::new(kind, "no")
+    }
+
+    /// What is told of failures of that kind, one each `step` seconds.
+    fn levels(of: &mut FailureReporter, at: &mut Instant, step: u64, count: usize) -> Vec<Level> {
+        let failed = (0..count).map(|_| {
+            *at = later(*at, Duration::from_secs(step));
+            of.failed(&error(ErrorKind::Forbidden), *at).level
+        });
+        failed.collect()
+    }
+
+    fn warnings(levels: &[Level]) -> usize {
+        levels.iter().filter(|level| **level == Level::Warn).count()
+    }
+
+    #[test]
+    fn an_hour_of_one_cause_is_six_warnings_that_count_what_was_left_out() {
+        let (log, mut now) = (FailureLog::default(), Clock::system().now());
+        let mut one = reporter(&log);
+        assert_eq!(warnings(&levels(&mut one, &mut now, 40, 90)), 6);
+        let mut last = one.failed(&error(ErrorKind::Forbidden), now);
+        while last.level != Level::Warn {
+            now = later(now, Duration::from_secs(40));
+            last = one.failed(&error(ErrorKind::Forbidden), now);
+        }
+        assert!(last.left_out >= 14, "{last:?}");
+        let recovered = one.recovered().unwrap();
+        assert_eq!((recovered.level, recovered.left_out), (Level::Info, 0));
+        assert_eq!(recovered.failures, last.failures);
+        assert_eq!(one.recovered(), None);
+    }
+
+    #[test]
+    fn tries_that_are_rarer_than_a_series_are_still_one() {
+        let (log, mut now) = (FailureLog::default(), Clock::system().now());
+        let mut one = reporter(&log);
+        assert_eq!(warnings(&levels(&mut one, &mut now, 299, 12)), 4);
+    }
+
+    #[test]
+    fn many_that_fail_by_one_cause_are_told_as_one() {
+        let (log, now) = (FailureLog::default(), Clock::system().now());
+        let mut all: Vec<_> = (0..50).map(|_| reporter(&log)).collect();
+        let failed = all
+            .iter_mut()
+            .map(|one| one.failed(&error(ErrorKind::Forbidden), now).level);
+        assert_eq!(warnings(&failed.collect::<Vec<_>>()), 1);
+        // One that ends counts no more; the last one to recover is told, with what was left out.
+        drop(all.pop());
+        let ends: Vec<_> = all
+            .iter_mut()
+            .filter_map(FailureReporter::recovered)
+            .collect();
+        let told = |line: &&FailureLine| line.level == Level::Info;
+        assert_eq!(ends.iter().filter(told).count(), 1);
+        assert_eq!(ends.last().map(|line| line.left_out), Some(49));
+    }
+
+    #[test]
+    fn another_cause_is_told_at_once_and_each_once() {
+        let (log, now) = (FailureLog::default(), Clock::system().now());
+        let mut one = reporter(&log);
+        let kinds = [ErrorKind::Unreachable, ErrorKind::Forbidden];
+        let told = kinds.iter().cycle().take(6);
+        let told: Vec<_> = told
+            .map(|kind| one.failed(&error(*kind), now).level)
+            .collect();
+        assert_eq!(warnings(&told), 2, "{told:?}");
+        assert_eq!(told[..2], [Level::Warn, Level::Warn]);
+        let mut pods = log.reporter("kubecache::tests", "pod", "two", "pods");
+        assert_eq!(pods.failed(&error(kinds[0]), now).level, Level::Warn);
+    }
+
+    #[test]
+    fn what_fails_again_soon_is_told_no_more_and_what_was_well_is() {
+        let (log, mut now) = (FailureLog::default(), Clock::system().now());
+        let mut one = reporter(&log);
+        let mut again = |after: u64| {
+            now = later(now, Duration::from_secs(after));
+            let failed = one.failed(&error(ErrorKind::Forbidden), now).level;
+            (failed, one.recovered().unwrap().level)
+        };
+        assert_eq!(again(0), (Level::Warn, Level::Info));
+        assert_eq!(again(60), (Level::Debug, Level::Debug));
+        assert_eq!(again(60), (Level::Debug, Level::Debug));
+        assert_eq!(again(121), (Level::Warn, Level::Info));
+    }
+}

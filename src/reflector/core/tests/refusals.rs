@@ -1,0 +1,105 @@
+//! R4: an hour of refusals: how often the server is asked, with readers and without, and how soon
+//! it is asked once somebody reads.
+
+use std::time::Duration;
+
+use super::{Action, Bench, Input, duration, error, paged};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+
+/// How often the server is asked in an hour in which each request ends in `answer`, while somebody
+/// reads every `reads`.
+fn tries(bench: &mut Bench, first: Action, answer: &str, reads: Option<Duration>) -> usize {
+    let end = bench.now + HOUR;
+    let (mut action, mut tries) = (first, 0);
+    while bench.now < end {
+        let input = match &action {
+            Action::Pause { until, on_demand } => {
+                let read = reads.map(|every| bench.now + every);
+                let read = read.filter(|read| *on_demand && read < until);
+                bench.now = read.unwrap_or(*until);
+                read.map_or(Input::Paused, |_| Input::Demanded)
+            }
+            Action::Open(_) => {
+                tries += 1;
+                Input::Done(Err(error(answer)))
+            }
+            _ => {
+                tries += 1;
+                paged(Err(error(answer)), true)
+            }
+        };
+        action = bench.step(input);
+    }
+    tries
+}
+
+/// A reflector that has listed nothing yet, and one whose watch ends with `answer`.
+fn begun(synced: bool, answer: &str) -> (Bench, Action) {
+    let mut bench = Bench::new("");
+    let first = bench.step(Input::Start);
+    if !synced {
+        return (bench, first);
+    }
+    bench.tell("page 5\ncommitted\nopened\n+60s modified 6\napplied");
+    let ended = bench.step(Input::Seen(super::Seen::Error(error(answer))));
+    (bench, ended)
+}
+
+#[test]
+fn r4_a_refusal_that_lasts_is_asked_for_rarely_whoever_reads() {
+    println!("answer  content  readers      tries in an hour");
+    for answer in ["403", "404", "500"] {
+        for synced in [false, true] {
+            for reads in [None, Some(Duration::from_secs(1))] {
+                let (mut bench, first) = begun(synced, answer);
+                let tries = tries(&mut bench, first, answer, reads);
+                let content = if synced { "held" } else { "none" };
+                let readers = reads.map_or("none", |_| "each second");
+                println!("{answer}     {content}     {readers:11}  {tries}");
+                let most = match (answer, reads) {
+                    ("500", _) => continue,
+                    (_, None) => 32,
+                    (_, Some(_)) => 125,
+                };
+                assert!(tries <= most, "{answer} {content} {readers}: {tries}");
+            }
+        }
+    }
+}
+
+/// B10: a read has the server asked at once, unless it was asked within the cap of the backoff.
+#[test]
+fn b10_a_read_has_a_server_that_refused_asked_at_once() {
+    let (mut bench, first) = begun(true, "403");
+    tries(&mut bench, first, "403", None);
+    let pause = bench.play("page-error 403");
+    assert_eq!(pause, "pause 150s on-demand");
+    bench.now += duration("31s");
+    let asked = bench.play("demanded");
+    assert!(asked.starts_with("list"), "{asked}");
+    let early = bench
+        .tell("page-error 403 -> pause 150s")
+        .play("+3s demanded");
+    assert_eq!(early, "pause 27s");
+}
+
+/// The first answer ends the refusal, and what fails next waits as if nothing had been refused.
+#[test]
+fn r4_the_first_answer_takes_a_refusal_back() {
+    let (mut bench, first) = begun(true, "404");
+    tries(&mut bench, first, "404", None);
+    bench.tell("page-error 404 -> pause 150s");
+    assert!(bench.core.status().refusal.is_some());
+    bench.tell("paused\npage 9 -> commit 9\ncommitted\nopened\nmodified 10\napplied");
+    assert!(bench.core.status().refusal.is_none());
+    bench.tell("error 500 -> pause 800ms");
+}
+
+/// A failure of another kind falls back to the waits that it would have had.
+#[test]
+fn r4_another_failure_ends_the_long_waits() {
+    let (mut bench, first) = begun(false, "403");
+    tries(&mut bench, first, "403", None);
+    bench.tell("page-error 403 -> pause 150s\npaused\npage-error refused -> pause 30s");
+}
