@@ -108,9 +108,39 @@ fn an_hour_of_refusals_is_few_lines_that_say_how_many_there_were() {
     alone(|| {
         log::set_logger(&LOGGER).unwrap();
         log::set_max_level(LevelFilter::Trace);
+        each_failure_for_an_hour();
         one_reflector_of_a_kind_that_is_gone();
         fifty_objects_of_a_permission_that_is_withdrawn();
     });
+}
+
+/// The table of the manual's page about differences.
+fn each_failure_for_an_hour() {
+    let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    let refused = Error::new(ErrorKind::Unreachable, "could not connect").with_source(refused);
+    let status = |code| Error::from_status(Status::new(code, "no"));
+    // What fails, its error, and the most requests.
+    let failures = [
+        ("403", status(403), 40),
+        ("404, the kind is gone", status(404), 40),
+        ("connection refused", refused, 110),
+    ];
+    for (what, error, most) in failures {
+        let clock = FakeClock::new();
+        let source = Arc::new(FakeSource::<ConfigMap>::new());
+        source.fail_all(RequestKind::List, error);
+        let options = ReflectorOptions::default().clock(Clock::from(clock.clone()));
+        let server: Arc<FakeSource<ConfigMap>> = Arc::clone(&source);
+        let (_store, reflector) = Store::spawn("maps", server, Indexers::new(), options).unwrap();
+        pass(&clock, HOUR, 1);
+        let requests = source.requests().len();
+        let (told, quiet) = loud(what, LOGGER.take());
+        println!("| {what} | {requests} requests | {} lines | {quiet} at debug |", told.len());
+        assert!(requests <= most, "{what}: {requests}");
+        assert!((4..=7).contains(&told.len()), "{what}: {told:?}");
+        drop(reflector);
+        LOGGER.take();
+    }
 }
 
 fn one_reflector_of_a_kind_that_is_gone() {
@@ -140,9 +170,12 @@ fn one_reflector_of_a_kind_that_is_gone() {
 
     // It works again: at once when somebody asks, and that is told.
     source.heal();
-    store.waiters().expedite();
+    assert!(store.wait_until_synced(Deadline::NEVER).is_err());
+    let healed = clock.now();
     until(|| {
-        clock.advance(Duration::from_secs(1));
+        if clock.now() < healed + Duration::from_secs(60) {
+            clock.advance(Duration::from_secs(1));
+        }
         store.status().watches > 0
     });
     until(|| loud("it works again", LOGGER.take()).0.len() == 1);

@@ -430,8 +430,11 @@ impl<K: Object> Store<K> {
             if holds(&state) {
                 return Ok(());
             }
-            if let Some(refusal) = &state.status.refusal {
-                return Err(refusal.clone());
+            if let Some(refusal) = state.status.refusal.clone() {
+                drop(state);
+                // This wait is over before the reflector sees it: the next one is to find more.
+                self.waiters.expedite();
+                return Err(refusal);
             }
             if state.ended {
                 return Err(ended(&state, &self.name()));

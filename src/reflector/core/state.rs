@@ -330,6 +330,10 @@ impl ReflectorState {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
             None => until,
         };
+        if is_refused && !self.status.synced {
+            // The refusal is the answer until the server is asked again, however rarely.
+            self.unconfirmed_since = until;
+        }
         let expedited = if self.status.synced {
             class != FailureClass::TooMany
         } else {

@@ -68,6 +68,16 @@ fn r4_a_refusal_that_lasts_is_asked_for_rarely_whoever_reads() {
     }
 }
 
+/// B14: before the first sync a refusal is an answer, also between tries that are rare.
+#[test]
+fn b14_a_refusal_keeps_what_was_never_held_healthy_until_the_next_try() {
+    let (mut bench, first) = begun(false, "403");
+    tries(&mut bench, first, "403", None);
+    bench.tell("page-error 403 -> pause 150s");
+    assert!(bench.core.status().health(bench.now + duration("149s")).is_ok());
+    assert!(bench.core.status().health(bench.now + HOUR).is_err());
+}
+
 /// B10: a read has the server asked at once, unless it was asked within the cap of the backoff.
 #[test]
 fn b10_a_read_has_a_server_that_refused_asked_at_once() {
