@@ -135,7 +135,10 @@ fn each_failure_for_an_hour() {
         pass(&clock, HOUR, 1);
         let requests = source.requests().len();
         let (told, quiet) = loud(what, LOGGER.take());
-        println!("| {what} | {requests} requests | {} lines | {quiet} at debug |", told.len());
+        println!(
+            "| {what} | {requests} requests | {} lines | {quiet} at debug |",
+            told.len()
+        );
         assert!(requests <= most, "{what}: {requests}");
         assert!((4..=7).contains(&told.len()), "{what}: {told:?}");
         drop(reflector);

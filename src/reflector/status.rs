@@ -135,7 +135,8 @@ impl ReflectorStatus {
     ///   watch that was within its time. Failures, refusals and opened watches are no contact.
     /// - A list counts as contact with each page that comes, and a streamed list with each object.
     ///   After a failed list it does not.
-    /// - Before the first sync, a [refusal](Self::refusal) is a contact.
+    /// - Before the first sync, a [refusal](Self::refusal) is a contact that lasts until the next
+    ///   request.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
     ///
     /// So this fails after the idle limit at the latest when a server falls silent or goes away.

@@ -353,7 +353,9 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
     bench.tell(refused);
     let status = bench.core.status();
     assert!(status.refusal.is_some() && !status.synced);
-    assert_eq!(status.contact_deadline, Some(bench.now + duration("130s")));
+    // From the next try on.
+    let due = bench.now + duration("1600ms") + duration("130s");
+    assert_eq!(status.contact_deadline, Some(due));
 
     let mut bench = Bench::new("");
     bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\npaused");

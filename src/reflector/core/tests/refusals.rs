@@ -74,7 +74,13 @@ fn b14_a_refusal_keeps_what_was_never_held_healthy_until_the_next_try() {
     let (mut bench, first) = begun(false, "403");
     tries(&mut bench, first, "403", None);
     bench.tell("page-error 403 -> pause 150s");
-    assert!(bench.core.status().health(bench.now + duration("149s")).is_ok());
+    assert!(
+        bench
+            .core
+            .status()
+            .health(bench.now + duration("149s"))
+            .is_ok()
+    );
     assert!(bench.core.status().health(bench.now + HOUR).is_err());
 }
 
