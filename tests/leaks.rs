@@ -25,14 +25,14 @@ const WATCH: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name
 const CYCLES: usize = 200;
 
 #[derive(Debug, PartialEq, Eq)]
-struct Counts {
+pub(crate) struct Counts {
     workers: usize,
     threads: usize,
     descriptors: usize,
 }
 
 impl Counts {
-    fn now() -> Self {
+    pub(crate) fn now() -> Self {
         let entries = |folder| fs::read_dir(folder).unwrap().count();
         Self {
             workers: live_workers(),
@@ -44,7 +44,7 @@ impl Counts {
 
 impl Counts {
     /// The kernel lists a thread for a moment after it can be joined.
-    fn settled(wanted: &Self) -> Self {
+    pub(crate) fn settled(wanted: &Self) -> Self {
         let soon = Clock::system().after(Duration::from_secs(5 * 60));
         loop {
             let now = Self::now();

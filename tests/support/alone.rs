@@ -19,7 +19,13 @@ pub(crate) fn alone<T: FnOnce()>(test: T) {
 /// As [`alone`], with these variables in the environment of the process.
 pub(crate) fn alone_with<T: FnOnce()>(variables: &[(&str, &OsStr)], test: T) {
     if env::var_os(ALONE).is_some() {
-        return test();
+        test();
+        assert_eq!(
+            kubecache::worker::live_workers(),
+            0,
+            "the test leaves threads behind"
+        );
+        return;
     }
     // The closure is called after the test that it stands in.
     let path = type_name::<T>();

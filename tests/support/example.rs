@@ -52,12 +52,11 @@ impl Example {
 
     /// A run that waits for the server as long as a busy machine needs, if no flag says otherwise.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = self.plain_command(arguments);
-        // The first contact and the first answers may take a busy machine longer than the default.
-        if !arguments.contains(&"--timeout") {
-            command.args(["--timeout", "5m"]);
+        if arguments.contains(&"--timeout") {
+            return self.plain_command(arguments);
         }
-        command
+        // The first contact and the first answers may take a busy machine longer than the default.
+        self.plain_command(&[&["--timeout", "5m"], arguments].concat())
     }
 
     /// A run of a program that waits for nobody.
