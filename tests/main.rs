@@ -30,6 +30,7 @@ mod failure_lines;
 #[path = "faults/main.rs"]
 mod faults;
 mod freed_memory;
+mod full_disk;
 mod hanging_servers;
 #[cfg(feature = "testing")]
 #[path = "../benches/informer/history.rs"]
