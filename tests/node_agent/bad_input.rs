@@ -14,7 +14,10 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
     let hint = "See 'node_agent --help' for usage.\n";
     for (arguments, told) in [
         (&["--nod-name", "x"][..], "error: unknown flag --nod-name\n"),
-        (&["--node-name"], "error: --node-name needs a value\n"),
+        (
+            &["--timeout", "1m", "--node-name"],
+            "error: --node-name needs a value\n",
+        ),
         (
             &["-o", "xml", "--node-name", "x"],
             "error: --output \"xml\": write one of table, wide, name, json, yaml\n",
