@@ -22,14 +22,24 @@ mod compression;
 mod deploy;
 #[path = "cluster/files.rs"]
 mod files;
+#[cfg(feature = "testing")]
+#[cfg(feature = "ring")]
+#[path = "cluster/foreign.rs"]
+mod foreign;
 #[path = "cluster/gateway.rs"]
 mod gateway;
 #[path = "cluster/informer_set.rs"]
 mod informer_set;
 #[path = "cluster/informers.rs"]
 mod informers;
+#[path = "cluster/languages.rs"]
+mod languages;
 #[path = "cluster/managers.rs"]
 mod managers;
+#[cfg(feature = "testing")]
+#[cfg(feature = "ring")]
+#[path = "cluster/model.rs"]
+mod model;
 #[path = "cluster/namespaces.rs"]
 mod namespaces;
 #[path = "cluster/plugins.rs"]

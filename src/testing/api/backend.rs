@@ -179,7 +179,7 @@ impl ApiBackend {
 
     /// Answers a path that is not about objects.
     fn own_path(&self, request: &Request, accept: &str) -> Result<JsonAnswer, Refusal> {
-        if !matches!(&*request.method, "GET" | "HEAD") {
+        if request.method != "GET" {
             return Err(Refusal::method_not_allowed());
         }
         let path = request.target.path.trim_end_matches('/');
@@ -230,7 +230,7 @@ impl ApiBackend {
         };
         found
             .map(|value| JsonAnswer::of(&value))
-            .ok_or_else(Refusal::no_such_path)
+            .ok_or_else(Refusal::no_page)
     }
 
     fn openapi_v2(&self, accept: &str) -> Result<JsonAnswer, Refusal> {
@@ -261,6 +261,13 @@ fn whole(request: &Request, answer: Result<JsonAnswer, Refusal>) -> Reply<'stati
         if let Some(seconds) = refusal.retry_after() {
             headers.push(header("retry-after", &seconds.to_string()));
         }
+        if refusal.is_page {
+            return JsonAnswer {
+                status: refusal.code,
+                content_type: "text/plain; charset=utf-8",
+                body: format!("{}\n", refusal.message()).into_bytes(),
+            };
+        }
         JsonAnswer {
             status: refusal.code,
             ..JsonAnswer::of(&refusal.status())
@@ -275,9 +282,6 @@ fn whole(request: &Request, answer: Result<JsonAnswer, Refusal>) -> Reply<'stati
         headers.push(header("content-encoding", "gzip"));
         headers.push(header("vary", "Accept-Encoding"));
         body = smaller;
-    }
-    if request.method == "HEAD" {
-        body.clear();
     }
     Reply::whole(answer.status, headers, body, Answered::Served)
 }
@@ -313,9 +317,16 @@ fn read_object(resource: &ApiResource, request: &Request) -> Result<Value, Refus
     }
     let object: Value = serde_json::from_slice(&request.body).map_err(|error| {
         Refusal::bad_request(format!(
-            "couldn't get version/kind; json parse error: {error}"
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; \
+             json parse error: {error}",
+            resource.kind()
         ))
     })?;
+    if !resource.traits().is_built_in && object.get("kind").is_none() {
+        return Err(Refusal::bad_request(format!(
+            "Object 'Kind' is missing in '{object}'"
+        )));
+    }
     check_type(resource, &object)?;
     Ok(object)
 }
@@ -363,7 +374,7 @@ fn patch(
     let present = old
         .as_ref()
         .map_or(Value::Null, |old| old.value_as(resource));
-    let patched = patches::apply(resource, &route.name, content_type, &present, &request.body);
+    let patched = patches::apply(resource, content_type, &present, &request.body);
     // A type of patch that the server does not know is worth telling of an absent object too.
     if patched.as_ref().is_err_and(|refusal| refusal.code == 415) {
         return patched.and_then(|_never| Err(Refusal::no_such_path()));

@@ -43,6 +43,9 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
         ("apiextensions.k8s.io", CRDS) => establish(object),
         (_, workloads) => fill_in_workload(workloads, object),
     }
+    if resource.traits().has_status {
+        set_default(object, "/status", json!({}));
+    }
 }
 
 /// Fills in what has pods.

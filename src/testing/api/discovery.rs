@@ -63,17 +63,34 @@ fn group_value(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "preferredVersion": told.first(), "versions": told})
 }
 
-/// The verbs that each kind has.
-const VERBS: [&str; 8] = [
-    "create",
-    "delete",
-    "deletecollection",
-    "get",
-    "list",
-    "patch",
-    "update",
-    "watch",
-];
+/// The verbs of a kind, in the order in which the server tells them.
+fn verbs(resource: &ApiResource) -> Vec<&'static str> {
+    let all = if resource.traits().is_built_in {
+        [
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ]
+    } else {
+        [
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch",
+        ]
+    };
+    let has = |verb: &&str| *verb != "deletecollection" || resource.deletes_collections();
+    all.into_iter().filter(has).collect()
+}
 
 /// `/api/v1`, `/apis/GROUP/VERSION`.
 pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
@@ -107,7 +124,7 @@ fn resource_value(resource: &ApiResource) -> Value {
         "singularName": resource.singular_name(),
         "namespaced": resource.is_namespaced(),
         "kind": resource.kind(),
-        "verbs": VERBS,
+        "verbs": verbs(resource),
     });
     if let Some(fields) = told.as_object_mut() {
         if !resource.short_names().is_empty() {
@@ -153,9 +170,13 @@ pub(super) fn aggregated(registry: &Registry, is_core: bool, version: &str) -> V
 }
 
 fn aggregated_resource(resource: &Arc<ApiResource>) -> Value {
-    let kind = json!({
-        "group": resource.group(), "version": resource.version(), "kind": resource.kind(),
-    });
+    // Of its own types the server says no group: it is that of the list.
+    let (group, version) = if resource.traits().is_built_in {
+        ("", "")
+    } else {
+        (resource.group(), resource.version())
+    };
+    let kind = json!({"group": group, "version": version, "kind": resource.kind()});
     let scope = if resource.is_namespaced() {
         "Namespaced"
     } else {
@@ -166,7 +187,7 @@ fn aggregated_resource(resource: &Arc<ApiResource>) -> Value {
         "responseKind": kind,
         "scope": scope,
         "singularResource": resource.singular_name(),
-        "verbs": VERBS,
+        "verbs": verbs(resource),
     });
     if let Some(fields) = told.as_object_mut() {
         if !resource.short_names().is_empty() {

@@ -15,15 +15,28 @@ pub(super) enum AskedVersion {
 }
 
 impl AskedVersion {
-    pub(super) fn of(target: &Target) -> Result<Self, Refusal> {
+    fn of(target: &Target) -> Result<Self, String> {
         match text(target, "resourceVersion") {
             "" => Ok(Self::MostRecent),
             "0" => Ok(Self::Any),
-            text => {
-                let asked = text.parse().map(Self::At);
-                asked.map_err(|_not_a_number| Refusal::invalid_version(text))
-            }
+            text => text.parse().map(Self::At).map_err(|_not_a_number| {
+                format!(
+                    "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing \
+                     {text:?}: invalid syntax"
+                )
+            }),
         }
+    }
+
+    /// The version that a get or a list asks for.
+    pub(super) fn of_list(target: &Target) -> Result<Self, Refusal> {
+        let asked = Self::of(target);
+        asked.map_err(|why| Refusal::bad_request(format!("invalid resource version: {why}")))
+    }
+
+    /// The version from which a watch starts.
+    pub(super) fn of_watch(target: &Target) -> Result<Self, Refusal> {
+        Self::of(target).map_err(Refusal::internal)
     }
 }
 
@@ -82,7 +95,7 @@ pub(super) fn check_list(target: &Target) -> Result<(), Refusal> {
             complaints.push(FieldComplaint::forbidden(MATCH, WITH_CONTINUE));
         }
         if !matches!(matching, "Exact" | "NotOlderThan") {
-            let known = "\"\", \"Exact\", \"NotOlderThan\"";
+            let known = "\"Exact\", \"NotOlderThan\", \"\"";
             complaints.push(unsupported(matching, known));
         }
         if matching == "Exact" && version == "0" {

@@ -6,19 +6,13 @@ use serde_json::{Map, Value};
 use super::refusal::Refusal;
 use super::resources::ApiResource;
 
-/// Why a patch does not apply.
+/// Why a JSON patch does not apply; the server does not tell its clients.
 #[derive(Debug)]
-enum PatchFailure {
-    /// The patch is no patch.
-    Malformed(String),
-    /// The object is not what the patch says.
-    NotApplicable(String),
-}
+struct NotApplicable;
 
 /// Applies the patch of a request, of the type that its header names.
 pub(super) fn apply(
     resource: &ApiResource,
-    name: &str,
     content_type: &str,
     object: &Value,
     patch: &[u8],
@@ -38,13 +32,12 @@ pub(super) fn apply(
             merge(&mut patched, patch);
         }
         "application/json-patch+json" => {
-            let done = json_patch(&mut patched, &read()?);
-            done.map_err(|failure| match failure {
-                PatchFailure::Malformed(why) => Refusal::bad_request(why),
-                PatchFailure::NotApplicable(why) => {
-                    Refusal::patch_does_not_apply(resource, name, &why)
-                }
-            })?;
+            let steps = read()?;
+            let steps = steps
+                .as_array()
+                .ok_or_else(|| Refusal::bad_request("error decoding patch: not an array"))?;
+            let done = json_patch(&mut patched, steps);
+            done.map_err(|NotApplicable| Refusal::patch_does_not_apply())?;
         }
         "application/strategic-merge-patch+json" if resource.traits().is_built_in => {
             let patch = read()?;
@@ -56,7 +49,7 @@ pub(super) fn apply(
             strategic_merge(&mut patched, patch);
         }
         "application/apply-patch+yaml" | "application/apply-patch+cbor" => {
-            return Err(Refusal::unsupported_media_type(format!(
+            return Err(Refusal::unsupported_patch(format!(
                 "server-side apply ({media_type}) is not part of this test server, which keeps no \
                  managed fields: use a merge patch, a JSON patch or an update"
             )));
@@ -67,7 +60,7 @@ pub(super) fn apply(
             } else {
                 ""
             };
-            return Err(Refusal::unsupported_media_type(format!(
+            return Err(Refusal::unsupported_patch(format!(
                 "the body of the request was in an unknown format - accepted media types \
                  include: application/json-patch+json, application/merge-patch+json{strategic}"
             )));
@@ -97,93 +90,72 @@ fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// RFC 6902: all operations, or none.
-fn json_patch(target: &mut Value, patch: &Value) -> Result<(), PatchFailure> {
-    let malformed = |why: &str| PatchFailure::Malformed(format!("error decoding patch: {why}"));
-    let steps = patch.as_array().ok_or_else(|| malformed("not an array"))?;
+/// RFC 6902. Of a patch that fails, the target is left as it is half way.
+fn json_patch(target: &mut Value, steps: &[Value]) -> Result<(), NotApplicable> {
     for step in steps {
-        let text = |field: &str| step.get(field).and_then(Value::as_str);
-        let kind = text("op").ok_or_else(|| malformed("an operation without \"op\""))?;
-        let at = text("path").ok_or_else(|| malformed("an operation without \"at\""))?;
-        let from = || text("from").ok_or_else(|| malformed("an operation without \"from\""));
-        let value = || {
-            let value = step.get("value").cloned();
-            value.ok_or_else(|| malformed("an operation without \"value\""))
-        };
-        match kind {
+        let text = |field: &str| step.get(field).and_then(Value::as_str).ok_or(NotApplicable);
+        let value = || step.get("value").cloned().ok_or(NotApplicable);
+        let at = text("path")?;
+        match text("op")? {
             "add" => add(target, at, value()?)?,
-            "remove" => drop(remove(target, kind, at)?),
-            "replace" => {
-                let found = target.pointer_mut(at);
-                *found.ok_or_else(|| missing(kind, at))? = value()?;
-            }
+            "remove" => drop(remove(target, at)?),
+            "replace" => *target.pointer_mut(at).ok_or(NotApplicable)? = value()?,
             "move" => {
-                let moved = remove(target, kind, from()?)?;
+                let moved = remove(target, text("from")?)?;
                 add(target, at, moved)?;
             }
             "copy" => {
-                let copied = target.pointer(from()?).cloned();
-                add(target, at, copied.ok_or_else(|| missing(kind, at))?)?;
+                let copied = target.pointer(text("from")?).cloned();
+                add(target, at, copied.ok_or(NotApplicable)?)?;
             }
             "test" => {
-                let found = target.pointer(at).unwrap_or(&Value::Null);
-                if *found != value()? {
-                    let why = format!("testing path {at:?} failed");
-                    return Err(PatchFailure::NotApplicable(why));
+                if *target.pointer(at).unwrap_or(&Value::Null) != value()? {
+                    return Err(NotApplicable);
                 }
             }
-            other => return Err(malformed(&format!("unknown operation {other:?}"))),
+            _ => return Err(NotApplicable),
         }
     }
     Ok(())
 }
 
-fn missing(operation: &str, path: &str) -> PatchFailure {
-    PatchFailure::NotApplicable(format!(
-        "{operation} operation does not apply: doc is missing path: {path:?}: missing value"
-    ))
-}
-
 /// The container of a path, and the last name in it.
-fn parent<'a>(target: &'a mut Value, path: &str) -> Option<(&'a mut Value, String)> {
-    let (parent, last) = path.rsplit_once('/')?;
+fn parent<'a>(target: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), NotApplicable> {
+    let (parent, last) = path.rsplit_once('/').ok_or(NotApplicable)?;
     let last = last.replace("~1", "/").replace("~0", "~");
-    Some((target.pointer_mut(parent)?, last))
+    let container = target.pointer_mut(parent).ok_or(NotApplicable)?;
+    Ok((container, last))
 }
 
-fn add(target: &mut Value, path: &str, value: Value) -> Result<(), PatchFailure> {
+fn add(target: &mut Value, path: &str, value: Value) -> Result<(), NotApplicable> {
     if path.is_empty() {
         *target = value;
         return Ok(());
     }
-    let nothing = || missing("add", path);
-    let (container, last) = parent(target, path).ok_or_else(nothing)?;
+    let (container, last) = parent(target, path)?;
     match container {
-        Value::Object(fields) => {
-            fields.insert(last, value);
-        }
+        Value::Object(fields) => drop(fields.insert(last, value)),
         Value::Array(items) if last == "-" => items.push(value),
         Value::Array(items) => {
             let at = last.parse::<usize>().ok().filter(|at| *at <= items.len());
-            items.insert(at.ok_or_else(nothing)?, value);
+            items.insert(at.ok_or(NotApplicable)?, value);
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            return Err(nothing());
+            return Err(NotApplicable);
         }
     }
     Ok(())
 }
 
-fn remove(target: &mut Value, operation: &str, path: &str) -> Result<Value, PatchFailure> {
-    let nothing = || missing(operation, path);
-    let (container, last) = parent(target, path).ok_or_else(nothing)?;
+fn remove(target: &mut Value, path: &str) -> Result<Value, NotApplicable> {
+    let (container, last) = parent(target, path)?;
     match container {
-        Value::Object(fields) => fields.remove(&last).ok_or_else(nothing),
+        Value::Object(fields) => fields.remove(&last).ok_or(NotApplicable),
         Value::Array(items) => {
             let at = last.parse::<usize>().ok().filter(|at| *at < items.len());
-            Ok(items.remove(at.ok_or_else(nothing)?))
+            Ok(items.remove(at.ok_or(NotApplicable)?))
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Err(nothing()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Err(NotApplicable),
     }
 }
 
@@ -367,7 +339,7 @@ mod tests {
         let pods = registry.find("", "v1", "pods").unwrap();
         let text = patch.to_string();
         let content_type = format!("application/{kind}");
-        apply(pods, "web", &content_type, object, text.as_bytes()).map_err(|refusal| refusal.code)
+        apply(pods, &content_type, object, text.as_bytes()).map_err(|refusal| refusal.code)
     }
 
     #[test]
@@ -397,7 +369,7 @@ mod tests {
             (json!([{"op": "test", "path": "/a", "value": 1}]), 422),
             (json!([{"op": "remove", "path": "/x"}]), 422),
             (json!([{"op": "add", "path": "/x/y", "value": 1}]), 422),
-            (json!([{"op": "jump", "path": "/x"}]), 400),
+            (json!([{"op": "jump", "path": "/x"}]), 422),
             (json!({}), 400),
         ];
         for (patch, code) in rows {
@@ -441,7 +413,7 @@ mod tests {
     fn server_side_apply_is_refused_by_name() {
         let registry = Registry::built_in();
         let pods = registry.find("", "v1", "pods").unwrap();
-        let refused = apply(pods, "a", "application/apply-patch+yaml", &json!({}), b"{}");
+        let refused = apply(pods, "application/apply-patch+yaml", &json!({}), b"{}");
         let refused = refused.unwrap_err();
         assert_eq!(refused.code, 415);
         assert!(

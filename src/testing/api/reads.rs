@@ -23,7 +23,7 @@ pub(super) fn get(
     route: &ObjectRoute,
     target: &Target,
 ) -> Result<Arc<StoredVersion>, Refusal> {
-    if let AskedVersion::At(asked) = AskedVersion::of(target)?
+    if let AskedVersion::At(asked) = AskedVersion::of_list(target)?
         && asked > state.version()
     {
         return Err(Refusal::too_large_version(asked, state.version()));
@@ -108,7 +108,7 @@ impl Page {
         Ok(Self {
             limit: usize::try_from(limit).unwrap_or_default(),
             token,
-            asked: AskedVersion::of(target)?,
+            asked: AskedVersion::of_list(target)?,
             // A page of a certain version is of exactly that version, as it was before the
             // parameter existed.
             is_exact: matching == "Exact" || (matching.is_empty() && limit > 0),
@@ -184,6 +184,9 @@ impl PageToken {
                 last: plain.get("start")?.as_str()?.to_owned(),
             })
         };
-        read().ok_or_else(|| Refusal::bad_request("continue key is not valid"))
+        read().ok_or_else(|| {
+            let message = "invalid continue token: continue key is not valid";
+            Refusal::bad_request(message)
+        })
     }
 }

@@ -14,6 +14,8 @@ pub(super) struct Refusal {
     details: Option<Value>,
     /// The token with which a list goes on nevertheless.
     token: Option<String>,
+    /// It is told as plain text.
+    pub(super) is_page: bool,
 }
 
 /// One complaint about a field of an object.
@@ -59,6 +61,7 @@ impl Refusal {
             message: message.into(),
             details: None,
             token: None,
+            is_page: false,
         }
     }
 
@@ -105,6 +108,13 @@ impl Refusal {
         refusal
     }
 
+    /// The server has nothing at all there, and says so as a page of text.
+    pub(super) fn no_page() -> Self {
+        let mut refusal = Self::new(404, "", "404 page not found");
+        refusal.is_page = true;
+        refusal
+    }
+
     pub(super) fn method_not_allowed() -> Self {
         let mut refusal = Self::new(
             405,
@@ -117,7 +127,9 @@ impl Refusal {
 
     pub(super) fn not_acceptable() -> Self {
         let message = "only the following media types are accepted: application/json";
-        Self::new(406, "NotAcceptable", message)
+        let mut refusal = Self::new(406, "NotAcceptable", message);
+        refusal.details = Some(json!({}));
+        refusal
     }
 
     pub(super) fn already_exists(resource: &ApiResource, name: &str) -> Self {
@@ -160,9 +172,35 @@ impl Refusal {
         Self::new(415, "UnsupportedMediaType", message)
     }
 
+    /// A type of patch that the server does not have.
+    pub(super) fn unsupported_patch(message: impl Into<String>) -> Self {
+        let mut refusal = Self::unsupported_media_type(message);
+        refusal.details = Some(json!({}));
+        refusal
+    }
+
     /// Fields that the server does not take.
     pub(super) fn invalid(
         resource: &ApiResource,
+        name: &str,
+        complaints: &[FieldComplaint],
+    ) -> Self {
+        Self::invalid_of_kind(resource, resource.kind(), name, complaints)
+    }
+
+    /// The same, of an update that has to say its version: the server calls the kind by its plural.
+    pub(super) fn without_version(resource: &ApiResource, name: &str) -> Self {
+        let complaint = FieldComplaint {
+            field: "metadata.resourceVersion".to_owned(),
+            reason: "FieldValueInvalid",
+            message: "Invalid value: 0: must be specified for an update".to_owned(),
+        };
+        Self::invalid_of_kind(resource, resource.plural(), name, &[complaint])
+    }
+
+    fn invalid_of_kind(
+        resource: &ApiResource,
+        kind: &str,
         name: &str,
         complaints: &[FieldComplaint],
     ) -> Self {
@@ -174,7 +212,6 @@ impl Refusal {
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
         };
-        let kind = resource.kind();
         let group_kind = match resource.group() {
             "" => kind.to_owned(),
             group => format!("{kind}.{group}"),
@@ -199,20 +236,25 @@ impl Refusal {
     }
 
     /// A JSON patch that the object is not fit for.
-    pub(super) fn patch_does_not_apply(resource: &ApiResource, name: &str, why: &str) -> Self {
-        let message =
-            format!("the server rejected our request due to an error in our request: {why}");
-        Self::new(422, "Invalid", message).about(resource, name)
+    pub(super) fn patch_does_not_apply() -> Self {
+        let message = "the server rejected our request due to an error in our request";
+        let mut refusal = Self::new(422, "Invalid", message);
+        refusal.details = Some(json!({}));
+        refusal
     }
 
-    /// A version that is no number.
-    pub(super) fn invalid_version(text: &str) -> Self {
-        let complaint = FieldComplaint::invalid(
-            "resourceVersion",
-            &Value::from(text),
-            &format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
-        );
-        Self::invalid_options(&[complaint])
+    /// A delete of another object, or of another version of it.
+    pub(super) fn unmet_precondition(resource: &ApiResource, name: &str, why: &str) -> Self {
+        let group_kind = match resource.group() {
+            "" => resource.kind().to_owned(),
+            group => format!("{}.{group}", resource.kind()),
+        };
+        let message = format!("Operation cannot be fulfilled on {group_kind} {name:?}: {why}");
+        let mut refusal = Self::new(409, "Conflict", message).about(resource, name);
+        if let Some(Value::Object(details)) = &mut refusal.details {
+            details.insert("kind".to_owned(), Value::from(resource.kind()));
+        }
+        refusal
     }
 
     /// Parameters of a list or watch that do not go together.
@@ -222,7 +264,7 @@ impl Refusal {
 
     /// What the real server has no better words for either.
     pub(super) fn internal(message: impl Into<String>) -> Self {
-        Self::new(500, "InternalError", message)
+        Self::new(500, "", message)
     }
 
     /// Nothing is created in a namespace that is about to go.
@@ -267,11 +309,15 @@ impl Refusal {
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
             "code": self.code,
         });
-        if let (Some(fields), Some(details)) = (status.as_object_mut(), &self.details) {
-            fields.insert("details".to_owned(), details.clone());
+        if let Some(fields) = status.as_object_mut() {
+            if !self.reason.is_empty() {
+                fields.insert("reason".to_owned(), Value::from(self.reason));
+            }
+            if let Some(details) = &self.details {
+                fields.insert("details".to_owned(), details.clone());
+            }
         }
         if let (Some(metadata), Some(token)) = (status.get_mut("metadata"), &self.token) {
             *metadata = json!({ "continue": token });

@@ -162,6 +162,11 @@ impl ApiResource {
         &self.columns
     }
 
+    /// Whether all objects of it can be deleted at once.
+    pub(super) fn deletes_collections(&self) -> bool {
+        !self.is("", "namespaces")
+    }
+
     pub(super) fn traits(&self) -> Traits {
         self.traits
     }

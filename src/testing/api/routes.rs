@@ -100,7 +100,13 @@ impl Route {
             [plural, rest @ ..] => (find(plural), None, rest),
             [] => (None, None, rest),
         };
-        let resource = resource.ok_or_else(Refusal::no_such_path)?;
+        let resource = resource.ok_or_else(|| {
+            if registry.of_version(group, version).next().is_none() {
+                Refusal::no_page()
+            } else {
+                Refusal::no_such_path()
+            }
+        })?;
         let (name, subresource) = match rest {
             [] => ("", ""),
             [name] => (*name, ""),
@@ -112,8 +118,10 @@ impl Route {
         }
         let verb = verb_of(method, !name.is_empty(), target)?;
         let is_in_all = resource.is_namespaced() && namespace.is_none();
-        if subresource == "status"
-            && !matches!(verb, ApiVerb::Get | ApiVerb::Update | ApiVerb::Patch)
+        let is_fixed = verb == ApiVerb::DeleteCollection && !resource.deletes_collections();
+        if is_fixed
+            || subresource == "status"
+                && !matches!(verb, ApiVerb::Get | ApiVerb::Update | ApiVerb::Patch)
             || is_in_all && !matches!(verb, ApiVerb::List | ApiVerb::Watch)
         {
             return Err(Refusal::method_not_allowed());
@@ -130,9 +138,9 @@ impl Route {
 
 fn verb_of(method: &str, is_one: bool, target: &Target) -> Result<ApiVerb, Refusal> {
     match (method, is_one) {
-        ("GET" | "HEAD", true) => Ok(ApiVerb::Get),
-        ("GET" | "HEAD", false) if target.is_watch() => Ok(ApiVerb::Watch),
-        ("GET" | "HEAD", false) => Ok(ApiVerb::List),
+        ("GET", true) => Ok(ApiVerb::Get),
+        ("GET", false) if target.is_watch() => Ok(ApiVerb::Watch),
+        ("GET", false) => Ok(ApiVerb::List),
         ("POST", false) => Ok(ApiVerb::Create),
         ("PUT", true) => Ok(ApiVerb::Update),
         ("PATCH", true) => Ok(ApiVerb::Patch),

@@ -29,12 +29,14 @@ pub(super) struct StoredVersion {
 }
 
 impl StoredVersion {
+    /// Version 0 is none: of an object that is not stored.
     pub(super) fn new(key: String, version: u64, mut value: Value) -> Self {
-        set_metadata(
-            &mut value,
-            "resourceVersion",
-            Value::from(version.to_string()),
-        );
+        if let Some(metadata) = metadata_mut(&mut value) {
+            match version {
+                0 => metadata.remove("resourceVersion"),
+                _ => metadata.insert("resourceVersion".to_owned(), version.to_string().into()),
+            };
+        }
         let rest = text_behind_type(&value).into();
         Self {
             key,

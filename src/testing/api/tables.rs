@@ -70,6 +70,8 @@ struct TableColumn {
 enum CellContent {
     /// A field by its path, as it is; otherwise the text.
     Field(String, &'static str),
+    /// A number in a field by its path, or 0.
+    Number(&'static str),
     /// How long ago the time in that field was.
     Since(String),
     /// The size of an object or of a list.
@@ -110,6 +112,10 @@ impl TableColumn {
                 None | Some(Value::Null) => Value::from(*otherwise),
                 Some(found) => found.clone(),
             },
+            CellContent::Number(path) => {
+                let found = value.pointer(path).and_then(Value::as_i64);
+                Value::from(found.unwrap_or_default())
+            }
             CellContent::Since(path) => Value::from(since(value.pointer(path), now)),
             CellContent::Count(path) => Value::from(count(value.pointer(path))),
             CellContent::Made(make) => make(value),
@@ -172,8 +178,17 @@ fn made(name: &str, make: fn(&Value) -> Value) -> TableColumn {
     TableColumn::new(name, "string", CellContent::Made(make))
 }
 
-fn number(name: &str, path: &str) -> TableColumn {
-    TableColumn::new(name, "string", CellContent::Field(path.to_owned(), "0"))
+fn number(name: &str, path: &'static str) -> TableColumn {
+    TableColumn::new(name, "string", CellContent::Number(path))
+}
+
+/// A field by its path, or a text of its own where there is none.
+fn field_or(name: &str, path: &str, otherwise: &'static str) -> TableColumn {
+    TableColumn::new(
+        name,
+        "string",
+        CellContent::Field(path.to_owned(), otherwise),
+    )
 }
 
 fn columns_of(resource: &ApiResource) -> Vec<TableColumn> {
@@ -220,7 +235,16 @@ fn columns_of(resource: &ApiResource) -> Vec<TableColumn> {
             columns.push(made("Status", node_status));
             columns.push(made("Roles", node_roles));
             columns.push(age);
-            columns.push(field("Version", "/status/nodeInfo/kubeletVersion"));
+            let info = "/status/nodeInfo";
+            let unknown = |name: &str, field: &str| {
+                field_or(name, &format!("{info}/{field}"), "<unknown>").wide()
+            };
+            columns.push(field_or("Version", &format!("{info}/kubeletVersion"), ""));
+            columns.push(made("Internal-IP", |node| node_address(node, "InternalIP")).wide());
+            columns.push(made("External-IP", |node| node_address(node, "ExternalIP")).wide());
+            columns.push(unknown("OS-Image", "osImage"));
+            columns.push(unknown("Kernel-Version", "kernelVersion"));
+            columns.push(unknown("Container-Runtime", "containerRuntimeVersion"));
         }
         ("", "services") => {
             columns.push(field("Type", "/spec/type"));
@@ -244,6 +268,10 @@ fn other_columns(resource: &ApiResource, age: TableColumn) -> Vec<TableColumn> {
             columns.push(number("Up-to-date", "/status/updatedReplicas"));
             columns.push(number("Available", "/status/availableReplicas"));
             columns.push(age);
+            columns.push(made("Containers", |value| of_containers(value, "/name")).wide());
+            columns.push(made("Images", |value| of_containers(value, "/image")).wide());
+            let selector = |value: &Value| labels(value.pointer("/spec/selector/matchLabels"));
+            columns.push(made("Selector", selector).wide());
         }
         ("apps", "replicasets") => {
             columns.push(number("Desired", "/spec/replicas"));
@@ -364,6 +392,25 @@ fn node_roles(node: &Value) -> Value {
     } else {
         roles.join(",")
     })
+}
+
+fn node_address(node: &Value, kind: &str) -> Value {
+    let mut addresses = array_at(node, "/status/addresses");
+    let found = addresses.find(|address| text_at(address, "/type") == kind);
+    let address = found.map_or("", |address| text_at(address, "/address"));
+    Value::from(if address.is_empty() {
+        "<none>"
+    } else {
+        address
+    })
+}
+
+fn of_containers(workload: &Value, path: &str) -> Value {
+    let containers = array_at(workload, "/spec/template/spec/containers");
+    let texts: Vec<_> = containers
+        .map(|container| text_at(container, path))
+        .collect();
+    Value::from(texts.join(","))
 }
 
 fn service_ports(service: &Value) -> Value {

@@ -228,7 +228,7 @@ fn a_list_has_the_version_that_was_asked_for() {
     assert_eq!(count(&format!("resourceVersion={first}")), (200, Some(2)));
     assert_eq!(count("resourceVersion=0"), (200, Some(2)));
     assert_eq!(count("resourceVersion=999999"), (504, None));
-    assert_eq!(count("resourceVersion=x"), (422, None));
+    assert_eq!(count("resourceVersion=x"), (400, None));
     assert_eq!(count("limit=x"), (400, None));
     server.compact();
     assert_eq!(
@@ -398,7 +398,9 @@ fn the_status_and_the_generation_are_the_servers() {
     let racks = ApiResource::new(racks).with_status();
     let server = ApiServer::builder().resource(racks).start().unwrap();
     let path = "/apis/example.com/v1/racks";
-    let rack = json!({"metadata": {"name": "r"}, "spec": {"n": 1}, "status": {"up": true}});
+    let rack = json!({
+        "kind": "Rack", "metadata": {"name": "r"}, "spec": {"n": 1}, "status": {"up": true},
+    });
     let made = ask(&server, &format!("POST {path}"), &rack).body;
     assert!(made.get("status").is_none() && made["metadata"]["generation"] == 1);
     let mut next = made.clone();
@@ -434,7 +436,7 @@ fn a_definition_makes_a_kind_and_takes_it_away() {
     let rack = ask(
         &server,
         &format!("POST {path}"),
-        &json!({"metadata": {"name": "r"}}),
+        &json!({"kind": "Rack", "metadata": {"name": "r"}}),
     );
     assert_eq!((rack.status, &rack.body["kind"]), (201, &json!("Rack")));
     assert_eq!(

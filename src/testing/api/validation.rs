@@ -32,7 +32,9 @@ pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), R
         return Ok(());
     }
     let rule = if is_label { LABEL } else { SUBDOMAIN };
-    let message = if name.len() > max {
+    let message = if is_label && name.contains('.') {
+        "must not contain dots".to_owned()
+    } else if name.len() > max {
         format!("must be no more than {max} characters")
     } else {
         rule.to_owned()

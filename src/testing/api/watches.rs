@@ -94,7 +94,7 @@ impl WatchBody {
         list_options::check_watch(target)?;
         let (resource, kind) = (&route.resource, route.resource.storage_key());
         let filter = ObjectFilter::of(resource, route.namespace.as_deref(), target)?;
-        let asked = AskedVersion::of(target)?;
+        let asked = AskedVersion::of_watch(target)?;
         let sends = list_options::flag(target, "sendInitialEvents");
         let bookmarks = list_options::flag(target, "allowWatchBookmarks") == Some(true);
         let timeout = list_options::number(target, "timeoutSeconds")?.unwrap_or_default();

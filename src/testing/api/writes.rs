@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::defaults;
-use super::refusal::{FieldComplaint, Refusal};
+use super::refusal::Refusal;
 use super::resources::{self, ApiResource, CRDS};
 use super::routes::{ObjectRoute, storage_key_of};
 use super::storage::{
@@ -137,7 +137,11 @@ impl Writer<'_> {
         let name = metadata_text(&object, "name");
         if name != route.name {
             return Err(Refusal::bad_request(if name.is_empty() {
-                "name must be provided".to_owned()
+                format!(
+                    "the name of the object ({} based on URL) was undeterminable: name must be \
+                     provided",
+                    route.name
+                )
             } else {
                 let in_path = &route.name;
                 format!(
@@ -241,7 +245,9 @@ impl Writer<'_> {
     ) -> Arc<StoredVersion> {
         set_type(&mut object, resource);
         if self.is_dry_run {
-            return Arc::new(StoredVersion::new(key.to_owned(), state.version(), object));
+            let stored = state.get(&resource.storage_key(), key);
+            let version = stored.map_or(0, |stored| stored.version);
+            return Arc::new(StoredVersion::new(key.to_owned(), version, object));
         }
         if resource.is("apiextensions.k8s.io", CRDS) {
             for made in resources::of_definition(&object) {
@@ -271,34 +277,19 @@ impl Writer<'_> {
                 is_pending: true,
             });
         }
+        let object = self.marked(resource, &old.value, grace);
         if finalizers(&old.value).is_empty() && grace == 0 && !is_namespace {
+            // The last state of what goes gracefully says that it was deleted.
+            let last = resource.is("", "pods").then_some(object);
             let gone = if self.is_dry_run {
                 Some(Arc::clone(&old))
             } else {
-                remove(state, resource, &old.key, None)
+                remove(state, resource, &old.key, last)
             };
             return Ok(DeletedObject {
                 object: gone.unwrap_or(old),
                 is_pending: false,
             });
-        }
-        let mut object = old.value.clone();
-        let seconds = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-        let at = self.storage.timestamp(seconds);
-        set_metadata(&mut object, "deletionTimestamp", Value::from(at));
-        if !is_namespace {
-            set_metadata(
-                &mut object,
-                "deletionGracePeriodSeconds",
-                Value::from(grace),
-            );
-        }
-        if let Some(generation) = object.pointer_mut("/metadata/generation") {
-            let count = generation.as_i64().unwrap_or_default();
-            *generation = Value::from(count.saturating_add(1));
-        }
-        if is_namespace && let Some(phase) = object.pointer_mut("/status/phase") {
-            *phase = Value::from("Terminating");
         }
         let object = self.store(state, resource, &old.key, object);
         if is_namespace {
@@ -308,6 +299,33 @@ impl Writer<'_> {
             object,
             is_pending: true,
         })
+    }
+
+    /// The object as one that is deleted and goes after `grace` seconds.
+    fn marked(self, resource: &ApiResource, object: &Value, grace: i64) -> Value {
+        let mut object = object.clone();
+        let is_namespace = resource.is("", "namespaces");
+        if !is_namespace {
+            set_metadata(
+                &mut object,
+                "deletionGracePeriodSeconds",
+                Value::from(grace),
+            );
+        }
+        if !metadata_text(&object, "deletionTimestamp").is_empty() {
+            return object;
+        }
+        let seconds = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
+        let at = self.storage.timestamp(seconds);
+        set_metadata(&mut object, "deletionTimestamp", Value::from(at));
+        if let Some(generation) = object.pointer_mut("/metadata/generation") {
+            let count = generation.as_i64().unwrap_or_default();
+            *generation = Value::from(count.saturating_add(1));
+        }
+        if is_namespace && let Some(phase) = object.pointer_mut("/status/phase") {
+            *phase = Value::from("Terminating");
+        }
+        object
     }
 
     /// Seconds until the object goes: pods on a node have some, which their kubelet may shorten.
@@ -447,12 +465,7 @@ fn check_preconditions(
     }
     let version = metadata_text(new, "resourceVersion");
     if version.is_empty() && !resource.traits().is_built_in {
-        let complaint = FieldComplaint {
-            field: "metadata.resourceVersion".to_owned(),
-            reason: "FieldValueInvalid",
-            message: "Invalid value: 0: must be specified for an update".to_owned(),
-        };
-        return Err(Refusal::invalid(resource, &route.name, &[complaint]));
+        return Err(Refusal::without_version(resource, &route.name));
     }
     if !version.is_empty() && version != old.version.to_string() {
         return Err(Refusal::modified_meanwhile(resource, &route.name));
@@ -467,17 +480,19 @@ fn check_delete(
 ) -> Result<(), Refusal> {
     let own = metadata_text(&old.value, "uid");
     if let Some(uid) = request.uid.as_deref().filter(|uid| *uid != own) {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
-        return Err(Refusal::conflict(resource, old.name(), &why));
+        let why = format!(
+            "the UID in the precondition ({uid}) does not match the UID in record ({own}). The \
+             object might have been deleted and then recreated"
+        );
+        return Err(Refusal::unmet_precondition(resource, old.name(), &why));
     }
     let own = old.version.to_string();
     if let Some(version) = request.version.as_ref().filter(|version| **version != own) {
         let why = format!(
-            "Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in \
-             object meta: {own}"
+            "the ResourceVersion in the precondition ({version}) does not match the \
+             ResourceVersion in record ({own}). The object might have been modified"
         );
-        return Err(Refusal::conflict(resource, old.name(), &why));
+        return Err(Refusal::unmet_precondition(resource, old.name(), &why));
     }
     Ok(())
 }
