@@ -132,6 +132,7 @@ impl Launcher<Secret> for FakeRuns {
         let index = runs.len();
         runs.push(FakeNamespace {
             sink: Some(sink),
+            is_writing: false,
             stopped: false,
         });
         drop(runs);
@@ -147,6 +148,8 @@ impl Launcher<Secret> for FakeRuns {
 #[derive(Debug)]
 struct FakeNamespace {
     sink: Option<NamespaceSink<Secret>>,
+    /// The test has the sink, and gives it back.
+    is_writing: bool,
     stopped: bool,
 }
 
@@ -162,7 +165,8 @@ impl RunHandle for FakeNamespaceHandle {
     }
 
     fn is_finished(&self) -> bool {
-        self.runs.namespaces.lock()[self.index].sink.is_none()
+        let namespace = &self.runs.namespaces.lock()[self.index];
+        namespace.sink.is_none() && !namespace.is_writing
     }
 
     fn stop(&self) {
@@ -171,7 +175,13 @@ impl RunHandle for FakeNamespaceHandle {
     }
 
     fn join(self: Box<Self>) {
-        let sink = self.runs.namespaces.lock()[self.index].sink.take();
+        let mut namespaces = self.runs.namespaces.lock();
+        // As a thread that is joined, it first ends what it does.
+        while namespaces[self.index].is_writing {
+            namespaces = self.runs.namespaces.wait(namespaces);
+        }
+        let sink = namespaces[self.index].sink.take();
+        drop(namespaces);
         drop(sink);
         self.runs.namespaces.notify_all();
     }
@@ -199,7 +209,7 @@ impl FakeRuns {
     /// Waits until the `index`th watch of a namespace was joined.
     pub(crate) fn wait_for_namespace_end(&self, index: usize) {
         let mut namespaces = self.namespaces.lock();
-        while namespaces[index].sink.is_some() {
+        while namespaces[index].sink.is_some() || namespaces[index].is_writing {
             namespaces = self.namespaces.wait(namespaces);
         }
     }
@@ -210,9 +220,16 @@ impl FakeRuns {
         index: usize,
         act: impl FnOnce(&mut NamespaceSink<Secret>) -> R,
     ) -> R {
-        let mut sink = self.namespaces.lock()[index].sink.take().unwrap();
+        let mut namespaces = self.namespaces.lock();
+        let mut sink = namespaces[index].sink.take().unwrap();
+        namespaces[index].is_writing = true;
+        drop(namespaces);
         let result = act(&mut sink);
-        self.namespaces.lock()[index].sink = Some(sink);
+        let mut namespaces = self.namespaces.lock();
+        namespaces[index].sink = Some(sink);
+        namespaces[index].is_writing = false;
+        drop(namespaces);
+        self.namespaces.notify_all();
         result
     }
 
