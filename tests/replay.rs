@@ -14,9 +14,10 @@ use kubecache::clock::Clock;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::{
-    ConfigMapManager, ManagerOptions, ObjectReport, ObjectState, ReferencedByPods, SecretManager,
+    ConfigMapManager, ManagerOptions, ObjectManager, ObjectReport, ObjectState, ReferencedByPods,
+    SecretManager,
 };
-use kubecache::object::{FieldSelector, Object as _, ObjectKey, Scope, StoredObject};
+use kubecache::object::{FieldSelector, Object, ObjectKey, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 use kubecache::testing::{Answered, FixtureServer, Recording, Speed};
 use serde_json::Value;
@@ -174,9 +175,12 @@ fn reports(
 }
 
 /// Reads as the recorded agent did: an immutable object is watched until somebody has read it.
-fn read_secrets(secrets: &SecretManager, objects: &[ObjectReport]) {
-    for object in objects.iter().filter(|object| object.kind == "Secret") {
-        let read = secrets.get_cached(object.key.namespace(), object.key.name());
+fn read<K: Object>(manager: &ObjectManager<K>, objects: &[ObjectReport]) {
+    for object in objects
+        .iter()
+        .filter(|object| object.kind == K::resource().kind())
+    {
+        let read = manager.get_cached(object.key.namespace(), object.key.name());
         // A pod that went meanwhile took its references along.
         drop(read);
     }
@@ -249,7 +253,8 @@ fn the_caches_end_where_the_recorded_server_ended() {
     let deadline = Clock::system().after(Duration::from_secs(5 * 60));
     loop {
         let (pods, objects) = reports(&secrets, &config_maps);
-        read_secrets(&secrets, &objects);
+        read(&secrets, &objects);
+        read(&config_maps, &objects);
         let differences = differences(&end, &pods, &objects);
         if differences.is_empty() && objects.len() > 50 && has_all_been_asked(&server) {
             break;
