@@ -41,7 +41,8 @@ The control port, by HTTP and JSON:
   GET  /wait/watches/N /wait/requests/N     answers when there are N, or after 60 s
   POST /objects                             writes manifests
   POST /faults; DELETE /faults[/N]          adds and removes faults
-  POST /compact /expire-watches /cut-watches /restore/VERSION /crash /come-back /clock/SECONDS
+  POST /compact /expire-watches /cut-watches /restore/VERSION /crash /come-back
+  POST /rotate-tls/NAME /clock/SECONDS
 ";
 
 /// The user who may do everything.

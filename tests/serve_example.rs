@@ -243,6 +243,20 @@ fn time_stands_still_until_the_control_port_lets_it_pass() {
 }
 
 #[test]
+fn tls_is_rotated_through_the_control_port_which_tells_the_new_kubeconfig() {
+    let folder = TempDirectory::new("serve");
+    let kubeconfig = folder.join("config");
+    let serving = Serving::start(&["--tls", "--kubeconfig", kubeconfig.to_str().unwrap()]);
+    let list = || serving.client().list::<Secret>(Scope::namespace("shop"));
+    list().unwrap();
+    serving.control("POST", "/rotate-tls/another", "");
+    let refused = list().unwrap_err();
+    assert_eq!(refused.kind(), kubecache::ErrorKind::Tls, "{refused}");
+    fs::write(&kubeconfig, serving.control_text("GET", "/kubeconfig", "")).unwrap();
+    list().unwrap();
+}
+
+#[test]
 fn it_ends_with_its_standard_input_if_it_is_told_to() {
     let mut serving = Serving::start(&["--until-stdin-ends"]);
     drop(serving.stdin.take());

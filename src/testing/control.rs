@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// | `GET /faults` | lists the faults with their numbers |
 /// | `POST /faults` | adds a fault, or an array of faults, as [`Fault::from_json`] reads them |
 /// | `DELETE /faults`, `/faults/N` | removes all faults, or one |
-/// | `GET /requests` | lists the requests that the server received |
+/// | `GET /requests` | lists the requests that the server received, the last 50,000 at least |
 /// | `GET /watches` | tells how many watches are open |
 /// | `GET /version` | tells the version of the state |
 /// | `GET /wait/requests/N` | answers when the server has received N requests |
@@ -35,6 +35,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// | `POST /expire-watches`, `/cut-watches` | ends every watch by a 410, or by a cut |
 /// | `POST /restore/N` | puts state and versions back, as a restored etcd |
 /// | `POST /crash`, `/come-back` | closes the port and resets all connections; listens again |
+/// | `POST /rotate-tls/NAME` | shows certificates of another authority of that name |
 /// | `POST /clock/SECONDS` | lets time pass, for a server with a clock of its own |
 /// | `GET /kubeconfig` | tells a kubeconfig |
 ///
@@ -124,7 +125,7 @@ impl Control {
             ("requests", Ok(enough)) => Box::new(WaitForCount {
                 monitor: self.server.request_log(),
                 enough,
-                count: Vec::len,
+                count: |log| log.count(),
                 has_ended: false,
             }),
             ("watches", Ok(enough)) => Box::new(WaitForCount {
@@ -192,6 +193,9 @@ impl Control {
             ("crash", "") => self.server.crash(),
             ("come-back", "") => self.server.come_back().map_err(refused)?,
             ("restore", version) => self.server.restore(number(version)?).map_err(refused)?,
+            ("rotate-tls", name) if !name.is_empty() => {
+                self.server.rotate_authority(name).map_err(refused)?;
+            }
             ("clock", seconds) => {
                 let none = "the server runs on the system's clock";
                 let clock = self.clock.as_ref();

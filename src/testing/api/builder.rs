@@ -28,7 +28,6 @@ pub struct ApiServerBuilder {
     access: Access,
     bookmark_every: Duration,
     started_at: Option<SystemTime>,
-    certificates: Option<Vec<u8>>,
     options: ServerOptions,
 }
 
@@ -39,7 +38,6 @@ impl Default for ApiServerBuilder {
             access: Access::default(),
             bookmark_every: BOOKMARK_EVERY,
             started_at: None,
-            certificates: None,
             options: ServerOptions::default(),
         }
     }
@@ -137,7 +135,6 @@ impl ApiServerBuilder {
         provider: Arc<CryptoProvider>,
     ) -> Result<Self, Error> {
         self.options.tls = Some(ServerTls::of_pem(certificates, key, provider, None)?);
-        self.certificates = Some(certificates.to_vec());
         Ok(self)
     }
 
@@ -157,7 +154,6 @@ impl ApiServerBuilder {
     ) -> Result<Self, Error> {
         let authorities = Some(client_authorities);
         self.options.tls = Some(ServerTls::of_pem(certificates, key, provider, authorities)?);
-        self.certificates = Some(certificates.to_vec());
         self.access.take_certificates();
         Ok(self)
     }
@@ -170,7 +166,6 @@ impl ApiServerBuilder {
     /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the authority's provider does not sign.
     pub fn tls_by(mut self, authority: &TestAuthority) -> Result<Self, Error> {
         self.options.tls = Some(ServerTls::of_authority(authority)?);
-        self.certificates = Some(authority.pem().into_bytes());
         self.access.take_certificates();
         Ok(self)
     }
@@ -192,7 +187,7 @@ impl ApiServerBuilder {
             bookmark_every: self.bookmark_every,
         };
         let server = HttpServer::start("api", backend, self.options)?;
-        Ok(ApiServer::of(server, self.certificates))
+        Ok(ApiServer::of(server))
     }
 }
 

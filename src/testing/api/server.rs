@@ -18,7 +18,9 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, Status};
 use crate::object::{ObjectKey, Resource};
 use crate::sync::{Arc, Monitor};
-use crate::testing::http::{Fault, FaultId, HttpServer, Received, ServerTls, TestAuthority};
+use crate::testing::http::{
+    Fault, FaultId, HttpServer, Received, RequestLog, ServerTls, TestAuthority,
+};
 
 /// An API server in memory, for any client in any language, on a loopback port.
 ///
@@ -80,17 +82,12 @@ use crate::testing::http::{Fault, FaultId, HttpServer, Received, ServerTls, Test
 #[derive(Debug)]
 pub struct ApiServer {
     server: HttpServer<ApiBackend>,
-    /// The certificates that it shows, for kubeconfigs.
-    certificates: Option<Vec<u8>>,
 }
 
 impl ApiServer {
-    /// A server behind its sockets. `certificates` are those that it shows.
-    pub(super) fn of(server: HttpServer<ApiBackend>, certificates: Option<Vec<u8>>) -> Self {
-        Self {
-            server,
-            certificates,
-        }
+    /// A server behind its sockets.
+    pub(super) fn of(server: HttpServer<ApiBackend>) -> Self {
+        Self { server }
     }
 
     /// The loopback address and port on which it listens.
@@ -112,7 +109,8 @@ impl ApiServer {
             .lock()
             .first_token()
             .map(str::to_owned);
-        kubeconfig::text(&self.url(), self.certificates.as_deref(), token.as_deref())
+        let certificates = self.server.certificates();
+        kubeconfig::text(&self.url(), certificates.as_deref(), token.as_deref())
     }
 
     /// Creates an object and returns it as the server has it. The object's own version and uid do
@@ -311,13 +309,13 @@ impl ApiServer {
         self.server.connections()
     }
 
-    /// The requests that came so far, in order.
+    /// The requests that came so far, in order: the last 50,000 at least.
     pub fn requests(&self) -> Vec<Received> {
         self.server.requests()
     }
 
-    /// Blocks until `enough` says yes to the requests so far, or until `deadline`. Returns whether
-    /// it said yes.
+    /// Blocks until `enough` says yes to [`requests`](Self::requests), or until `deadline`. Returns
+    /// whether it said yes.
     pub fn wait_for_requests(
         &self,
         deadline: Deadline,
@@ -364,7 +362,8 @@ impl ApiServer {
         self.server.come_back()
     }
 
-    /// Shows certificates of that authority to new connections from now on.
+    /// Shows certificates of that authority to new connections from now on. A kubeconfig that is
+    /// asked for from now on has it.
     ///
     /// # Errors
     ///
@@ -372,6 +371,11 @@ impl ApiServer {
     pub fn rotate_tls(&self, authority: &TestAuthority) -> Result<(), Error> {
         self.server.rotate_tls(ServerTls::of_authority(authority)?);
         Ok(())
+    }
+
+    /// Shows certificates of another test authority of that name to new connections from now on.
+    pub(in crate::testing) fn rotate_authority(&self, name: &str) -> Result<(), Error> {
+        self.server.rotate_authority(name)
     }
 
     /// Ends every connection, at once; returns when all threads have ended. Dropping does the same.
@@ -385,7 +389,7 @@ impl ApiServer {
     }
 
     /// The requests that came, for a wait that a stop ends.
-    pub(in crate::testing) fn request_log(&self) -> &Arc<Monitor<Vec<Received>>> {
+    pub(in crate::testing) fn request_log(&self) -> &Arc<Monitor<RequestLog>> {
         self.server.log()
     }
 

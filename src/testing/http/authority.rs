@@ -111,6 +111,11 @@ impl TestAuthority {
         })
     }
 
+    /// An authority of another name, by the same provider.
+    pub(super) fn another(&self, name: &str) -> Result<Self, Error> {
+        Self::new(name, Arc::clone(&self.provider))
+    }
+
     /// The authority's certificate in PEM, for whoever is to trust it.
     pub fn pem(&self) -> String {
         pem(&self.certificate)

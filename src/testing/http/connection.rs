@@ -16,17 +16,28 @@ use crate::clock::Clock;
 use crate::worker::StopToken;
 
 impl<S: Backend> Handler for ServerCore<S> {
-    fn serve(&self, socket: TcpStream, stop: &StopToken) {
-        if let Err(error) = self.serve_connection(socket, stop) {
+    /// The connection's number, and the fault that it meets.
+    type Admitted = (u64, Option<Act>);
+
+    fn admit(&self) -> Self::Admitted {
+        let number = self.next_connection();
+        (number, self.faults.connection(number))
+    }
+
+    fn serve(&self, socket: TcpStream, admitted: Self::Admitted, stop: &StopToken) {
+        if let Err(error) = self.serve_connection(socket, admitted, stop) {
             log::debug!("test server: a connection ended: {error}");
         }
     }
 }
 
 impl<S: Backend> ServerCore<S> {
-    fn serve_connection(&self, socket: TcpStream, stop: &StopToken) -> io::Result<()> {
-        let number = self.next_connection();
-        let act = self.faults.connection(number);
+    fn serve_connection(
+        &self,
+        socket: TcpStream,
+        (number, act): (u64, Option<Act>),
+        stop: &StopToken,
+    ) -> io::Result<()> {
         let raw = socket.try_clone()?;
         let flow = match act {
             Some(Act::Refuse) => Flow::Reset,

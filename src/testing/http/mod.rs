@@ -21,6 +21,7 @@ pub use self::authority::TestAuthority;
 pub use self::faults::{
     Act, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, SERVER_FAULTS, Unfinished,
 };
+pub(in crate::testing) use self::received::RequestLog;
 pub use self::received::{Answered, Received};
 pub(super) use self::server::{HttpServer, ServerOptions};
 pub(super) use self::tls::ServerTls;

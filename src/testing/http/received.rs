@@ -4,6 +4,44 @@ use std::time::Instant;
 
 use super::message::Request;
 
+/// So many requests are logged at most: then the older half is forgotten. A server may live long.
+const LOGGED_MAX: usize = 100_000;
+
+/// The requests that a server remembers, in order, without their bodies.
+#[derive(Debug, Default)]
+pub(in crate::testing) struct RequestLog {
+    remembered: Vec<Received>,
+    forgotten: usize,
+}
+
+impl RequestLog {
+    pub(super) fn push(&mut self, request: &Request, at: Instant, answered: Answered) {
+        if self.remembered.len() >= LOGGED_MAX {
+            let older = self.remembered.drain(..LOGGED_MAX.div_ceil(2));
+            self.forgotten = self.forgotten.saturating_add(older.len());
+        }
+        self.remembered.push(Received {
+            request: Request {
+                method: request.method.clone(),
+                target: request.target.clone(),
+                headers: request.headers.clone(),
+                body: Vec::new(),
+            },
+            at,
+            answered,
+        });
+    }
+
+    pub(in crate::testing) fn remembered(&self) -> &[Received] {
+        &self.remembered
+    }
+
+    /// How many came so far.
+    pub(in crate::testing) fn count(&self) -> usize {
+        self.forgotten.saturating_add(self.remembered.len())
+    }
+}
+
 /// A request that the server received. Its `Debug` prints no header.
 #[derive(Clone)]
 pub struct Received {
@@ -72,5 +110,38 @@ impl std::fmt::Debug for Received {
             "{} {} ({:?})",
             self.request.method, self.request.target, self.answered
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::testing::recording::Target;
+
+    #[test]
+    fn a_server_that_lives_long_remembers_the_last_requests_and_counts_all() {
+        let mut log = RequestLog::default();
+        let mut request = Request {
+            method: "GET".to_owned(),
+            target: Target::parse("/version"),
+            headers: Vec::new(),
+            body: vec![b'x'; 1024],
+        };
+        let now = Clock::system().now();
+        for _ in 0..LOGGED_MAX {
+            log.push(&request, now, Answered::Served);
+        }
+        assert_eq!(log.remembered().len(), LOGGED_MAX);
+        request.method = "POST".to_owned();
+        log.push(&request, now, Answered::Served);
+        assert_eq!(log.count(), LOGGED_MAX + 1);
+        assert_eq!(log.remembered().len(), LOGGED_MAX / 2 + 1);
+        assert_eq!(log.remembered().last().unwrap().method(), "POST");
+        assert!(
+            log.remembered()
+                .iter()
+                .all(|one| one.request.body.is_empty())
+        );
     }
 }

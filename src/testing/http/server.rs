@@ -1,8 +1,8 @@
 //! A test server as its owner has it: it listens, logs what comes, and takes faults at run time.
 
 use super::faults::{Fault, FaultBoard, FaultId};
-use super::received::{Answered, Received};
-use super::service::{Handler, Service};
+use super::received::{Answered, Received, RequestLog};
+use super::service::Service;
 use super::tls::ServerTls;
 use super::{Backend, Request};
 use crate::clock::{Clock, Deadline};
@@ -51,7 +51,7 @@ pub(super) struct ServerCore<S> {
     pub(super) tls: Mutex<Option<ServerTls>>,
     pub(super) faults: FaultBoard,
     pub(super) connections: AtomicU64,
-    log: Arc<Monitor<Vec<Received>>>,
+    log: Arc<Monitor<RequestLog>>,
 }
 
 impl<S: Backend> HttpServer<S> {
@@ -71,7 +71,7 @@ impl<S: Backend> HttpServer<S> {
             tls: Mutex::new(options.tls),
             faults: FaultBoard::new(options.faults),
             connections: AtomicU64::new(0),
-            log: Arc::new(Monitor::new(Vec::new())),
+            log: Arc::default(),
         });
         let service = listen(name, options.port, &core)?;
         Ok(Self {
@@ -105,6 +105,29 @@ impl<S: Backend> HttpServer<S> {
         *self.core.tls.lock() = Some(tls);
     }
 
+    /// What its clients are to trust, in PEM; `None` without TLS.
+    pub(in crate::testing) fn certificates(&self) -> Option<Vec<u8>> {
+        let tls = self.core.tls.lock();
+        tls.as_ref().map(|tls| tls.certificates().to_vec())
+    }
+
+    /// Shows certificates of another authority from now on, of that name.
+    pub(in crate::testing) fn rotate_authority(&self, name: &str) -> Result<(), Error> {
+        let authority = self
+            .core
+            .tls
+            .lock()
+            .as_ref()
+            .and_then(ServerTls::authority)
+            .cloned();
+        let authority = authority.ok_or_else(|| {
+            let message = "rotating TLS: the server does not speak it by a test authority";
+            Error::new(ErrorKind::Config, message)
+        })?;
+        self.rotate_tls(ServerTls::of_authority(&authority.another(name)?)?);
+        Ok(())
+    }
+
     pub(in crate::testing) fn address(&self) -> std::net::SocketAddr {
         self.address
     }
@@ -126,14 +149,14 @@ impl<S: Backend> HttpServer<S> {
     }
 
     pub(in crate::testing) fn requests(&self) -> Vec<Received> {
-        self.core.log.lock().clone()
+        self.core.log.lock().remembered().to_vec()
     }
 
     pub(in crate::testing) fn connections(&self) -> u64 {
         self.core.connections.load(Ordering::SeqCst)
     }
 
-    pub(in crate::testing) fn log(&self) -> &Arc<Monitor<Vec<Received>>> {
+    pub(in crate::testing) fn log(&self) -> &Arc<Monitor<RequestLog>> {
         &self.core.log
     }
 
@@ -146,7 +169,7 @@ impl<S: Backend> HttpServer<S> {
         let clock = &self.core.clock;
         let mut received = self.core.log.lock();
         loop {
-            if enough(&received) {
+            if enough(received.remembered()) {
                 return true;
             }
             if clock.has_passed(deadline) {
@@ -178,8 +201,7 @@ fn listen<S: Backend>(
     port: u16,
     core: &Arc<ServerCore<S>>,
 ) -> Result<Service, Error> {
-    let handler: Arc<dyn Handler> = Arc::<ServerCore<S>>::clone(core);
-    Service::spawn(name, port, handler).map_err(|error| {
+    Service::spawn(name, port, Arc::clone(core)).map_err(|error| {
         let text = format!("starting the {name} server: {error}");
         Error::new(ErrorKind::Resources, text).with_source(error)
     })
@@ -193,12 +215,7 @@ impl<S> ServerCore<S> {
     }
 
     pub(super) fn received(&self, request: &Request, at: std::time::Instant, answered: Answered) {
-        let received = Received {
-            request: request.clone(),
-            at,
-            answered,
-        };
-        self.log.lock().push(received);
+        self.log.lock().push(request, at, answered);
         self.log.notify_all();
     }
 }

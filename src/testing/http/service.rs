@@ -26,7 +26,13 @@ const EXHAUSTED_PAUSE: Timespec = Timespec {
 /// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a
 /// blocked read or write of the socket too.
 pub(in crate::testing) trait Handler: Send + Sync + 'static {
-    fn serve(&self, socket: TcpStream, stop: &StopToken);
+    /// What was decided about a connection before it got a thread.
+    type Admitted: Send + 'static;
+
+    /// Decides about the next connection, in the order in which they came.
+    fn admit(&self) -> Self::Admitted;
+
+    fn serve(&self, socket: TcpStream, admitted: Self::Admitted, stop: &StopToken);
 }
 
 /// A listener on a loopback port of its own. Dropping it ends and joins every thread of it.
@@ -43,7 +49,7 @@ impl Service {
     pub(in crate::testing) fn spawn(
         name: &'static str,
         port: u16,
-        handler: Arc<dyn Handler>,
+        handler: Arc<impl Handler>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         listener.set_nonblocking(true)?;
@@ -111,12 +117,12 @@ impl Wake for Bell {
     }
 }
 
-struct Acceptor {
+struct Acceptor<H> {
     name: &'static str,
     listener: TcpListener,
     listens: UnixStream,
     bell: Arc<Bell>,
-    handler: Arc<dyn Handler>,
+    handler: Arc<H>,
     connections: Vec<Connection>,
     /// The system has nothing to give for another connection: none is looked for until the next
     /// turn.
@@ -151,7 +157,7 @@ impl Drop for Connection {
     }
 }
 
-impl Acceptor {
+impl<H: Handler> Acceptor<H> {
     fn turn(&mut self) {
         self.wait();
         let mut rung = [0; 64];
@@ -225,10 +231,11 @@ impl Acceptor {
             socket: socket.try_clone()?,
         };
         let handler = Arc::clone(&self.handler);
+        let admitted = handler.admit();
         let name = format!("{}-{}", self.name, COUNT.fetch_add(1, Ordering::Relaxed));
         let worker = Worker::spawn(name, move |stop| {
             let _end = end;
-            handler.serve(socket, stop);
+            handler.serve(socket, admitted, stop);
         })?;
         self.connections.push(Connection {
             socket: ours,

@@ -16,6 +16,8 @@ use crate::sync::Arc;
 #[derive(Clone, Debug)]
 pub(in crate::testing) struct ServerTls {
     config: Arc<ServerConfig>,
+    /// What clients trust, in PEM.
+    certificates: Vec<u8>,
     /// Signs other certificates, for the faults that need them.
     authority: Option<TestAuthority>,
 }
@@ -44,6 +46,7 @@ impl ServerTls {
             .map_err(|error| unusable("certificates and key", error))?;
         Ok(Self {
             config: Arc::new(config),
+            certificates: certificates.to_vec(),
             authority: None,
         })
     }
@@ -52,8 +55,17 @@ impl ServerTls {
     pub(in crate::testing) fn of_authority(authority: &TestAuthority) -> Result<Self, Error> {
         Ok(Self {
             config: authority.server(None, false)?,
+            certificates: authority.pem().into_bytes(),
             authority: Some(authority.clone()),
         })
+    }
+
+    pub(super) fn certificates(&self) -> &[u8] {
+        &self.certificates
+    }
+
+    pub(super) fn authority(&self) -> Option<&TestAuthority> {
+        self.authority.as_ref()
     }
 
     /// What a connection is shown that meets this fault.

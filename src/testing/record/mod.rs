@@ -113,8 +113,7 @@ impl Recorder {
             failures: Mutex::new((0, None)),
             seen: AtomicBool::new(false),
         });
-        let handler = Arc::<Shared>::clone(&shared);
-        let service = Service::spawn("recorder", port, handler).map_err(|error| {
+        let service = Service::spawn("recorder", port, Arc::clone(&shared)).map_err(|error| {
             Error::new(
                 ErrorKind::Resources,
                 format!("starting the recorder: {error}"),
@@ -155,7 +154,11 @@ impl Recorder {
 }
 
 impl Handler for Shared {
-    fn serve(&self, mut socket: TcpStream, stop: &StopToken) {
+    type Admitted = ();
+
+    fn admit(&self) {}
+
+    fn serve(&self, mut socket: TcpStream, (): (), stop: &StopToken) {
         if let Err(error) = self.converse(&mut socket, stop) {
             log::debug!("recorder: a connection ended: {error}");
         }

@@ -113,13 +113,13 @@ impl FixtureServer {
         self.0.url()
     }
 
-    /// The requests that came so far, in order.
+    /// The requests that came so far, in order: the last 50,000 at least.
     pub fn requests(&self) -> Vec<Received> {
         self.0.requests()
     }
 
-    /// Blocks until `enough` says yes to the requests so far, or until `deadline`. Returns whether
-    /// it said yes.
+    /// Blocks until `enough` says yes to [`requests`](Self::requests), or until `deadline`. Returns
+    /// whether it said yes.
     pub fn wait_for_requests(
         &self,
         deadline: Deadline,
