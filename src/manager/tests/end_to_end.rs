@@ -392,6 +392,32 @@ fn r4_a_permission_that_is_withdrawn_for_an_hour_costs_little_and_is_back_at_onc
     });
 }
 
+/// OC-15: what was refused to the watch of an immutable object is no news once it needs no watch.
+#[test]
+fn oc_15_an_immutable_object_is_not_refused_once_it_was_read() {
+    let (source, clock) = (FakeSource::new(), FakeClock::new());
+    let options = ManagerOptions::default().clock(Clock::from(clock.clone()));
+    let manager = SecretManager::new(source.clone(), options).unwrap();
+    source.set(immutable("s"));
+    manager.register_pod(&pod("s", &["s"]));
+    let report = || manager.inspect().into_values().flatten().next().unwrap();
+    source.wait_for_watches(1);
+    let refusal = Error::from_status(Status::new(403, "secrets is forbidden"));
+    source.fail_all(RequestKind::Watch, refusal.clone());
+    source.fail_all(RequestKind::List, refusal.clone());
+    source.end_watches(Some(&refusal));
+    until(|| {
+        clock.advance(clock.wait_for_timers(2));
+        (report().state == ObjectState::Refused).then_some(())
+    });
+    manager.get_cached("ns", "s").unwrap();
+    let after = report();
+    assert_eq!(after.state, ObjectState::Synced, "{after:?}");
+    assert_eq!(after.reason, "immutable, so its watch is stopped");
+    let cached = manager.get_cached("ns", "s").unwrap().unwrap();
+    assert!(cached.last_error().is_none(), "{cached:?}");
+}
+
 /// References name a namespace: a kind that has none is refused before anything starts.
 #[test]
 fn a_manager_of_a_kind_without_namespaces_is_refused() {

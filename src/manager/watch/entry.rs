@@ -291,11 +291,15 @@ impl<K: Object> WatchEntry<K> {
     /// A reader got the object. An immutable object needs no watch from then on (OC-15). Before its
     /// first read, the watch must see its deletion or replacement.
     pub(crate) fn on_given(&mut self) -> WatchAction {
-        if self.is_filled() && self.content.is_immutable() {
-            self.act(WatchInput::ImmutableRead)
-        } else {
-            WatchAction::nothing()
+        if !self.is_filled() || !self.content.is_immutable() {
+            return WatchAction::nothing();
         }
+        let action = self.act(WatchInput::ImmutableRead);
+        if action.effect == WatchEffect::End {
+            // They were the watch's.
+            self.reset_failures();
+        }
+        action
     }
 
     /// Whether there was no room for its last run.
