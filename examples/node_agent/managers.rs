@@ -40,6 +40,14 @@ impl ObjectId {
         }
     }
 
+    /// The object of a report.
+    pub(crate) fn reported(report: &ObjectReport) -> Self {
+        Self {
+            kind: report.kind.clone(),
+            key: report.key.clone(),
+        }
+    }
+
     /// The objects that a pod names.
     pub(crate) fn named_by(pod: &Pod) -> Vec<Self> {
         let namespace = pod.key().namespace().to_owned();

@@ -174,10 +174,20 @@ impl Node {
         all.into_iter().collect()
     }
 
-    /// A row per pod and object.
+    /// A row per pod and object. Immutable objects that came meanwhile are read, as a kubelet does
+    /// that mounts them: from then on they need no watch.
     pub(crate) fn rows(&self) -> Rows {
-        let reports = self.managers.inspect();
-        reports.flat_map(rows_of).collect()
+        let mut reports: Vec<_> = self.managers.inspect().collect();
+        let unread = |report: &&ObjectReport| report.immutable && report.watched;
+        let objects = reports.iter().flat_map(|(_, objects)| objects);
+        let unread: BTreeSet<_> = objects.filter(unread).map(ObjectId::reported).collect();
+        if !unread.is_empty() {
+            unread
+                .iter()
+                .for_each(|object| self.managers.look_at(object));
+            reports = self.managers.inspect().collect();
+        }
+        reports.into_iter().flat_map(rows_of).collect()
     }
 
     /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads
