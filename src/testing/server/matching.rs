@@ -2,6 +2,7 @@
 //! request of its kind it is; for a get of one object that was not recorded, one by what the
 //! recording tells of the object.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -22,6 +23,9 @@ const IGNORED: [&str; 7] = [
     "allowWatchBookmarks",
     "pretty",
 ];
+
+/// So many of the recorded requests of a path are told to a client whose own is not among them.
+const LISTED_MAX: usize = 5;
 
 /// Parameters that are absent when they are false.
 const FLAGS: [&str; 2] = ["watch", "sendInitialEvents"];
@@ -261,19 +265,23 @@ impl Book {
             .iter()
             .filter(|page| page.question.path == question.path)
         {
-            let counts = there
-                .entry(format!("{} {}", page.exchange.method, page.exchange.target))
-                .or_default();
+            let recorded = &page.exchange.target.query;
+            let shared = target.query.iter().filter(|pair| recorded.contains(pair));
+            let what = format!("{} {}", page.exchange.method, page.exchange.target);
+            let counts = there.entry((Reverse(shared.count()), what)).or_default();
             counts.0 = counts.0.saturating_add(1);
             counts.1 = counts.1.saturating_add(usize::from(page.used()));
         }
         if there.is_empty() {
             say(format_args!("; nothing is recorded for this path"));
-        } else {
-            say(format_args!("; recorded for this path:"));
-            for (what, (count, used)) in there {
-                say(format_args!(" {what} (x{count}, {used} given out)"));
-            }
+            return message;
+        }
+        say(format_args!("; recorded for this path:"));
+        for ((_, what), (count, used)) in there.iter().take(LISTED_MAX) {
+            say(format_args!(" {what} (x{count}, {used} given out)"));
+        }
+        if let Some(more) = there.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
+            say(format_args!(" and {more} other requests"));
         }
         message
     }
@@ -328,6 +336,16 @@ mod tests {
                 .unwrap_err()
                 .ends_with("nothing is recorded for this path")
         );
+    }
+
+    #[test]
+    fn of_many_requests_those_are_listed_that_share_most_with_what_was_asked() {
+        let targets: Vec<_> = (0..20).map(|n| format!("/s?limit={n}&watch=1")).collect();
+        let targets: Vec<_> = targets.iter().map(String::as_str).collect();
+        let mut book = book(&targets);
+        let why = ask(&mut book, "/s?limit=7").unwrap_err();
+        assert!(why.contains("path: GET /s?limit=7&watch=1 (x1, 0"), "{why}");
+        assert!(why.ends_with(" and 15 other requests"), "{why}");
     }
 
     #[test]
