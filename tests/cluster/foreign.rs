@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::testing::{ApiServer, Fault, objects};
 
-use super::support::{PATIENCE, directory};
+use super::support::{PATIENCE, cluster, directory};
 
 fn soon() -> Deadline {
     Clock::system().after(PATIENCE)
@@ -161,6 +161,7 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 #[test]
 #[ignore = "needs kubectl: tests/cluster/run"]
 fn kubectl_lists_describes_applies_and_deletes() {
+    let _shared = cluster();
     let server = server();
     let kubectl = Kubectl::new(&server, "kubectl-writes");
     let resources = kubectl.run("api-resources", "");
@@ -237,6 +238,7 @@ fn kubectl_lists_describes_applies_and_deletes() {
 #[test]
 #[ignore = "needs kubectl: tests/cluster/run"]
 fn kubectl_watches_and_knows_kinds_of_definitions() {
+    let _shared = cluster();
     let server = server();
     let kubectl = Kubectl::new(&server, "kubectl-watches");
     let map = |name: &str| objects::config_map("default", name, "", &[("k", "1")]);
@@ -283,6 +285,7 @@ spec:
 #[test]
 #[ignore = "needs client-go: tests/cluster/run"]
 fn a_client_go_informer_goes_through_a_410_and_a_cut() {
+    let _shared = cluster();
     let server = server();
     let path = directory().join("informer.yaml");
     std::fs::write(&path, server.kubeconfig()).unwrap();
@@ -335,6 +338,7 @@ fn controller() -> PathBuf {
 #[test]
 #[ignore = "needs the crate kube: tests/cluster/run"]
 fn a_kube_rs_controller_reconciles_through_a_410_a_cut_and_a_refusal() {
+    let _shared = cluster();
     let server = ApiServer::new().unwrap();
     let write = |name: &str, value: &str| {
         let map = objects::config_map("default", name, "", &[("k", value)]);

@@ -31,7 +31,7 @@ pub(crate) fn directory() -> PathBuf {
 static SERVER: RwLock<()> = RwLock::new(());
 
 /// The first phase of the story, played once for all tests; the server stays up while the guard
-/// lives.
+/// lives. Whoever starts threads holds it too: tests that are alone count those of the process.
 pub(crate) fn cluster() -> RwLockReadGuard<'static, ()> {
     static OPENED: OnceLock<()> = OnceLock::new();
     let up = SERVER.read();
