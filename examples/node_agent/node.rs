@@ -182,9 +182,9 @@ impl Node {
         let objects = reports.iter().flat_map(|(_, objects)| objects);
         let unread: BTreeSet<_> = objects.filter(unread).map(ObjectId::reported).collect();
         if !unread.is_empty() {
-            unread
-                .iter()
-                .for_each(|object| self.managers.look_at(object));
+            for object in &unread {
+                self.managers.look_at(object);
+            }
             reports = self.managers.inspect().collect();
         }
         reports.into_iter().flat_map(rows_of).collect()
