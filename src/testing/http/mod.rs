@@ -5,6 +5,7 @@ mod authority;
 mod connection;
 mod faults;
 pub(super) mod message;
+mod port;
 mod received;
 mod server;
 pub(super) mod service;

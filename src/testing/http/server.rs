@@ -1,6 +1,7 @@
 //! A test server as its owner has it: it listens, logs what comes, and takes faults at run time.
 
 use super::faults::{Fault, FaultBoard, FaultId};
+use super::port::Port;
 use super::received::{Answered, Received, RequestLog};
 use super::service::Service;
 use super::tls::ServerTls;
@@ -38,6 +39,8 @@ impl Default for ServerOptions {
 pub(in crate::testing) struct HttpServer<S> {
     /// None while the server is crashed.
     service: Mutex<Option<Service>>,
+    /// Its own while it is crashed, too.
+    _port: Port,
     address: std::net::SocketAddr,
     name: &'static str,
     core: Arc<ServerCore<S>>,
@@ -73,10 +76,12 @@ impl<S: Backend> HttpServer<S> {
             connections: AtomicU64::new(0),
             log: Arc::default(),
         });
-        let service = listen(name, options.port, &core)?;
+        let port = Port::keep(options.port).map_err(not_started(name))?;
+        let service = listen(name, port.number(), &core)?;
         Ok(Self {
             address: service.address(),
             service: Mutex::new(Some(service)),
+            _port: port,
             name,
             core,
         })
@@ -201,10 +206,14 @@ fn listen<S: Backend>(
     port: u16,
     core: &Arc<ServerCore<S>>,
 ) -> Result<Service, Error> {
-    Service::spawn(name, port, Arc::clone(core)).map_err(|error| {
+    Service::spawn(name, port, Arc::clone(core)).map_err(not_started(name))
+}
+
+fn not_started(name: &'static str) -> impl FnOnce(std::io::Error) -> Error {
+    move |error| {
         let text = format!("starting the {name} server: {error}");
         Error::new(ErrorKind::Resources, text).with_source(error)
-    })
+    }
 }
 
 impl<S> ServerCore<S> {

@@ -231,6 +231,22 @@ fn what_is_silent_half_open_or_stalled_says_nothing_until_the_stop() {
     assert!(half_open.is_closed());
 }
 
+/// Outgoing connections and whoever asks for any port are kept off it likewise.
+#[test]
+#[cfg(target_os = "linux")]
+fn the_port_of_a_server_that_crashed_stays_its_own() {
+    use rustix::net;
+
+    let server = server().start().unwrap();
+    server.crash();
+    let socket = net::socket(net::AddressFamily::INET, net::SocketType::STREAM, None).unwrap();
+    let taken = net::bind(&socket, &server.address());
+    assert_eq!(taken.unwrap_err(), rustix::io::Errno::ADDRINUSE);
+    server.come_back().unwrap();
+    let mut client = Client::of(server.address());
+    client.ask(LIST);
+}
+
 #[test]
 fn a_server_that_crashed_resets_and_refuses_and_comes_back_on_its_port() {
     let server = server().start().unwrap();
