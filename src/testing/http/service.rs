@@ -52,6 +52,14 @@ impl Service {
         handler: Arc<impl Handler>,
     ) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+        Self::on(listener, name, handler)
+    }
+
+    fn on(
+        listener: TcpListener,
+        name: &'static str,
+        handler: Arc<impl Handler>,
+    ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
         let (ring, listens) = UnixStream::pair()?;
@@ -75,6 +83,7 @@ impl Service {
             while !stop.is_stopped() {
                 acceptor.turn();
             }
+            acceptor.close();
             if crash.load(Ordering::SeqCst) {
                 acceptor.connections.iter().for_each(Connection::reset);
             }
@@ -158,6 +167,15 @@ impl Drop for Connection {
 }
 
 impl<H: Handler> Acceptor<H> {
+    /// Has nobody connect any more, whoever else has the listener: a process that is being started
+    /// has it until it runs its own program.
+    fn close(&self) {
+        let closed = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let Err(error) = closed {
+            log::debug!("{}: its port was not shut: {error}", self.name);
+        }
+    }
+
     fn turn(&mut self) {
         self.wait();
         let mut rung = [0; 64];
@@ -271,5 +289,33 @@ impl Drop for End {
         let _closed = self.socket.shutdown(Shutdown::Both);
         self.ended.store(true, Ordering::SeqCst);
         self.bell.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl Handler for Nothing {
+        type Admitted = ();
+
+        fn admit(&self) {}
+
+        fn serve(&self, _socket: TcpStream, (): (), _stop: &StopToken) {}
+    }
+
+    /// A process that is being started has all descriptors until it runs its own program.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_port_is_closed_although_another_process_has_the_listener_still() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let copy = listener.try_clone().unwrap();
+        let service = Service::on(listener, "closes", Arc::new(Nothing)).unwrap();
+        let address = service.address();
+        service.crash();
+        assert!(TcpStream::connect(address).is_err());
+        drop(copy);
     }
 }
