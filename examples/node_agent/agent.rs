@@ -133,7 +133,7 @@ impl<W: Write> Agent<'_, W> {
         }
         let health = node.health(ears.reflector.as_ref(), progress.synced.clone());
         // Ends before what it looks at.
-        let _servers = endpoints.serve(&health)?;
+        let _servers = endpoints.serve(&health, self.options)?;
         drop(health);
         loop {
             match ears.wait(self.signals, progress.next_timer()) {

@@ -102,7 +102,8 @@ The agent:
                                     not at all). /healthz and /readyz answer 500 when the server
                                     stops confirming what is known, /readyz also until each object
                                     has had its answer; /livez is 200 while the agent runs. ?verbose
-                                    lists the checks, ?exclude=NAME leaves one out
+                                    lists the checks, ?exclude=NAME leaves one out. /statusz and
+                                    /flagz tell people what runs, since when and with which flags
       --metrics-bind-address ADDRESS
                                     serve /metrics for Prometheus, in the same way (default 0: not
                                     at all); the same address may be given for both. In an agent

@@ -11,6 +11,7 @@ use crate::exchange::{Asked, Page, Pages};
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::serve::Server;
+use crate::zpages::ZPages;
 
 /// The addresses of a run, bound and not served yet: who connects waits.
 #[derive(Debug, Default)]
@@ -56,8 +57,9 @@ impl Endpoints {
     }
 
     /// Serves from now on, until what it returns is dropped.
-    pub(crate) fn serve(self, health: &Health) -> Result<Vec<Server>, Error> {
+    pub(crate) fn serve(self, health: &Health, options: &Options) -> Result<Vec<Server>, Error> {
         let Self { bound, metrics } = self;
+        let about = ZPages::new(options);
         let servers = bound.into_iter().map(|one| {
             let name = if one.health {
                 "agent-probes"
@@ -65,7 +67,7 @@ impl Endpoints {
                 "agent-metrics"
             };
             let pages = Served {
-                health: one.health.then(|| health.clone()),
+                health: one.health.then(|| (health.clone(), about.clone())),
                 metrics: metrics.clone().filter(|_| one.metrics),
             };
             Server::start(name, one.listener, pages)
@@ -76,7 +78,7 @@ impl Endpoints {
 
 /// What one address serves.
 struct Served {
-    health: Option<Health>,
+    health: Option<(Health, ZPages)>,
     metrics: Option<Metrics>,
 }
 
@@ -85,7 +87,10 @@ impl Pages for Served {
         if let Some(metrics) = self.metrics.as_ref().filter(|_| asked.path == "/metrics") {
             return metrics.page();
         }
-        let health = self.health.as_ref().and_then(|health| health.page(asked));
-        health.unwrap_or_else(|| Page::text(404, "404 page not found\n"))
+        let page = self.health.as_ref().and_then(|(health, about)| {
+            let probe = health.page(asked);
+            probe.or_else(|| about.page(asked.path))
+        });
+        page.unwrap_or_else(|| Page::text(404, "404 page not found\n"))
     }
 }

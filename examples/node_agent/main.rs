@@ -37,6 +37,7 @@ mod table;
 mod tell;
 mod wait_line;
 mod yaml;
+mod zpages;
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;

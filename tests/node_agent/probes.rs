@@ -129,6 +129,19 @@ fn b14_a_server_that_falls_silent_fails_the_probes_until_it_is_back() {
     }
     assert_eq!(get(probes, "/livez").0, 200);
     assert_eq!(get(probes, "/healthz/secrets").0, 200);
+    let (code, status) = get(probes, "/statusz");
+    assert_eq!(code, 200);
+    let has = |line: &str| status.lines().any(|one| one.starts_with(line));
+    for line in [
+        "node_agent statusz",
+        "Started: ",
+        "Up: 0 hr ",
+        "Version: 0.",
+    ] {
+        assert!(has(line), "{status}");
+    }
+    let (_, flags) = get(probes, "/flagz");
+    assert!(flags.contains("\nidle-limit=2s\n"), "{flags}");
     assert_eq!(get(probes, "/healthz?exclude=pods"), (200, "ok".to_owned()));
 
     drop(server);
