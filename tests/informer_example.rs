@@ -3,10 +3,11 @@
 #![cfg(feature = "testing")]
 
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::TcpListener;
 use std::process::Stdio;
+use std::time::Duration;
 
-use kubecache::testing::{Act, Fault, FixtureServer, Recording};
+use kubecache::clock::Clock;
+use kubecache::testing::{Act, ApiServer, Fault, FixtureServer, Recording};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::example::{Ended, Example, IsLine, Killed};
@@ -205,11 +206,9 @@ fn a_refusal_is_told_in_the_servers_words() {
 
 #[test]
 fn a_server_that_cannot_be_reached_is_told_with_its_cause() {
-    let nobody = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let mut informer = INFORMER.start(&["--server", &format!("http://{nobody}")]);
+    let server = ApiServer::new().unwrap();
+    server.crash();
+    let mut informer = INFORMER.start(&["--server", &server.url()]);
     loop {
         let line = informer.next_told().expect("it goes on trying");
         if line.contains("Connection refused") {
@@ -222,9 +221,9 @@ fn a_server_that_cannot_be_reached_is_told_with_its_cause() {
 
 #[test]
 fn a_first_list_that_does_not_come_ends_with_the_timeout() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", silent.local_addr().unwrap());
-    let ended = INFORMER.run(&["--server", &url, "--timeout", "300ms"]);
+    let server = ApiServer::builder().fault(Fault::new(Act::Silent));
+    let server = server.start().unwrap();
+    let ended = INFORMER.run(&["--server", &server.url(), "--timeout", "300ms"]);
     assert_eq!((ended.code, ended.stdout.as_str()), (1, ""), "{ended:?}");
     let expected =
         "error: failed to sync SharedInformer Pod cache: timed out waiting for the condition\n";
@@ -234,8 +233,9 @@ fn a_first_list_that_does_not_come_ends_with_the_timeout() {
 /// It waits for the first list of a server that does not answer.
 #[test]
 fn a_signal_ends_the_wait_for_the_first_list() {
-    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", silent.local_addr().unwrap());
+    let server = ApiServer::builder().fault(Fault::new(Act::Hang));
+    let server = server.start().unwrap();
+    let soon = Clock::system().after(Duration::from_secs(5 * 60));
     for (once, code, complaint) in [
         (&[][..], 0, ""),
         (
@@ -244,15 +244,16 @@ fn a_signal_ends_the_wait_for_the_first_list() {
             "error: interrupted before the pods were known\n",
         ),
     ] {
+        let asked = server.requests().len();
         let mut informer = Killed(
             INFORMER
-                .command(&["--server", &url])
+                .command(&["--server", &server.url()])
                 .args(once)
                 .spawn()
                 .unwrap(),
         );
-        // Its connection: it listens for signals since before.
-        let (_connection, _) = silent.accept().unwrap();
+        // It listens for signals since before.
+        assert!(server.wait_for_requests(soon, |requests| requests.len() > asked));
         kill_process(Pid::from_child(&informer.0), Signal::TERM).unwrap();
         let mut told = String::new();
         informer

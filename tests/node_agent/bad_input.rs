@@ -1,9 +1,6 @@
 //! Bad input: each kind gives one clear error, exit code 1 or 2, and no panic.
 
-use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
-
-use kubecache::worker::Worker;
+use kubecache::testing::{Answer, ApiServer, Exchange, Fault, FixtureServer, Recording};
 
 use super::AGENT;
 use crate::support::TempDirectory;
@@ -138,119 +135,64 @@ fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
     assert!(!shown.contains("canary"), "{shown}");
 }
 
-/// Whatever the server sends: the agent ends by itself with 1 and says what it met.
-fn against(answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static) -> Ended {
-    against_within("3s", answer)
+/// Whatever the server does: the agent ends by itself with 1 and says what it met.
+fn against(limit: &str, faults: &str) -> Ended {
+    let server = ApiServer::new().unwrap();
+    for fault in Fault::list_from_json(faults).unwrap() {
+        server.add_fault(fault);
+    }
+    ended_with(&server.url(), limit)
 }
 
-/// The same, by a limit that the answer has to come in, if what is told is to be of it.
-fn against_within(
-    limit: &str,
-    answer: impl Fn(&mut TcpStream) -> std::io::Result<()> + Send + 'static,
-) -> Ended {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let address = listener.local_addr().unwrap();
-    let server = Worker::spawn("t-bad-server", move |stop| {
-        for stream in listener.incoming() {
-            if stop.is_stopped() {
-                return;
-            }
-            let mut stream = stream.unwrap();
-            let mut request = [0_u8; 4096];
-            if stream.read(&mut request).is_ok() {
-                // The client hangs up on what it does not take: that is the end of this answer.
-                drop(answer(&mut stream));
-            }
-        }
-    })
-    .unwrap();
-    let ended = AGENT.run(&[
-        "--server",
-        &url,
-        "--node-name",
-        "n1",
-        "--once",
-        "--timeout",
-        limit,
-    ]);
-    server.stop();
-    // One more connection, so that it sees the stop.
-    drop(TcpStream::connect(address));
-    server.join().unwrap();
+fn ended_with(url: &str, limit: &str) -> Ended {
+    let arguments = ["--node-name", "n1", "--once", "--timeout", limit];
+    let ended = AGENT.run(&[&["--server", url][..], &arguments].concat());
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("error: "), "{}", ended.stderr);
     assert!(!ended.stderr.contains("panicked"), "{}", ended.stderr);
     ended
 }
 
-const HEAD: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\n";
-
 #[test]
 fn a_server_that_is_not_there_or_hangs_up() {
-    let url = {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        format!("http://{}", listener.local_addr().unwrap())
-    };
-    let ended = AGENT.run(&[
-        "-s",
-        &url,
-        "--node-name",
-        "n1",
-        "--once",
-        "--timeout",
-        "20s",
-    ]);
-    assert_eq!(ended.code, 1);
-    assert!(
-        ended.stderr.contains("Connection refused"),
-        "{}",
-        ended.stderr
-    );
-    drop(against(|_stream| Ok(())));
+    let server = ApiServer::new().unwrap();
+    server.crash();
+    let told = ended_with(&server.url(), "20s").stderr;
+    assert!(told.contains("Connection refused"), "{told}");
+    drop(against(
+        "3s",
+        r#"{"act": "cut", "part": "head", "after": 0}"#,
+    ));
 }
 
 #[test]
 fn a_server_that_is_no_kubernetes() {
-    let ended = against_within("5m", |stream| {
-        stream.write_all(
-            b"HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\nconnection: close\r\n\r\nnope\n",
-        )
-    });
-    assert!(
-        ended.stderr.contains("is this a Kubernetes API server"),
-        "{}",
-        ended.stderr
-    );
-    drop(against(|stream| {
-        stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n")
-    }));
+    let pods = "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1";
+    let web = Recording::new().with(Exchange::get(pods, Answer::text(404, "nope\n")));
+    let server = FixtureServer::replaying(web).start().unwrap();
+    let told = ended_with(&server.url(), "5m").stderr;
+    assert!(told.contains("is this a Kubernetes API server"), "{told}");
+    let no_http = r#"{"act": "flip-bit", "part": "head", "at": 0}"#;
+    for fault in [r#"{"act": "html"}"#, no_http] {
+        drop(against("3s", fault));
+    }
 }
 
 #[test]
 fn a_body_that_is_cut_or_not_json() {
-    drop(against(|stream| {
-        stream.write_all(HEAD)?;
-        stream.write_all(b"content-length: 1000\r\n\r\n{\"kind\":\"PodList\",\"items\":[{")
-    }));
-    drop(against(|stream| {
-        stream.write_all(HEAD)?;
-        stream.write_all(b"\r\n<html>nothing for you here</html>\n")
-    }));
+    for fault in [
+        r#"{"act": "cut", "part": "body", "after": 20}"#,
+        r#"{"act": "flip-bit", "part": "body", "at": 0}"#,
+    ] {
+        drop(against("3s", fault));
+    }
 }
 
 #[test]
-fn a_gigabyte_of_spaces_and_a_line_without_end() {
-    for byte in [b' ', b'a'] {
-        let ended = against(move |stream| {
-            stream.write_all(HEAD)?;
-            stream.write_all(b"\r\n{\"type\":\"ADDED\",\"object\":{\"kind\":\"Pod\",\"x\":\"")?;
-            let piece = vec![byte; 64 * 1024];
-            (0..16 * 1024).try_for_each(|_| stream.write_all(&piece))
-        });
-        assert!(
-            ended.stderr.len() < 4096,
-            "the error does not repeat the body"
-        );
+fn a_gigabyte_of_an_item_a_line_or_a_body_without_end() {
+    for part in ["item", "line", "body"] {
+        let fault = format!(r#"{{"act": "unfinished", "part": "{part}", "mebibytes": 1024}}"#);
+        let told = against("3s", &fault).stderr;
+        assert!(told.len() < 4096, "the error does not repeat the body");
     }
 }
