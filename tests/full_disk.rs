@@ -1,6 +1,6 @@
 //! An outlet on a disk that is full, read-only, or gone: what the caller sees, that old files stay
-//! whole, and that it is right again once there is room. A directory that was taken away needs a
-//! new outlet.
+//! whole, and that it is right again once there is room. A directory that was taken away needs
+//! another outlet.
 
 use std::env;
 use std::fs;
@@ -10,6 +10,7 @@ use std::process::Command;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubecache::ErrorKind;
+use kubecache::object::ObjectKey;
 use kubecache::outlet::{Outlet, OutletOptions};
 
 use super::support::TempDirectory;
@@ -123,8 +124,12 @@ fn on_a_small_disk(directory: &Path) {
     assert!(outlet.publish(&map("new")).unwrap());
     assert_holds(directory, "new");
 
-    // The outlet still holds the disk that was taken away: only another one sees the new place.
+    // What is under the disk that was taken away may keep Secrets for ever: only another outlet
+    // writes there.
     ran("umount", &["-l"], directory);
+    assert_refused(&outlet, &map("new"), "another directory is there now");
+    let withdrawn = outlet.withdraw::<ConfigMap>(&ObjectKey::new("shop", "settings"));
+    assert_eq!(withdrawn.unwrap_err().kind(), ErrorKind::Resources);
     assert!(!directory.join("shop").exists());
     let other = Outlet::open(OutletOptions::new(directory)).unwrap();
     assert!(other.publish(&map("new")).unwrap());

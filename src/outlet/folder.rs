@@ -35,6 +35,16 @@ impl Folder {
         Ok(Self(root))
     }
 
+    /// Fails unless it is still what that path leads to.
+    pub(super) fn check_is_at(&self, path: &Path) -> io::Result<()> {
+        let (held, there) = (fs::fstat(&self.0)?, fs::stat(path)?);
+        if (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino) {
+            return Ok(());
+        }
+        let why = "another directory is there now, or another disk; open another outlet for it";
+        Err(io::Error::other(why))
+    }
+
     /// The folder of that name, `None` if there is none.
     pub(super) fn child(&self, name: &str) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -84,6 +84,8 @@ impl Outlet {
     /// - `Config`: the namespace, the name or a key is no name of a file. Nothing is written.
     /// - `Resources`: the system's own error, such as a full disk, with the file's path. The files
     ///   of before are still there, whole. The next call tries again.
+    /// - `Resources`: the directory is gone, or another one is at its path, as after an unmount. An
+    ///   outlet writes to no disk that it did not open.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         let key = object.key();
         let data = object.data();
@@ -91,15 +93,24 @@ impl Outlet {
             check_name(name).map_err(|why| refused::<K>(&key, &format!("key {name:?} {why}")))?;
         }
         let path = path::<K>(&key)?;
-        let folder = path.iter().try_fold(None, |folder: Option<Folder>, name| {
-            let folder = folder.as_ref().unwrap_or(&self.root);
-            folder.make(name, self.options.owner).map(Some)
-        });
-        let folder = folder.map_err(|error| self.failed(&path, error))?;
-        let written = folder.map_or(Ok(false), |folder| {
-            object_folder::publish(&folder, &data, self.options.owner)
+        let written = self.folder(&path).and_then(|folder| {
+            let owner = self.options.owner;
+            object_folder::publish(&folder, &data, owner)
         });
         written.map_err(|error| self.failed(&path, error))
+    }
+
+    /// The folder of an object, made if need be.
+    fn folder(&self, [namespace, kind, name]: &[&str; 3]) -> std::io::Result<Folder> {
+        let owner = self.options.owner;
+        let in_namespace = self.root()?.make(namespace, owner)?;
+        in_namespace.make(kind, owner)?.make(name, owner)
+    }
+
+    /// The directory, if it is the one that was opened.
+    fn root(&self) -> std::io::Result<&Folder> {
+        self.root.check_is_at(&self.options.directory)?;
+        Ok(&self.root)
     }
 
     /// Removes the files of an object, and the folders that are empty then. It is no error if there
@@ -116,7 +127,8 @@ impl Outlet {
 
     fn remove(&self, path: &[&str; 3]) -> std::io::Result<()> {
         let [namespace, kind, name] = path;
-        let Some(in_namespace) = self.root.child(namespace)? else {
+        let root = self.root()?;
+        let Some(in_namespace) = root.child(namespace)? else {
             return Ok(());
         };
         if let Some(of_kind) = in_namespace.child(kind)? {
@@ -126,7 +138,7 @@ impl Outlet {
             }
             in_namespace.remove_if_empty(kind)?;
         }
-        self.root.remove_if_empty(namespace)
+        root.remove_if_empty(namespace)
     }
 
     /// Returns the objects of a kind that have a folder, those of earlier processes among them.
@@ -137,8 +149,9 @@ impl Outlet {
     pub fn published<K: ObjectData>(&self) -> Result<BTreeSet<ObjectKey>, Error> {
         let mut found = BTreeSet::new();
         let listed = (|| {
-            for namespace in self.root.names()? {
-                let Some(in_namespace) = self.root.child(&namespace)? else {
+            let root = self.root()?;
+            for namespace in root.names()? {
+                let Some(in_namespace) = root.child(&namespace)? else {
                     continue;
                 };
                 let Some(of_kind) = in_namespace.child(K::FOLDER)? else {
