@@ -104,8 +104,7 @@ impl ServerConnector {
                  once more",
                 self.peer()
             );
-            // A server that has become slow is not dialed faster and faster.
-            patience = Some(silence.saturating_mul(2));
+            patience = Some(self.pace.patience_after(began, silence));
             began = now;
         }
     }

@@ -20,6 +20,12 @@ struct LastDial {
     took: Duration,
 }
 
+impl LastDial {
+    fn patience(self) -> Duration {
+        self.took.saturating_mul(SLOWER).max(PATIENCE_MIN)
+    }
+}
+
 /// The pace of a client's dials.
 #[derive(Debug)]
 pub(super) struct DialPace(Mutex<Option<LastDial>>);
@@ -29,7 +35,7 @@ impl DialPace {
         Self(Mutex::ranked(Rank::DIAL_PACE, None))
     }
 
-    /// A dial that begins now has so long until it is left for another; `None` is all its time.
+    /// A dial that begins now has this long until it is left for another; `None` is all its time.
     ///
     /// Another dial helps where one of several servers behind an address is dead: others succeed
     /// meanwhile. It does harm where the server is slow: so after slow dials, or none, there is no
@@ -37,7 +43,20 @@ impl DialPace {
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let last = (*self.0.lock())?;
         let is_recent = now.saturating_duration_since(last.at) < RECENT;
-        is_recent.then(|| last.took.saturating_mul(SLOWER).max(PATIENCE_MIN))
+        is_recent.then(|| last.patience())
+    }
+
+    /// How long the dial waits that follows one which began then and met such a silence.
+    ///
+    /// If others succeeded meanwhile, the silence is that of one server among several, and the next
+    /// dial waits no longer. Otherwise the server may have become slow: it is not dialed faster and
+    /// faster.
+    pub(super) fn patience_after(&self, began: Instant, silence: Duration) -> Duration {
+        let last = *self.0.lock();
+        match last {
+            Some(last) if last.at > began => last.patience(),
+            _ => silence.saturating_mul(2),
+        }
     }
 
     /// Notes a dial that succeeded.
@@ -63,5 +82,18 @@ mod tests {
         assert_eq!(pace.patience(after(10.02)), None);
         pace.succeeded(after(20.0), after(23.0));
         assert_eq!(pace.patience(after(24.0)), Some(Duration::from_secs(24)));
+    }
+
+    #[test]
+    fn a_silence_makes_the_next_dial_patient_unless_others_succeeded_meanwhile() {
+        let pace = DialPace::new();
+        let begin = crate::clock::Clock::system().now();
+        let after = |seconds: f64| begin + Duration::from_secs_f64(seconds);
+        pace.succeeded(begin, after(0.01));
+        let doubled = pace.patience_after(after(1.0), PATIENCE_MIN);
+        assert_eq!(doubled, Duration::from_secs(1));
+        pace.succeeded(after(1.1), after(1.2));
+        let short = pace.patience_after(after(1.0), Duration::from_secs(4));
+        assert_eq!(short, Duration::from_millis(800));
     }
 }
