@@ -2,10 +2,8 @@
 //! whole, and that it is right again once there is room. A directory that was taken away needs
 //! another outlet.
 
-use std::env;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -13,10 +11,7 @@ use kubecache::ErrorKind;
 use kubecache::object::ObjectKey;
 use kubecache::outlet::{Outlet, OutletOptions};
 
-use super::support::TempDirectory;
-
-/// The directory of the disk; only the process that may mount has it.
-const VARIABLE: &str = "KUBECACHE_FULL_DISK";
+use super::support::small_disk::{SmallDisk, alone_with_mounts, small_disk};
 
 fn map(text: &str) -> ConfigMap {
     ConfigMap {
@@ -32,19 +27,6 @@ fn map(text: &str) -> ConfigMap {
         ),
         ..ConfigMap::default()
     }
-}
-
-fn in_own_mounts(program: &Path, arguments: &[&str], directory: &Path) -> Command {
-    let mut command = Command::new("unshare");
-    let command_line = command.arg("-rm").arg(program).args(arguments);
-    command_line.env(VARIABLE, directory);
-    command
-}
-
-fn ran(program: &str, arguments: &[&str], directory: &Path) {
-    let mut command = Command::new(program);
-    let status = command.args(arguments).arg(directory).status().unwrap();
-    assert!(status.success(), "{program} {arguments:?}");
 }
 
 fn assert_holds(directory: &Path, text: &str) {
@@ -64,47 +46,13 @@ fn assert_refused(outlet: &Outlet, object: &ConfigMap, why: &str) {
     );
 }
 
-/// Starts itself where it may mount; says why it did not, if it may nowhere.
 #[test]
 fn an_outlet_keeps_old_files_whole_on_a_disk_that_is_full_read_only_or_gone() {
-    if let Some(directory) = env::var_os(VARIABLE) {
-        return on_a_small_disk(Path::new(&directory));
-    }
-    let directory = TempDirectory::new("full-disk");
-    let mount = ["-t", "tmpfs", "none"];
-    let may = in_own_mounts(Path::new("mount"), &mount, &directory)
-        .arg(&*directory)
-        .output();
-    match may {
-        Ok(done) if done.status.success() => {}
-        Ok(done) => {
-            let why = String::from_utf8_lossy(&done.stderr);
-            println!("skipped: no tmpfs of one's own: {}", why.trim());
-            return;
-        }
-        Err(why) => {
-            println!("skipped: unshare(1) does not run: {why}");
-            return;
-        }
-    }
-    let name =
-        "full_disk::an_outlet_keeps_old_files_whole_on_a_disk_that_is_full_read_only_or_gone";
-    let this = env::current_exe().unwrap();
-    let arguments = ["--exact", name, "--nocapture"];
-    let ended = in_own_mounts(&this, &arguments, &directory)
-        .output()
-        .unwrap();
-    let told = String::from_utf8_lossy(&ended.stdout);
-    let wrong = String::from_utf8_lossy(&ended.stderr);
-    assert!(
-        ended.status.success() && told.contains("1 passed"),
-        "{told}\n{wrong}"
-    );
+    alone_with_mounts(|| keeps_old_files_whole(&small_disk()));
 }
 
-fn on_a_small_disk(directory: &Path) {
-    let mount = ["-t", "tmpfs", "-o", "size=64k,mode=700", "none"];
-    ran("mount", &mount, directory);
+fn keeps_old_files_whole(disk: &SmallDisk) {
+    let directory = &*disk.directory;
     let outlet = Outlet::open(OutletOptions::new(directory)).unwrap();
     assert!(outlet.publish(&map("old")).unwrap());
 
@@ -113,20 +61,20 @@ fn on_a_small_disk(directory: &Path) {
         assert_refused(&outlet, &large, "No space left on device");
         assert_holds(directory, "old");
     }
-    ran("mount", &["-o", "remount,size=1m"], directory);
+    disk.remount("size=1m");
     assert!(outlet.publish(&large).unwrap());
     assert_holds(directory, &"x".repeat(60_000));
 
-    ran("mount", &["-o", "remount,ro"], directory);
+    disk.remount("ro");
     assert_refused(&outlet, &map("new"), "Read-only file system");
     assert_holds(directory, &"x".repeat(60_000));
-    ran("mount", &["-o", "remount,rw"], directory);
+    disk.remount("rw");
     assert!(outlet.publish(&map("new")).unwrap());
     assert_holds(directory, "new");
 
     // What is under the disk that was taken away may keep Secrets for ever: only another outlet
     // writes there.
-    ran("umount", &["-l"], directory);
+    disk.take_away();
     assert_refused(&outlet, &map("new"), "another directory is there now");
     let withdrawn = outlet.withdraw::<ConfigMap>(&ObjectKey::new("shop", "settings"));
     assert_eq!(withdrawn.unwrap_err().kind(), ErrorKind::Resources);

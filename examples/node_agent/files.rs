@@ -99,7 +99,7 @@ impl Files {
             None => Ok(()),
             Some(error) => {
                 let number = failed.count().saturating_add(1);
-                let text = format!("{number} objects are not written");
+                let text = format!("objects that could not be written: {number}");
                 Err(Error::new(ErrorKind::Resources, text).with_source(error))
             }
         }

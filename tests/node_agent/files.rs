@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use kubecache::testing::{ApiServer, objects};
 use rustix::process::Signal;
 use serde_json::Value;
 
 use super::AGENT;
+use super::probes::{FLAG, told, wait_for_answer};
 use crate::support::TempDirectory;
+use crate::support::small_disk::{SmallDisk, alone_with_mounts, small_disk};
 
 /// The folders of objects, as `namespace/kind/name`.
 fn folders(directory: &Path) -> BTreeSet<String> {
@@ -78,4 +81,50 @@ fn a_directory_that_cannot_be_used_is_named() {
     assert_eq!(ended.code, 1);
     let told = format!("error: the output directory {path}: ");
     assert!(ended.stderr.contains(&told), "{}", ended.stderr);
+}
+
+#[test]
+fn a_full_disk_fails_the_probe_of_files_until_there_is_room() {
+    alone_with_mounts(|| writes_once_there_is_room(&small_disk()));
+}
+
+fn writes_once_there_is_room(disk: &SmallDisk) {
+    let server = ApiServer::new().unwrap();
+    for (name, text) in [("large", "x".repeat(100_000)), ("small", "x".to_owned())] {
+        let map = objects::config_map("shop", name, "", &[("key", &text)]);
+        server.apply(&map).unwrap();
+    }
+    let (url, path) = (server.url(), disk.directory.to_str().unwrap());
+    let flags = [
+        &["--server", &url, "--output-dir", path][..],
+        &["--configmap", "shop/large", "--configmap", "shop/small"],
+    ]
+    .concat();
+    let once = AGENT.run(&[&flags[..], &["--once"]].concat());
+    assert_eq!(once.code, 1, "{}", once.stderr);
+    let line = once.stderr.lines().last().unwrap();
+    assert!(
+        line.contains("shop/configmaps/large") && line.contains("No space left on device"),
+        "{line}"
+    );
+
+    let mut agent = AGENT.start(&[&flags[..], &[FLAG, "127.0.0.1:0"]].concat());
+    let probes = told(&mut agent, &format!("{FLAG}: listening at "));
+    let probes = probes.parse().unwrap();
+    while !agent
+        .next_told()
+        .unwrap()
+        .contains("No space left on device")
+    {}
+    let small = disk.directory.join("shop/configmaps/small/key");
+    assert_eq!(fs::read_to_string(small).unwrap(), "x");
+    let said = "[-]files failed: objects that could not be written: 1 (last failure: Resources)\n\
+        healthz/files check failed\n";
+    wait_for_answer(probes, "/healthz/files", (500, said));
+
+    disk.remount("size=1m");
+    wait_for_answer(probes, "/healthz/files", (200, "ok"));
+    let large = fs::read(disk.directory.join("shop/configmaps/large/key")).unwrap();
+    assert_eq!(large.len(), 100_000);
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
 }

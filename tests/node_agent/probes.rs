@@ -14,7 +14,7 @@ use super::AGENT;
 use super::rows::{node_that_changes, object, open_watch, pod, secret};
 use crate::support::example::Running;
 
-const FLAG: &str = "--health-probe-bind-address";
+pub(crate) const FLAG: &str = "--health-probe-bind-address";
 
 /// An agent whose probes listen at a port of the system's choice.
 fn start(server: &str, more: &[&str]) -> (Running, SocketAddr) {
@@ -26,7 +26,7 @@ fn start(server: &str, more: &[&str]) -> (Running, SocketAddr) {
 }
 
 /// Waits for a line on stderr that begins so; gives the rest of it.
-fn told(agent: &mut Running, beginning: &str) -> String {
+pub(crate) fn told(agent: &mut Running, beginning: &str) -> String {
     loop {
         let line = agent.next_told();
         let line = line.unwrap_or_else(|| panic!("it ended and did not tell: {beginning}"));
@@ -54,14 +54,13 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     (code.parse().unwrap(), body.to_owned())
 }
 
-/// Asks until the answer is 200 with this body: a machine that holds the bookmarks up for the idle
-/// limit of this
-/// agent makes its content stale for a moment.
-fn wait_for_answer(address: SocketAddr, target: &str, body: &str) {
+/// Asks until the answer is this one: a machine that holds the bookmarks up for the idle
+/// limit of this agent makes its content stale for a moment.
+pub(crate) fn wait_for_answer(address: SocketAddr, target: &str, (code, body): (u16, &str)) {
     let limit = soon();
     loop {
         let answer = get(address, target);
-        if answer == (200, body.to_owned()) {
+        if answer == (code, body.to_owned()) {
             return;
         }
         assert!(!Clock::system().has_passed(limit), "{answer:?}");
@@ -152,10 +151,10 @@ fn b14_a_server_that_falls_silent_fails_the_probes_until_it_is_back() {
         .start()
         .unwrap();
     told(&mut agent, "the pods of the node are followed again");
-    wait_for_answer(probes, "/healthz", "ok");
+    wait_for_answer(probes, "/healthz", (200, "ok"));
     let listed = "[+]ping ok\n[+]pods ok\n[+]secrets ok\n[+]configmaps ok\n[+]synced ok\nreadyz \
         check passed\n";
-    wait_for_answer(probes, "/readyz?verbose", listed);
+    wait_for_answer(probes, "/readyz?verbose", (200, listed));
     let ended = agent.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     drop(server);

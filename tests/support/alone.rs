@@ -18,6 +18,14 @@ pub(crate) fn alone<T: FnOnce()>(test: T) {
 
 /// As [`alone`], with these variables in the environment of the process.
 pub(crate) fn alone_with<T: FnOnce()>(variables: &[(&str, &OsStr)], test: T) {
+    let this = env::current_exe().expect("this program has a path");
+    let mut command = Command::new(this);
+    command.envs(variables.iter().copied());
+    alone_by(command, test);
+}
+
+/// As [`alone`], with the command that starts this program.
+pub(super) fn alone_by<T: FnOnce()>(mut command: Command, test: T) {
     if env::var_os(ALONE).is_some() {
         test();
         assert_eq!(
@@ -31,11 +39,9 @@ pub(crate) fn alone_with<T: FnOnce()>(variables: &[(&str, &OsStr)], test: T) {
     let path = type_name::<T>();
     let name = path.split_once("::").map_or(path, |(_, name)| name);
     let name = name.trim_end_matches("::{{closure}}");
-    let this = env::current_exe().expect("this program has a path");
-    let ended = Command::new(this)
+    let ended = command
         .args(["--exact", name, "--nocapture", "--test-threads=2"])
         .env(ALONE, name)
-        .envs(variables.iter().copied())
         .output()
         .expect("this program starts again");
     let told = String::from_utf8_lossy(&ended.stdout);
