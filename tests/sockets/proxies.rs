@@ -188,14 +188,22 @@ fn a_tunnel_that_is_closed_is_told_as_the_end_of_the_connection() {
     let config = Config::for_server("https://api.test:6443").unwrap();
     let config = config.with_proxy(&server.url()).unwrap();
     let client = client_of(&config.with_insecure_skip_tls_verify());
-    let error = failure(&server, &client, |mut peer| {
-        peer.request();
-        peer.write(OPENED);
-    });
-    let text = error.to_string().replace(&server.port().to_string(), "P");
-    let expected = "the TLS handshake was cut off: the server, or the proxy http://127.0.0.1:P on \
-                    the way, closed the connection: does the port";
-    assert!(text.contains(expected), "{text}");
+    let closed = "the TLS handshake was cut off: the server, or the proxy http://127.0.0.1:P on \
+                  the way, closed the connection: ";
+    for (is_reset, expected) in [(false, "does the port"), (true, "Connection reset by peer")] {
+        let error = failure(&server, &client, |mut peer| {
+            peer.request();
+            peer.write(OPENED);
+            // What is not read would make a reset of the end.
+            let mut stream = peer.stream();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            if is_reset {
+                peer.reset();
+            }
+        });
+        let text = error.to_string().replace(&server.port().to_string(), "P");
+        assert!(text.contains(&format!("{closed}{expected}")), "{text}");
+    }
 }
 
 #[test]

@@ -226,9 +226,15 @@ fn handshake(
             Ok(Some(0)) => return Err(cut_off(&format!("{peer} closed the connection"))),
             Ok(Some(_)) => {}
             Ok(None) => call.wait(&stream, awaited)?,
-            Err(Interrupt::Io(error)) => {
-                let alert = last_words(&mut connection, &mut stream);
-                return Err(alert.map_or_else(|| cut_off(&error.to_string()), explain));
+            Err(interrupt @ Interrupt::Io(_)) => {
+                if let Some(alert) = last_words(&mut connection, &mut stream) {
+                    return Err(explain(alert));
+                }
+                return Err(if interrupt.is_closed_by_peer() {
+                    cut_off(&format!("{peer} closed the connection: {interrupt}"))
+                } else {
+                    cut_off(&interrupt.to_string())
+                });
             }
             Err(interrupt) => return Err(interrupt),
         }
