@@ -1,10 +1,13 @@
 //! Threads for work that nothing can interrupt, such as a name lookup or a read of a file. The
 //! waits for the results can be stopped.
 
+#[cfg(all(test, shuttle))]
+mod schedules;
+
 use std::time::{Duration, Instant};
 
 use super::channel::{ItemReceiver, ItemSender, channel};
-use super::thread_pool::{JobKind, ThreadPool};
+use super::thread_pool::{JobKind, Leftover, ThreadPool};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard_call;
@@ -35,7 +38,24 @@ impl<T> HelperTask<T> {
     }
 }
 
-impl<T: Clone + Send + 'static> HelperThreads<T> {
+/// The result of a run, which its callers receive when this is dropped.
+///
+/// Until its thread is free, whoever drops the threads takes the work for one that hangs.
+struct TaskResult<T: Clone + Send + 'static> {
+    ended: Vec<HelperTask<T>>,
+    result: Result<T, Error>,
+}
+
+impl<T: Clone + Send + 'static> Drop for TaskResult<T> {
+    fn drop(&mut self) {
+        for waiter in self.ended.iter().flat_map(|ended| &ended.waiters) {
+            // A waiter that is gone needs no result.
+            waiter.send(self.result.clone(), None);
+        }
+    }
+}
+
+impl<T: Clone + Send + Sync + 'static> HelperThreads<T> {
     /// Makes at most `threads_max` threads, called `name-1` and so on. `jobs` says whether anything
     /// ends the work.
     pub(crate) fn new(
@@ -85,12 +105,9 @@ impl<T: Clone + Send + 'static> HelperThreads<T> {
                 task.begun = Some(Clock::system().now());
             }
             let result = begun.and_then(|()| guard_call(&name, work));
-            let ended: Vec<_> = tasks.lock().extract_if(.., |task| is_this(task)).collect();
-            for waiter in ended.into_iter().flat_map(|ended| ended.waiters) {
-                // A waiter that is gone needs no result.
-                waiter.send(result.clone(), None);
-            }
-            None
+            let ended = tasks.lock().extract_if(.., |task| is_this(task)).collect();
+            let told: Leftover = Arc::new(TaskResult { ended, result });
+            Some(told)
         };
         if let Some(thread) = self.threads.queue().submit(Box::new(job)) {
             thread.start();

@@ -153,6 +153,12 @@ impl ThreadPool {
         answer
     }
 
+    /// How many threads run a job, and would be left to it if the pool were dropped now.
+    #[cfg(all(test, shuttle))]
+    pub(crate) fn busy(&self) -> usize {
+        self.0.0.state.lock().busy
+    }
+
     /// How many threads were started so far.
     #[cfg(test)]
     pub(crate) fn started(&self) -> usize {
