@@ -54,8 +54,8 @@ fn ask(address: SocketAddr, request: &str) -> (u16, String) {
     (code.parse().unwrap(), body.to_owned())
 }
 
-/// Asks until the answer is this one: a machine that holds the bookmarks up for the idle
-/// limit of this agent makes its content stale for a moment.
+/// Asks until the answer is this one. A machine that holds the bookmarks up for the idle limit of
+/// the agent makes its content stale for a moment, and files are written by a thread of their own.
 pub(crate) fn wait_for_answer(address: SocketAddr, target: &str, (code, body): (u16, &str)) {
     let limit = soon();
     loop {

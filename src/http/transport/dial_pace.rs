@@ -46,7 +46,7 @@ impl DialPace {
         is_recent.then(|| last.patience())
     }
 
-    /// How long the dial waits that follows one which began then and met such a silence.
+    /// The patience of the next dial, after one that began at `began` and was left in its silence.
     ///
     /// If others succeeded meanwhile, the silence is that of one server among several, and the next
     /// dial waits no longer. Otherwise the server may have become slow: it is not dialed faster and

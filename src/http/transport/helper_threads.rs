@@ -40,7 +40,8 @@ impl<T> HelperTask<T> {
 
 /// The result of a run, which its callers receive when this is dropped.
 ///
-/// Until its thread is free, whoever drops the threads takes the work for one that hangs.
+/// The end of the pool leaves a busy thread behind, as one that hangs. So no caller goes on before
+/// the thread of its run is free.
 struct TaskResult<T: Clone + Send + 'static> {
     ended: Vec<HelperTask<T>>,
     result: Result<T, Error>,
