@@ -1,7 +1,7 @@
 //! A manager as the snapshot's thread sees it: what of it goes into the next file.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io;
+use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use super::content::{self, KindPart};
@@ -9,53 +9,53 @@ use super::loaded::kind_of;
 use super::object::SnapshotObject;
 use super::text::PlainText;
 use crate::clock::Clock;
+use crate::guard::guard;
 use crate::manager::seeds::{KeptObject, KeptObjects};
-use crate::object::ObjectKey;
 use crate::sync::Arc;
 
 /// A manager whose objects are kept.
 pub(super) trait Attached: Send + Sync {
-    fn kind(&self) -> String;
+    fn kind(&self) -> &str;
 
     /// Writes the lines of its kind, with what nobody has claimed yet. Returns what tells this
-    /// state from others.
-    fn write(&self, to: &mut PlainText, unclaimed: Option<&KindPart>) -> io::Result<u64>;
+    /// state from others. Runs code of the program: under no lock.
+    fn write(&self, to: &mut PlainText, unclaimed: KindPart) -> io::Result<u64>;
 }
 
 pub(super) struct AttachedManager<K: SnapshotObject> {
-    pub(super) objects: Arc<dyn KeptObjects<K>>,
+    kind: String,
+    objects: Arc<dyn KeptObjects<K>>,
+}
+
+impl<K: SnapshotObject> AttachedManager<K> {
+    pub(super) fn new(objects: Arc<dyn KeptObjects<K>>) -> Self {
+        let kind = kind_of::<K>();
+        Self { kind, objects }
+    }
 }
 
 impl<K: SnapshotObject> Attached for AttachedManager<K> {
-    fn kind(&self) -> String {
-        kind_of::<K>()
+    fn kind(&self) -> &str {
+        &self.kind
     }
 
-    fn write(&self, to: &mut PlainText, unclaimed: Option<&KindPart>) -> io::Result<u64> {
-        use io::Write as _;
+    fn write(&self, to: &mut PlainText, unclaimed: KindPart) -> io::Result<u64> {
         let mut state = DefaultHasher::new();
         let mut owners = self.objects.owners();
-        for (owner, keys) in unclaimed.iter().flat_map(|part| &part.owners) {
-            owners.entry(owner.clone()).or_insert_with(|| keys.clone());
+        for (owner, keys) in unclaimed.owners {
+            owners.entry(owner).or_insert(keys);
         }
         owners.hash(&mut state);
-        content::write_owners(to, &self.kind(), &owners)?;
+        content::write_owners(to, &self.kind, &owners)?;
         let clock = &self.objects.options().reflector.clock;
-        let kept = self.objects.kept();
-        for KeptObject {
-            key,
-            object,
-            contact,
-        } in &kept
-        {
-            (key, object.uid(), object.version()).hash(&mut state);
-            content::write_object(to, key, wall_time(*contact, clock))?;
-            object.write_json(to)?;
-            to.write_all(b"\n")?;
+        let mut left = unclaimed.objects;
+        for kept in self.objects.kept() {
+            left.remove(&kept.key);
+            (&kept.key, kept.object.uid(), kept.object.version()).hash(&mut state);
+            content::write_object(to, &kept.key, wall_time(kept.contact, clock))?;
+            write_line(&kept, to)?;
         }
-        let is_kept = |key: &ObjectKey| kept.iter().any(|object| object.key == *key);
-        let left = unclaimed.into_iter().flat_map(|part| &part.objects);
-        for (key, object) in left.filter(|(key, _)| !is_kept(key)) {
+        for (key, object) in &left {
             key.hash(&mut state);
             content::write_object(to, key, object.contact)?;
             to.write_all(&object.json)?;
@@ -63,6 +63,19 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
         }
         Ok(state.finish())
     }
+}
+
+/// Writes the line of an object, by the code of the program.
+fn write_line<K: SnapshotObject>(kept: &KeptObject<K>, to: &mut PlainText) -> io::Result<()> {
+    let port = format!("write_json of {} {}", K::resource().kind(), kept.key);
+    let begin = to.bytes.len();
+    let written = guard(&port, || kept.object.write_json(to)).map_err(io::Error::other)?;
+    written.map_err(|error| io::Error::new(error.kind(), format!("{port}: {error}")))?;
+    let line = to.bytes.get(begin..).unwrap_or_default();
+    if line.contains(&b'\n') {
+        return Err(io::Error::other(format!("{port} wrote more than one line")));
+    }
+    to.write_all(b"\n")
 }
 
 fn wall_time(then: std::time::Instant, clock: &Clock) -> SystemTime {

@@ -10,12 +10,13 @@ use zeroize::Zeroizing;
 
 use crate::manager::Owner;
 use crate::object::ObjectKey;
+use crate::sync::Arc;
 
-/// What a snapshot has of one kind.
-#[derive(Debug, Default)]
+/// What a snapshot has of one kind. Clones share the objects.
+#[derive(Clone, Debug, Default)]
 pub(super) struct KindPart {
     pub(super) owners: BTreeMap<Owner, Vec<ObjectKey>>,
-    pub(super) objects: BTreeMap<ObjectKey, Kept>,
+    pub(super) objects: BTreeMap<ObjectKey, Arc<Kept>>,
 }
 
 /// An object as its JSON.
@@ -107,7 +108,7 @@ pub(super) fn read(text: &[u8]) -> Result<(SystemTime, Parts), usize> {
             (Line::Object(key, contact), Some(part)) => {
                 let (_, json) = lines.next().ok_or(number)?;
                 let json = Zeroizing::new(json.to_vec());
-                part.objects.insert(key, Kept { contact, json });
+                part.objects.insert(key, Arc::new(Kept { contact, json }));
             }
             _ => return Err(number),
         }

@@ -7,6 +7,7 @@ use super::content::{KindPart, Parts};
 use super::difference::SnapshotDifference;
 use super::object::SnapshotObject;
 use crate::clock::Clock;
+use crate::guard::guard_call;
 use crate::hooks::Hook;
 use crate::manager::seeds::{Seed, SeedEnd, SeedSource};
 use crate::object::{Object, ObjectKey};
@@ -26,8 +27,9 @@ pub(super) fn kind_of<K: Object>() -> String {
 impl Loaded {
     /// Takes what is known of the owners of a kind.
     pub(super) fn take_owners<K: Object>(&self) -> KindPart {
+        let kind = kind_of::<K>();
         let mut parts = self.0.lock();
-        let part = parts.get_mut(&kind_of::<K>());
+        let part = parts.get_mut(&kind);
         KindPart {
             owners: part
                 .map(|part| std::mem::take(&mut part.owners))
@@ -46,11 +48,13 @@ pub(super) struct Seeds<K> {
 
 impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
     fn take(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>> {
+        let kind = kind_of::<K>();
         let kept = {
             let mut parts = self.loaded.0.lock();
-            parts.get_mut(&kind_of::<K>())?.objects.remove(key)
+            parts.get_mut(&kind)?.objects.remove(key)
         }?;
-        let object = match decode_object::<K>(&kept.json, &DecodeOptions::default()) {
+        let decode = || decode_object::<K>(&kept.json, &DecodeOptions::default());
+        let object = match guard_call(format_args!("decoding {key}"), decode) {
             Ok(object) if object.key() == *key => object,
             Ok(_) => return None,
             Err(error) => {

@@ -61,8 +61,8 @@ pub struct SnapshotStatus {
 
 /// The content of managers in a sealed file.
 ///
-/// A drop writes once more if anything changed, which blocks on the disk, and joins the thread. It
-/// holds the content of the attached managers in memory until then.
+/// A drop writes once more, which blocks on the disk, and joins the thread. It holds the content of
+/// the attached managers in memory until then.
 ///
 /// # Examples
 ///
@@ -124,7 +124,7 @@ struct SnapshotCore {
     options: SnapshotOptions,
     loaded: Arc<Loaded>,
     claim_until: Option<Instant>,
-    attached: Mutex<Vec<Box<dyn Attached>>>,
+    attached: Mutex<Vec<Arc<dyn Attached>>>,
     writes: Rounds<SnapshotStatus>,
 }
 
@@ -208,11 +208,9 @@ impl Snapshot {
         let objects = objects.ok_or_else(|| {
             refused("no snapshot of a manager with the strategy Get: it keeps no objects")
         })?;
-        let attached = AttachedManager {
-            objects: Arc::clone(&objects),
-        };
-        let mut all = self.core.attached.lock();
+        let attached = AttachedManager::new(Arc::clone(&objects));
         let kind = attached.kind();
+        let mut all = self.core.attached.lock();
         if all.iter().any(|other| other.kind() == kind) {
             return Err(refused(&format!(
                 "the snapshot has a manager of {kind} already"
@@ -223,7 +221,7 @@ impl Snapshot {
             on_difference: self.core.options.on_difference.clone(),
             of: PhantomData,
         }))?;
-        all.push(Box::new(attached));
+        all.push(Arc::new(attached));
         Ok(())
     }
 
@@ -300,16 +298,23 @@ impl SnapshotOptions {
 
 impl SnapshotCore {
     fn run(&self, woken: &Receiver<()>, stop: &StopToken, mut keep_old: bool) {
+        let name = format!("the snapshot {}", self.options.path.display());
         let mut last = None;
         loop {
-            select! {
-                recv(woken) -> _ => {}
-                recv(stop.channel()) -> _ => {}
-                default(self.options.interval) => {}
-            }
+            let is_asked = select! {
+                recv(woken) -> _ => true,
+                recv(stop.channel()) -> _ => true,
+                default(self.options.interval) => false,
+            };
             let is_last = stop.is_stopped();
             let began = self.writes.begin();
-            let written = self.write(&mut last, &mut keep_old);
+            // The manager's objects may have code of the program beside `write_json`.
+            let written = guard_call(&name, || {
+                if is_asked || self.is_ageing() {
+                    last = None;
+                }
+                self.write(&mut last, &mut keep_old)
+            });
             let mut status = self.writes.status();
             match written {
                 Ok(Some(bytes)) => {
@@ -335,10 +340,22 @@ impl SnapshotCore {
         }
     }
 
+    /// Whether the file would soon be too old for the next process.
+    fn is_ageing(&self) -> bool {
+        let written = self.writes.status().written;
+        let age = written.and_then(|written| written.elapsed().ok());
+        let half = self.options.age_max.and_then(|most| most.checked_div(2));
+        half.is_some_and(|half| age.is_none_or(|age| age >= half))
+    }
+
     /// Writes the file if anything changed since `last`. Returns its size if it did.
     fn write(&self, last: &mut Option<u64>, keep_old: &mut bool) -> Result<Option<usize>, Error> {
         let path = self.options.path.display();
         let failed = |error: io::Error| {
+            let error = match error.downcast::<Error>() {
+                Ok(panicked) => return panicked.context(&format!("the snapshot {path}")),
+                Err(error) => error,
+            };
             let kind = error.kind();
             let text = if kind == io::ErrorKind::FileTooLarge {
                 let most = self.options.bytes_max;
@@ -375,7 +392,7 @@ impl SnapshotCore {
     /// Writes the text. Returns what tells this state from others; `None` before a manager is
     /// attached.
     fn fill(&self, text: &mut PlainText) -> io::Result<Option<u64>> {
-        let attached = self.attached.lock();
+        let attached = self.attached.lock().clone();
         if attached.is_empty() {
             return Ok(None);
         }
@@ -386,9 +403,10 @@ impl SnapshotCore {
         }
         content::write_head(text, SystemTime::now())?;
         let mut state = DefaultHasher::new();
-        let loaded = self.loaded.0.lock();
-        for manager in attached.iter() {
-            let unclaimed = loaded.get(&manager.kind());
+        for manager in attached {
+            // Before the manager's own objects: one that is claimed meanwhile is in either.
+            let unclaimed = self.loaded.0.lock().get(manager.kind()).cloned();
+            let unclaimed = unclaimed.unwrap_or_default();
             manager.write(text, unclaimed)?.hash(&mut state);
         }
         Ok(Some(state.finish()))

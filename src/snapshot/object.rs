@@ -20,9 +20,12 @@ pub trait SnapshotObject: Object {
     /// Writes the object as the API's JSON, on one line. `to` overwrites what it was given when it
     /// is done; copies that the implementation makes are its own.
     ///
+    /// It runs on the thread of the snapshot, under no lock, and may block: that holds up the
+    /// snapshot alone. A panic, and a second line, are errors of that write.
+    ///
     /// # Errors
     ///
-    /// Those of `to`: the snapshot is full.
+    /// Those of `to`: the snapshot is full. Any error is that of the write.
     fn write_json(&self, to: &mut dyn Write) -> io::Result<()>;
 }
 

@@ -66,7 +66,8 @@ impl SnapshotOptions {
         Self { bytes_max, ..self }
     }
 
-    /// Uses no file that was written longer ago. Default: any age.
+    /// Uses no file that was written longer ago. While nothing changes, the file is written again
+    /// at half of that age. Default: any age.
     pub fn age_max(self, age_max: Duration) -> Self {
         Self {
             age_max: Some(age_max),

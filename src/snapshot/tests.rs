@@ -1,18 +1,24 @@
 //! Snapshots over a fake server and a real disk: what a process leaves, and what the next one
 //! makes of it.
 
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
 use super::*;
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
 use crate::object::{Object as _, ObjectKey};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp_directory::TempDirectory;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 
@@ -464,4 +470,202 @@ fn a_silent_server_holds_up_no_reader() {
     snapshot.restore(&secrets);
     assert_eq!(read(&secrets, "a"), "value of a");
     assert!(secrets.get("shop", "b").unwrap().is_stale());
+}
+
+/// An object of a program's own, whose `write_json` does what its test wants.
+#[derive(Clone, Deserialize)]
+struct Rack {
+    metadata: ObjectMeta,
+}
+
+impl k8s_openapi::Resource for Rack {
+    const API_VERSION: &'static str = "example.com/v1";
+    const GROUP: &'static str = "example.com";
+    const KIND: &'static str = "Rack";
+    const VERSION: &'static str = "v1";
+    const URL_PATH_SEGMENT: &'static str = "racks";
+    type Scope = k8s_openapi::NamespaceResourceScope;
+}
+
+impl Metadata for Rack {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+type WriteJson = Box<dyn Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync>;
+
+thread_local! {
+    /// What objects do on the thread of the snapshot that a test started.
+    static WRITES: RefCell<Option<Arc<WriteJson>>> = const { RefCell::new(None) };
+}
+
+/// Gives the thread its code: the key is asked for on that thread, before the first write.
+struct RackKey(Arc<WriteJson>);
+
+impl SnapshotKey for RackKey {
+    fn read(&self, to: &mut [u8; 32]) -> Result<(), Error> {
+        WRITES.set(Some(Arc::clone(&self.0)));
+        to.fill(7);
+        Ok(())
+    }
+}
+
+impl SnapshotObject for Rack {
+    fn write_json(&self, to: &mut dyn io::Write) -> io::Result<()> {
+        let metadata = serde_json::to_string(&self.metadata)?;
+        write!(to, "{{\"metadata\":{metadata}}}")?;
+        let writes = WRITES.with_borrow(Clone::clone);
+        writes.map_or(Ok(()), |writes| writes(to))
+    }
+}
+
+/// A snapshot of Racks, one of which is referenced, after its first write.
+fn racks(
+    path: &Path,
+    writes: impl Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync + 'static,
+) -> (Snapshot, ObjectManager<Rack>, FakeSource<Rack>) {
+    let server = FakeSource::<Rack>::new();
+    for name in ["a", "b", "c"] {
+        server.set(rack(name));
+    }
+    let key_of_racks = RackKey(Arc::new(Box::new(writes)));
+    let options = SnapshotOptions::new(path, key_of_racks).interval(PATIENCE);
+    let snapshot = Snapshot::open(options).unwrap();
+    let racks = ObjectManager::new(server.clone(), ManagerOptions::default()).unwrap();
+    snapshot.attach(&racks).unwrap();
+    racks.add_reference(&owner(), &key("a"));
+    racks.get_by("shop", "a", soon()).unwrap();
+    snapshot.write_by(soon()).unwrap();
+    (snapshot, racks, server)
+}
+
+fn rack(name: &str) -> Rack {
+    let metadata = ObjectMeta {
+        namespace: Some("shop".to_owned()),
+        name: Some(name.to_owned()),
+        ..ObjectMeta::default()
+    };
+    Rack { metadata }
+}
+
+#[test]
+fn what_a_programs_code_does_wrong_is_the_error_of_that_write_and_the_next_one_is_right() {
+    let directory = TempDirectory::new("snapshot-panics");
+    let path = directory.join("snapshot");
+    let wrong: [fn(&mut dyn io::Write) -> io::Result<()>; 3] = [
+        |_| panic!("made up"),
+        |_| Err(io::Error::other("made up")),
+        |to| to.write_all(b"\n"),
+    ];
+    let said = [
+        "write_json of Rack shop/a panicked: made up",
+        "write_json of Rack shop/a: made up",
+        "write_json of Rack shop/a wrote more than one line",
+    ];
+    let at = Arc::new(AtomicUsize::new(wrong.len()));
+    let now = Arc::clone(&at);
+    let (snapshot, racks, server) = racks(&path, move |to| {
+        let wrong = wrong.get(now.load(Ordering::SeqCst));
+        wrong.map_or(Ok(()), |wrong| wrong(to))
+    });
+    let before = fs::read(&path).unwrap();
+    for (number, said) in said.into_iter().enumerate() {
+        at.store(number, Ordering::SeqCst);
+        let error = snapshot.write_by(soon()).unwrap_err();
+        let expected = format!("the snapshot {}: {said}", path.display());
+        assert_eq!(error.to_string(), expected);
+        let told = snapshot.status().last_error.unwrap();
+        assert_eq!(told.to_string(), expected);
+        assert_eq!(fs::read(&path).unwrap(), before, "whole");
+    }
+    at.store(said.len(), Ordering::SeqCst);
+    racks.add_reference(&owner(), &key("b"));
+    racks.get_by("shop", "b", soon()).unwrap();
+    snapshot.write_by(soon()).unwrap();
+    assert!(snapshot.status().last_error.is_none());
+    assert_ne!(fs::read(&path).unwrap(), before);
+    drop((racks, server));
+}
+
+/// The program's code uses the manager from its thread and from others, and waits for them: no lock
+/// is held meanwhile.
+#[test]
+fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
+    let directory = TempDirectory::new("snapshot-under-way");
+    let path = directory.join("snapshot");
+    // The process before has left what is claimed below.
+    let (before, all, _server) = racks(&path, |_| Ok(()));
+    for name in ["b", "c"] {
+        all.add_reference(&owner(), &key(name));
+        all.get_by("shop", name, soon()).unwrap();
+    }
+    drop((before, all));
+    let (inside, entered) = channel();
+    let (go, gate) = channel::<()>();
+    let at_gate = crate::sync::Mutex::new((Some(inside), gate));
+    let manager = Arc::new(OnceLock::<ObjectManager<Rack>>::new());
+    let used = Arc::clone(&manager);
+    let (snapshot, racks, server) = racks(&path, move |_| {
+        let (Some(racks), mut gate) = (used.get(), at_gate.lock()) else {
+            return Ok(());
+        };
+        if let Some(inside) = gate.0.take() {
+            racks.add_reference(&owner(), &key("b"));
+            inside.send(()).map_err(io::Error::other)?;
+            gate.1.recv_timeout(PATIENCE).map_err(io::Error::other)?;
+        }
+        Ok(())
+    });
+    assert!(manager.set(racks).is_ok());
+    let racks = manager.get().unwrap();
+    std::thread::scope(|scope| {
+        let write = scope.spawn(|| snapshot.write_by(soon()));
+        entered.recv_timeout(PATIENCE).unwrap();
+        racks.add_reference(&owner(), &key("c"));
+        let secrets = self::manager(&FakeSource::new(), ChangeDetection::Watch);
+        snapshot.attach(&secrets).unwrap();
+        assert_eq!(snapshot.restore(racks), [owner()]);
+        go.send(()).unwrap();
+        write.join().unwrap().unwrap();
+    });
+    for name in ["b", "c"] {
+        assert!(racks.get_by("shop", name, soon()).is_ok());
+    }
+    drop(server);
+}
+
+/// A node may be healthy and unchanged for longer than a file may be old.
+#[test]
+fn an_unchanged_file_is_written_again_before_it_is_too_old_and_when_it_is_asked_for() {
+    let directory = TempDirectory::new("snapshot-ages");
+    let server = FakeSource::<Secret>::new();
+    server.set(secret("a", "value"));
+    let short = Duration::from_millis(1);
+    let ageing = options(&directory.join("ageing")).interval(short);
+    for (options, is_asked) in [
+        (ageing.age_max(Duration::from_millis(10)), false),
+        (options(&directory.join("asked")), true),
+    ] {
+        let snapshot = Snapshot::open(options).unwrap();
+        let secrets = manager(&server, ChangeDetection::Watch);
+        snapshot.attach(&secrets).unwrap();
+        secrets.add_reference(&owner(), &key("a"));
+        read(&secrets, "a");
+        snapshot.write_by(soon()).unwrap();
+        let (first, limit) = (snapshot.status().written, soon());
+        if is_asked {
+            snapshot.write_by(soon()).unwrap();
+        }
+        while snapshot.status().written == first {
+            assert!(!is_asked && !Clock::system().has_passed(limit));
+            std::thread::yield_now();
+        }
+    }
 }
