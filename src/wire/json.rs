@@ -16,6 +16,7 @@ use super::json_error::{JsonError, broken};
 use super::json_text::{Text, special, unescape};
 use super::reason::{PathStep, path};
 use super::scan::{Scan, is_space};
+use super::time::beyond;
 
 /// Levels of nesting that are decoded; the limit of `serde_json` too.
 const DEPTH_MAX: usize = 128;
@@ -566,16 +567,22 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         self.deserialize_bytes(visitor)
     }
 
-    /// A raw value of `serde_json` asks for a map of its name and the text.
+    /// A raw value of `serde_json` asks for a map of its name and the text. The times of
+    /// `k8s-openapi` are as late as they can be.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
         visitor: V,
     ) -> Result<V::Value, JsonError> {
+        let is_text = self.blank() == Some(b'"');
+        if is_text && matches!(name, "Time" | "MicroTime") {
+            let text = self.text()?;
+            let last = beyond(text.as_str()).map(|last| Text::Unescaped(last.to_string()));
+            return visitor.visit_newtype_struct(last.unwrap_or(text));
+        }
         if !name.starts_with("$serde_json::") {
             return visitor.visit_newtype_struct(self);
         }
-        self.blank();
         let text = std::str::from_utf8(self.skip()?);
         let text = text.map_err(|_invalid| broken("invalid unicode code point"))?;
         let raw = std::iter::once((name, text.to_owned()));

@@ -28,6 +28,7 @@ mod selection;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod time;
 mod whole;
 mod wiped;
 
@@ -40,5 +41,6 @@ pub use metadata::Metadata;
 pub use options::{DecodeOptions, Trim};
 pub(crate) use plain::{NotOfType, PlainObject};
 pub use selection::Selection;
+pub(crate) use time::time;
 pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -2,26 +2,26 @@
 
 use std::time::{Duration, SystemTime};
 
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, UnixTime};
 
 use super::super::config::Pem;
 use super::super::transport::certificate::CertificateFacts;
-use super::lifetime::system_time;
 
 /// Returns when the first certificate of a chain expires; `None` if it does not say.
 pub(crate) fn expires(chain: &Pem) -> Option<SystemTime> {
-    facts(chain)?.not_after.map(system_time)
+    system_time(facts(chain)?.not_after?)
 }
 
 /// Returns the time since the first certificate of a chain became valid, by this clock.
 pub(crate) fn age(chain: &Pem) -> Option<Duration> {
-    let not_before = facts(chain)?.not_before?;
-    Some(
-        SystemTime::now()
-            .duration_since(system_time(not_before))
-            .unwrap_or_default(),
-    )
+    let not_before = system_time(facts(chain)?.not_before?)?;
+    let age = SystemTime::now().duration_since(not_before);
+    Some(age.unwrap_or_default())
+}
+
+fn system_time(time: UnixTime) -> Option<SystemTime> {
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs()))
 }
 
 fn facts(chain: &Pem) -> Option<CertificateFacts> {

@@ -25,13 +25,15 @@ pub(super) fn left(expires_at: SystemTime) -> Result<Duration, String> {
     Ok(left)
 }
 
-/// Converts a time; one before 1970 is 1970.
-pub(super) fn system_time(time: Timestamp) -> SystemTime {
+/// The seconds from 1970 back to the zero time of Go, which stands for no time.
+const GO_ZERO: i64 = -62_135_596_800;
+
+/// Converts a time; one before 1970 is 1970. `None` is Go's zero time: no end.
+pub(super) fn system_time(time: Timestamp) -> Option<SystemTime> {
+    let is_zero = Timestamp::from_second(GO_ZERO).is_ok_and(|zero| zero == time);
     let millis = u64::try_from(time.as_millisecond()).unwrap_or_default();
-    let since = Duration::from_millis(millis);
-    SystemTime::UNIX_EPOCH
-        .checked_add(since)
-        .unwrap_or(SystemTime::UNIX_EPOCH)
+    let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis));
+    time.filter(|_| !is_zero)
 }
 
 /// Returns when credentials that last for `left` are fetched again: before their end, so that no

@@ -1,8 +1,10 @@
 //! What the errors of TLS tell of a certificate: its names, times, signature and key.
 
-use k8s_openapi::jiff::Timestamp;
+use std::time::Duration;
+
+use k8s_openapi::jiff::SignedDuration;
 use k8s_openapi::jiff::civil::DateTime;
-use k8s_openapi::jiff::tz::Offset;
+use rustls::pki_types::UnixTime;
 
 use crate::object::visible;
 
@@ -61,8 +63,8 @@ pub(crate) struct CertificateFacts {
     pub(crate) subject: String,
     /// Who signed it.
     pub(crate) issuer: String,
-    pub(crate) not_before: Option<Timestamp>,
-    pub(crate) not_after: Option<Timestamp>,
+    pub(crate) not_before: Option<UnixTime>,
+    pub(crate) not_after: Option<UnixTime>,
     /// How it is signed, such as `ECDSA with SHA-256`.
     pub(crate) signature: String,
     /// The algorithm of its key, such as `ECDSA P-521`.
@@ -188,8 +190,22 @@ fn dotted(bytes: &[u8]) -> String {
     numbers.join(".")
 }
 
-/// Reads a `UTCTime` (`491231235959Z`) or a `GeneralizedTime`, whose year has four digits.
-fn time(validity: &mut Der<'_>) -> Option<Timestamp> {
+/// When the time of Unix begins.
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+
+/// Writes a time as RFC 3339 does. No time of a certificate is beyond the calendar.
+pub(crate) fn shown(time: UnixTime) -> String {
+    let time = i64::try_from(time.as_secs()).map(SignedDuration::from_secs);
+    let time = time.ok().and_then(|since| EPOCH.checked_add(since).ok());
+    time.map_or_else(
+        || "a time beyond all calendars".to_owned(),
+        |time| format!("{time}Z"),
+    )
+}
+
+/// Reads a `UTCTime` (`491231235959Z`) or a `GeneralizedTime`, whose year has four digits. One before
+/// 1970 is 1970.
+fn time(validity: &mut Der<'_>) -> Option<UnixTime> {
     let (tag, text) = validity.next()?;
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
     let (year, rest) = text.split_at_checked(if tag == tag::UTC_TIME { 2 } else { 4 })?;
@@ -202,7 +218,8 @@ fn time(validity: &mut Der<'_>) -> Option<Timestamp> {
     let part = |at: usize| rest.get(at..)?.get(..2)?.parse::<i8>().ok();
     let (month, day) = (part(0)?, part(2)?);
     let time = DateTime::new(year, month, day, part(4)?, part(6)?, part(8)?, 0).ok()?;
-    Offset::UTC.to_timestamp(time).ok()
+    let since = Duration::try_from(time.duration_since(EPOCH));
+    Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
 }
 
 /// Counts the bits of the modulus of an RSA key, which `key` reads next.
@@ -334,7 +351,7 @@ mod tests {
         let times = |name| {
             let facts = facts(name);
             let (begin, end) = (facts.not_before.unwrap(), facts.not_after.unwrap());
-            format!("{begin} {end}")
+            format!("{} {}", shown(begin), shown(end))
         };
         assert_eq!(
             times("expired.pem"),
@@ -344,6 +361,21 @@ mod tests {
             times("not-yet.pem"),
             "2120-01-01T00:00:00Z 2121-01-01T00:00:00Z"
         );
+        let read = |tag: u8, text: &str| {
+            let length = u8::try_from(text.len()).unwrap();
+            let der = [&[tag, length], text.as_bytes()].concat();
+            time(&mut Der(&der)).map(shown)
+        };
+        for (tag, text, expected) in [
+            // RFC 5280: a certificate without a well-defined end.
+            (0x18, "99991231235959Z", Some("9999-12-31T23:59:59Z")),
+            (0x18, "00000101000000Z", Some("1970-01-01T00:00:00Z")),
+            (tag::UTC_TIME, "500101000000Z", Some("1970-01-01T00:00:00Z")),
+            (tag::UTC_TIME, "491231235959Z", Some("2049-12-31T23:59:59Z")),
+            (0x18, "99991331235959Z", None),
+        ] {
+            assert_eq!(read(tag, text).as_deref(), expected, "{text}");
+        }
     }
 
     /// A certificate comes from a stranger: cut or changed anywhere, it is read or it is not.

@@ -3,15 +3,14 @@
 
 use std::net::IpAddr;
 
-use k8s_openapi::jiff::Timestamp;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
 use super::super::config::{ClientIdentity, Pem, TlsSettings};
 use super::call_context::HandshakeNotes;
-use super::certificate::{self, CertificateFacts, short};
-use super::tls_errors::{describe, describe_alert, is_unsupported_version};
+use super::certificate::{self, CertificateFacts, short, shown};
+use super::tls_errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
 use crate::error::{Error, ErrorKind};
 
 /// How many names of a certificate an error lists.
@@ -39,7 +38,7 @@ pub(crate) fn explain(
     let case = Case::new(settings, notes);
     let message = match &error {
         rustls::Error::InvalidCertificate(reason) => case.certificate(reason, &error),
-        rustls::Error::AlertReceived(alert) => case.alert(*alert),
+        rustls::Error::AlertReceived(alert) => case.alert(*alert, is_about_certificate(&error)),
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
             let Case { peer, address, .. } = case;
             format!(
@@ -239,9 +238,9 @@ impl<'a> Case<'a> {
     }
 
     /// The certificate of the chain that has this time, by name if it is not the peer's own.
-    fn dated(&self, of: impl Fn(&CertificateFacts) -> Option<Timestamp>, time: UnixTime) -> String {
-        let time = timestamp(time);
-        match self.chain.iter().position(|facts| of(facts) == time) {
+    fn dated(&self, of: impl Fn(&CertificateFacts) -> Option<UnixTime>, time: UnixTime) -> String {
+        let mut chain = self.chain.iter();
+        match chain.position(|facts| of(facts) == Some(time)) {
             None | Some(0) => self.its_certificate(),
             Some(at) => {
                 let name = self.chain.get(at).map(|facts| quoted(&facts.subject));
@@ -389,19 +388,8 @@ impl<'a> Case<'a> {
         )
     }
 
-    fn alert(&self, alert: AlertDescription) -> String {
+    fn alert(&self, alert: AlertDescription, is_about_certificate: bool) -> String {
         let Self { peer, address, .. } = self;
-        let is_about_certificate = matches!(
-            alert,
-            AlertDescription::BadCertificate
-                | AlertDescription::UnsupportedCertificate
-                | AlertDescription::CertificateRevoked
-                | AlertDescription::CertificateExpired
-                | AlertDescription::CertificateUnknown
-                | AlertDescription::UnknownCA
-                | AlertDescription::CertificateRequired
-                | AlertDescription::AccessDenied
-        );
         // In TLS 1.2 nothing else can be the cause once a certificate was asked for.
         let is_failure = alert == AlertDescription::HandshakeFailure;
         let is_about_certificate =
@@ -440,7 +428,8 @@ impl<'a> Case<'a> {
         let about = own.map_or_else(String::new, |own| {
             let end = own
                 .not_after
-                .map_or_else(String::new, |end| format!(", valid until {end}"));
+                .map(|end| format!(", valid until {}", shown(end)));
+            let end = end.unwrap_or_default();
             format!(" (\"{}\" from \"{}\"{end})", own.subject, own.issuer)
         });
         format!(
@@ -478,19 +467,6 @@ fn plain_name(name: &str) -> String {
     // rustls writes some addresses in a form of its own.
     let address = inner.parse::<IpAddr>();
     address.map_or_else(|_name| short(inner), |address| address.to_string())
-}
-
-fn timestamp(time: UnixTime) -> Option<Timestamp> {
-    let seconds = i64::try_from(time.as_secs()).ok()?;
-    Timestamp::from_second(seconds).ok()
-}
-
-fn shown(time: UnixTime) -> String {
-    let time = timestamp(time);
-    time.map_or_else(
-        || "a time beyond all calendars".to_owned(),
-        |time| time.to_string(),
-    )
 }
 
 /// Writes a time in its largest unit.

@@ -13,6 +13,23 @@ pub(crate) fn is_unsupported_version(error: &rustls::Error) -> bool {
     other.to_string().contains("UnsupportedCertVersion")
 }
 
+/// Whether it is an alert by which the peer refuses the certificate of this side.
+pub(crate) fn is_about_certificate(error: &rustls::Error) -> bool {
+    matches!(
+        error,
+        rustls::Error::AlertReceived(
+            AlertDescription::BadCertificate
+                | AlertDescription::UnsupportedCertificate
+                | AlertDescription::CertificateRevoked
+                | AlertDescription::CertificateExpired
+                | AlertDescription::CertificateUnknown
+                | AlertDescription::UnknownCA
+                | AlertDescription::CertificateRequired
+                | AlertDescription::AccessDenied
+        )
+    )
+}
+
 /// Describes an error of rustls. The texts of rustls print values of Rust and numbers of
 /// algorithms.
 #[expect(

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use base64::Engine as _;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
 use super::super::super::config::Pem;
 use super::super::lifetime;
 use crate::error::Error;
-use crate::wire::{NotOfType, PlainObject};
+use crate::wire::{self, NotOfType, PlainObject};
 
 /// The versions of `client.authentication.k8s.io` that plugins speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,11 +159,10 @@ pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, 
     let valid_for = match text("expirationTimestamp")? {
         None => None,
         Some(time) => {
-            let time = time.parse::<Timestamp>().map_err(
-                |_quotes_it| "answered an expirationTimestamp that is no time of RFC 3339",
-            )?;
-            let left = lifetime::left(lifetime::system_time(time));
-            Some(left.map_err(|why| format!("answered credentials that {why}"))?)
+            let time = wire::time(&time)
+                .ok_or("answered an expirationTimestamp that is no time of RFC 3339")?;
+            let left = lifetime::system_time(time).map(lifetime::left).transpose();
+            left.map_err(|why| format!("answered credentials that {why}"))?
         }
     };
     Ok(ExecStatus {
@@ -208,6 +206,32 @@ mod tests {
         assert!(
             both.token.is_none() && both.valid_for.unwrap() > Duration::from_secs(24 * 60 * 60)
         );
+    }
+
+    /// The end of the calendar is "never" in many programs, and Go's zero time is in client-go.
+    #[test]
+    fn a_plugin_can_say_that_its_answer_never_ends() {
+        let valid_for = |time: &str| {
+            let status = format!(r#"{{"token":"t","expirationTimestamp":"{time}"}}"#);
+            let decoded = decode(of(&status).as_bytes(), ExecVersion::V1);
+            decoded.map(|status| status.valid_for)
+        };
+        for late in ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59.999+00:00"] {
+            assert!(
+                valid_for(late).unwrap().unwrap().as_secs() > 1 << 37,
+                "{late}"
+            );
+        }
+        for zero in ["0001-01-01T00:00:00Z", "0001-01-01T02:00:00+02:00"] {
+            assert_eq!(valid_for(zero), Ok(None), "{zero}");
+        }
+        for early in ["0001-01-01T00:00:01Z", "0000-12-31T23:59:59Z"] {
+            let why = valid_for(early).unwrap_err();
+            assert!(
+                why.starts_with("answered credentials that expired "),
+                "{why}"
+            );
+        }
     }
 
     #[test]

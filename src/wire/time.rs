@@ -1,0 +1,60 @@
+//! Times beyond those that `jiff` holds: it ends two hours before the year 9999 does, which many
+//! programs write for "never".
+
+use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::jiff::fmt::temporal::Pieces;
+
+/// Returns the last time that can be held, if `text` is a later one of RFC 3339.
+pub(super) fn beyond(text: &str) -> Option<Timestamp> {
+    if !text.starts_with("9999-12-") || text.parse::<Timestamp>().is_ok() {
+        return None;
+    }
+    let pieces = Pieces::parse(text).ok()?;
+    let _whole = (pieces.time()?, pieces.offset()?);
+    Some(Timestamp::MAX)
+}
+
+/// Reads a time of RFC 3339. One that is later than can be held is the last that can.
+pub(crate) fn time(text: &str) -> Option<Timestamp> {
+    beyond(text).or_else(|| text.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_the_calendar_is_a_time_and_what_is_none_stays_none() {
+        for late in [
+            "9999-12-31T23:59:59Z",
+            "9999-12-31T23:59:59.999999Z",
+            "9999-12-31T23:59:59+00:00",
+            "9999-12-30T22:00:01Z",
+            "9999-12-30T23:59:59-23:00",
+        ] {
+            assert_eq!(time(late), Some(Timestamp::MAX), "{late}");
+        }
+        for held in [
+            "0000-01-01T00:00:00Z",
+            "0001-01-01T00:00:00Z",
+            "2026-01-01T00:00:00+14:00",
+            "9999-12-30T22:00:00Z",
+            "9999-12-31T10:00:00+23:59",
+        ] {
+            assert_eq!(beyond(held), None, "{held}");
+            assert_eq!(time(held), held.parse().ok(), "{held}");
+            assert!(time(held).is_some(), "{held}");
+        }
+        for none in [
+            "",
+            "9999-12-31",
+            "9999-12-31T23:59:59",
+            "9999-12-32T00:00:00Z",
+            "9999-12-31T25:00:00Z",
+            "10000-01-01T00:00:00Z",
+            "never",
+        ] {
+            assert_eq!(time(none), None, "{none}");
+        }
+    }
+}
