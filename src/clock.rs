@@ -4,7 +4,7 @@
 //! `Clock::wait_for`, or through the single steps `Clock::wait_until` and `Clock::wait_for_bell`,
 //! so that with a [`FakeClock`] no test ever sleeps.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard, Rank, Wake, wake_at};
 
@@ -53,6 +53,37 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 pub(crate) fn later(from: Instant, by: Duration) -> Instant {
     let reached = from.checked_add(by).or_else(|| from.checked_add(FAR));
     reached.unwrap_or(from)
+}
+
+/// A time on the monotonic clock and on the wall clock, which goes on while the machine is suspended
+/// or paused.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) instant: Instant,
+    wall: SystemTime,
+}
+
+impl Moment {
+    /// The moment `by` after this one; one that never comes where a clock cannot count so far.
+    pub(crate) fn later(self, by: Duration) -> Self {
+        let wall = self.wall.checked_add(by);
+        let wall = wall.or_else(|| self.wall.checked_add(FAR));
+        Self {
+            instant: later(self.instant, by),
+            wall: wall.unwrap_or(self.wall),
+        }
+    }
+
+    /// The time from `now` to this moment, by the clock on which it comes first.
+    pub(crate) fn left(self, now: Self) -> Duration {
+        let by_wall = self.wall.duration_since(now.wall).unwrap_or_default();
+        by_wall.min(self.instant.saturating_duration_since(now.instant))
+    }
+
+    /// Whether it has come by `now` on either clock.
+    pub(crate) fn has_come(self, now: Self) -> bool {
+        self.left(now).is_zero()
+    }
 }
 
 /// Milliseconds that the coarse clock may lag behind the exact one: a tick of the slowest kernels,
@@ -106,6 +137,23 @@ impl Clock {
             )]
             Source::System => Instant::now(),
             Source::Fake(fake) => fake.now(),
+        }
+    }
+
+    /// The current moment.
+    pub(crate) fn moment(&self) -> Moment {
+        match &self.0 {
+            Source::System => Moment {
+                instant: self.now(),
+                wall: SystemTime::now(),
+            },
+            Source::Fake(fake) => {
+                let fake = fake.0.lock();
+                Moment {
+                    instant: fake.now,
+                    wall: fake.wall,
+                }
+            }
         }
     }
 
@@ -233,6 +281,7 @@ pub struct FakeClock(Arc<Monitor<Fake>>);
 struct Fake {
     start: Instant,
     now: Instant,
+    wall: SystemTime,
     next_id: u64,
     parked: Vec<Parked>,
 }
@@ -265,6 +314,7 @@ impl FakeClock {
         let fake = Fake {
             start,
             now: start,
+            wall: SystemTime::now(),
             next_id: 0,
             parked: Vec::new(),
         };
@@ -287,6 +337,7 @@ impl FakeClock {
         let wakers: Vec<_> = {
             let mut fake = self.0.lock();
             fake.now = fake.now.checked_add(by).unwrap_or(fake.now);
+            fake.wall = fake.wall.checked_add(by).unwrap_or(fake.wall);
             fake.parked
                 .iter()
                 .map(|parked| Arc::clone(&parked.waker))
@@ -295,6 +346,12 @@ impl FakeClock {
         for waker in wakers {
             waker.wake();
         }
+    }
+
+    /// The machine is suspended for `by`: time passes on the wall clock alone.
+    #[cfg(test)]
+    pub(crate) fn suspend(&self, by: Duration) {
+        self.0.lock().wall += by;
     }
 
     /// Blocks until at least `count` threads wait on the clock. Nothing else ends this call.

@@ -19,7 +19,7 @@ use kubecache::{Error, ErrorKind, Hook};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::server::Server;
-use super::tls::{accept, der, of_all_names, pem};
+use super::tls::{accept, der, of_all_names, pem, refuse, refusing};
 use super::{client_of, get, get_by, secret};
 use crate::support::{TempDirectory, alone};
 
@@ -241,6 +241,46 @@ fn a_plugins_certificate_is_shown_and_its_next_one_on_a_new_connection() {
     );
     drop(client);
     assert!(reading.state().is_none());
+}
+
+/// The alert comes in the handshake of TLS 1.2, and after that of TLS 1.3, with the first read.
+#[test]
+fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
+    let server = Server::start();
+    let script = format!(
+        "if [ $RUN = 1 ]; then answer '{}'; else answer '{}'; fi",
+        certificate("client-one"),
+        certificate("client-two")
+    );
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let bed = Bed::new("plugin-refused", &server, &script);
+        let client = client_of(&bed.config);
+        let first = refusing(&["client-one.pem"], version);
+        let both = refusing(&["client-one.pem", "client-two.pem"], version);
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop));
+            refuse(&server, &first);
+            let mut next = accept(&server, &first);
+            next.request();
+            next.json(200, &secret("db", "1"));
+            getting.join().unwrap().unwrap();
+        });
+        assert_eq!(bed.runs(), 2);
+
+        let bed = Bed::new("plugin-refused-twice", &server, &script);
+        let client = client_of(&bed.config);
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop));
+            refuse(&server, &both);
+            refuse(&server, &both);
+            let error = getting.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
+            let text = error.to_string();
+            assert!(text.contains("refuses the client certificate"), "{text}");
+        });
+        assert!(!server.has_visitors());
+        assert_eq!(bed.runs(), 2);
+    }
 }
 
 #[test]

@@ -36,11 +36,12 @@ pub(crate) fn der(name: &str) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(&pem(name)).unwrap()
 }
 
-/// Takes any client certificate, and none, and remembers it: what an API server does before it
-/// authenticates.
+/// Takes any client certificate but those that it refuses, and none, and remembers it: what an API
+/// server does before it authenticates.
 #[derive(Debug)]
 struct Anybody {
     mandatory: bool,
+    refused: Vec<CertificateDer<'static>>,
 }
 
 impl ClientCertVerifier for Anybody {
@@ -54,10 +55,13 @@ impl ClientCertVerifier for Anybody {
 
     fn verify_client_cert(
         &self,
-        _: &CertificateDer<'_>,
+        shown: &CertificateDer<'_>,
         _: &[CertificateDer<'_>],
         _: UnixTime,
     ) -> Result<ClientCertVerified, rustls::Error> {
+        if self.refused.iter().any(|refused| refused == shown) {
+            return Err(rustls::CertificateError::Expired.into());
+        }
         Ok(ClientCertVerified::assertion())
     }
 
@@ -97,13 +101,47 @@ pub(crate) fn config_of(
     mandatory: bool,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ServerConfig> {
+    let refused = Vec::new();
+    config_with(certificate, key, Anybody { mandatory, refused }, versions)
+}
+
+/// The same, which takes these client certificates for expired.
+pub(crate) fn refusing(
+    refused: &[&str],
+    version: &'static SupportedProtocolVersion,
+) -> Arc<ServerConfig> {
+    let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    let refused = refused.iter().map(|name| der(name)).collect();
+    let verifier = Anybody {
+        mandatory: true,
+        refused,
+    };
+    config_with("server.pem", key, verifier, &[version])
+}
+
+/// Refuses the certificate of the next client, and waits until that is gone.
+pub(crate) fn refuse(server: &Server, config: &Arc<ServerConfig>) {
+    let mut socket = server.accept_socket();
+    let mut connection = ServerConnection::new(Arc::clone(config)).unwrap();
+    connection.complete_io(&mut socket).unwrap_err();
+    // What the client has sent is read, so that the end of the connection loses no alert.
+    drop(std::io::copy(&mut socket, &mut std::io::sink()));
+}
+
+fn config_with(
+    certificate: &str,
+    key: Arc<dyn SigningKey>,
+    verifier: Anybody,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ServerConfig> {
     let chain = CertificateDer::pem_file_iter(fixture(certificate)).unwrap();
     let certified = CertifiedKey::new(chain.map(Result::unwrap).collect(), key);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .unwrap()
-        .with_client_cert_verifier(Arc::new(Anybody { mandatory }))
+        .with_client_cert_verifier(Arc::new(verifier))
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
     Arc::new(config)
 }

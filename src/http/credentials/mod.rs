@@ -150,8 +150,8 @@ impl ActiveCredentials {
         }
     }
 
-    /// Notes that the server answered 401 to a request with `rejected`. Returns whether the
-    /// request is to be sent once more.
+    /// Notes that the server answered 401 to a request with `rejected`, or refused its certificate.
+    /// Returns whether the request is to be sent once more.
     pub(crate) fn rejected(&self, rejected: Option<&Credential>) -> bool {
         match (&self.credentials, rejected) {
             (Credentials::Renewed(renewal), Some(rejected)) => renewal.rejected(rejected),

@@ -16,7 +16,7 @@ use super::client_certificate;
 use super::plugin_run::PluginRun;
 use super::source::{Credential, CredentialSource, FetchReason, Fetched};
 use super::status::CredentialsStatus;
-use crate::clock::{Clock, later};
+use crate::clock::{Clock, Moment, later};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::hooks::Hook;
@@ -56,9 +56,9 @@ struct RenewalState {
     /// `None` before the first run and after a rejection.
     current: Option<Arc<Credential>>,
     /// When the source is to be asked again.
-    due: Option<Instant>,
+    due: Option<Moment>,
     /// When `current` may no longer be used.
-    expires: Option<Instant>,
+    expires: Option<Moment>,
     failure: Option<Failure>,
     /// Whether the last failure was logged, so that the recovery is, too.
     logged: bool,
@@ -96,8 +96,8 @@ impl Drop for Runner {
 }
 
 impl RenewalState {
-    fn usable(&self, now: Instant) -> Option<Arc<Credential>> {
-        let is_valid = self.expires.is_none_or(|expires| now < expires);
+    fn usable(&self, now: Moment) -> Option<Arc<Credential>> {
+        let is_valid = self.expires.is_none_or(|expires| !expires.has_come(now));
         self.current.clone().filter(|_| is_valid)
     }
 
@@ -109,13 +109,13 @@ impl RenewalState {
         (!left.is_zero()).then(|| failure.last.clone().with_hint(&hint))
     }
 
-    fn next(&self, now: Instant) -> RenewalStep {
+    fn next(&self, now: Moment) -> RenewalStep {
         let Some(usable) = self.usable(now) else {
             return self
-                .fresh_failure(now)
+                .fresh_failure(now.instant)
                 .map_or(RenewalStep::Fetch(None), RenewalStep::Fail);
         };
-        if self.due.is_some_and(|due| now >= due) {
+        if self.due.is_some_and(|due| due.has_come(now)) {
             RenewalStep::Fetch(Some(usable))
         } else {
             RenewalStep::Use(usable)
@@ -131,7 +131,7 @@ impl Renewal {
         clock: &Clock,
     ) -> Self {
         let state = RenewalState {
-            due: initial.is_some().then(|| clock.now()),
+            due: initial.is_some().then(|| clock.moment()),
             current: initial.map(Arc::new),
             ..RenewalState::default()
         };
@@ -180,7 +180,7 @@ impl Renewal {
         let shared = &self.shared;
         let policy = shared.source.policy();
         let (usable, runs) = {
-            let now = shared.clock.now();
+            let now = shared.clock.moment();
             let mut state = shared.state.lock();
             match state.next(now) {
                 RenewalStep::Use(current) => return Ok(current),
@@ -188,7 +188,7 @@ impl Renewal {
                 RenewalStep::Fetch(usable) => {
                     // The run happens without the lock, and other requests go on meanwhile.
                     if usable.is_some() {
-                        state.due = Some(later(now, policy.retry_with));
+                        state.due = Some(now.later(policy.retry_with));
                     }
                     (usable, state.runs)
                 }
@@ -235,8 +235,8 @@ impl Renewal {
             let begun = shared.clock.now();
             let name = shared.source.name();
             let fetched = guard_call(name, || shared.source.fetch(&reason));
-            let now = shared.clock.now();
-            let took = now.saturating_duration_since(begun);
+            let now = shared.clock.moment();
+            let took = now.instant.saturating_duration_since(begun);
             let replaced = fetched
                 .as_ref()
                 .ok()
@@ -284,7 +284,7 @@ impl Renewal {
         Ok(usable)
     }
 
-    /// Notes that the server answered 401 to a request with `rejected`.
+    /// Notes that the server answered 401 to a request with `rejected`, or refused its certificate.
     ///
     /// Returns whether the request is to be sent once more: there are other credentials, or the
     /// source is asked for some.
@@ -307,7 +307,7 @@ impl Renewal {
     }
 
     pub(crate) fn status(&self) -> CredentialsStatus {
-        let now = self.shared.clock.now();
+        let now = self.shared.clock.moment();
         let state = self.shared.state.lock();
         let expires = state.expires.filter(|_| state.current.is_some());
         CredentialsStatus {
@@ -315,7 +315,7 @@ impl Renewal {
             runs: state.runs,
             failures: state.failures,
             last_run_took: state.last_took,
-            expires_in: expires.map(|expires| expires.saturating_duration_since(now)),
+            expires_in: expires.map(|expires| expires.left(now)),
             last_error: state.failure.as_ref().map(|failure| failure.last.clone()),
         }
     }
@@ -323,12 +323,12 @@ impl Renewal {
 
 impl Renewed {
     fn outcome_since(&self, runs: u64) -> Option<Result<Arc<Credential>, Error>> {
-        let now = self.clock.now();
+        let now = self.clock.moment();
         let state = self.state.lock();
         if state.runs == runs {
             return None;
         }
-        let failed = || state.fresh_failure(now).map(Err);
+        let failed = || state.fresh_failure(now.instant).map(Err);
         state.usable(now).map(Ok).or_else(failed)
     }
 
@@ -341,14 +341,14 @@ impl Renewed {
         before.filter(|before| bytes.is_none_or(|bytes| bytes != before.bytes))
     }
 
-    fn succeeded(&self, fetched: Fetched, now: Instant, took: Duration) -> Arc<Credential> {
+    fn succeeded(&self, fetched: Fetched, now: Moment, took: Duration) -> Arc<Credential> {
         let (credential, recovered, before) = {
             let mut state = self.state.lock();
             state.runs = state.runs.saturating_add(1);
             state.last_took = Some(took);
             state.failure = None;
-            state.due = fetched.renew_after.map(|after| later(now, after));
-            state.expires = fetched.valid_for.map(|valid| later(now, valid));
+            state.due = fetched.renew_after.map(|after| now.later(after));
+            state.expires = fetched.valid_for.map(|valid| now.later(valid));
             let credential = Arc::new(Credential {
                 authorization: fetched.authorization.map(Arc::new),
                 identity: fetched.identity,
@@ -364,7 +364,7 @@ impl Renewed {
         credential
     }
 
-    fn failed(&self, error: Error, now: Instant, took: Duration) -> Error {
+    fn failed(&self, error: Error, now: Moment, took: Duration) -> Error {
         if error.is_stopped() {
             return error;
         }
@@ -379,7 +379,7 @@ impl Renewed {
             state.failure = Some(Failure {
                 last: error.clone(),
                 pause,
-                retry_at: later(now, pause),
+                retry_at: later(now.instant, pause),
             });
             state.usable(now).is_some()
         };

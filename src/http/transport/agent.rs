@@ -2,6 +2,7 @@
 //! one.
 
 use std::io::Read;
+use std::mem;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -247,8 +248,9 @@ impl Agent {
 
     /// Sends a request. Returns a response of any status.
     ///
-    /// Sends the request again if a kept connection was closed meanwhile, and once more if the
-    /// server stays silent (see [`HttpRequest::second_try`]).
+    /// Sends the request again if a kept connection was closed meanwhile, once more if the server
+    /// stays silent (see [`HttpRequest::second_try`]), and once more if it refuses the certificate
+    /// that a plugin gave and the plugin may give another.
     pub(crate) fn send(
         &self,
         endpoint: &Endpoint,
@@ -259,6 +261,7 @@ impl Agent {
         refuse_loud_logs()?;
         let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
         let (mut first_byte, mut tried) = (request.first_byte, String::new());
+        let mut has_asked_anew = false;
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
@@ -281,6 +284,7 @@ impl Agent {
             trying.head_bytes_left = Some(HEADS_BYTES_MAX);
             let (answered, tried_by) = trying.during(|| agent.run(head));
             let dialed = tried_by.as_ref().is_some_and(|call| call.dialed);
+            let is_refused = tried_by.as_ref().is_some_and(|call| call.identity_refused);
             let socket = tried_by.and_then(|call| call.socket);
             let now = Clock::system().now();
             let interrupt = match answered {
@@ -304,6 +308,19 @@ impl Agent {
             endpoint.metrics.sent(None, is_retry);
             // The silent connection is closed before any wait.
             drop((agent, socket));
+            let refused = credential
+                .as_deref()
+                .filter(|shown| shown.identity.is_some());
+            if is_refused
+                && !mem::replace(&mut has_asked_anew, true)
+                && endpoint.credentials.rejected(refused)
+            {
+                log::debug!(
+                    "{what}: the server refuses the client certificate: another is asked for"
+                );
+                is_retry = true;
+                continue;
+            }
             let silence = interrupt.silence();
             if silence.is_some() || !dialed && matches!(interrupt, Interrupt::Limit(_)) {
                 // The path or the server is dead. Connections of the same age are not tried one by

@@ -50,6 +50,8 @@ pub(crate) struct CallContext {
     pub(crate) dialed: bool,
     /// What the handshake showed, for the error of its failure.
     pub(crate) handshake: HandshakeNotes,
+    /// Whether the server refused the client certificate.
+    pub(crate) identity_refused: bool,
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether its request was sent before, for metrics.
@@ -155,6 +157,7 @@ impl CallContext {
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             handshake: HandshakeNotes::default(),
+            identity_refused: false,
             socket: None,
             is_retry: false,
             is_nonblocking: false,

@@ -189,8 +189,13 @@ impl Tls {
 
     /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
-        let notes = call_context::current(|call| Ok(mem::take(&mut call.handshake)));
-        tls_doctor::explain(error, &self.settings(), &notes.unwrap_or_default())
+        let settings = self.settings();
+        let notes = call_context::current(|call| {
+            call.identity_refused |=
+                settings.identity.is_some() && tls_errors::is_about_certificate(&error);
+            Ok(mem::take(&mut call.handshake))
+        });
+        tls_doctor::explain(error, &settings, &notes.unwrap_or_default())
     }
 
     /// Makes the error of a connection that ended before the handshake did.

@@ -489,6 +489,21 @@ fn a_plugin_runs_again_before_the_expiry_while_requests_go_on() {
     assert_eq!(user.renewal.status().runs, 3);
 }
 
+/// The monotonic clock stands still meanwhile.
+#[test]
+fn what_expires_while_the_machine_is_suspended_is_not_used() {
+    let bed = Bed::new("suspended");
+    let user = User::of(bed.plugin(COUNTS));
+    assert_eq!(user.token(), "t1");
+    user.clock.suspend(Duration::from_secs(81));
+    assert!(user.renewal.status().expires_in.unwrap() < Duration::from_secs(20));
+    assert_eq!(user.token(), "t1", "no request waits for the run");
+    user.wait_for_runs(2);
+    user.clock.suspend(Duration::from_secs(101));
+    assert_eq!(user.token(), "t3");
+    assert_eq!(user.renewal.status().runs, 3);
+}
+
 #[test]
 fn a_401_runs_the_plugin_once_and_not_again_for_ten_seconds() {
     let bed = Bed::new("rejected");
