@@ -5,10 +5,13 @@ use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::{Error, ErrorKind};
+use crate::sync;
 use crate::worker::{panic_literal, panic_text};
 
 /// Calls code of the program's own; `port` names it in the error, such as
 /// `the getter of secret "shop"/"db"`.
+///
+/// No lock may be held: the code may use the crate, wait, or never return.
 ///
 /// The error repeats the panic's text only if that is a literal: a formatted text may hold what is
 /// in an object.
@@ -16,6 +19,10 @@ use crate::worker::{panic_literal, panic_text};
 /// # Errors
 ///
 /// `Panicked`, naming the port.
+///
+/// # Panics
+///
+/// In debug builds: if the thread holds a lock of the crate.
 pub(crate) fn guard<T>(port: impl Display, call: impl FnOnce() -> T) -> Result<T, Error> {
     guard_with_words(port, call).map_err(|(error, _)| error)
 }
@@ -30,6 +37,13 @@ pub(crate) fn guard_with_words<T>(
     port: impl Display,
     call: impl FnOnce() -> T,
 ) -> Result<T, (Error, String)> {
+    if cfg!(debug_assertions) && !std::thread::panicking() {
+        let held: Vec<_> = sync::held().collect();
+        assert!(
+            held.is_empty(),
+            "{port} is called under the lock of {held:?}"
+        );
+    }
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
         let said = panic_literal(payload.as_ref());
         let words = panic_text(payload.as_ref());
@@ -91,6 +105,15 @@ mod tests {
     fn a_payload_that_panics_when_it_is_dropped_stays_inside() {
         let error = guard("the handler", || std::panic::panic_any(Bomb)).map(|(): ()| ());
         assert_eq!(error.unwrap_err().to_string(), "the handler panicked");
+    }
+
+    #[test]
+    #[cfg(all(debug_assertions, not(shuttle)))]
+    #[should_panic(expected = "the filter is called under the lock of [\"the pod-status cache\"]")]
+    fn no_code_of_a_program_is_called_under_a_lock() {
+        let lock = sync::Mutex::ranked(sync::Rank::POD_STATUS, ());
+        let _held = lock.lock();
+        drop(guard("the filter", || ()));
     }
 
     #[test]

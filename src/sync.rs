@@ -10,7 +10,7 @@ mod read_copies;
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
 
-pub(crate) use rank::Rank;
+pub(crate) use rank::{Rank, held};
 pub(crate) use read_copies::ReadCopies;
 
 use rank::{HeldRank, Order};

@@ -1,12 +1,12 @@
-//! Every port through which a program's code runs: a panic there is an error of that call, and the
-//! owner goes on, or
-//! ends whole with that cause.
+//! Every port through which a program's code runs: it runs under no lock of the crate, a panic there
+//! is an error of that call, and the owner goes on, or ends whole with that cause.
 
 #![cfg(feature = "testing")]
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -30,7 +30,9 @@ use kubecache::reflector::{
     BackoffOptions, Phase, Reflector, ReflectorMetric, ReflectorOptions, Replacement, Sink,
 };
 use kubecache::store::Indexers;
-use kubecache::testing::{Answer, Exchange, FakeSource, FixtureServer, Recording, objects};
+use kubecache::testing::{
+    Answer, Exchange, FakeSource, FixtureServer, Recording, held_locks, objects,
+};
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind, Hook};
 
@@ -56,16 +58,22 @@ fn until<T>(look: impl Fn() -> Option<T>) -> T {
 struct Fuse {
     at: &'static str,
     is_lit: Arc<AtomicBool>,
+    /// The locks under which the code was called.
+    held: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
 impl Fuse {
     fn at(at: &'static str) -> Self {
         let is_lit = Arc::new(AtomicBool::new(true));
-        Self { at, is_lit }
+        let held = Arc::default();
+        Self { at, is_lit, held }
     }
 
     /// The method of that name is called.
     fn reach(&self, method: &str) {
+        if self.at == method {
+            self.held.lock().unwrap().extend(held_locks());
+        }
         assert!(
             !(self.at == method && self.is_lit.load(Ordering::SeqCst)),
             "made up"
@@ -77,31 +85,45 @@ impl Fuse {
     }
 }
 
-/// What is seen of a panic.
-#[derive(Debug, PartialEq, Eq)]
-enum Seen {
-    /// The error of kind `Panicked` of the call that it was in; its owner went on.
-    Error(String),
-    /// The same, and its owner has ended by it.
-    End(String),
-    /// It is in the log alone: the call has no answer. Its owner went on.
-    Log,
+/// The locks that are held where the code of a row runs.
+type Held = &'static [&'static str];
+
+const NO_LOCK: Held = &[];
+
+/// What a panic does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effect {
+    /// The call that it was in fails with an error of kind `Panicked`; its owner goes on.
+    FailsCall,
+    /// The same, and its owner ends by it.
+    EndsOwner,
+    /// It is logged: the call has no answer. Its owner goes on.
+    IsLogged,
 }
+
+use Effect::{EndsOwner, FailsCall, IsLogged};
+
+/// What is seen of a panic: what it did, and the text of the error.
+type Seen = (Effect, String);
 
 fn text(error: &Error) -> String {
     assert_eq!(error.kind(), ErrorKind::Panicked, "{error}");
     error.to_string()
 }
 
-/// Each port: its name, where the code panics, how, and what is seen.
-type Row = (&'static str, fn(&Fuse) -> Seen, &'static str, Seen);
+/// Each port: its name, how its code is called, where that panics, which locks are held there, what
+/// the panic does, and the error's text, before the panic's own.
+type Row = (
+    &'static str,
+    fn(&Fuse) -> Seen,
+    &'static str,
+    Held,
+    Effect,
+    &'static str,
+);
 
-fn error(text: &str) -> Seen {
-    Seen::Error(text.to_owned())
-}
-
-fn end(text: &str) -> Seen {
-    Seen::End(text.to_owned())
+fn logged() -> Seen {
+    (IsLogged, String::new())
 }
 
 fn rows_of_informers() -> Vec<Row> {
@@ -110,38 +132,76 @@ fn rows_of_informers() -> Vec<Row> {
             "transform",
             transform,
             "transform",
-            error("transforming: the transform of shop/a panicked"),
+            NO_LOCK,
+            FailsCall,
+            "transforming: the transform of shop/a panicked",
         ),
         (
             "index function",
             index,
             "index",
-            error("the function of index bad, at ConfigMap shop/a, panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the function of index bad, at ConfigMap shop/a, panicked",
         ),
-        ("EventHandler", handler, "on_start", Seen::Log),
-        ("EventHandler", handler, "on_add", error("made up")),
-        ("EventHandler", handler, "is_finished", Seen::Log),
-        ("EventHandler", handler, "drop", Seen::Log),
-        ("filter", filter, "filter", error("made up")),
+        ("EventHandler", handler, "on_start", NO_LOCK, IsLogged, ""),
+        (
+            "EventHandler",
+            handler,
+            "on_add",
+            NO_LOCK,
+            FailsCall,
+            "made up",
+        ),
+        (
+            "EventHandler",
+            handler,
+            "is_finished",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
+        ("EventHandler", handler, "drop", NO_LOCK, IsLogged, ""),
+        ("filter", filter, "filter", NO_LOCK, FailsCall, "made up"),
         (
             "InformerMetric",
             measured,
             "informer Started",
-            end("the metrics of informer configmaps panicked"),
+            NO_LOCK,
+            EndsOwner,
+            "the metrics of informer configmaps panicked",
         ),
         (
             "InformerMetric",
             measured,
             "reflector Started",
-            end("the metrics of reflector configmaps panicked"),
+            NO_LOCK,
+            EndsOwner,
+            "the metrics of reflector configmaps panicked",
         ),
-        ("InformerMetric", measured, "Processed", Seen::Log),
-        ("InformerMetric", measured, "HandlerPanicked", Seen::Log),
+        (
+            "InformerMetric",
+            measured,
+            "Processed",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
+        (
+            "InformerMetric",
+            measured,
+            "HandlerPanicked",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
         (
             "Api",
             set,
             "lister_watcher",
-            error("the lister-watcher of informer configmaps panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the lister-watcher of informer configmaps panicked",
         ),
     ]
 }
@@ -149,18 +209,48 @@ fn rows_of_informers() -> Vec<Row> {
 fn rows_of_reflectors() -> Vec<Row> {
     let source = "the source of reflector configmaps panicked";
     vec![
-        ("ReflectorMetric", measured, "ListStarted", Seen::Log),
-        ("ReflectorMetric", measured, "Listed", Seen::Log),
-        ("ReflectorMetric", measured, "WatchStarted", Seen::Log),
-        ("ListerWatcher", listed, "describe", end(source)),
-        ("ListerWatcher", listed, "list", error(source)),
-        ("ListerWatcher", listed, "watch", error(source)),
-        ("ListerWatcher", listed, "supports_watch_list", Seen::Log),
+        (
+            "ReflectorMetric",
+            measured,
+            "ListStarted",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
+        ("ReflectorMetric", measured, "Listed", NO_LOCK, IsLogged, ""),
+        (
+            "ReflectorMetric",
+            measured,
+            "WatchStarted",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
+        (
+            "ListerWatcher",
+            listed,
+            "describe",
+            NO_LOCK,
+            EndsOwner,
+            source,
+        ),
+        ("ListerWatcher", listed, "list", NO_LOCK, FailsCall, source),
+        ("ListerWatcher", listed, "watch", NO_LOCK, FailsCall, source),
+        (
+            "ListerWatcher",
+            listed,
+            "supports_watch_list",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
         (
             "WatchStream",
             listed,
             "next",
-            error("the source of reflector configmaps, reading its watch, panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the source of reflector configmaps, reading its watch, panicked",
         ),
     ]
 }
@@ -171,27 +261,35 @@ fn rows_of_managers() -> Vec<Row> {
             "Api",
             managed,
             "lister_watcher",
-            error("the Api's lister_watcher for secret shop/db panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the Api's lister_watcher for secret shop/db panicked",
         ),
         (
             "Api",
             managed,
             "getter",
-            end("the Api's getter for secrets panicked"),
+            NO_LOCK,
+            EndsOwner,
+            "the Api's getter for secrets panicked",
         ),
         (
             "Getter",
             managed,
             "get",
-            error("the getter of secret shop/db panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the getter of secret shop/db panicked",
         ),
         (
             "ManagerMetric",
             managed,
             "manager Started",
-            end("the metrics of the secret cache panicked"),
+            NO_LOCK,
+            EndsOwner,
+            "the metrics of the secret cache panicked",
         ),
-        ("ManagerMetric", managed, "Read", Seen::Log),
+        ("ManagerMetric", managed, "Read", NO_LOCK, IsLogged, ""),
     ]
 }
 
@@ -201,25 +299,33 @@ fn rows_of_others() -> Vec<Row> {
             "lookup",
             resolved,
             "lookup",
-            error("looking up shop.example panicked"),
+            NO_LOCK,
+            FailsCall,
+            "looking up shop.example panicked",
         ),
         (
             "Sink",
             sink,
             "commit",
-            end("the thread of reflector sink panicked"),
+            NO_LOCK,
+            EndsOwner,
+            "the thread of reflector sink panicked",
         ),
         (
             "Runtime",
             relisted,
             "list_pods",
-            error("the runtime panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the runtime panicked",
         ),
         (
             "Runtime",
             relisted,
             "inspect_pod",
-            error("the runtime panicked"),
+            NO_LOCK,
+            FailsCall,
+            "the runtime panicked",
         ),
     ]
 }
@@ -228,17 +334,16 @@ fn rows_of_others() -> Vec<Row> {
 fn check(rows: Vec<Row>) {
     let wrong = rows
         .into_iter()
-        .filter_map(|(port, provoke, at, expected)| {
-            let seen = provoke(&Fuse::at(at));
-            let fine = match (&seen, &expected) {
-                (Seen::Error(seen), Seen::Error(expected))
-                | (Seen::End(seen), Seen::End(expected)) => {
-                    seen.contains(&**expected) && seen.ends_with("made up")
-                }
-                (Seen::Log, Seen::Log) => true,
-                _ => false,
-            };
-            (!fine).then(|| format!("{port}, {at}: {seen:?}, not {expected:?}"))
+        .filter_map(|(port, provoke, at, locks, effect, text)| {
+            let fuse = Fuse::at(at);
+            let (seen, said) = provoke(&fuse);
+            let held = fuse.held.lock().unwrap();
+            let is_told = said.contains(text) && said.ends_with("made up");
+            let is_fine = seen == effect && (is_told || effect == IsLogged);
+            let is_free = held.iter().copied().eq(locks.iter().copied());
+            (!is_fine || !is_free).then(|| {
+                format!("{port}, {at}: {seen:?} {said:?} under {held:?}, not {effect:?} {text:?}")
+            })
         });
     let wrong: Vec<_> = wrong.collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -308,7 +413,7 @@ fn transform(fuse: &Fuse) -> Seen {
     let error = until(|| informer.status().failures.last().cloned());
     fuse.put_out();
     goes_on(&informer, &source);
-    Seen::Error(text(&error))
+    (FailsCall, text(&error))
 }
 
 fn index(fuse: &Fuse) -> Seen {
@@ -322,7 +427,7 @@ fn index(fuse: &Fuse) -> Seen {
     });
     let error = informer.add_indexers(&bad).unwrap_err();
     goes_on(&informer, &source);
-    Seen::Error(text(&error))
+    (FailsCall, text(&error))
 }
 
 /// A handler that panics where the fuse says.
@@ -365,7 +470,7 @@ fn handled(fuse: &Fuse, add_to: impl FnOnce(&SharedInformer<ConfigMap>) -> Regis
     assert_eq!(registration.readings().panics, u64::from(lost.is_some()));
     registration.remove(soon()).unwrap();
     goes_on(&informer, &source);
-    lost.map_or(Seen::Log, Seen::Error)
+    lost.map_or_else(logged, |lost| (FailsCall, lost))
 }
 
 fn handler(fuse: &Fuse) -> Seen {
@@ -422,10 +527,10 @@ fn measured(fuse: &Fuse) -> Seen {
     informer.add_handler(bad).unwrap();
     if let Err(error) = informer.start() {
         assert!(informer.is_stopped());
-        return Seen::End(text(&error));
+        return (EndsOwner, text(&error));
     }
     goes_on(&informer, &source);
-    Seen::Log
+    logged()
 }
 
 /// A source, its watches and a getter that panic where the fuse says, and the API that gives them.
@@ -507,12 +612,15 @@ fn listed(fuse: &Fuse) -> Seen {
     let informer = SharedInformer::new(Arc::new(bad), options());
     if let Err(error) = informer.start() {
         assert!(informer.is_stopped());
-        return Seen::End(text(&error));
+        return (EndsOwner, text(&error));
     }
     let seen = if fuse.at == "supports_watch_list" {
-        Seen::Log
+        logged()
     } else {
-        Seen::Error(text(&until(|| informer.status().failures.last().cloned())))
+        (
+            FailsCall,
+            text(&until(|| informer.status().failures.last().cloned())),
+        )
     };
     fuse.put_out();
     goes_on(&informer, &source);
@@ -528,7 +636,7 @@ fn set(fuse: &Fuse) -> Seen {
     let informer = set.informer::<ConfigMap>().unwrap();
     set.start().unwrap();
     goes_on(&informer, &source);
-    Seen::Error(text(&error))
+    (FailsCall, text(&error))
 }
 
 /// A client whose name lookup panics where the fuse says.
@@ -554,7 +662,7 @@ fn resolved(fuse: &Fuse) -> Seen {
     let error = list().unwrap_err();
     fuse.put_out();
     assert_eq!(list().unwrap(), 1);
-    Seen::Error(text(&error))
+    (FailsCall, text(&error))
 }
 
 /// A sink that panics where the fuse says.
@@ -589,7 +697,7 @@ fn sink(fuse: &Fuse) -> Seen {
             .cloned()
             .filter(|_| status.phase == Phase::Stopped)
     });
-    Seen::End(text(&error))
+    (EndsOwner, text(&error))
 }
 
 /// A runtime that panics where the fuse says.
@@ -638,7 +746,7 @@ fn relisted(fuse: &Fuse) -> Seen {
         (reading.is_stored() && reading.error().is_none()).then_some(())
     });
     relist.shutdown(soon()).unwrap();
-    Seen::Error(text)
+    (FailsCall, text)
 }
 
 fn managed(fuse: &Fuse) -> Seen {
@@ -655,18 +763,18 @@ fn managed(fuse: &Fuse) -> Seen {
     let api = BadSource(source, fuse.clone());
     let manager = match SecretManager::new(api, options) {
         Ok(manager) => manager,
-        Err(error) => return Seen::End(text(&error)),
+        Err(error) => return (EndsOwner, text(&error)),
     };
     manager.register_pod(&objects::pod("shop", "web", "n1", &["db"], &[]));
     // A read may come before the first try has failed.
     let seen = until(|| {
         let short = Clock::system().after(Duration::from_millis(20));
         match manager.get_by("shop", "db", short) {
-            Ok(_) => Some(Seen::Log),
+            Ok(_) => Some(logged()),
             Err(error) => {
                 let failure = error.last_error().unwrap_or(&error);
                 let panicked = failure.kind() == ErrorKind::Panicked;
-                panicked.then(|| Seen::Error(text(failure)))
+                panicked.then(|| (FailsCall, text(failure)))
             }
         }
     });

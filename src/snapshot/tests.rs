@@ -609,7 +609,7 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
     drop((before, all));
     let (inside, entered) = channel();
     let (go, gate) = channel::<()>();
-    let at_gate = crate::sync::Mutex::new((Some(inside), gate));
+    let at_gate = Mutex::new((Some(inside), gate));
     let manager = Arc::new(OnceLock::<ObjectManager<Rack>>::new());
     let used = Arc::clone(&manager);
     let (snapshot, racks, server) = racks(&path, move |_| {

@@ -71,6 +71,11 @@ ranks! {
     60 FAKE_CLOCK "the fake clock"
 }
 
+/// The locks that the calling thread holds: none in builds without checks.
+pub(crate) fn held() -> impl Iterator<Item = &'static str> {
+    check::held()
+}
+
 /// What a lock knows of its rank: nothing in builds without checks, nor where it has none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Order(check::Known);
@@ -119,6 +124,10 @@ mod check {
         static HELD: Cell<[Known; HELD_MAX]> = const { Cell::new([None; HELD_MAX]) };
     }
 
+    pub(super) fn held() -> impl Iterator<Item = &'static str> {
+        HELD.get().into_iter().flatten().map(|rank| rank.name)
+    }
+
     #[track_caller]
     pub(super) fn enter(known: Known) {
         let Some(rank) = known else { return };
@@ -163,6 +172,10 @@ mod check {
             let Rank { order: _, name: _ } = rank;
             Self(())
         }
+    }
+
+    pub(super) fn held() -> impl Iterator<Item = &'static str> {
+        std::iter::empty()
     }
 
     pub(super) fn enter(_known: Known) {}

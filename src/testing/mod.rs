@@ -30,5 +30,11 @@ pub use source::{FakeSource, RequestKind, SeenRequest, SourceFault};
 
 pub use crate::wire::{EventDecoder, ListDecoder};
 
+/// Returns the names of the crate's locks that the calling thread holds, for tests of code that the
+/// crate calls: it holds none there. Builds without debug assertions know none.
+pub fn held_locks() -> Vec<&'static str> {
+    crate::sync::held().collect()
+}
+
 #[cfg(test)]
 mod tests;
