@@ -112,12 +112,11 @@ pub struct ObjectReport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NamespaceState {
-    /// Its watch has begun and not listed the namespace yet. The objects that are read are watched
-    /// by name.
+    /// Its watch is not open yet. The objects that are read are watched by name.
     Starting,
     /// One watch has all objects but those that were referenced just now.
     Watching,
-    /// Its watch ends. Each object has it until its own watch by name has listed it.
+    /// Its watch ends. Each object has it until its own watch by name is open.
     Draining,
     /// The objects are watched by name, since the namespace cannot be.
     ByName,

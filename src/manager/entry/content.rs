@@ -167,6 +167,15 @@ impl<K: Object> EntryContent<K> {
         Ok(self.take_in(listed))
     }
 
+    /// Refuses a list that [`Self::replace`] would refuse now. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Stale` for an answer older than what is known (B18).
+    pub(crate) fn admits_list(&self, of: &Replacement) -> Result<(), Error> {
+        self.guard.clone().admits_replacement(of)
+    }
+
     /// An added or modified state of the object, or one that does not decode (B12); `None` if it is
     /// older than what is known.
     pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<bool> {

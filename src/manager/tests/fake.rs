@@ -14,7 +14,7 @@ use crate::manager::watch::namespace::NamespaceSink;
 use crate::manager::watch::runs::RunHandle;
 use crate::manager::watch::writer::Writer;
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
-use crate::reflector::{ReflectorOptions, ReflectorStatus, Replacement, Sink};
+use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::worker::{StopToken, Wake};
 
@@ -239,8 +239,20 @@ impl FakeRuns {
         drop(sink);
     }
 
-    /// The `index`th watch of a namespace lists it at the version.
+    /// The `index`th watch of a namespace lists it at the version, and opens.
     pub(crate) fn list_namespace(
+        &self,
+        index: usize,
+        version: &str,
+        objects: impl IntoIterator<Item = Secret>,
+    ) -> Result<(), Error> {
+        self.only_list_namespace(index, version, objects)?;
+        self.write_namespace(index, |sink| sink.bookmark(&version.into()));
+        Ok(())
+    }
+
+    /// The `index`th watch of a namespace lists it at the version, and is not open yet.
+    pub(crate) fn only_list_namespace(
         &self,
         index: usize,
         version: &str,
@@ -407,7 +419,7 @@ impl FakeRuns {
         runs.iter().rposition(|run| run.name == name).unwrap()
     }
 
-    /// The last run of the object lists it.
+    /// The last run of the object lists it, and its watch opens.
     pub(crate) fn list(
         &self,
         name: &str,
@@ -415,8 +427,16 @@ impl FakeRuns {
         object: Option<Secret>,
     ) -> Result<(), Error> {
         self.write(self.index_of(name), |writer| {
-            commit(writer, version, object, false)
+            commit(writer, version, object, false)?;
+            writer.report(&opened());
+            Ok(())
         })
+    }
+
+    /// The last run of the object lists it, and its watch is not open yet.
+    pub(crate) fn only_list(&self, name: &str, version: &str, object: Option<Secret>) {
+        let list = |writer: &mut Writer<Secret>| commit(writer, version, object, false);
+        self.write(self.index_of(name), list).unwrap();
     }
 
     /// The last run of the object sees it change.
@@ -440,6 +460,15 @@ impl FakeRuns {
     /// The last run of the object reports.
     pub(crate) fn report(&self, name: &str, status: &ReflectorStatus) {
         self.write(self.index_of(name), |writer| writer.report(status));
+    }
+}
+
+/// A watch is open.
+pub(crate) fn opened() -> ReflectorStatus {
+    ReflectorStatus {
+        phase: Phase::Watching,
+        synced: true,
+        ..ReflectorStatus::default()
     }
 }
 

@@ -1,13 +1,15 @@
 //! One watch for the objects of a namespace: when it begins and ends, who takes over from whom, and
 //! that no read in between fails, waits or goes back.
 
-use super::fake::{commit_namespace, immutable, secret};
-use super::stage::{Stage, refused, until};
+use super::fake::{commit_namespace, immutable, opened, secret};
+use super::stage::{Stage, failed, refused, until};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::{ObjectEvent, Selection as _};
 use crate::manager::strategy::Strategy as _;
+use crate::manager::watch::namespace::NamespaceSink;
+use crate::manager::watch::writer::Writer;
 use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
 use crate::object::StoredObject;
 use crate::reflector::{ReflectorStatus, Sink};
@@ -263,6 +265,8 @@ fn a_list_under_way_does_not_count_for_an_object_that_is_referenced_meanwhile() 
     let listed = NAMES.map(|name| secret(name, "9"));
     let commit = |sink: &mut _| commit_namespace(sink, staging, "30", listed);
     stage.runs.write_namespace(0, commit).unwrap();
+    let bookmark = |sink: &mut NamespaceSink<Secret>| sink.bookmark(&"30".into());
+    stage.runs.write_namespace(0, bookmark);
     assert_eq!(
         stage.version_now("new"),
         24,
@@ -333,9 +337,7 @@ fn oc_3_a_released_object_is_dropped() {
     );
     assert_eq!(report(&stage).objects, 3);
     let selected = |name: &str| {
-        let watch = |sink: &mut super::super::watch::namespace::NamespaceSink<Secret>| {
-            sink.watch().selects("ns", name, "30")
-        };
+        let watch = |sink: &mut NamespaceSink<Secret>| sink.watch().selects("ns", name, "30");
         stage.runs.write_namespace(0, watch)
     };
     assert!(selected("a") && !selected("d") && !selected("x"));
@@ -568,4 +570,305 @@ fn a_watch_of_a_namespace_counts_as_one() {
     let counts = stage.manager.store().entries().state();
     assert_eq!((counts.objects, counts.watches), (3, 1));
     assert!(NAMES.iter().all(|name| stage.inspect(name).watched));
+}
+
+/// A namespace's watch that is refused ends no watch by name: its list is not enough.
+#[test]
+fn a_list_alone_takes_over_from_no_watch() {
+    let stage = crossed();
+    let listed = NAMES.map(|name| secret(name, "9"));
+    stage.runs.only_list_namespace(0, "20", listed).unwrap();
+    assert!(!stage.runs.is_stopped("a") && !stage.runs.is_stopped("b"));
+    assert_eq!(report(&stage).state, NamespaceState::Starting);
+    let denied = fails(&stage, failed(429, "slow down"));
+    stage.runs.write_namespace(0, |sink| sink.report(&denied));
+    stage.runs.modified(secret("a", "25"));
+    assert_eq!(stage.version_now("a"), 25);
+    // A watch that has just opened may be cut at once.
+    stage.runs.write_namespace(0, |sink| sink.report(&opened()));
+    assert!(!stage.runs.is_stopped("a") && !stage.runs.is_stopped("b"));
+    stage.clock.wait_for_timer(super::stage::SECOND);
+    stage.clock.advance(super::stage::SECOND);
+    until(|| {
+        NAMES[..2]
+            .iter()
+            .all(|name| stage.runs.is_stopped(name))
+            .then_some(())
+    });
+    let versions = NAMES.map(|name| stage.version_now(name));
+    assert_eq!(versions, [25, 9, 9]);
+    stage.runs.modified_in_namespace(0, secret("b", "26"));
+    assert_eq!(stage.version_now("b"), 26);
+}
+
+/// Nor does a watch by name that is refused end the watch of the namespace, or the polls.
+#[test]
+fn a_list_by_name_alone_takes_over_from_nothing_either() {
+    let stage = taken_over();
+    stage.delete("c", "pod");
+    stage.delete("b", "pod");
+    stage.runs.wait_for_count(3);
+    stage.runs.only_list("a", "21", Some(secret("a", "9")));
+    stage.runs.modified_in_namespace(0, secret("a", "25"));
+    assert_eq!(stage.version_now("a"), 25);
+    assert!(!stage.runs.is_namespace_stopped(0));
+    let open = |writer: &mut Writer<Secret>| writer.report(&opened());
+    stage.runs.write(2, open);
+    stage.runs.wait_for_namespace_end(0);
+    assert_eq!(stage.version_now("a"), 25);
+    stage.runs.modified(secret("a", "27"));
+    assert_eq!(stage.version_now("a"), 27);
+}
+
+/// Events of the server's versions have no order: a list that was overtaken changes nothing.
+#[test]
+fn a_held_list_without_an_order_puts_nothing_back() {
+    let stage = crossed();
+    let listed = NAMES.map(|name| secret(name, "x-9"));
+    stage.runs.only_list_namespace(0, "x-20", listed).unwrap();
+    stage.runs.modified(secret("a", "x-25"));
+    stage
+        .runs
+        .write_namespace(0, |sink| sink.bookmark(&"x-30".into()));
+    let read = stage.get_now("a").unwrap();
+    assert_eq!(read.metadata.resource_version.as_deref(), Some("x-25"));
+    assert!(!stage.runs.is_stopped("a"));
+    assert!(stage.runs.is_stopped("b"), "nothing has overtaken its list");
+}
+
+/// The watch of the namespace is refused so often at these seconds.
+fn refuse_at(stage: &Stage, seconds: &[u64], error: &Error) {
+    let mut failures = Failures::default();
+    let mut before = 0;
+    for second in seconds {
+        let pause = std::time::Duration::from_secs(second.saturating_sub(before));
+        before = *second;
+        stage.clock.advance(pause);
+        failures.add(error.clone(), stage.clock.now(), stage.clock.now());
+        let status = ReflectorStatus {
+            failures: failures.clone(),
+            ..ReflectorStatus::default()
+        };
+        stage.runs.write_namespace(0, |sink| sink.report(&status));
+    }
+}
+
+/// Where the server refuses this watch alone, the objects are watched by name: one for a trial, the
+/// others once its watch is open.
+#[test]
+fn a_watch_of_a_namespace_that_is_refused_for_long_is_given_up_after_a_trial() {
+    for error in [429, 500, 504, 410, 503].map(|code| failed(code, "not this one")) {
+        let stage = taken_over();
+        refuse_at(&stage, &[0, 10, 31], &error);
+        stage.runs.wait_for_count(3);
+        stage.runs.only_list("a", "30", Some(secret("a", "29")));
+        assert_eq!(stage.version_now("a"), 9);
+        let open = |writer: &mut Writer<Secret>| writer.report(&opened());
+        stage.runs.write(2, open);
+        assert_eq!(stage.version_now("a"), 29);
+        stage.runs.wait_for_count(5);
+        for name in ["b", "c"] {
+            assert_eq!(stage.version_now(name), 9);
+            stage
+                .runs
+                .list(name, "30", Some(secret(name, "29")))
+                .unwrap();
+            assert_eq!(stage.version_now(name), 29);
+        }
+        stage.runs.wait_for_namespace_end(0);
+        let report = until(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
+        assert!(report.reason.contains("not this one"), "{}", report.reason);
+    }
+}
+
+/// Too few, too soon, or a transport that fails: the watch of the namespace stays.
+#[test]
+fn failures_that_are_no_lasting_refusal_start_no_trial() {
+    let lost = Error::new(ErrorKind::Unreachable, "connection refused");
+    let refused = failed(429, "slow down");
+    let cases: [(&[u64], &Error); 3] = [
+        (&[0, 31], &refused),
+        (&[0, 1, 2, 3, 29], &refused),
+        (&[0, 31, 62, 93], &lost),
+    ];
+    for (seconds, error) in cases {
+        let stage = taken_over();
+        refuse_at(&stage, seconds, error);
+        stage.round();
+        assert_eq!(stage.runs.count(), 2, "{seconds:?} {error}");
+    }
+    // The transport fails among the refusals.
+    let stage = taken_over();
+    refuse_at(&stage, &[0, 20], &refused);
+    refuse_at(&stage, &[10], &lost);
+    refuse_at(&stage, &[1, 2], &refused);
+    stage.round();
+    assert_eq!(stage.runs.count(), 2);
+}
+
+/// The trial comes back once the watch of the namespace is open, whether its own was or not.
+#[test]
+fn a_trial_ends_once_the_watch_of_the_namespace_is_open() {
+    let stage = taken_over();
+    refuse_at(&stage, &[0, 10, 31], &failed(429, "slow down"));
+    stage.runs.wait_for_count(3);
+    stage.runs.write_namespace(0, |sink| {
+        sink.report(&opened());
+        sink.bookmark(&"40".into());
+    });
+    stage.runs.wait_for_join(2);
+    stage.runs.modified_in_namespace(0, secret("a", "41"));
+    assert_eq!(stage.version_now("a"), 41);
+    assert_eq!(report(&stage).objects, 3);
+    stage.round();
+    assert_eq!((stage.runs.count(), report(&stage).objects), (3, 3));
+}
+
+#[cfg(feature = "testing")]
+mod over_the_fake_server {
+    use super::super::stage::{SECOND, unavailable};
+    use super::*;
+    use crate::manager::tests::fake::too_large;
+    use crate::testing::{RequestKind, SourceFault};
+    use std::collections::BTreeSet;
+
+    const MANY: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+    fn referenced() -> Stage {
+        let scope = WatchScope::Namespace { above: 2 };
+        let stage = Stage::watching().options(|options| options.watch_scope(scope));
+        let stage = stage.start();
+        for name in MANY {
+            stage.set(name);
+        }
+        stage
+    }
+
+    /// Whether each object is read as the server has it.
+    fn is_followed(stage: &Stage) -> bool {
+        let objects = stage.source.objects();
+        objects.iter().all(|object| {
+            let name = object.metadata.name.as_deref().unwrap();
+            let read = stage.get_now(name);
+            let version = super::super::stage::version(object);
+            read.is_ok_and(|read| super::super::stage::version(&read) == version)
+        })
+    }
+
+    /// The objects that were asked for by name.
+    fn by_name(stage: &Stage) -> BTreeSet<String> {
+        let requests = stage.source.requests();
+        let one = requests
+            .iter()
+            .filter(|request| request.scope.is_one_object());
+        one.map(|request| format!("{:?}", request.scope)).collect()
+    }
+
+    /// However the server refuses the watch of the namespace alone: no object stays behind.
+    #[test]
+    fn a_watch_of_a_namespace_that_never_opens_keeps_no_object_back() {
+        let lost = Error::new(ErrorKind::Unreachable, "connection reset");
+        let faults = [429, 500, 504, 410, 503].map(|code| failed(code, "not this one"));
+        let faults = faults.into_iter().chain([lost, too_large()]);
+        let faults = faults
+            .map(SourceFault::Fail)
+            .chain([SourceFault::CutAfter(0)]);
+        for fault in faults {
+            let stage = referenced();
+            let told = format!("{fault:?}");
+            stage.source.plan(move |request| {
+                let is_it = request.kind == RequestKind::Watch && !request.scope.is_one_object();
+                is_it.then(|| fault.clone())
+            });
+            for name in MANY {
+                stage.add(name, "pod");
+                stage.get(name).unwrap();
+            }
+            for round in 0..3 {
+                for name in MANY {
+                    stage.set(name);
+                }
+                for _ in 0..2_000 {
+                    if is_followed(&stage) {
+                        break;
+                    }
+                    std::thread::sleep(std::time::Duration::from_millis(5));
+                }
+                assert!(is_followed(&stage), "{told}, round {round}");
+            }
+        }
+    }
+
+    /// A server that restarts is asked for the namespace again, and for nothing by name.
+    #[test]
+    fn a_restart_of_the_server_costs_no_request_by_name() {
+        let stage = referenced();
+        for name in MANY {
+            stage.add(name, "pod");
+        }
+        until(|| {
+            stage.source.bookmark();
+            let all = NamespaceState::Watching == report(&stage).state && is_followed(&stage);
+            (all && stage.source.open_watches() == 1).then_some(())
+        });
+        let before = by_name(&stage);
+        let count = stage.source.requests().len();
+        let fail = |error: Error| {
+            stage
+                .source
+                .plan(move |_| Some(SourceFault::Fail(error.clone())));
+        };
+        let pass = |seconds: u32| {
+            for _ in 0..seconds {
+                stage.clock.advance(SECOND);
+                for name in MANY {
+                    drop(stage.get_now(name));
+                }
+                std::thread::yield_now();
+            }
+        };
+        fail(Error::new(ErrorKind::Unreachable, "connection refused"));
+        stage.source.end_watches(None);
+        pass(40);
+        fail(unavailable());
+        pass(25);
+        stage.source.heal();
+        stage.source.plan(|_| None);
+        stage.set("a");
+        until(|| {
+            stage.clock.advance(SECOND);
+            is_followed(&stage).then_some(())
+        });
+        assert_eq!(by_name(&stage), before);
+        let asked = stage.source.requests().len().saturating_sub(count);
+        assert!(asked < 100, "{asked}");
+    }
+
+    /// A server that refuses everything for long is asked for one object by name.
+    #[test]
+    fn a_server_that_refuses_all_is_asked_for_one_object_by_name() {
+        let stage = referenced();
+        for name in MANY {
+            stage.add(name, "pod");
+        }
+        until(|| {
+            stage.source.bookmark();
+            let all = NamespaceState::Watching == report(&stage).state && is_followed(&stage);
+            (all && stage.source.open_watches() == 1).then_some(())
+        });
+        let asked = stage.source.requests().len();
+        stage
+            .source
+            .plan(|_| Some(SourceFault::Fail(failed(429, "slow down"))));
+        stage.source.end_watches(None);
+        for _ in 0..200 {
+            stage.clock.advance(SECOND);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let requests = stage.source.requests();
+        let since = requests.iter().skip(asked);
+        let one = since.filter(|request| request.scope.is_one_object());
+        let one: BTreeSet<_> = one.map(|request| format!("{:?}", request.scope)).collect();
+        assert!(one.len() <= 1, "{one:?}");
+    }
 }

@@ -41,7 +41,7 @@ impl<K: Object> Runs<K> {
         let histories = entries.filter_map(|object| {
             let history = {
                 let entry = object.state.lock();
-                (are(&entry) && !entry.has_successor()).then(|| entry.history)
+                (are(&entry) && entry.successor().is_none()).then(|| entry.history)
             };
             history.map(|history| (history, object))
         });

@@ -14,6 +14,7 @@ use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::Listed;
+use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
@@ -238,8 +239,8 @@ impl<K: Object> WatchEntry<K> {
         own && self.is_filled()
     }
 
-    pub(super) fn has_successor(&self) -> bool {
-        self.machine.successor().is_some()
+    pub(super) fn successor(&self) -> Option<RunId> {
+        self.machine.successor()
     }
 
     /// Until when readers may have what is known, if the object is polled.
@@ -384,6 +385,42 @@ impl<K: Object> WatchEntry<K> {
 
     pub(crate) fn is_filled(&self) -> bool {
         self.machine.serves(self.filled_by)
+    }
+
+    /// Whether the run is one that takes over from another, and has not yet: its list is not taken
+    /// in before its watch is open. Else the object would have no watch meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` for a run that has ended; `Stale` for a list that is older than what is known.
+    pub(super) fn holds_back(&self, run: RunId, of: &Replacement) -> Result<bool, Error> {
+        self.check_run(run)?;
+        if self.machine.is_current(run) {
+            return Ok(false);
+        }
+        self.content.admits_list(of).map(|()| true)
+    }
+
+    /// Takes in the list of a successor, whose watch is open, and hands over to it. A list that was
+    /// overtaken meanwhile changes nothing, and hands over if versions say that the successor
+    /// misses nothing.
+    pub(super) fn take_over(
+        &mut self,
+        run: RunId,
+        (began, listed): (u64, &mut Option<Listed<K>>),
+        of: &Replacement,
+        now: Instant,
+    ) -> Result<(bool, WatchAction), Error> {
+        self.check_run(run)?;
+        let known = self.content.known_version();
+        if self.is_filled() && !of.consistent && is_reached(known, &of.resource_version) {
+            return Ok((false, self.succeed(run, now)));
+        }
+        let is_overtaken = began != self.content.revision();
+        if is_overtaken && known.numeric_order(&of.resource_version).is_none() {
+            return Ok((false, WatchAction::nothing()));
+        }
+        self.replace(run, (began, listed), of, now)
     }
 
     /// The list of the one object, or of none, and the content's revision when the list began.

@@ -90,21 +90,24 @@ fn wait_for_work<K: Object>(
     let context = checks.context();
     let clock = context.table.clock();
     let mut work = context.work.lock();
-    while work.ended.is_empty() && !work.recovered && !work.namespaces {
+    while work.ended.is_empty() && !work.recovered {
         let stopped = stop.is_stopped();
+        let tend_at = work.namespaces.map_or(Deadline::NEVER, Deadline::at);
+        let next = sweep_at.earlier(tend_at);
         let due = if stopped {
             work.alive == 0
         } else {
-            clock.has_passed(sweep_at)
+            clock.has_passed(next)
         };
         if due {
             break;
         }
-        let until = if stopped { Deadline::NEVER } else { sweep_at };
+        let until = if stopped { Deadline::NEVER } else { next };
         work = clock.wait_until(&context.work, work, until);
     }
     let recovered = std::mem::take(&mut work.recovered);
-    let namespaces = std::mem::take(&mut work.namespaces);
+    let now = clock.now();
+    let namespaces = work.namespaces.take_if(|at| *at <= now).is_some();
     (std::mem::take(&mut work.ended), recovered, namespaces)
 }
 

@@ -2,10 +2,11 @@
 //! an object on to that object's entry, and passes over the objects that nobody references.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
+use super::entry::WatchedObject;
 use super::runs::RunHandle;
 use super::writer::{ObjectStaging, RunContext, Writer};
 use crate::clock::later;
@@ -13,13 +14,19 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ObjectEvent, Selection};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::object::{KeyRef, Object, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink, Waiters};
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, Waiters};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// How often the objects of a namespace learn that the server confirmed them, while nothing else is
 /// new: an event of one of them confirms all.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
+/// A watch that is open for so long without an event is no longer taken for one that the server
+/// cuts at once.
+const PROOF: Duration = Duration::from_secs(1);
+/// So many refusals of the open server, over at least that long, are taken for the last word.
+const REFUSALS: u32 = 3;
+const REFUSED_FOR: Duration = Duration::from_secs(30);
 
 /// One namespace's watch, as its reflector, the attached entries and the housekeeper share it.
 pub(crate) struct NamespaceWatch<K: Object> {
@@ -41,10 +48,47 @@ struct AttachedObjects<K: Object> {
     /// A list is under way: what it has passed over already is not known.
     is_listing: bool,
     has_listed: bool,
+    has_opened: bool,
     status: ReflectorStatus,
+    /// From when on the open watch takes objects over from their watches by name. `None` while it
+    /// is not open.
+    serves_from: Option<Instant>,
+    refusals: Refusals,
+    /// The object that is watched by name first, to see whether the server lets that be.
+    trial: Option<WatchedObject<K>>,
     /// Why the objects are better watched by name.
     refusal: Option<Error>,
     life: NamespaceLife,
+}
+
+/// How often the server has answered that there is no watch, since it was open or the transport
+/// failed.
+#[derive(Default)]
+struct Refusals {
+    count: u32,
+    first: Option<Instant>,
+    last: Option<Instant>,
+}
+
+impl Refusals {
+    fn note(&mut self, status: &ReflectorStatus) {
+        let failed_at = status.failures.last_at();
+        let failure = status.failures.last();
+        if status.phase == Phase::Watching {
+            *self = Self::default();
+        } else if failed_at > self.last {
+            let is_answer = failure.is_some_and(|error| error.status().is_some());
+            let before = if is_answer { self.count } else { 0 };
+            self.first = self.first.filter(|_| before > 0).or(failed_at);
+            self.count = before.saturating_add(u32::from(is_answer));
+            self.last = failed_at;
+        }
+    }
+
+    fn are_final(&self) -> bool {
+        let lasted = self.first.map(|first| later(first, REFUSED_FOR));
+        self.count >= REFUSALS && self.last >= lasted
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,7 +124,11 @@ impl<K: Object> NamespaceWatch<K> {
             position: ResourceVersion::default(),
             is_listing: true,
             has_listed: false,
+            has_opened: false,
             status: ReflectorStatus::default(),
+            serves_from: None,
+            refusals: Refusals::default(),
+            trial: None,
             refusal: None,
             life: NamespaceLife::Open,
         };
@@ -151,6 +199,49 @@ impl<K: Object> NamespaceWatch<K> {
         self.objects.lock().refusal.clone()
     }
 
+    /// Whether the server has ever served it.
+    pub(crate) fn has_opened(&self) -> bool {
+        self.objects.lock().has_opened
+    }
+
+    /// Whether it takes objects over from their watches by name.
+    pub(crate) fn serves(&self) -> bool {
+        let now = self.context.table.clock().now();
+        let serves_from = self.objects.lock().serves_from;
+        serves_from.is_some_and(|from| now >= from)
+    }
+
+    /// Takes over what it has listed, if it [serves](Self::serves), or has that done later.
+    pub(crate) fn take_over(&self) {
+        let serves_from = self.objects.lock().serves_from;
+        if self.serves() {
+            for writer in self.writers() {
+                writer.take_over();
+            }
+        } else if let Some(from) = serves_from {
+            self.context.tend_namespaces_at(from);
+        }
+    }
+
+    /// The object that is watched by name for a trial, and whether a trial is due.
+    pub(crate) fn trial(&self) -> (Option<WatchedObject<K>>, bool) {
+        let objects = self.objects.lock();
+        (objects.trial.clone(), objects.refusals.are_final())
+    }
+
+    pub(crate) fn set_trial(&self, trial: Option<WatchedObject<K>>) {
+        let before = std::mem::replace(&mut self.objects.lock().trial, trial);
+        drop(before);
+    }
+
+    /// The objects are better watched by name: the server lets them be, and refuses this watch.
+    pub(crate) fn give_up(&self) {
+        let mut objects = self.objects.lock();
+        objects.refusal = objects.status.failures.last().cloned();
+        drop(objects);
+        self.context.tend_namespaces();
+    }
+
     /// Whether its thread has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.objects.lock().life == NamespaceLife::Over
@@ -183,10 +274,10 @@ impl<K: Object> NamespaceWatch<K> {
         let is_it = objects.by_name.get(name);
         let is_it = is_it.is_some_and(|attached| attached.number == number);
         let detached = is_it.then(|| objects.by_name.remove(name));
-        let are_few = objects.by_name.len() <= self.few;
+        let is_due = objects.by_name.len() <= self.few || objects.trial.is_some();
         drop(objects);
         drop(detached);
-        if are_few {
+        if is_due {
             self.context.tend_namespaces();
         }
     }
@@ -240,6 +331,9 @@ impl<K: Object> RunHandle for Attachment<K> {
     fn join(self: Box<Self>) {}
 
     fn covers(&self, version: &ResourceVersion) -> bool {
+        if !self.watch.serves() {
+            return false;
+        }
         let objects = self.watch.objects.lock();
         let attached = objects.by_name.get(&self.name);
         let attached = attached.filter(|attached| attached.number == self.number);
@@ -268,6 +362,8 @@ pub(crate) struct NamespaceSink<K: Object> {
     watch: Arc<NamespaceWatch<K>>,
     /// What the attached objects were told last.
     told: Option<ReflectorStatus>,
+    /// A list was committed, and nothing reported since.
+    has_committed: bool,
 }
 
 /// What a list of the namespace brings, by name, for the objects that were attached before it
@@ -284,6 +380,7 @@ impl<K: Object> NamespaceSink<K> {
         Self {
             watch: Arc::clone(watch),
             told: None,
+            has_committed: false,
         }
     }
 
@@ -306,11 +403,26 @@ impl<K: Object> NamespaceSink<K> {
     }
 }
 
+impl<K: Object> NamespaceSink<K> {
+    /// An event or a bookmark came: the watch is open, and the server serves it.
+    fn prove(&mut self) {
+        if !self.watch.serves() {
+            let now = self.watch.context.table.clock().now();
+            let mut objects = self.watch.objects.lock();
+            (objects.serves_from, objects.has_opened) = (Some(now), true);
+            drop(objects);
+            self.watch.take_over();
+        }
+    }
+}
+
 impl<K: Object> Sink<K> for NamespaceSink<K> {
     type Staging = NamespaceStaging<K>;
 
     fn begin(&mut self) -> Self::Staging {
-        self.watch.objects.lock().is_listing = true;
+        let mut objects = self.watch.objects.lock();
+        (objects.is_listing, objects.serves_from) = (true, None);
+        drop(objects);
         let writers = self.watch.writers().into_iter();
         let staged = writers.map(|writer| {
             let staging = writer.begin_list();
@@ -341,23 +453,19 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         let mut objects = self.watch.objects.lock();
         (objects.is_listing, objects.has_listed) = (false, true);
         objects.position = of.resource_version.clone();
-        let mut uncovered = Vec::new();
         for (name, attached) in &mut objects.by_name {
             let taken = covered.get(name);
             if !taken.is_some_and(|writer| Arc::ptr_eq(writer, &attached.writer)) {
                 attached.required = Some(of.resource_version.clone());
-                uncovered.push(Arc::clone(&attached.writer));
             }
         }
         drop(objects);
-        for writer in uncovered {
-            writer.hand_over();
-        }
-        self.told = None;
+        (self.told, self.has_committed) = (None, true);
         stale
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        self.prove();
         let (_, version) = event.object.identity();
         let Some(writer) = self.watch.writer_of(event.object.key_ref(), version) else {
             return Ok(());
@@ -370,6 +478,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
+        self.prove();
         self.watch.objects.lock().pass(version.as_str());
         for writer in self.watch.writers() {
             writer.confirm(version);
@@ -391,11 +500,30 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         if is_refused {
             objects.refusal = refusal.cloned();
         }
+        objects.refusals.note(&status);
+        let is_final = objects.refusals.are_final();
+        let is_open = status.phase == Phase::Watching;
+        let now = self.watch.context.table.clock().now();
+        let opens = is_open && objects.serves_from.is_none();
+        // The stream of a list has carried objects.
+        let proof = if self.has_committed {
+            now
+        } else {
+            later(now, PROOF)
+        };
+        let serves_from = objects.serves_from.or(Some(proof));
+        objects.serves_from = serves_from.filter(|_| is_open);
+        objects.has_opened |= is_open;
+        let is_due = is_refused || is_final || (opens && objects.trial.is_some());
         objects.status.clone_from(&status);
         drop(objects);
-        if is_refused {
+        if is_due {
             self.watch.context.tend_namespaces();
         }
+        if opens {
+            self.watch.take_over();
+        }
+        self.has_committed = false;
         if !is_told {
             for writer in self.watch.writers() {
                 writer.update(&status);

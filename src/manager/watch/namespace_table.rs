@@ -15,6 +15,8 @@ use crate::sync::{Arc, Mutex, Rank};
 
 /// How long after a refusal the namespace is asked for again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
+/// How long after some of its objects the next ones are watched by name.
+pub(super) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 /// How long after a shortage of threads or reflectors.
 const SHORTAGE_PAUSE: Duration = Duration::from_secs(60);
 
@@ -36,6 +38,8 @@ struct Namespace<K: Object> {
     run: Option<Run>,
     /// The watch ends once its objects are watched by name, for this reason.
     draining: Option<String>,
+    /// When the next of its objects are.
+    drains_at: Option<Instant>,
     refused: Option<Refused>,
 }
 
@@ -63,6 +67,7 @@ impl<K: Object> Default for Namespace<K> {
             watch: None,
             run: None,
             draining: None,
+            drains_at: None,
             refused: None,
         }
     }
@@ -107,7 +112,10 @@ pub(super) struct Surroundings<K: Object> {
 /// What the housekeeper does about one namespace.
 pub(super) enum Tending<K: Object> {
     Start,
+    /// The watch is open, or is refused: its objects may be taken over, or watched by name again.
+    Look(Arc<NamespaceWatch<K>>),
     Drain(Arc<NamespaceWatch<K>>),
+    Wait(Instant),
     End(Option<Run>),
 }
 
@@ -216,12 +224,18 @@ impl<K: Object> Namespaces<K> {
                 (None, None) => None,
             };
         }
-        namespace.draining.as_ref()?;
+        if namespace.draining.is_none() {
+            return Some(Tending::Look(watch));
+        }
         watch.close();
         if count > 0 {
+            if let Some(at) = namespace.drains_at.filter(|at| now < *at) {
+                return Some(Tending::Wait(at));
+            }
+            namespace.drains_at = Some(later(now, DRAIN_PAUSE));
             return Some(Tending::Drain(watch));
         }
-        (namespace.watch, namespace.draining) = (None, None);
+        (namespace.watch, namespace.draining, namespace.drains_at) = (None, None, None);
         Some(Tending::End(namespace.run.take()))
     }
 
@@ -231,7 +245,7 @@ impl<K: Object> Namespaces<K> {
         let reports = table.by_name.iter().filter_map(|(name, namespace)| {
             let (state, reason) = match (&namespace.watch, &namespace.draining) {
                 (Some(_), Some(why)) => (NamespaceState::Draining, why.clone()),
-                (Some(watch), None) if watch.has_listed() => {
+                (Some(watch), None) if watch.has_opened() => {
                     (NamespaceState::Watching, String::new())
                 }
                 (Some(_), None) => (NamespaceState::Starting, String::new()),

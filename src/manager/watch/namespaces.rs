@@ -3,14 +3,19 @@
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
 use super::launch::Runs;
 use super::namespace::NamespaceWatch;
-use super::namespace_table::{Surroundings, Tending, few};
+use super::namespace_table::{DRAIN_PAUSE, Surroundings, Tending, few};
 use super::runs::Run;
 use super::state_machine::{RunId, WatchEffect, WatchInput};
 use super::writer::Writer;
+use crate::clock::later;
 use crate::manager::options::WatchScope;
 use crate::manager::report::NamespaceReport;
 use crate::object::Object;
 use crate::sync::Arc;
+
+/// How many objects of a namespace are watched by name at a time, once it is no longer watched as a
+/// whole.
+const DRAIN_MAX: usize = 16;
 
 impl<K: Object> Runs<K> {
     /// Starts a run that the entry has decided on: by name, unless the object is new and the first
@@ -75,7 +80,13 @@ impl<K: Object> Runs<K> {
             _room: None,
             _by_name: None,
         };
-        let late = table.change(object, |entry| entry.keep_successor(id, run));
+        let now = table.clock().now();
+        let (late, action) = table.change(object, |entry| {
+            let late = entry.keep_successor(id, run);
+            // The watch may have opened meanwhile.
+            (late, entry.hand_over(now))
+        });
+        self.end_all(action);
         if let Some(run) = late {
             self.context.end(run);
         }
@@ -118,7 +129,12 @@ impl<K: Object> Runs<K> {
                         self.start_namespace(&watch);
                     }
                 }
+                Some(Tending::Look(watch)) => {
+                    watch.take_over();
+                    self.look_for_refusal(&watch);
+                }
                 Some(Tending::Drain(watch)) => self.drain(&watch),
+                Some(Tending::Wait(until)) => context.tend_namespaces_at(until),
                 Some(Tending::End(run)) => {
                     if let Some(run) = run {
                         context.end(run);
@@ -130,25 +146,81 @@ impl<K: Object> Runs<K> {
         }
     }
 
-    /// Has the objects of a namespace's watch watched by name. Each is read from that watch until
-    /// its own has listed it.
+    /// Watches the objects of a namespace's watch by name, a few at a time. Each is read from that
+    /// watch until its own has opened.
     fn drain(&self, watch: &Arc<NamespaceWatch<K>>) {
-        let by_name = self.namespaces.by_name(&watch.namespace);
+        let mut room = DRAIN_MAX;
         for writer in watch.writers() {
-            let (object, run) = (writer.object(), writer.run());
-            let table = &self.context.table;
-            let (successor, action) = table.change(object, |entry| {
-                if entry.is_current(run) {
-                    return (entry.prepare(), WatchAction::nothing());
-                }
-                // The object was not taken over yet.
-                (None, entry.act(WatchInput::Ended(run)))
-            });
-            self.end_all(action);
-            if let Some(id) = successor {
-                let launched = self.launch_successor(object, id, Some(Arc::clone(&by_name)));
-                let launched = launched.or_else(|error| self.poll_instead(object, id, error));
-                self.settle_successor(object, id, launched);
+            if room == 0 {
+                let now = self.context.table.clock().now();
+                let next = later(now, DRAIN_PAUSE);
+                return self.context.tend_namespaces_at(next);
+            }
+            room = room.saturating_sub(usize::from(self.watch_by_name(&writer)));
+        }
+    }
+
+    /// Watches an object of a namespace's watch by name. Returns whether that began.
+    fn watch_by_name(&self, writer: &Writer<K>) -> bool {
+        let (object, run) = (writer.object(), writer.run());
+        let (successor, action) = self.context.table.change(object, |entry| {
+            if entry.is_current(run) {
+                return (entry.prepare(), WatchAction::nothing());
+            }
+            // The object was not taken over yet.
+            let ended = entry.act(WatchInput::Ended(run));
+            let again = entry.is_awaiting().then(|| entry.act(WatchInput::Retry));
+            (None, ended.and(again.unwrap_or_else(WatchAction::nothing)))
+        });
+        let started = action.effect;
+        self.end_all(action);
+        if let WatchEffect::Start(run) = started {
+            self.begin(object, run);
+            return true;
+        }
+        let Some(id) = successor else { return false };
+        let by_name = self.namespaces.by_name(object.key.namespace());
+        let launched = self.launch_successor(object, id, Some(by_name));
+        let launched = launched.or_else(|error| self.poll_instead(object, id, error));
+        self.settle_successor(object, id, launched)
+    }
+
+    /// Where the server refuses the watch of the namespace time and again, it may let the objects
+    /// be watched by name. One of them is the trial. Once its watch is open, the others follow;
+    /// once that of the namespace is, it comes back.
+    fn look_for_refusal(&self, watch: &Arc<NamespaceWatch<K>>) {
+        let (trial, is_refused) = watch.trial();
+        if let Some(object) = trial {
+            let (is_by_name, successor) = {
+                let entry = object.state.lock();
+                (entry.is_watched_by_name(), entry.successor())
+            };
+            if is_by_name && is_refused {
+                return watch.give_up();
+            }
+            if is_refused && successor.is_some() {
+                return;
+            }
+            watch.set_trial(None);
+            if is_by_name {
+                self.attach(watch, &object, |_| true);
+            } else if let Some(run) = successor {
+                let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(run));
+                self.end_all(self.context.table.change(&object, ended));
+            }
+        }
+        if is_refused {
+            let is_taken = |writer: &Arc<Writer<K>>| {
+                let entry = writer.object().state.lock();
+                entry.is_current(writer.run())
+            };
+            let taken = watch.writers().into_iter().filter(is_taken);
+            let Some(first) = taken.min_by(|a, b| a.key().cmp(b.key())) else {
+                // Each object has its watch by name.
+                return watch.give_up();
+            };
+            if self.watch_by_name(&first) {
+                watch.set_trial(Some(Arc::clone(first.object())));
             }
         }
     }

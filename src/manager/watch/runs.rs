@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::sync::Weak;
+use std::time::Instant;
 
 use super::reflector_limit::ReflectorLimit;
 use crate::error::Error;
@@ -93,8 +94,8 @@ pub(crate) struct PendingWork {
     pub(crate) alive: usize,
     /// A server that gave one object's watch no answer gives one again.
     pub(crate) recovered: bool,
-    /// The watches of whole namespaces are to be looked at.
-    pub(crate) namespaces: bool,
+    /// When the watches of whole namespaces are to be looked at.
+    pub(crate) namespaces: Option<Instant>,
     /// The housekeeper's panic, until it has completed a sweep.
     pub(crate) failure: Option<Error>,
     /// The housekeeper has ended: no run has room any more.

@@ -9,13 +9,13 @@ use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::list_watch::Listed;
+use crate::list_watch::{Listed, ObjectEvent};
 use crate::manager::kinds::KindTraits;
 use crate::manager::object_manager::SecretManager;
 use crate::manager::options::{ManagerOptions, PastLimit, WatchScope};
 use crate::manager::registry::Registry;
 use crate::manager::tests::fake::{
-    FakeGetter, FakeRuns, commit, immutable, pod, secret, too_large,
+    FakeGetter, FakeRuns, commit, immutable, opened, pod, secret, too_large,
 };
 use crate::object::{Status, StoredObject};
 use crate::reflector::{ReflectorStatus, Replacement, Sink as _};
@@ -581,5 +581,75 @@ fn a_poll_that_takes_over_while_the_watch_lists_loses_no_reader() {
         manager.get_by("ns", "s", Deadline::NEVER).unwrap();
         manager.stop();
         model.join(vec![poller]).assert_over();
+    });
+}
+
+/// The namespace's list, its opening, a change seen by name and a release race: the object is
+/// handed over once, and no read goes back.
+#[test]
+fn a_namespaces_watch_takes_over_once_it_is_open() {
+    check(|| {
+        let model = Model::of_namespace();
+        let listed = |version| ["s", "t"].map(|name| secret(name, version));
+        let runs = model.runs.clone();
+        let by_name = thread::spawn(move || {
+            let version = Some(secret("s", "9"));
+            let listed = runs.try_write(0, |writer| commit(writer, "10", version, false));
+            assert!(listed.is_none_or(|it| it.is_ok() || it.is_err_and(|e| e.is_stopped())));
+            let state = Listed::Object(Arc::new(StoredObject::new(secret("s", "25"))));
+            runs.try_write(0, |writer| drop(writer.apply(ObjectEvent::modified(state))));
+        });
+        let runs = model.runs.clone();
+        let whole = thread::spawn(move || {
+            runs.only_list_namespace(0, "20", listed("9")).unwrap();
+            runs.write_namespace(0, |sink| sink.report(&opened()));
+            runs.modified_in_namespace(0, secret("s", "25"));
+            runs.modified_in_namespace(0, secret("s", "26"));
+        });
+        let manager = Arc::clone(&model.manager);
+        let housekeeper = thread::spawn(move || {
+            for _ in 0..2 {
+                manager.store().checks().runs.tend_namespaces();
+            }
+        });
+        let manager = Arc::clone(&model.manager);
+        let reader = thread::spawn(move || {
+            let mut before = 0;
+            for _ in 0..3 {
+                let read = manager.get_cached("ns", "s").unwrap();
+                let version = read.map_or(0, |read| crate::manager::tests::stage::version(&read));
+                assert!(version >= before, "{version} after {before}");
+                before = version;
+            }
+        });
+        let model = model.join(vec![by_name, whole, housekeeper, reader]);
+        assert!(model.runs.is_stopped("s"));
+        let cached = model.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        assert_eq!(cached.metadata.resource_version.as_deref(), Some("26"));
+        model.manager.get_by("ns", "t", Deadline::NEVER).unwrap();
+        model.manager.stop();
+        model.end();
+    });
+}
+
+/// The watch of the namespace is refused for as long as it takes: the watch by name goes on,
+/// whichever comes first.
+#[test]
+fn a_namespaces_list_ends_no_watch_by_name() {
+    check(|| {
+        let model = Model::of_namespace();
+        let runs = model.runs.clone();
+        let lister = thread::spawn(move || {
+            let listed = ["s", "t"].map(|name| secret(name, "9"));
+            runs.only_list_namespace(0, "20", listed).unwrap();
+        });
+        let committer = model.committer(false);
+        let model = model.join(vec![committer, lister]);
+        assert!(!model.runs.is_stopped("s"));
+        model.runs.modified(secret("s", "30"));
+        let cached = model.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        assert_eq!(cached.metadata.resource_version.as_deref(), Some("30"));
+        model.manager.stop();
+        model.end();
     });
 }

@@ -15,8 +15,8 @@ use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion};
-use crate::reflector::{ReflectorStatus, Replacement, Sink};
-use crate::sync::{Arc, Monitor};
+use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
+use crate::sync::{Arc, Monitor, Mutex, Rank};
 
 /// The entries of one manager and the work of its housekeeper: what a run's writer needs.
 #[derive(Debug)]
@@ -55,7 +55,14 @@ impl<K: Object> RunContext<K> {
 
     /// Has the housekeeper look at the watches of namespaces.
     pub(crate) fn tend_namespaces(&self) {
-        self.work.lock().namespaces = true;
+        self.tend_namespaces_at(self.table.clock().now());
+    }
+
+    /// The same at that time, or earlier.
+    pub(crate) fn tend_namespaces_at(&self, at: Instant) {
+        let mut work = self.work.lock();
+        work.namespaces = Some(work.namespaces.map_or(at, |before| before.min(at)));
+        drop(work);
         self.work.notify_all();
     }
 
@@ -80,6 +87,8 @@ pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
     object: WatchedObject<K>,
     run: RunId,
+    /// The list of a successor whose watch is not open yet.
+    held: Mutex<Option<HeldList<K>>>,
     /// Dropped with the writer: the next run waits for that (OC-23).
     _ended: Option<Sender<Infallible>>,
 }
@@ -95,6 +104,7 @@ impl<K: Object> Writer<K> {
             context,
             object,
             run,
+            held: Mutex::ranked(Rank::HELD_LIST, None),
             _ended: ended,
         }
     }
@@ -143,12 +153,21 @@ impl<K: Object> Writer<K> {
         is_reached(self.object.state.lock().content.known_version(), version)
     }
 
-    /// Hands over to the successor of the current run, if that misses nothing.
-    pub(crate) fn hand_over(&self) {
-        let table = &self.context.table;
-        let now = table.clock().now();
-        let action = table.change(&self.object, |entry| entry.hand_over(now));
-        self.finish(action, false);
+    /// The watch of the run is open: makes the run the current one of its object, if it has listed
+    /// that or misses nothing of it.
+    pub(crate) fn take_over(&self) {
+        let held = self.held.lock().take();
+        let now = self.context.table.clock().now();
+        let taken = match held {
+            Some(((began, mut listed), of)) => self.write(|entry| {
+                let listed = (began, &mut listed);
+                entry.take_over(self.run, listed, &of, now)
+            }),
+            None => self.write(|_| Ok((false, WatchAction::nothing()))),
+        };
+        if let Err(error) = taken {
+            log::debug!("{} is watched or polled as before: {error}", self.key());
+        }
     }
 
     /// A server that ignores the field selector sends other objects too.
@@ -160,6 +179,9 @@ impl<K: Object> Writer<K> {
 /// What a list brings of the one object: the content's revision when the list began, and the
 /// object.
 pub(crate) type ObjectStaging<K> = (u64, Option<Listed<K>>);
+
+/// What a list has brought, and how it was read.
+type HeldList<K> = (ObjectStaging<K>, Replacement);
 
 /// As a sink, which several threads may call: the one of a namespace's watch, and others before it
 /// has its first list.
@@ -181,7 +203,18 @@ impl<K: Object> Writer<K> {
     ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let (began, mut listed) = staging;
-        self.write(|entry| entry.replace(self.run, (began, &mut listed), of, now))
+        let mut is_held = false;
+        self.write(|entry| {
+            is_held = entry.holds_back(self.run, of)?;
+            if is_held {
+                return Ok((false, WatchAction::nothing()));
+            }
+            entry.replace(self.run, (began, &mut listed), of, now)
+        })?;
+        let held = is_held.then(|| ((began, listed), of.clone()));
+        let before = std::mem::replace(&mut *self.held.lock(), held);
+        drop(before);
+        Ok(())
     }
 
     /// What a poll has found, which readers may have until it `expires`.
@@ -260,6 +293,9 @@ impl<K: Object> Sink<K> for Writer<K> {
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
+        if status.phase == Phase::Watching && self.held.lock().is_some() {
+            self.take_over();
+        }
         self.update(status);
     }
 }
