@@ -114,8 +114,9 @@ pub enum PastLimit {
     /// Reads of the object fail with `TooManyReflectors` until another watch has ended.
     #[default]
     Fail,
-    /// The object is polled: one thread with one connection gets all such objects, each twice in
-    /// its time to live. That is the [`node_ttl`](ManagerOptions::node_ttl), else the
+    /// The object is polled: all such objects are got one after the other over one connection, each
+    /// twice in its time to live. While a get is slow, up to four are under way, each over a
+    /// connection of its own. The time to live is the [`node_ttl`](ManagerOptions::node_ttl), else the
     /// [`ttl`](ManagerOptions::ttl), and at least a second. A new value holds from each object's
     /// next poll on.
     ///
@@ -124,8 +125,8 @@ pub enum PastLimit {
     /// - A read is answered from memory until the time to live is over. Then it waits for the poll,
     ///   until its deadline. Past the deadline, or once a poll has failed, it gets the
     ///   [stale](crate::manager::Cached::is_stale) object with the failure.
-    /// - A poll may take a quarter of the time to live, from one to ten seconds. The polls of other
-    ///   objects wait meanwhile.
+    /// - A poll may take a quarter of the time to live, from one to ten seconds. Polls of other
+    ///   objects wait 200 ms for it. An object whose poll failed is polled after the others.
     /// - The objects that are read most have the watches. Each minute the manager counts which
     ///   objects were read since the minute before. An object gets the watch of one that was read
     ///   less than half as often in the last sixteen. A change between watch and poll loses no

@@ -6,7 +6,7 @@ use super::stage::{MINUTE, SECOND, Stage, failed, refused, unavailable};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{Changed, ManagerOptions, ObjectState, PastLimit};
-use crate::object::ObjectKey;
+use crate::object::{ObjectKey, Scope};
 
 /// Waits for what another thread brings about.
 fn until(mut is_so: impl FnMut() -> bool) {
@@ -326,12 +326,13 @@ mod over_the_fake_server {
                 .count()
                 > 39
         });
-        stage.clock.advance(INTERVAL);
         until(|| {
+            stage.clock.advance(SECOND);
             names[1..]
                 .iter()
                 .all(|name| stage.inspect(name).attempts > 0)
         });
+        stage.clock.advance(INTERVAL);
         for name in &names[1..] {
             let read = stage.get_by(name, Deadline::NEVER).unwrap();
             assert!(read.is_stale() && read.is_polled());
@@ -344,6 +345,87 @@ mod over_the_fake_server {
             until(|| !stage.get_now(name).unwrap().is_stale());
         }
         stage.manager.health().unwrap();
+    }
+
+    fn gets(stage: &Stage) -> usize {
+        let requests = stage.source.requests();
+        requests
+            .iter()
+            .filter(|request| request.kind == RequestKind::Get)
+            .count()
+    }
+
+    /// Objects whose gets hang keep no other from its turn, and are not their failure.
+    #[test]
+    fn polls_that_hang_cost_the_other_objects_nothing() {
+        for hanging in 1..=6 {
+            let names: Vec<String> = (0..60).map(|number| format!("s{number:02}")).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let stage = polled_of(&names);
+            let (sick, healthy) = names[1..].split_at(hanging);
+            let scope = |name: &&str| Scope::object(&ObjectKey::new("ns", *name));
+            let hang: Vec<Scope> = sick.iter().map(scope).collect();
+            stage.source.plan(move |request| {
+                let is_it = hang.contains(&request.scope);
+                (request.kind == RequestKind::Get && is_it).then_some(SourceFault::Hang)
+            });
+            let changed: Vec<u64> = healthy.iter().map(|name| stage.set(name)).collect();
+            for second in 0..120 {
+                stage.clock.advance(SECOND);
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                for name in healthy {
+                    let report = stage.inspect(name);
+                    assert_eq!(report.attempts, 0, "{second}: {name}: {}", report.reason);
+                    assert!(!report.is_overdue, "{second}: {name}");
+                }
+            }
+            for (name, version) in healthy.iter().zip(&changed) {
+                assert_eq!(stage.version_now(name), *version, "{name}");
+            }
+            assert!(sick.iter().all(|name| stage.inspect(name).attempts > 0));
+            assert!(stage.manager.health().is_err());
+            stage.source.heal();
+        }
+    }
+
+    /// An object that was never answered counts as unconfirmed from its reference on.
+    #[test]
+    fn health_fails_for_an_object_whose_poll_never_ended() {
+        let stage = polled_of(&["a"]);
+        stage
+            .source
+            .plan(|request| (request.kind == RequestKind::Get).then_some(SourceFault::Hang));
+        for name in ["b", "c", "d", "e", "f"] {
+            stage.add(name, name);
+        }
+        until(|| gets(&stage) > 0);
+        stage.manager.health().unwrap();
+        stage
+            .clock
+            .advance(MINUTE.saturating_add(SECOND.saturating_mul(10)));
+        for name in ["b", "c", "d", "e", "f"] {
+            until(|| stage.inspect(name).is_overdue);
+        }
+        assert!(stage.manager.health().is_err());
+    }
+
+    /// One connection will do while polls are answered at once.
+    #[test]
+    fn polls_follow_each_other_and_are_several_only_while_one_is_slow() {
+        let stage = crossed();
+        for name in ["q", "r", "s", "t", "u"] {
+            stage.add(name, "pod");
+        }
+        let step = std::time::Duration::from_millis(200);
+        for asked in 1..=4 {
+            stage.getter.wait_for_asked(asked);
+            if asked < 4 {
+                stage.clock.wait_for_timer(step);
+            }
+            assert_eq!(stage.getter.asked(), asked);
+            stage.clock.advance(step);
+        }
+        assert_eq!(stage.getter.asked(), 4);
     }
 
     #[test]

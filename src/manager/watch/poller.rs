@@ -1,5 +1,5 @@
-//! The poller of a manager: one thread, and so one connection, that gets the objects which have no
-//! room for a watch, each before its time to live is over.
+//! The poller of a manager: it gets the objects which have no room for a watch, each before its time
+//! to live is over. One thread, and so one connection, does that, unless a get is slow.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -21,8 +21,14 @@ use crate::worker::{StopToken, Wake};
 
 /// No object is polled more often than twice in this time, whatever the time to live.
 const TTL_LEAST: Duration = Duration::from_secs(1);
-/// How long one poll may take at most. The polls of the other objects wait for it.
+/// How long one poll may take at most.
 const POLL_LIMIT: Duration = Duration::from_secs(10);
+/// How many polls there are at a time at most. Objects whose last poll failed have half of them.
+pub(super) const POLLS_MAX: usize = 4;
+/// The next poll does not wait longer for those that are under way.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// After the polls of so many objects in a row that had no answer the server is taken for silent.
+const SILENT_POLLS: usize = 8;
 /// The first pause after a poll that failed; each further failure doubles it.
 const BACKOFF: Duration = Duration::from_millis(50);
 /// The longest pause while a reader waits for the object, and after a read that found it failing.
@@ -45,6 +51,8 @@ impl<K: Object> fmt::Debug for Poller<K> {
 struct Polls<K: Object> {
     by_number: HashMap<u64, Poll<K>>,
     attached: u64,
+    /// How many objects in a row had no answer, of those whose poll before had one.
+    silent: usize,
     is_closed: bool,
 }
 
@@ -56,6 +64,10 @@ struct Poll<K: Object> {
     /// The earliest time of the next poll, whoever wants it.
     soonest: Instant,
     backoff: Duration,
+    /// Since when a poll is under way.
+    began: Option<Instant>,
+    /// Its last poll failed.
+    has_failed: bool,
     status: ReflectorStatus,
 }
 
@@ -86,6 +98,7 @@ impl<K: Object> Poller<K> {
         let polls = Polls {
             by_number: HashMap::new(),
             attached: 0,
+            silent: 0,
             is_closed: false,
         };
         Arc::new(Self {
@@ -98,16 +111,20 @@ impl<K: Object> Poller<K> {
     /// [closed](Self::close).
     pub(super) fn attach(self: &Arc<Self>, writer: Writer<K>) -> Option<Polled<K>> {
         let (now, pace) = (self.context.table.clock().now(), self.pace());
+        let writer = Arc::new(writer);
         let poll = Poll {
-            writer: Arc::new(writer),
+            writer: Arc::clone(&writer),
             due: now,
             soonest: now,
             backoff: BACKOFF,
+            began: None,
+            has_failed: false,
             status: ReflectorStatus {
                 contact_deadline: Some(later(now, pace.ttl.saturating_add(pace.limit))),
                 ..ReflectorStatus::default()
             },
         };
+        let status = poll.status.clone();
         let mut polls = self.polls.lock();
         if polls.is_closed {
             drop(polls);
@@ -118,6 +135,8 @@ impl<K: Object> Poller<K> {
         polls.by_number.insert(number, poll);
         drop(polls);
         self.polls.notify_all();
+        // Its health counts from here, though its poll may have to wait.
+        writer.update(&status);
         Some(Polled {
             poller: Arc::clone(self),
             number,
@@ -135,32 +154,36 @@ impl<K: Object> Poller<K> {
         self.polls.notify_all();
     }
 
-    /// The body of the poller's thread.
+    /// The body of each of the poller's threads.
     pub(super) fn work(&self) {
         let (table, stop) = (&self.context.table, self.context.table.stop.token());
         let wake: Arc<dyn Wake> = Arc::<Monitor<Polls<K>>>::clone(&self.polls);
         let _registration = stop.register(&wake);
-        while let Err(error) = guard(format_args!("the poller of {}", cache_name::<K>()), || {
-            while let Some((number, writer)) = self.wait_for_next(&stop) {
-                self.poll(number, &writer, &stop);
+        while let Some((number, writer)) = self.wait_for_next(&stop) {
+            let (now, pace) = (table.clock().now(), self.pace());
+            let port = format_args!("the poller of {}", cache_name::<K>());
+            if let Err(error) = guard(port, || self.poll(number, &writer, &stop)) {
+                log::error!("{error}; it goes on in {AFTER_PANIC:?}");
+                self.context.work.lock().failure = Some(error.clone());
+                self.failed((number, &writer), error, now, pace);
+                stop.wait_until(table.clock(), table.clock().after(AFTER_PANIC));
             }
-        }) {
-            log::error!("{error}; it goes on in {AFTER_PANIC:?}");
-            self.context.work.lock().failure = Some(error);
-            stop.wait_until(table.clock(), table.clock().after(AFTER_PANIC));
         }
     }
 
+    /// Waits for the next poll, and marks it as under way.
     fn wait_for_next(&self, stop: &StopToken) -> Option<(u64, Arc<Writer<K>>)> {
         let clock = self.context.table.clock();
         let mut polls = self.polls.lock();
         while !stop.is_stopped() {
-            let next = polls.next(clock.now());
-            if next.is_some() {
-                return next;
+            let now = clock.now();
+            let next_at = polls.next_at();
+            if next_at.is_some_and(|at| at <= now)
+                && let Some(next) = polls.next(now)
+            {
+                return Some(next);
             }
-            let due = polls.by_number.values().map(|poll| poll.due).min();
-            let until = due.map_or(Deadline::NEVER, Deadline::at);
+            let until = next_at.map_or(Deadline::NEVER, Deadline::at);
             polls = clock.wait_until(&self.polls, polls, until);
         }
         None
@@ -197,7 +220,9 @@ impl<K: Object> Poller<K> {
     }
 
     fn succeeded(&self, number: u64, began: Instant, pace: Pace) {
+        self.polls.lock().silent = 0;
         self.settle(number, |poll| {
+            (poll.began, poll.has_failed) = (None, false);
             poll.due = later(began, pace.interval);
             (poll.soonest, poll.backoff) = (began, BACKOFF);
             let late = pace.ttl.saturating_add(pace.limit);
@@ -211,7 +236,8 @@ impl<K: Object> Poller<K> {
         });
     }
 
-    /// Tells the object, and where the server gives no answer also those whose poll that delayed.
+    /// Tells the object, and where the server is silent also those whose poll is due. They keep
+    /// their turn.
     fn failed(
         &self,
         (number, writer): (u64, &Writer<K>),
@@ -221,21 +247,27 @@ impl<K: Object> Poller<K> {
     ) {
         let now = self.context.table.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
-        let delayed: Vec<u64> = {
-            let polls = self.polls.lock();
-            let others = polls.by_number.iter();
-            let delayed = others.filter(|(other, poll)| **other != number && poll.due <= now);
-            delayed
-                .filter(|_| is_silent)
-                .map(|(other, _)| *other)
-                .collect()
+        let waiting: Vec<u64> = {
+            let mut polls = self.polls.lock();
+            let is_new = polls
+                .by_number
+                .get(&number)
+                .is_some_and(|it| !it.has_failed);
+            let before = if is_silent { polls.silent } else { 0 };
+            polls.silent = before.saturating_add(usize::from(is_silent && is_new));
+            let is_away = polls.silent >= SILENT_POLLS;
+            let others = polls.by_number.iter().filter(|_| is_away);
+            let others = others.filter(|(other, poll)| **other != number && poll.due <= now);
+            others.map(|(other, _)| *other).collect()
         };
-        let held_up = Error::new(
+        let silent = Error::new(
             error.kind(),
-            format!("its poll waits for that of {}: {error}", writer.key()),
+            format!("its poll waits for a server that answers none: {error}"),
         );
-        for other in delayed {
-            self.settle(other, |poll| poll.fail(held_up.clone(), began, now, pace));
+        for other in waiting {
+            self.settle(other, |poll| {
+                poll.status.failures.add(silent.clone(), began, now);
+            });
         }
         let failures = self.settle(number, |poll| {
             poll.fail(error, began, now, pace);
@@ -253,6 +285,8 @@ impl<K: Object> Poller<K> {
         let result = change(poll);
         let (writer, status) = (Arc::clone(&poll.writer), poll.status.clone());
         drop(polls);
+        // Another thread may have waited for the end of this poll.
+        self.polls.notify_all();
         writer.update(&status);
         Some(result)
     }
@@ -278,12 +312,36 @@ impl<K: Object> Poller<K> {
 }
 
 impl<K: Object> Polls<K> {
-    /// The object to be polled at `now`: the one that is due longest of those for which a reader
-    /// waits, else of all.
-    fn next(&self, now: Instant) -> Option<(u64, Arc<Writer<K>>)> {
-        let due = self.by_number.iter().filter(|(_, poll)| poll.due <= now);
-        let next = due.min_by_key(|(number, poll)| (!poll.has_readers(), poll.due, **number));
-        next.map(|(number, poll)| (*number, Arc::clone(&poll.writer)))
+    /// The objects that may be polled while the present polls are under way.
+    fn candidates(&self) -> impl Iterator<Item = (&u64, &Poll<K>)> {
+        let under_way = self.by_number.values().filter(|poll| poll.began.is_some());
+        let failing = under_way.filter(|poll| poll.has_failed).count();
+        let is_room = failing.saturating_mul(2) < POLLS_MAX;
+        let idle = self
+            .by_number
+            .iter()
+            .filter(|(_, poll)| poll.began.is_none());
+        idle.filter(move |(_, poll)| is_room || !poll.has_failed)
+    }
+
+    /// When the next poll begins. `None` while there is none.
+    fn next_at(&self) -> Option<Instant> {
+        let due = self.candidates().map(|(_, poll)| poll.due).min()?;
+        let newest = self.by_number.values().filter_map(|poll| poll.began).max();
+        Some(newest.map_or(due, |began| due.max(later(began, PATIENCE))))
+    }
+
+    /// The object to be polled at `now`: what failed comes last, then the objects for which no
+    /// reader waits, then those that are due later.
+    fn next(&mut self, now: Instant) -> Option<(u64, Arc<Writer<K>>)> {
+        let due = self.candidates().filter(|(_, poll)| poll.due <= now);
+        let next = due.min_by_key(|(number, poll)| {
+            (poll.has_failed, !poll.has_readers(), poll.due, **number)
+        });
+        let number = next.map(|(number, _)| *number)?;
+        let poll = self.by_number.get_mut(&number)?;
+        poll.began = Some(now);
+        Some((number, Arc::clone(&poll.writer)))
     }
 }
 
@@ -293,6 +351,7 @@ impl<K: Object> Poll<K> {
     }
 
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
+        (self.began, self.has_failed) = (None, true);
         let asked = error.retry_after().filter(|pause| !pause.is_zero());
         let asked = asked.map(|pause| pause.min(RETRY_AFTER_MAX));
         let for_readers = self.backoff.min(BACKOFF_OF_READERS);

@@ -5,6 +5,7 @@ use super::entry::{WatchAction, WatchEntry, WatchedObject};
 use super::housekeeper::maintain;
 use super::immutable_check::ImmutableChecks;
 use super::launch::{Launcher, Runs};
+use super::poller::POLLS_MAX;
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
 };
@@ -31,7 +32,7 @@ pub(crate) struct WatchStore<K: Object> {
     checks: Arc<ImmutableChecks<K>>,
     /// The one thread, or none in a model.
     housekeeper: WorkerGroup,
-    /// The one thread, or none where no object is polled.
+    /// Its threads, or none where no object is polled.
     poller: WorkerGroup,
 }
 
@@ -53,9 +54,11 @@ impl<K: Object> WatchStore<K> {
             .housekeeper
             .add(worker.map_err(no_thread::<K>("housekeeper"))?);
         if let Some(poller) = &store.checks.runs.poller {
-            let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
-            let worker = Worker::spawn(name, move |_| poller.work());
-            store.poller.add(worker.map_err(no_thread::<K>("poller"))?);
+            for _ in 0..POLLS_MAX {
+                let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
+                let worker = Worker::spawn(name, move |_| poller.work());
+                store.poller.add(worker.map_err(no_thread::<K>("poller"))?);
+            }
         }
         Ok(store)
     }
