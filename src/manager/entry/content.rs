@@ -59,6 +59,8 @@ pub(crate) struct ReadPosition {
     pub(crate) version: ResourceVersion,
     pub(crate) began: Instant,
     revision: u64,
+    /// The latest version that was known.
+    known: ResourceVersion,
     uid: Option<Box<str>>,
 }
 
@@ -107,7 +109,8 @@ impl<K: Object> EntryContent<K> {
         self.guard.position()
     }
 
-    /// The server has said that nothing changed up to `version`.
+    /// The server has said that nothing changed up to `version`, or a reader was given that state.
+    /// It overtakes the reads under way.
     pub(crate) fn raise_version(&mut self, version: &ResourceVersion) {
         self.guard.raise(version);
     }
@@ -232,6 +235,7 @@ impl<K: Object> EntryContent<K> {
             version,
             began,
             revision: self.revision,
+            known: self.known_version().clone(),
             uid,
         }
     }
@@ -241,8 +245,13 @@ impl<K: Object> EntryContent<K> {
         self.reads
     }
 
-    /// Whether something came in since the read was sent.
+    /// Whether something came in since the read was sent, or a reader was given something newer.
     pub(crate) fn has_overtaken(&self, position: &ReadPosition) -> bool {
+        self.was_written_since(position) || *self.known_version() != position.known
+    }
+
+    /// Whether something came in since the read was sent.
+    pub(crate) fn was_written_since(&self, position: &ReadPosition) -> bool {
         self.revision != position.revision
     }
 

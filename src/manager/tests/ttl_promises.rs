@@ -246,6 +246,56 @@ fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
     assert_eq!(read(&stage, &requests, "", Ok(secret("s", "8"))), 8);
 }
 
+/// B18 with OS-17: an answer that was given although it is not stored overtakes the fetch under way,
+/// whose reader is told what its own request has found.
+#[test]
+fn b18_a_fetch_does_not_store_what_is_older_than_an_answer_that_was_given_meanwhile() {
+    for by in ["a shared fetch", "a fresh read"] {
+        let (stage, requests) = by_hand(MINUTE);
+        std::thread::scope(|scope| {
+            let early = scope.spawn(|| match by {
+                "a fresh read" => version(&stage.get_fresh("s").unwrap()),
+                _ => stage.version("s"),
+            });
+            let slow = next(&requests);
+            stage.add("s", "other");
+            let reader = scope.spawn(|| stage.get("s").map(drop));
+            next(&requests).answer(absent());
+            assert!(reader.join().unwrap().unwrap_err().is_not_found());
+            let reader = scope.spawn(|| stage.version("s"));
+            let further = next(&requests);
+            slow.answer(Ok(secret("s", "7")));
+            assert_eq!(early.join().unwrap(), 7);
+            further.answer(Ok(secret("s", "6")));
+            assert_eq!(reader.join().unwrap(), 6, "it had asked before");
+        });
+        assert!(stage.get_cached("s").is_none(), "{by}");
+        assert_eq!(read(&stage, &requests, "", Ok(secret("s", "8"))), 8);
+    }
+}
+
+/// B18 with OS-2: a leader whose answer lags asks again, past the server's cache, whenever the
+/// further reference was added.
+#[test]
+fn b18_a_leader_whose_answer_lags_behind_a_reference_asks_again() {
+    let (stage, requests) = by_hand(MINUTE);
+    assert_eq!(read(&stage, &requests, "", Ok(secret("s", "7"))), 7);
+    for (lagging, latest) in [(Ok(secret("s", "5")), "8"), (absent(), "9")] {
+        stage.expire();
+        std::thread::scope(|scope| {
+            let leader = scope.spawn(|| stage.version("s"));
+            let cached = next(&requests);
+            assert_eq!(cached.version, "0");
+            stage.add("s", "other");
+            cached.answer(lagging);
+            let again = next(&requests);
+            assert_eq!(again.version, "");
+            again.answer(Ok(secret("s", latest)));
+            assert_eq!(leader.join().unwrap().to_string(), latest);
+        });
+    }
+}
+
 /// A shutdown ends the wait for a version also where a further reference dropped the data; the last
 /// release ends it itself.
 #[test]

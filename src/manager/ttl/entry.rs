@@ -48,6 +48,15 @@ enum FetchResult<K: Object> {
     LeaderTimedOut,
 }
 
+/// How a reader goes on once its request is answered.
+#[derive(Debug)]
+pub(crate) enum Completion<K: Object> {
+    /// The reader's answer, and whether that is news for subscribers.
+    Done(Result<Cached<K>, Error>, bool),
+    /// The server's cache lags: this read is to be sent, past it.
+    Again(ReadPosition),
+}
+
 /// The state of one fetched object.
 #[derive(Debug)]
 pub(crate) struct TtlEntry<K: Object> {
@@ -174,44 +183,19 @@ impl<K: Object> TtlEntry<K> {
         fetch
     }
 
-    /// Whether the leader has to send another request, past the server's cache: the cache had no
-    /// such object, or an older state than readers already got.
-    pub(crate) fn confirm(
-        &mut self,
-        fetch: &mut ReadPosition,
-        found: &Result<Arc<StoredObject<K>>, Error>,
-    ) -> bool {
-        let behind = match found {
-            Ok(object) => {
-                let version = object.resource_version();
-                self.is_superseded(fetch) && version.is_older_than(self.content.known_version())
-            }
-            Err(error) => error.is_not_found(),
-        };
-        if !behind || fetch.version.is_empty() {
-            return false;
-        }
-        let number = fetch.number;
-        let latest = ResourceVersion::most_recent();
-        *fetch = self.content.begin_read(latest, fetch.began);
-        for (in_flight, _) in &mut self.in_flight {
-            if *in_flight == number {
-                *in_flight = fetch.number;
-            }
-        }
-        true
-    }
-
-    /// Completes a fetch that readers share, or one reader's own request (R11). `late`: the
-    /// reader's own deadline ended it. Returns the reader's answer, and whether that is news for
-    /// subscribers.
+    /// Completes a fetch that readers share, or one reader's own request (R11), in one step: no
+    /// reference comes between the look at the answer and what is done with it. `late`: the
+    /// reader's own deadline ended it.
     pub(crate) fn complete(
         &mut self,
         read: &ReadPosition,
         found: Result<Arc<StoredObject<K>>, Error>,
         late: bool,
         at: &AnswerContext<'_>,
-    ) -> (Result<Cached<K>, Error>, bool) {
+    ) -> Completion<K> {
+        if self.lags(read, &found) {
+            return Completion::Again(self.begin_again(read));
+        }
         let before = self.visible_state();
         let (result, written) = match found {
             found if !self.keeps => (self.note(read, found, at), None),
@@ -229,10 +213,34 @@ impl<K: Object> TtlEntry<K> {
         if self.is_shared(read) {
             self.end_fetch(read, &result, written.is_some(), late);
         }
-        (
-            result,
-            written == Some(true) || before != self.visible_state(),
-        )
+        let is_news = written == Some(true) || before != self.visible_state();
+        Completion::Done(result, is_news)
+    }
+
+    /// Whether a shared answer out of the server's cache cannot be given: the cache has no such
+    /// object, or a state older than what readers got, and memory has nothing to give instead.
+    fn lags(&self, read: &ReadPosition, found: &Result<Arc<StoredObject<K>>, Error>) -> bool {
+        let behind = match found {
+            Ok(object) => {
+                let version = object.resource_version();
+                let older = version.is_older_than(self.content.known_version());
+                older && self.is_superseded(read) && self.object().is_none()
+            }
+            Err(error) => error.is_not_found(),
+        };
+        behind && self.is_shared(read) && !read.version.is_empty()
+    }
+
+    /// The same fetch once more, past the server's cache.
+    fn begin_again(&mut self, read: &ReadPosition) -> ReadPosition {
+        let latest = ResourceVersion::most_recent();
+        let again = self.content.begin_read(latest, read.began);
+        for (in_flight, _) in &mut self.in_flight {
+            if *in_flight == read.number {
+                *in_flight = again.number;
+            }
+        }
+        again
     }
 
     /// Records how a fetch ended, for the readers that wait for it. This is OS-8..OS-14 with B17.
@@ -333,7 +341,9 @@ impl<K: Object> TtlEntry<K> {
                 self.reset_failures();
             }
         }
-        if is_superseded && self.object().is_none() {
+        // Another reader was given something newer than this answer, which is not stored either.
+        let outrun = read.version.is_empty() && !self.content.was_written_since(read);
+        if (is_superseded || outrun) && self.object().is_none() {
             // Not stored for later readers (OS-17), which do not go back behind it either (B18).
             self.content.raise_version(&own.resource_version());
             return (Ok(Cached::confirmed(own, at.now, at.clock)), written);

@@ -8,7 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use shuttle::scheduler::RandomScheduler;
 use shuttle::{Config, Runner, thread};
 
-use super::entry::{NextStep, TtlEntry};
+use super::entry::{Completion, NextStep, TtlEntry};
 use super::store::TtlStore;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
@@ -51,8 +51,11 @@ enum First {
     Hangs,
     /// It has not come as far as the reader wants.
     IsBehind,
-    /// A reader of a version gets that one and none newer.
+    /// A reader of a version gets that one and none newer, and a reader of any version the first.
     Lags,
+    /// The first answer is the newest of three: the second is that there is no object, and the
+    /// third an older one.
+    IsSlow,
 }
 
 #[derive(Clone)]
@@ -80,6 +83,23 @@ impl Server {
         }
     }
 
+    /// The first answer waits for the third request.
+    fn slow(&self, number: usize, key: &ObjectKey) -> Result<Arc<StoredObject<Secret>>, Error> {
+        let version = match number {
+            1 => {
+                let mut asked = self.asked.lock();
+                while *asked < 3 {
+                    asked = self.asked.wait(asked);
+                }
+                "7"
+            }
+            2 => return Err(Error::not_found("secrets", key.name())),
+            3 => "6",
+            _ => "8",
+        };
+        Ok(Arc::new(StoredObject::new(secret("s", version))))
+    }
+
     fn asked(&self) -> usize {
         *self.asked.lock()
     }
@@ -101,7 +121,7 @@ impl Server {
 impl Getter<Secret> for Server {
     fn get(
         &self,
-        _: &ObjectKey,
+        key: &ObjectKey,
         version: &ResourceVersion,
         deadline: Deadline,
         stop: &StopToken,
@@ -126,9 +146,13 @@ impl Getter<Secret> for Server {
             }
             First::Hangs => Err(self.wait(Deadline::NEVER, stop)),
             First::IsBehind if !version.is_unset() => Err(behind()),
+            First::Lags if version.as_str() == "0" => {
+                Ok(Arc::new(StoredObject::new(secret("s", "1"))))
+            }
             First::Lags if !version.is_unset() => {
                 Ok(Arc::new(StoredObject::new(secret("s", version.as_str()))))
             }
+            First::IsSlow => self.slow(number, key),
             First::Answers
             | First::Fails
             | First::Panics
@@ -390,6 +414,49 @@ fn r11_a_new_reference_does_not_lead_a_read_of_a_version_behind_a_fresh_one() {
     });
 }
 
+/// B18 with OS-2: a reference that is added at any time during a fetch out of the server's cache
+/// does not take the reader behind what it has read before.
+#[test]
+fn b18_a_new_reference_does_not_let_an_answer_that_lags_through() {
+    check(|| {
+        let model = Model::new(First::Lags, MINUTE);
+        assert_eq!(version(&model.get(Deadline::NEVER).unwrap()), 1);
+        let latest = "".into();
+        let fresh = model
+            .store
+            .get_at_least("ns", "s", &latest, Deadline::NEVER);
+        assert_eq!(version(&fresh.unwrap()), 2);
+        model.clock.advance(MINUTE);
+        let adder = {
+            let model = model.clone();
+            thread::spawn(move || model.change(&["s"], &[]))
+        };
+        let follower = model.reader();
+        assert!(version(&model.get(Deadline::NEVER).unwrap()) >= 2);
+        assert!(version(&follower.join().unwrap().unwrap()) >= 2);
+        adder.join().unwrap();
+    });
+}
+
+/// B18 with OS-17: the answer of a fetch that began before a further reference overtakes each fetch
+/// that is under way when it is given, although it is not stored.
+#[test]
+fn b18_an_answer_that_is_not_stored_overtakes_the_fetches_under_way() {
+    check(|| {
+        let model = Model::new(First::IsSlow, MINUTE);
+        let slow = model.reader();
+        model.server.wait_for_asked();
+        model.change(&["s"], &[]);
+        assert!(model.get(Deadline::NEVER).unwrap_err().is_not_found());
+        let further = model.reader();
+        let first = version(&slow.join().unwrap().unwrap());
+        let second = version(&model.get(Deadline::NEVER).unwrap());
+        assert!(second >= first, "{second} after {first}");
+        assert!(version(&further.join().unwrap().unwrap()) >= 6);
+        assert!(version(&model.get(Deadline::NEVER).unwrap()) >= second);
+    });
+}
+
 /// OS-3, OS-4: the last release ends no fetch. Readers that waited get an answer; later ones do
 /// not.
 #[test]
@@ -518,8 +585,8 @@ fn read_bare(entry: &Arc<Monitor<TtlEntry<Secret>>>, clock: &Clock, tells: bool)
                 let fetch = guard.start_fetch(&at);
                 drop(guard);
                 let found = Ok(Arc::new(StoredObject::new(secret("s", "1"))));
-                let (result, _) = entry.lock().complete(&fetch, found, false, &at);
-                result.unwrap();
+                let completed = entry.lock().complete(&fetch, found, false, &at);
+                assert!(matches!(completed, Completion::Done(Ok(_), _)));
                 if tells {
                     entry.notify_all();
                 }

@@ -1,7 +1,7 @@
 //! The store of the strategies `Cache` and `Get`. A reader that finds no fresh object fetches it on
 //! its own thread; other readers wait for that fetch. With `Get` each reader fetches (SC-2).
 
-use super::entry::{NextStep, TtlEntry};
+use super::entry::{Completion, NextStep, TtlEntry};
 use crate::clock::{Coarse, Deadline};
 use crate::error::Error;
 use crate::manager::cached::Cached;
@@ -70,7 +70,7 @@ impl<K: Object> TtlStore<K> {
     fn fetch_as_leader(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
-        mut fetch: ReadPosition,
+        fetch: ReadPosition,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let stop = self.table.stop.token();
@@ -80,17 +80,11 @@ impl<K: Object> TtlStore<K> {
             deadline,
             stop: &stop,
         };
-        let request = |version: &ResourceVersion| {
-            context.check::<K>(version)?;
-            self.table.request(&context, version)
-        };
-        let mut found = request(&fetch.version);
-        if entry.state.lock().confirm(&mut fetch, &found) {
-            found = request(&fetch.version);
-        }
+        let checked = context.check::<K>(&fetch.version);
+        let found = checked.and_then(|()| self.table.request(&context, &fetch.version));
         let error = found.as_ref().err();
         let late = error.is_some_and(|error| context.was_ended_by_deadline(error));
-        self.complete_read(entry, &fetch, found, late)
+        self.complete_read(entry, &fetch, (found, late), deadline)
     }
 
     /// The entry of the object; with `Get` also of one that no owner references.
@@ -108,17 +102,17 @@ impl<K: Object> TtlStore<K> {
         }
     }
 
-    /// Takes in what a fetch or a read past the cache found.
+    /// Takes in what a fetch or a read past the cache found, and whether the deadline ended it.
     fn complete_read(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
         read: &ReadPosition,
-        found: Result<Arc<StoredObject<K>>, Error>,
-        late: bool,
+        (found, late): (Result<Arc<StoredObject<K>>, Error>, bool),
+        deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.
         let _found = found.as_ref().ok().map(Arc::clone);
-        let ((result, is_news), is_detached, failures) = self.table.change(entry, |state| {
+        let (completed, is_detached, failures) = self.table.change(entry, |state| {
             let before = state.failures().count();
             let at = self.table.context(&entry.key);
             let completed = state.complete(read, found, late, &at);
@@ -127,6 +121,10 @@ impl<K: Object> TtlStore<K> {
             (completed, state.is_detached(), failed)
         });
         entry.state.notify_all();
+        let (result, is_news) = match completed {
+            Completion::Done(result, is_news) => (result, is_news),
+            Completion::Again(fetch) => return self.fetch_as_leader(entry, fetch, deadline),
+        };
         if let Some(failures) = failures.filter(|_| self.keeps) {
             self.table.tell_failed(&entry.key, &failures);
         }
@@ -230,7 +228,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
             &entry,
             version,
             deadline,
-            |read, found, late| self.complete_read(&entry, read, found, late),
+            |read, found, late| self.complete_read(&entry, read, (found, late), deadline),
         )
     }
 
