@@ -28,7 +28,8 @@
 //!    ([`StoredObject`](object::StoredObject)), and so are the
 //!    client's read and send buffers before they are freed.
 //! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays
-//!    bounded, and the rest goes on.
+//!    bounded by the number and the size of objects
+//!    ([`DecodeOptions`](http::DecodeOptions)), and the rest goes on.
 //!
 //! Not promised: that a cached read sees a write made elsewhere a moment ago (that is
 //! [`get_fresh`](manager::ObjectManager::get_fresh)), or any order between changes of different

@@ -4,6 +4,7 @@
 //! [`ErrorKind::Stopped`](crate::ErrorKind::Stopped): during name lookup, connect, handshake, send,
 //! headers and body alike.
 
+mod bound;
 mod progress;
 
 use std::time::{Duration, Instant};
@@ -14,7 +15,9 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
+pub(crate) use self::bound::{Bound, Pages};
 pub use self::progress::{RequestPhase, RequestProgress};
+pub(crate) use crate::wire::OBJECTS_MAX;
 pub use crate::wire::{
     EventKind, ListPage, Listed, ObjectEvent, Selection, Undecodable, WatchEvent,
 };
@@ -202,6 +205,13 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
 
     /// Drops the idle connection, if there is one. The next request makes a new one.
     fn disconnect(&self) {}
+
+    /// The maximum number of objects that a cache of this source holds. The client returns
+    /// [`DecodeOptions::list_items_max`](crate::http::DecodeOptions::list_items_max). Default:
+    /// 5,000,000.
+    fn objects_max(&self) -> usize {
+        OBJECTS_MAX
+    }
 
     /// Names what is listed, for messages: `secrets in namespace "shop"`.
     fn describe(&self) -> String;

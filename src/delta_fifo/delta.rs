@@ -122,6 +122,16 @@ impl<K: Object> Delta<K> {
         }
     }
 
+    /// How many objects a list or a resync brought: what the other bound of a queue counts.
+    pub(super) fn listed(&self) -> usize {
+        match self {
+            Self::ReplacedAll(list) => list.items.len(),
+            Self::Replaced(_) | Self::Sync(_) => 1,
+            Self::Deleted(deletion) => usize::from(deletion.seen.is_none()),
+            Self::Added(_) | Self::Updated(_) | Self::SyncAll | Self::Bookmark(_) => 0,
+        }
+    }
+
     pub(super) fn is_bookmark(&self) -> bool {
         matches!(self, Self::Bookmark(_))
     }

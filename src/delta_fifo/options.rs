@@ -9,6 +9,9 @@ use crate::object::{Object, ObjectKey, StoredObject, Transform};
 use crate::store::Store;
 use crate::sync::Arc;
 
+/// Objects of lists that wait before the next list does.
+const OBJECTS_MAX: usize = 5_000_000;
+
 /// Events of the watch that wait before the writer does.
 const EVENTS_MAX: usize = 2_000;
 
@@ -92,6 +95,7 @@ pub struct DeltaFifoOptions<K: Object> {
     pub(super) atomic_lists: bool,
     pub(super) bookmarks: bool,
     pub(super) events_max: usize,
+    pub(super) objects_max: usize,
     pub(super) known: Option<Arc<dyn KnownObjects<K>>>,
     pub(super) transform: Option<Transform<K>>,
     pub(super) clock: Clock,
@@ -135,11 +139,23 @@ impl<K: Object> DeltaFifoOptions<K> {
     }
 
     /// How many events of the watch may wait; the writer waits above that. Items of lists
-    /// do not count. Default and least: 2,000 and 1.
+    /// have a [bound of their own](Self::max_objects). Default and least: 2,000 and 1.
     #[doc(alias = "UnlockWhileProcessing")]
     #[must_use]
     pub fn max_events(mut self, events: usize) -> Self {
         self.events_max = events.max(1);
+        self
+    }
+
+    /// How many objects of lists and resyncs may wait before the next list or resync waits for the
+    /// consumer. Default and least: 5,000,000 and 1.
+    ///
+    /// One list brings no more objects than its source's
+    /// [maximum](crate::list_watch::ListerWatcher::objects_max); the reflector's status says how
+    /// many it refused. The queue hands on every event, so the consumer bounds what a watch adds.
+    #[must_use]
+    pub fn max_objects(mut self, objects: usize) -> Self {
+        self.objects_max = objects.max(1);
         self
     }
 
@@ -190,6 +206,7 @@ impl<K: Object> Default for DeltaFifoOptions<K> {
             atomic_lists: false,
             bookmarks: false,
             events_max: EVENTS_MAX,
+            objects_max: OBJECTS_MAX,
             known: None,
             transform: None,
             clock: Clock::system(),
@@ -204,6 +221,7 @@ impl<K: Object> fmt::Debug for DeltaFifoOptions<K> {
             .field("atomic_lists", &self.atomic_lists)
             .field("bookmarks", &self.bookmarks)
             .field("events_max", &self.events_max)
+            .field("objects_max", &self.objects_max)
             .field("known", &self.known.is_some())
             .field("transforms", &self.transform.is_some())
             .finish_non_exhaustive()

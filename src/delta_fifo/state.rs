@@ -41,6 +41,8 @@ pub(super) struct QueueState<K: Object> {
     taken: usize,
     /// Events of the watch that wait, for the bound (RQ-12).
     pub(super) events: usize,
+    /// Objects of lists and resyncs that wait, for the other bound.
+    pub(super) listed: usize,
     /// Entries that belong to the first list and are not processed yet (DF-14, RQ-5); `None` before
     /// a list or a change has come.
     initial: Option<usize>,
@@ -63,6 +65,7 @@ impl<K: Object> QueueState<K> {
             places: HashMap::new(),
             taken: 0,
             events: 0,
+            listed: 0,
             initial: None,
             processing: None,
             paused: false,
@@ -118,10 +121,13 @@ impl<K: Object> QueueState<K> {
     ) -> Option<Delta<K>> {
         let came = usize::from(delta.is_event());
         self.events = self.events.saturating_add(came);
+        self.listed = self.listed.saturating_add(delta.listed());
         if let Some(entry) = self.entry_to_join(key.as_deref(), &delta) {
             let left_out = entry.push(delta);
             let left = left_out.as_ref().is_some_and(Delta::is_event);
             self.events = self.events.saturating_sub(usize::from(left));
+            let listed = left_out.as_ref().map_or(0, Delta::listed);
+            self.listed = self.listed.saturating_sub(listed);
             return left_out;
         }
         if let (true, Some(key)) = (self.compressed, &key) {
@@ -276,6 +282,11 @@ impl<K: Object> QueueState<K> {
         }
         let events = taken.iter().filter(|delta| delta.is_event()).count();
         self.events = self.events.saturating_sub(events);
+        let listed = taken
+            .iter()
+            .map(Delta::listed)
+            .fold(0, usize::saturating_add);
+        self.listed = self.listed.saturating_sub(listed);
         if self.entries.is_empty() && self.entries.capacity() > CAPACITY_KEPT {
             self.entries = VecDeque::new();
             self.places = HashMap::new();

@@ -10,7 +10,7 @@ use super::options::{DeltaFifoOptions, KnownObjects, ask};
 use super::state::{QueueEnd, QueueState};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::list_watch::{Bound, EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::VersionGuard;
@@ -35,6 +35,8 @@ pub struct DeltaFifoWriter<K: Object> {
     options: DeltaFifoOptions<K>,
     /// Knows the version up to which the queue was told.
     guard: VersionGuard,
+    /// How many objects a list may bring, and how many the last one left out.
+    bound: Bound,
     /// The stop of the reflector that writes.
     stop: Option<(StopToken, WakeRegistration)>,
 }
@@ -45,6 +47,7 @@ pub struct DeltaFifoStaging<K: Object> {
     pub(super) items: HashMap<Arc<ObjectKey>, (usize, Listed<K>)>,
     /// Places given so far. Those of items that were taken back stay empty.
     places: usize,
+    bound: Bound,
     /// The first item that a transform refused: the list cannot be committed (DF-10, RQ-10).
     failed: Option<Error>,
 }
@@ -55,6 +58,7 @@ impl<K: Object> DeltaFifoWriter<K> {
             queue,
             options,
             guard: VersionGuard::of_collection(),
+            bound: Bound::default(),
             stop: None,
         }
     }
@@ -71,6 +75,12 @@ impl<K: Object> DeltaFifoWriter<K> {
         let known = self.options.known.as_deref()?;
         let known_object = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
         is_same_state::<K>(object, &known_object).then_some(known_object)
+    }
+
+    /// Whether the consumer holds the object, or cannot say.
+    fn is_known(&self, key: &ObjectKey) -> bool {
+        let known = self.options.known.as_deref();
+        known.is_some_and(|known| !matches!(ask(known, |known| known.get(key)), Ok(Ok(None))))
     }
 
     /// Locks the queue for a write, as soon as `is_ready` says so.
@@ -121,7 +131,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         &self,
         question: impl FnOnce(&dyn KnownObjects<K>) -> T,
     ) -> Result<(T, MutexGuard<'_, QueueState<K>>), Error> {
-        let mut state = self.lock_when(QueueState::is_idle)?;
+        let objects_max = self.options.objects_max;
+        let mut state = self.lock_when(|state| state.is_idle() && state.listed < objects_max)?;
         let Some(known) = self.options.known.as_deref() else {
             return Ok((T::default(), state));
         };
@@ -152,7 +163,7 @@ impl<K: Object> DeltaFifoWriter<K> {
             // What is being processed may be this object. It does not wait, so it is not taken
             // later.
             Some(_) if !is_idle => true,
-            Some(known) => !matches!(ask(&**known, |known| known.get(key)), Ok(Ok(None))),
+            Some(_) => self.is_known(key),
         })
     }
 
@@ -189,18 +200,31 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         self.stop = Some((stop.clone(), stop.register(&wake)));
     }
 
+    fn bound(&mut self, objects_max: usize) {
+        self.bound.max = objects_max;
+    }
+
+    fn left_out(&self) -> usize {
+        self.bound.left_out
+    }
+
     fn begin(&mut self) -> DeltaFifoStaging<K> {
         DeltaFifoStaging {
             items: HashMap::new(),
             places: 0,
+            bound: Bound::new(self.bound.max),
             failed: None,
         }
     }
 
     fn stage(&mut self, staging: &mut DeltaFifoStaging<K>, event: ObjectEvent<K>) {
         let key = event.object.key();
+        let has_room = staging.bound.has_room(staging.items.len());
         match event.object {
             _ if event.kind == EventKind::Deleted => drop(staging.items.remove(&key)),
+            _ if !has_room && !staging.items.contains_key(&key) && !self.is_known(&key) => {
+                staging.bound.leave_out(1);
+            }
             Listed::Object(object) => {
                 let object = match self.unchanged(&key, &object) {
                     Some(known) => Ok(known),
@@ -219,6 +243,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         if let Some(error) = staging.failed.take() {
             return Err(error);
         }
+        let left_out = staging.bound.left_out;
         // A list that fails further on has not moved the position.
         let mut guard = self.guard.clone();
         guard.admits_replacement(of)?;
@@ -230,11 +255,14 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
                 items: items.into_iter().map(|(_, item)| item).collect(),
             };
             let list = Delta::ReplacedAll(Box::new(list));
-            self.lock_when(|_| true)?.replace_at_once(list);
+            let objects_max = self.options.objects_max;
+            self.lock_when(|state| state.listed < objects_max)?
+                .replace_at_once(list);
         } else {
             self.replace(staging)?;
         }
         self.guard = guard;
+        self.bound.left_out = left_out;
         self.queue.state.notify_all();
         Ok(())
     }

@@ -22,7 +22,7 @@ use super::transport::proxy::Proxy;
 use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Api, Getter, ListRequest, Listed, ListerWatcher, Selection};
+use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -194,7 +194,8 @@ impl Client {
         deadline: Deadline,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope);
-        let items_max = self.inner.context.options.decode.list_items_max;
+        let mut bound = Bound::new(source.objects_max());
+        let mut pages = Pages::default();
         let mut request = ListRequest {
             limit: PAGE_ITEMS,
             urgent: true,
@@ -202,40 +203,41 @@ impl Client {
         };
         let mut objects = Vec::new();
         loop {
-            let mut undecodable = None;
-            let mut collect = |item| match item {
-                Listed::Object(object) => objects.push(object),
-                Listed::Undecodable(item) => {
-                    undecodable.get_or_insert(item);
+            let (mut undecodable, mut is_empty) = (None, true);
+            let mut collect = |item| {
+                is_empty = false;
+                match item {
+                    Listed::Object(object) if bound.has_room(objects.len()) => objects.push(object),
+                    Listed::Object(_) => bound.leave_out(1),
+                    Listed::Undecodable(item) => {
+                        undecodable.get_or_insert(item);
+                    }
                 }
             };
             let page = source.list_by(&request, deadline, &StopToken::never(), &mut collect);
             let page = match page {
                 Err(error)
-                    if error.kind() == ErrorKind::Expired && request.continue_token.is_some() =>
+                    if error.kind() == ErrorKind::Expired && pages.any() && request.limit > 0 =>
                 {
                     objects.clear();
                     (request.limit, request.continue_token) = (0, None);
+                    pages = Pages::default();
                     continue;
                 }
                 page => page?,
             };
             let what = || source.describe();
+            let token = pages.next(page.continue_token, is_empty);
             if let Some(item) = undecodable {
                 return Err(item.error.context(&format!("{}: {}", what(), item.key)));
             }
-            if objects.len() > items_max {
-                let message = format!(
-                    "{}: the list has more than {items_max} items: \
-                     DecodeOptions::list_items_max raises the limit",
-                    what()
-                );
-                return Err(Error::new(ErrorKind::TooLarge, message));
+            if let Some(error) = bound.error(&what()) {
+                return Err(error);
             }
-            if page.continue_token.is_none() {
+            request.continue_token = token.map_err(|error| error.context(&what()))?;
+            if request.continue_token.is_none() {
                 return Ok(objects);
             }
-            request.continue_token = page.continue_token;
         }
     }
 

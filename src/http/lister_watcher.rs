@@ -22,7 +22,10 @@ use crate::list_watch::{
     WatchRequest, WatchStream,
 };
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
-use crate::sync::Arc;
+use crate::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
 
@@ -44,6 +47,8 @@ pub(crate) struct HttpListerWatcher<K> {
     progress: RequestProgress,
     /// The urgency of the current list.
     urgency: Urgency,
+    /// The length of the pages of the current list.
+    list_bytes: Arc<AtomicUsize>,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -57,6 +62,7 @@ impl<K: Object> HttpListerWatcher<K> {
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
             urgency: Urgency::new(false),
+            list_bytes: Arc::new(AtomicUsize::new(0)),
             kind: PhantomData,
         }
     }
@@ -116,6 +122,7 @@ struct ListJob<K: Object> {
     one_object: bool,
     selection: Option<Arc<dyn Selection>>,
     urgency: Urgency,
+    list_bytes: Arc<AtomicUsize>,
     call: CallContext,
     kind: PhantomData<fn() -> K>,
 }
@@ -154,10 +161,11 @@ impl<K: Object> ListJob<K> {
         };
         let mut answer = self.agent.get(&self.context.endpoint, &request, &call)?;
         let mut decoder = if self.one_object {
-            ListDecoder::<K>::new(&options.decode.for_one_object())
+            ListDecoder::<K>::for_one_object(&options.decode)
         } else {
             ListDecoder::<K>::new(&options.decode)
         }
+        .after(self.list_bytes.load(Ordering::Relaxed))
         .selecting(self.selection);
         let end = call.until.within(options.body_timeout, Limit::Body);
         let mut items = Vec::new();
@@ -181,6 +189,7 @@ impl<K: Object> ListJob<K> {
                 .filled(count, &mut |item| items.push(item))
                 .map_err(|error| answer.failed(error))?;
         }
+        self.list_bytes.store(decoder.bytes(), Ordering::Relaxed);
         let page = decoder.finish().map_err(|error| answer.failed(error))?;
         Ok(ListAnswer::End(items, page, answer.body_bytes))
     }
@@ -199,6 +208,9 @@ impl<K: Object> HttpListerWatcher<K> {
         let metrics = &self.client.context.endpoint.metrics;
         if request.urgent {
             self.urgency.set(true);
+        }
+        if request.continue_token.is_none() {
+            self.list_bytes.store(0, Ordering::Relaxed);
         }
         metrics.ended(|| self.list_path(path, deadline, stop, each))
     }
@@ -221,6 +233,7 @@ impl<K: Object> HttpListerWatcher<K> {
             agent: Arc::clone(&self.agent),
             path,
             urgency: self.urgency.clone(),
+            list_bytes: Arc::clone(&self.list_bytes),
             one_object: self.scope.is_one_object(),
             selection: self.selection.clone(),
             call: call.clone(),
@@ -361,6 +374,10 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
 
     fn disconnect(&self) {
         self.agent.disconnect();
+    }
+
+    fn objects_max(&self) -> usize {
+        self.client.context.options.decode.list_items_max
     }
 
     fn describe(&self) -> String {

@@ -6,8 +6,8 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::FailureReporter;
 use crate::hooks::Hook;
 use crate::list_watch::{
-    Backlog, EventKind, ListRequest, Listed, Next, ObjectEvent, WatchEvent, WatchRequest,
-    WatchStream,
+    Backlog, EventKind, ListRequest, Listed, Next, OBJECTS_MAX, ObjectEvent, WatchEvent,
+    WatchRequest, WatchStream,
 };
 use crate::object::{Object, ResourceVersion, resource_name};
 use crate::reflector::core::{Action, Core, Effect, Facts, Input, Seen};
@@ -39,6 +39,8 @@ pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
     staging: Option<S::Staging>,
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
+    /// An object has gone since the core was told how many are left out.
+    one_went: bool,
     measured: Measured,
     log: FailureReporter,
     on_error: Option<Hook<FailedAttempt>>,
@@ -48,7 +50,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     pub(super) fn new(
         name: String,
         source: Arc<Guarded<K>>,
-        sink: S,
+        mut sink: S,
         options: ReflectorOptions,
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Result<Self, Error> {
@@ -59,6 +61,10 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         );
         let mut core = Core::new(&options, what, one_object, options.clock.now());
         core.shows(source.ask(|source| source.progress()));
+        let objects_max = source.ask(|source| Some(source.objects_max()));
+        let objects_max = objects_max.unwrap_or(OBJECTS_MAX);
+        core.bounded(objects_max);
+        sink.bound(objects_max);
         let failure_log = options.failure_log.unwrap_or_default();
         let log = failure_log.reporter(LOG_TARGET, resource_name::<K>(), &name, source.what());
         Ok(Self {
@@ -75,6 +81,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             stream: None,
             staging: None,
             event: None,
+            one_went: false,
         })
     }
 
@@ -127,13 +134,17 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
 
     /// What holds now, as far as the input's decision can ask for it: events come too often to look
     /// at everything.
-    fn facts(&self, input: &Input) -> Facts {
+    fn facts(&mut self, input: &Input) -> Facts {
         let begins = matches!(input, Input::Start | Input::Paused | Input::Demanded);
         let of_the_watch = matches!(
             input,
             Input::Seen(_) | Input::Applied(_) | Input::Quiet { .. } | Input::Resynced(_)
         );
+        let may_change = matches!(input, Input::Applied(_) | Input::Done(_));
+        let left_out = if may_change { self.sink.left_out() } else { 0 };
         Facts {
+            left_out,
+            one_went: may_change && std::mem::take(&mut self.one_went),
             now: self.clock.now(),
             urgent: !self.core.status().synced && self.waiters.any(),
             streams: begins && self.source.ask(|source| source.supports_watch_list()),
@@ -380,6 +391,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             return Input::Applied(Ok(()));
         };
         self.measured.applied(is_set_aside(&event));
+        self.one_went |= event.kind == EventKind::Deleted;
         Input::Applied(self.sink.apply(event))
     }
 
@@ -388,6 +400,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             if event.kind != EventKind::Deleted {
                 self.measured.listed(is_set_aside(&event));
             }
+            self.one_went |= event.kind == EventKind::Deleted;
             self.sink.stage(staging, event);
         }
         Input::Applied(Ok(()))

@@ -20,6 +20,19 @@ pub trait Sink<K: Object>: Send + 'static {
     /// raised.
     fn start(&mut self, _stop: &StopToken) {}
 
+    /// Receives the maximum number of objects of the content, before the first list.
+    ///
+    /// A sink that holds objects refuses further ones: a list's, and those that a watch adds. It
+    /// still takes in every change and every deletion of those that it holds. Default: the sink has
+    /// no bound.
+    fn bound(&mut self, _objects_max: usize) {}
+
+    /// Returns how many objects the sink has refused for the bound since its last list, those of
+    /// that list included.
+    fn left_out(&self) -> usize {
+        0
+    }
+
     /// Begins a replacement of the whole content.
     fn begin(&mut self) -> Self::Staging;
 

@@ -46,9 +46,17 @@ pub struct ReflectorStatus {
     /// When the content counts as unconfirmed unless the server confirms it before. `None` before
     /// the run began. [`health`](Self::health) has the rule.
     pub contact_deadline: Option<Instant>,
-    /// The requests that have failed in a row. Empty again once a list or a watch succeeds. Before
-    /// any failure it has the time when the run began.
+    /// The requests that have failed in a row. Empty again once a list or a watch succeeds, except
+    /// that its last failure is then [`left_out`](Self::left_out). Before any failure it has the
+    /// time when the run began.
     pub failures: Failures,
+    /// Why the content lacks objects of the server: `TooLarge`, with the objects asked for, how
+    /// many objects the sink has refused since the last list, and the option that raises the
+    /// maximum. `None` once a list has brought all objects.
+    ///
+    /// Such a list follows within 5 to 10 minutes after an object has gone. Until then, new and
+    /// changed objects take the room.
+    pub left_out: Option<Error>,
     /// The server's final word once it has outlasted the grace of
     /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace):
     /// it refuses the resource (403), or knows no such one (404), because a custom resource is not
@@ -137,7 +145,8 @@ impl ReflectorStatus {
     ///   After a failed list it does not.
     /// - Before the first sync, a [refusal](Self::refusal) is a contact that lasts until the next
     ///   request.
-    /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once.
+    /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once. So is
+    ///   content that lacks objects for which there was [no room](Self::left_out).
     ///
     /// So this fails after the idle limit at the latest when a server falls silent or goes away.
     /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended is `Ok`;
@@ -147,10 +156,14 @@ impl ReflectorStatus {
     /// # Errors
     ///
     /// `Timeout` with the time since the last contact, or since when the content is behind. The
-    /// last failure is its source.
+    /// last failure is its source. Else [`left_out`](Self::left_out).
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
-            return Ok(());
+            let left_out = self
+                .left_out
+                .as_ref()
+                .filter(|_| self.phase != Phase::Stopped);
+            return left_out.map_or(Ok(()), |error| Err(error.clone()));
         }
         let since = |since: Instant| now.saturating_duration_since(since);
         let text = match (self.behind_since, self.age(now), self.failures.since()) {

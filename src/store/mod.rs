@@ -23,6 +23,6 @@ pub use index::{Indexers, NAMESPACE_INDEX};
 pub use lister::Lister;
 pub use mutation_cache::{MutationCache, MutationCacheOptions};
 pub use reader::Store;
-pub(crate) use state::Change;
+pub(crate) use state::{Applied, Change};
 pub(crate) use version_guard::VersionGuard;
 pub use writer::{Staging, StoreWriter};

@@ -6,7 +6,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::error::Error;
-use crate::list_watch::Listed;
+use crate::list_watch::{Bound, Listed};
 use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
@@ -54,6 +54,7 @@ pub(super) struct StoreContent<K: Object> {
     pub(super) copies: Arc<Copies<K>>,
     /// Refuses states that are too old for the content, and knows its version.
     pub(super) guard: VersionGuard,
+    pub(super) bound: Bound,
     pub(super) synced: bool,
     /// The writer was dropped: nothing will ever change.
     pub(super) ended: bool,
@@ -70,6 +71,7 @@ impl<K: Object> StoreContent<K> {
             indices: Indices::new(functions),
             copies: Arc::new(Copies::default()),
             guard: VersionGuard::of_collection(),
+            bound: Bound::default(),
             synced: false,
             ended: false,
             cause: None,
@@ -128,13 +130,13 @@ impl<K: Object> StoreContent<K> {
         Ok(objects.map(Arc::clone).collect())
     }
 
-    /// Puts an item in, unless that would take its object back in time. Gives what that
-    /// changed, and what is for dropping after unlocking.
+    /// Puts an item in, unless that would take its object back in time or there is no room for one
+    /// more. Gives what came of it, and what is for dropping after unlocking.
     pub(super) fn put(
         &mut self,
         item: Listed<K>,
         values: Values,
-    ) -> (Option<Change<K>>, Option<StoreEntry<K>>) {
+    ) -> (Applied<K>, Option<StoreEntry<K>>) {
         let held = self.items.get_key_value_mut(&item.key_ref());
         let identity = held.as_ref().map(|(_, held)| held.item.identity());
         let admitted = self.guard.admits_change(identity, item.identity());
@@ -145,38 +147,40 @@ impl<K: Object> StoreContent<K> {
             values,
         };
         if !admitted {
-            return (None, Some(entry));
+            return (Applied::Stale, Some(entry));
         }
         if let Some((key, held)) = held {
             self.copies.take_back(&KeyRef::from(&**key), |_| ());
             self.indices.replace(key, &held.values, &entry.values);
             let change = Change::of(Some(held), Some(&entry));
-            return (change, Some(std::mem::replace(held, entry)));
+            let before = std::mem::replace(held, entry);
+            return (Applied::Accepted(change), Some(before));
+        }
+        if !self.bound.has_room(self.items.len()) {
+            return (Applied::NoRoom, Some(entry));
         }
         let key = Arc::new(entry.item.key());
         self.indices
             .replace(&key, &Values::default(), &entry.values);
         let change = Change::of(None, Some(&entry));
-        (change, self.items.insert(key, entry))
+        (Applied::Accepted(change), self.items.insert(key, entry))
     }
 
     /// Takes the object out of which `item` is the last state, unless it is newer than that (B18).
-    /// Gives what that changed, and what is for dropping after unlocking.
-    pub(super) fn delete(
-        &mut self,
-        item: &Listed<K>,
-    ) -> (Option<Change<K>>, Option<StoreEntry<K>>) {
+    /// Gives what came of it, and what is for dropping after unlocking.
+    pub(super) fn delete(&mut self, item: &Listed<K>) -> (Applied<K>, Option<StoreEntry<K>>) {
         let held = self.items.get(&item.key_ref());
         let identity = held.map(|held| held.item.identity());
         if !self.guard.admits_delete(identity, item.identity()) {
-            return (None, None);
+            return (Applied::Stale, None);
         }
         let Some((key, gone)) = self.items.remove_entry(&item.key_ref()) else {
-            return (None, None);
+            return (Applied::Accepted(None), None);
         };
         self.copies.take_back(&KeyRef::from(&*key), |_| ());
         self.indices.replace(&key, &gone.values, &Values::default());
-        (Change::of(Some(&gone), None), Some(gone))
+        let change = Change::of(Some(&gone), None);
+        (Applied::Accepted(change), Some(gone))
     }
 
     /// Makes `items` the whole content. Gives what was there, for dropping after unlocking.
@@ -201,6 +205,16 @@ pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -
         indices.replace(key, &Values::default(), &entry.values);
     }
     indices
+}
+
+/// What came of an event.
+pub(crate) enum Applied<K: Object> {
+    /// The store took it in, with what that changed for handlers.
+    Accepted(Option<Change<K>>),
+    /// It would have taken its object back in time (B18).
+    Stale,
+    /// Its object is not held, and there is no room for one more.
+    NoRoom,
 }
 
 /// The change of one object, by its last states that decode: the view of a handler that follows the

@@ -5,17 +5,18 @@ use std::fmt;
 use hashbrown::HashSet;
 
 use crate::error::Error;
-use crate::list_watch::{EventKind, Listed, ObjectEvent};
+use crate::list_watch::{Bound, EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::index::Indexers;
-use crate::store::state::{Change, Items, StoreContent, StoreEntry, index};
+use crate::store::state::{Applied, Change, Items, StoreContent, StoreEntry, index};
 use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
 ///
-/// It refuses an event that would make an object older, and counts it. Dropping the writer keeps
-/// the content and ends every wait with an error.
+/// It refuses an event that would make an object older, and counts it. It refuses a further object
+/// beside the [maximum](crate::list_watch::ListerWatcher::objects_max), and takes in every change
+/// of those that it holds. Dropping the writer keeps the content and ends every wait with an error.
 pub struct StoreWriter<K: Object> {
     state: Arc<Monitor<StoreContent<K>>>,
     /// As in the state when last looked at: index functions run outside the lock.
@@ -34,6 +35,9 @@ pub struct Staging<K: Object> {
     /// The keys in the order in which they first came, those that were taken back included.
     order: Vec<Arc<ObjectKey>>,
     functions: Arc<Indexers<K>>,
+    /// New objects may come beside those that are held: what the list went without is known once
+    /// it has come whole.
+    bound: Bound,
 }
 
 impl<K: Object> StoreWriter<K> {
@@ -112,10 +116,10 @@ impl<K: Object> StoreWriter<K> {
         is_same.then(|| Arc::clone(held))
     }
 
-    /// Applies one event of the watch, and says what it changed; nothing if it was refused (B18).
-    pub(crate) fn apply_and_tell(&mut self, event: ObjectEvent<K>) -> Option<Change<K>> {
+    /// Applies one event of the watch, and says what came of it.
+    pub(crate) fn apply_and_tell(&mut self, event: ObjectEvent<K>) -> Applied<K> {
         let ObjectEvent { kind, object } = event;
-        let (change, before) = if kind == EventKind::Deleted {
+        let (applied, before) = if kind == EventKind::Deleted {
             self.state.lock().delete(&object)
         } else {
             let mut values = self.functions.values(&object);
@@ -126,12 +130,18 @@ impl<K: Object> StoreWriter<K> {
                 values = self.functions.values(&object);
                 state = self.state.lock();
             }
-            state.put(object, values)
+            let (applied, before) = state.put(object, values);
+            // A change of an object that was left out leaves out no further one.
+            let is_further = kind == EventKind::Added || state.bound.left_out == 0;
+            if matches!(applied, Applied::NoRoom) && is_further {
+                state.bound.leave_out(1);
+            }
+            (applied, before)
         };
         self.state.notify_all();
         // Dropped objects overwrite their secrets: not under the lock.
         drop(before);
-        change
+        applied
     }
 
     /// Replaces the whole content, and returns the changes: first the deletions, then the items in
@@ -145,6 +155,7 @@ impl<K: Object> StoreWriter<K> {
         mut staging: Staging<K>,
         of: &Replacement,
     ) -> Result<Vec<Change<K>>, Error> {
+        drop(self.fit(&mut staging));
         let mut listed = std::mem::take(&mut staging.order);
         if listed.len() != staging.items.len() {
             // A streamed list took objects back, and may have brought them again.
@@ -163,6 +174,18 @@ impl<K: Object> StoreWriter<K> {
         Ok(of_gone.chain(of_listed).collect())
     }
 
+    /// Takes out, down to the bound, those that came last of the objects that are not held.
+    fn fit(&self, staging: &mut Staging<K>) -> Vec<StoreEntry<K>> {
+        let state = self.state.lock();
+        let over = staging.items.len().saturating_sub(state.bound.max);
+        let last = staging.order.iter().rev();
+        let new = last.filter(|key| !state.items.contains_key(*key));
+        let taken = new.filter_map(|key| staging.items.remove(key));
+        let taken: Vec<_> = taken.take(over).collect();
+        staging.bound.leave_out(taken.len());
+        taken
+    }
+
     /// Makes what is staged the content, and gives what was there.
     fn replace(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<Items<K>, Error> {
         let (before, indices) = loop {
@@ -170,6 +193,7 @@ impl<K: Object> StoreWriter<K> {
             let mut state = self.state.lock();
             if Arc::ptr_eq(state.indices.functions(), &staging.functions) {
                 state.guard.admits_replacement(of)?;
+                state.bound.left_out = staging.bound.left_out;
                 break state.replace(std::mem::take(&mut staging.items), indices);
             }
             // An index was added while this was staged.
@@ -189,11 +213,13 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     type Staging = Staging<K>;
 
     fn begin(&mut self) -> Staging<K> {
-        self.functions = Arc::clone(self.state.lock().indices.functions());
+        let state = self.state.lock();
+        self.functions = Arc::clone(state.indices.functions());
         Staging {
             items: Items::new(),
             order: Vec::new(),
             functions: Arc::clone(&self.functions),
+            bound: Bound::new(state.bound.max.saturating_add(state.items.len())),
         }
     }
 
@@ -206,12 +232,17 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         if let Some(held) = self.unchanged(&item) {
             item = Listed::Object(held);
         }
-        let (key, last_good) = {
+        let held = {
             let state = self.state.lock();
             let held = state.items.get_key_value(&item.key_ref());
             held.map(|(key, held)| (Arc::clone(key), held.last_good_of(&item)))
+        };
+        let has_room = staging.bound.has_room(staging.items.len());
+        if !has_room && held.is_none() && !staging.items.contains_key(&item.key_ref()) {
+            staging.bound.leave_out(1);
+            return;
         }
-        .unwrap_or_else(|| (Arc::new(item.key()), None));
+        let (key, last_good) = held.unwrap_or_else(|| (Arc::new(item.key()), None));
         let values = staging.functions.values(&item);
         let entry = StoreEntry {
             item,
@@ -226,19 +257,26 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         }
     }
 
-    fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
+    fn commit(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
+        drop(self.fit(&mut staging));
         drop(self.replace(staging, of)?);
         self.push();
         Ok(())
     }
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        let refused = self.state.lock().guard.refused();
-        drop(self.apply_and_tell(event));
-        if self.state.lock().guard.refused() == refused {
+        if let Applied::Accepted(_) = self.apply_and_tell(event) {
             self.push();
         }
         Ok(())
+    }
+
+    fn bound(&mut self, objects_max: usize) {
+        self.state.lock().bound.max = objects_max;
+    }
+
+    fn left_out(&self) -> usize {
+        self.state.lock().bound.left_out
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {

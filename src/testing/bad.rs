@@ -132,6 +132,11 @@ impl<K: Object> ListerWatcher<K> for Bad<K> {
         self.source.disconnect();
     }
 
+    fn objects_max(&self) -> usize {
+        self.faulty.call("objects_max");
+        self.source.objects_max()
+    }
+
     fn describe(&self) -> String {
         self.faulty.call("describe");
         self.source.describe()

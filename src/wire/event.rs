@@ -40,17 +40,10 @@ pub struct EventDecoder<K> {
     frames: Frames,
     skipped: Skipped,
     selection: Option<Arc<dyn Selection>>,
-    initial: Option<InitialEvents>,
+    /// How many bytes the present objects may have, until a bookmark ends them.
+    initial_bytes_max: Option<usize>,
     ended: bool,
     kind: PhantomData<fn() -> K>,
-}
-
-/// The limits of the initial events of a watch, up to the bookmark that ends them. They are those
-/// of a list in one body.
-struct InitialEvents {
-    items: usize,
-    items_max: usize,
-    bytes_max: usize,
 }
 
 impl<K: Object> EventDecoder<K> {
@@ -74,7 +67,7 @@ impl<K: Object> EventDecoder<K> {
             frames: Frames::new(bytes_max, option),
             skipped: item::skipped::<K>(options),
             selection: None,
-            initial: None,
+            initial_bytes_max: None,
             ended: false,
             kind: PhantomData,
         }
@@ -82,16 +75,11 @@ impl<K: Object> EventDecoder<K> {
 
     /// A decoder of a watch that begins with the present objects.
     ///
-    /// The objects before the bookmark that ends them have the limits of a list:
-    /// [`list_items_max`](DecodeOptions::list_items_max) and
+    /// The objects before the bookmark that ends them have the limit of a list:
     /// [`list_bytes_max`](DecodeOptions::list_bytes_max).
     pub fn with_initial_events(options: &DecodeOptions) -> Self {
         Self {
-            initial: Some(InitialEvents {
-                items: 0,
-                items_max: options.list_items_max,
-                bytes_max: options.list_bytes_max,
-            }),
+            initial_bytes_max: Some(options.list_bytes_max),
             ..Self::new(options)
         }
     }
@@ -159,10 +147,9 @@ impl<K: Object> EventDecoder<K> {
             }),
         };
         let used = self.frames.used();
-        if let Some(initial) = &self.initial
-            && used > initial.bytes_max
+        if let Some(bytes_max) = self.initial_bytes_max
+            && used > bytes_max
         {
-            let bytes_max = initial.bytes_max;
             return Err(list_too_large(bytes_max, "bytes", "list_bytes_max"));
         }
         let Some(decoded) = decoded else {
@@ -172,7 +159,13 @@ impl<K: Object> EventDecoder<K> {
             self.ended = true;
             WatchEvent::Error(broken(&why))
         });
-        self.count(&event)?;
+        if let WatchEvent::Bookmark {
+            initial_events_end: true,
+            ..
+        } = event
+        {
+            self.initial_bytes_max = None;
+        }
         Ok(Some(event))
     }
 
@@ -204,40 +197,6 @@ impl<K: Object> EventDecoder<K> {
         };
         self.frames.pass(length);
         Some(event)
-    }
-
-    /// Counts each initial event with an object, also for one key: telling them apart would need
-    /// all keys.
-    fn count(&mut self, event: &WatchEvent<K>) -> Result<(), Error> {
-        let Some(initial) = &mut self.initial else {
-            return Ok(());
-        };
-        match event {
-            WatchEvent::Object(ObjectEvent {
-                kind: EventKind::Added | EventKind::Modified,
-                ..
-            })
-            | WatchEvent::Unselected {
-                kind: EventKind::Added | EventKind::Modified,
-                ..
-            } => {
-                initial.items = initial.items.saturating_add(1);
-                if initial.items > initial.items_max {
-                    let items_max = initial.items_max;
-                    return Err(list_too_large(items_max, "items", "list_items_max"));
-                }
-            }
-            WatchEvent::Bookmark {
-                initial_events_end: true,
-                ..
-            } => self.initial = None,
-            WatchEvent::Object(_)
-            | WatchEvent::Unselected { .. }
-            | WatchEvent::Bookmark { .. }
-            | WatchEvent::Error(_)
-            | WatchEvent::Skipped { .. } => {}
-        }
-        Ok(())
     }
 
     /// Whether the stream is broken. The decoder then ignores further bytes.

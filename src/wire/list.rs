@@ -8,7 +8,7 @@ use super::item::{self, Fault};
 use super::json::Skipped;
 use super::list_scan::{ListPart, ListScan};
 use super::message::{ListPage, Listed};
-use super::options::{DecodeOptions, list_too_large};
+use super::options::{DecodeOptions, ONE_OBJECT_ITEMS_MAX, list_too_large};
 use super::selection::{Selection, passed_over};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, StoredObject};
@@ -35,13 +35,13 @@ pub struct ListDecoder<K> {
     item_bytes_max: usize,
     items_max: usize,
     bytes_max: usize,
-    /// The length of the body so far.
+    /// The length of the list so far, that of the pages before included.
     bytes: usize,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> ListDecoder<K> {
-    /// A decoder of one page.
+    /// A decoder of one page. It does not bound the items: their caller holds them, or does not.
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
@@ -50,11 +50,30 @@ impl<K: Object> ListDecoder<K> {
             selection: None,
             item_bytes: 0,
             item_bytes_max: options.item_bytes_max,
-            items_max: options.list_items_max,
+            items_max: usize::MAX,
             bytes_max: options.list_bytes_max,
             bytes: 0,
             kind: PhantomData,
         }
+    }
+
+    /// A decoder of the list of one object, of 10,000 items at most, or of
+    /// [`list_items_max`](DecodeOptions::list_items_max) if that is less.
+    pub(crate) fn for_one_object(options: &DecodeOptions) -> Self {
+        Self {
+            items_max: options.list_items_max.min(ONE_OBJECT_ITEMS_MAX),
+            ..Self::new(options)
+        }
+    }
+
+    /// Counts the bytes of the pages before for [`list_bytes_max`](DecodeOptions::list_bytes_max).
+    pub(crate) fn after(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
+
+    /// The length of the list so far, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Passes over the items that `selection` does not select. They count for the limits.
@@ -86,7 +105,7 @@ impl<K: Object> ListDecoder<K> {
     /// # Errors
     ///
     /// `Protocol` when the body is no JSON or no list. `TooLarge` when an item or the list exceeds
-    /// its maximum; the error names the option. The decoder is then of no further use.
+    /// its maximum of bytes; the error names the option. The decoder is then of no further use.
     pub fn filled(&mut self, count: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         self.buffer.filled(count);
         self.bytes = self.bytes.saturating_add(count);

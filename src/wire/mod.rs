@@ -38,6 +38,7 @@ pub use event::EventDecoder;
 pub use list::ListDecoder;
 pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
 pub use metadata::Metadata;
+pub(crate) use options::OBJECTS_MAX;
 pub use options::{DecodeOptions, Trim};
 pub(crate) use plain::{NotOfType, PlainObject};
 pub use selection::Selection;

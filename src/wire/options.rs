@@ -29,9 +29,9 @@ const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
 /// MiB.
 const ONE_OBJECT_FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Three times the pods of the largest cluster that Kubernetes is tested with (150,000). So many of
-/// the smallest pods need 1.3 GB in a cache.
-const LIST_ITEMS_MAX: usize = 500_000;
+/// Thirty times the pods of the largest cluster that Kubernetes is tested with (150,000). So many
+/// of the smallest pods need 13 GB in a cache.
+pub(crate) const OBJECTS_MAX: usize = 5_000_000;
 
 /// As many pods of 14 KiB as the largest cluster has; decoded, large objects take no more room than
 /// their JSON.
@@ -39,7 +39,7 @@ const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
 /// A list of one object has one item. A server that ignores field selectors sends the whole
 /// namespace.
-const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
+pub(super) const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
 
 /// A list beyond a limit, which an option raises.
 pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
@@ -76,7 +76,7 @@ impl Default for DecodeOptions {
         Self {
             trim: Trim::Skip,
             item_bytes_max: ITEM_BYTES_MAX,
-            list_items_max: LIST_ITEMS_MAX,
+            list_items_max: OBJECTS_MAX,
             list_bytes_max: LIST_BYTES_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
             one_object_frame_bytes_max: ONE_OBJECT_FRAME_BYTES_MAX,
@@ -100,11 +100,16 @@ impl DecodeOptions {
         }
     }
 
-    /// Sets the maximum number of items in one page of a list, or in a streamed list up to its
-    /// final bookmark. Default: 500,000.
+    /// Sets the maximum number of objects of one collection, whether pages, a streamed list or
+    /// events of a watch bring them. Default: 5,000,000.
     ///
-    /// If the scope is one object, the maximum is 10,000 at most. One more item fails the list. A
-    /// server may send more items than a request's limit, so that limit does not bound the list.
+    /// A store and an informer take in every change of the objects that they hold, and refuse
+    /// further ones. Their health then fails, and
+    /// [`ReflectorStatus::left_out`](crate::reflector::ReflectorStatus::left_out) has the count.
+    /// [`Client::list`](crate::http::Client::list) fails. A manager holds only objects that the
+    /// program has referenced, so this does not bound its watches of namespaces.
+    ///
+    /// If the scope is one object, a list of more than 10,000 items fails, or of more than this.
     pub fn list_items_max(self, list_items_max: usize) -> Self {
         Self {
             list_items_max,
@@ -112,8 +117,11 @@ impl DecodeOptions {
         }
     }
 
-    /// Sets the maximum size of one page of a list, or of a streamed list up to its final bookmark,
-    /// in bytes of JSON. Default: 2 GiB. A longer body fails the list.
+    /// Sets the maximum size of a list, all its pages together, or of a streamed list up to its
+    /// final bookmark, in bytes of JSON. Default: 2 GiB. A longer list fails, and a cache keeps the
+    /// content that it has.
+    ///
+    /// Events of a watch do not count: [`frame_bytes_max`](Self::frame_bytes_max) bounds each.
     pub fn list_bytes_max(self, list_bytes_max: usize) -> Self {
         Self {
             list_bytes_max,
@@ -136,14 +144,6 @@ impl DecodeOptions {
         Self {
             one_object_frame_bytes_max,
             ..self
-        }
-    }
-
-    /// The same for the list of one object by its name.
-    pub(crate) fn for_one_object(&self) -> Self {
-        Self {
-            list_items_max: self.list_items_max.min(ONE_OBJECT_ITEMS_MAX),
-            ..self.clone()
         }
     }
 }

@@ -199,10 +199,13 @@ fn of_the_items_of_a_list_of_one_object() {
 
 /// Promise 6, for memory, WL-2: a streamed list of which the final bookmark never comes.
 #[test]
-fn of_the_items_of_a_streamed_list() {
+fn of_the_bytes_of_a_streamed_list() {
+    let event = secret("db", "1");
+    let event = format!("{{\"type\":\"ADDED\",\"object\":{event}}}\n");
+    let bytes_max = event.len() * 100 + 1;
     let server = Server::start();
     let client = client(&server.url(), |options| {
-        let decode = DecodeOptions::default().list_items_max(100);
+        let decode = DecodeOptions::default().list_bytes_max(bytes_max);
         options.decode(decode)
     });
     let request = WatchRequest {
@@ -229,13 +232,13 @@ fn of_the_items_of_a_streamed_list() {
         let mut peer = server.accept();
         peer.request();
         peer.begin();
-        let event = secret("db", "1");
-        peer.flood(&format!("{{\"type\":\"ADDED\",\"object\":{event}}}\n"));
+        peer.flood(&event);
         let (items, error) = streaming.join().unwrap();
         assert_eq!(items, 100);
         assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
-        let told = "the list has more than 100 items: DecodeOptions::list_items_max";
-        assert!(error.to_string().contains(told), "{error}");
+        let told =
+            format!("the list has more than {bytes_max} bytes: DecodeOptions::list_bytes_max");
+        assert!(error.to_string().contains(&told), "{error}");
     });
 }
 

@@ -10,6 +10,8 @@ use kubecache::clock::Clock;
 use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, Config};
 use kubecache::object::{ObjectKey, Scope, StoredObject};
+use kubecache::reflector::ReflectorOptions;
+use kubecache::store::{Indexers, Store};
 use kubecache::{Error, ErrorKind};
 
 use super::server::{Request, Server};
@@ -81,23 +83,110 @@ fn an_item_that_does_not_decode_is_an_error_that_names_it() {
     assert!(error.to_string().contains("shop/odd"), "{error}");
 }
 
-/// Promise 6: a server whose pages never end does not fill the memory.
-#[test]
-fn a_list_without_end_is_too_large() {
+/// Lists with these options from a server that gives these answers and no more; returns the error.
+fn refused(decode: DecodeOptions, answers: &[String]) -> Error {
     let server = Server::start();
-    let decode = DecodeOptions::default().list_items_max(2);
     let config = Config::for_server(&server.url()).unwrap();
     let client = Client::new(&config, patient().decode(decode)).unwrap();
     thread::scope(|scope| {
         let listing = scope.spawn(|| client.list::<Secret>(Scope::namespace("shop")));
         let mut peer = server.accept();
-        for _ in 0..3 {
+        for answer in answers {
             peer.request();
-            peer.json(200, &first_page("more"));
+            peer.json(200, answer);
         }
-        let error = listing.join().unwrap().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
-    });
+        listing.join().unwrap().unwrap_err()
+    })
+}
+
+/// Promise 6: a server whose pages never end does not fill the memory.
+#[test]
+fn a_list_without_end_is_too_large() {
+    let pages = ["t1", "t2", "t3"].map(first_page);
+    let error = refused(DecodeOptions::default().list_items_max(2), &pages);
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    assert_eq!(
+        error.to_string(),
+        "secrets in namespace \"shop\": the maximum is 2 objects, and 1 more found no room: \
+         DecodeOptions::list_items_max raises the limit"
+    );
+    let bytes_max = pages[0].len() * 2;
+    let error = refused(DecodeOptions::default().list_bytes_max(bytes_max), &pages);
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    let told = format!("the list has more than {bytes_max} bytes: DecodeOptions::list_bytes_max");
+    assert!(error.to_string().contains(&told), "{error}");
+}
+
+#[test]
+fn pages_that_repeat_or_stay_empty_end_the_list() {
+    let empty = |token: String| first_page(&token).replace(&secret("a", "1"), "");
+    let empty: Vec<_> = (0..6).map(|page| empty(page.to_string())).collect();
+    let same = ["more", "more"].map(first_page);
+    let circle = ["a", "b", "c", "b"].map(first_page);
+    for (pages, why) in [
+        (&empty[..], "they are empty, and announce more"),
+        (&same, "a token repeats"),
+        (&circle, "a token repeats"),
+    ] {
+        let error = refused(DecodeOptions::default(), pages);
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        let told = format!("secrets in namespace \"shop\": the server's pages do not end: {why}");
+        assert!(error.to_string().starts_with(&told), "{error}");
+    }
+}
+
+/// Promise 6: pages, and a watch that adds ever new names, fill a store up to its bound, and the
+/// watch goes on.
+#[test]
+fn pages_and_events_without_end_fill_a_store_up_to_its_bound() {
+    let server = Server::start();
+    let decode = DecodeOptions::default().list_items_max(15);
+    let config = Config::for_server(&server.url()).unwrap();
+    let options = patient().decode(decode).watch_list(false);
+    let client = Client::new(&config, options).unwrap();
+    let source = client.lister_watcher::<Secret>(Scope::namespace("shop"));
+    let (store, reflector) = Store::spawn(
+        "secrets",
+        source,
+        Indexers::new(),
+        ReflectorOptions::default(),
+    )
+    .unwrap();
+    let mut peer = server.accept();
+    for page in 0..10 {
+        peer.request();
+        let items: Vec<_> = (0..10)
+            .map(|item| secret(&format!("s-{page}{item}"), "1"))
+            .collect();
+        let list = secret_list("5", &items);
+        let token = format!("\"resourceVersion\":\"5\",\"continue\":\"{page}\"");
+        let more = list.replacen("\"resourceVersion\":\"5\"", &token, 1);
+        peer.json(200, if page < 9 { &more } else { &list });
+    }
+    peer.request();
+    peer.begin();
+    for new in 0..50 {
+        let object = secret(&format!("new-{new}"), "6");
+        peer.chunk(&format!("{{\"type\":\"ADDED\",\"object\":{object}}}\n"));
+    }
+    let held = secret("s-00", "7");
+    peer.chunk(&format!("{{\"type\":\"MODIFIED\",\"object\":{held}}}\n"));
+    let deadline = Clock::system().after(PATIENCE);
+    store.wait_until_at_least(&"7".into(), deadline).unwrap();
+    assert_eq!(store.len(), 15);
+    let held = store.get("shop", "s-00").unwrap().unwrap();
+    assert_eq!(held.resource_version().as_str(), "7");
+    let told = "secrets in namespace \"shop\": the maximum is 15 objects, and 135 more found no room: \
+                DecodeOptions::list_items_max raises the limit";
+    while !store.health().is_err_and(|error| error.to_string() == told) {
+        assert!(
+            !Clock::system().has_passed(deadline),
+            "{:?}",
+            store.health()
+        );
+        thread::yield_now();
+    }
+    reflector.join().unwrap();
 }
 
 #[test]

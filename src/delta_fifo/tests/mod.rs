@@ -4,6 +4,7 @@
 //! one word, its deltas joined by `,`.
 
 mod atomic;
+mod bounds;
 mod compressed;
 #[cfg(feature = "testing")]
 mod controller;

@@ -9,14 +9,14 @@ fn on(fake: &FakeClock, options: Options) -> Rig {
     on_view(fake, options, known)
 }
 
-fn on_view(fake: &FakeClock, options: Options, known: Arc<View>) -> Rig {
+pub(super) fn on_view(fake: &FakeClock, options: Options, known: Arc<View>) -> Rig {
     let options = options.clock(Clock::from(fake.clone()));
     let options = options.known(Arc::<View>::clone(&known));
     Rig::new(options, known)
 }
 
 /// A write that waits, on a thread of its own; gives the writer back.
-fn write_parked(
+pub(super) fn write_parked(
     fake: &FakeClock,
     rig: &mut Rig,
     word: &str,

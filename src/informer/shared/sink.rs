@@ -8,7 +8,7 @@ use crate::informer::{Deleted, InformerMetric, InformerState, Notification};
 use crate::list_watch::{Backlog, EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ResourceVersion, StoredObject, Transform};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
-use crate::store::{Change, Staging, Store, StoreWriter};
+use crate::store::{Applied, Change, Staging, Store, StoreWriter};
 use crate::sync::Arc;
 
 /// The sink of the informer's reflector, on the reflector's thread.
@@ -188,12 +188,20 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         let processor = Arc::clone(&self.processor);
         self.measured(|sink| {
             processor.turn(|tell| {
-                if let Some(change) = sink.writer.apply_and_tell(event) {
+                if let Applied::Accepted(Some(change)) = sink.writer.apply_and_tell(event) {
                     tell(sink.notification(change, last));
                 }
             });
         });
         Ok(())
+    }
+
+    fn bound(&mut self, objects_max: usize) {
+        self.writer.bound(objects_max);
+    }
+
+    fn left_out(&self) -> usize {
+        self.writer.left_out()
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {

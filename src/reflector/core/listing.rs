@@ -1,8 +1,8 @@
 //! A plain list: which version, how many items per page, and what follows each page (RF-9..RF-18,
 //! PG-1..PG-6).
 
-use crate::error::{Error, ErrorKind};
-use crate::list_watch::{ListPage, ListRequest};
+use crate::error::Error;
+use crate::list_watch::{ListPage, ListRequest, Pages};
 use crate::object::ResourceVersion;
 use crate::reflector::Phase;
 use crate::reflector::failure_class::{classify, is_expired_page};
@@ -13,13 +13,6 @@ use super::steps::{AfterPause, Core, Cycle, Listing, Step, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
-/// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to
-/// have no last page.
-const PAGES_MAX: u32 = 100_000;
-
-/// Pages without an item, one after the other: each is a request without data before it (B9).
-const EMPTY_PAGES_MAX: u8 = 5;
-
 impl Core {
     /// Asks for the first page: at the most recent version if the last one is unavailable, at `0`
     /// before the first success, else at the last version (RF-9).
@@ -46,9 +39,7 @@ impl Core {
             asked,
             page_size,
             version: None,
-            token: String::new(),
-            pages: 0,
-            empty_pages: 0,
+            pages: Pages::default(),
             cycle,
             is_probe,
         };
@@ -76,7 +67,7 @@ impl Core {
         };
         self.step = Step::Listing(Listing {
             version: None,
-            empty_pages: 0,
+            pages: Pages::default(),
             ..listing
         });
         Action::List {
@@ -103,31 +94,16 @@ impl Core {
         is_empty: bool,
         facts: &Facts,
     ) -> Action {
-        let token = page.continue_token.filter(|token| !token.is_empty());
-        let empty_pages = listing.empty_pages.saturating_add(1);
-        listing.empty_pages = if is_empty { empty_pages } else { 0 };
-        if token.is_some() && listing.empty_pages > EMPTY_PAGES_MAX {
-            let error = Error::new(
-                ErrorKind::Protocol,
-                "the server's pages do not end: they are empty, and announce more",
-            );
-            return self.page_failed(listing, error, facts);
-        }
+        let token = match listing.pages.next(page.continue_token, is_empty) {
+            Ok(token) => token,
+            Err(error) => return self.page_failed(listing, error, facts),
+        };
         self.state.progress(facts.now);
         self.state.lives_again();
-        let Some(token) = token else {
-            return self.listed(listing, page.resource_version, facts);
-        };
-        let endless =
-            listing.version.is_some() && (listing.token == token || listing.pages >= PAGES_MAX);
-        if endless {
-            let error = Error::new(
-                ErrorKind::Protocol,
-                "the server's pages do not end: a token repeats, or there are too many of them",
-            );
-            return self.page_failed(listing, error, facts);
+        match token {
+            Some(token) => self.next_page(listing, page.resource_version, token, facts),
+            None => self.listed(listing, page.resource_version, facts),
         }
-        self.next_page(listing, page.resource_version, token, facts)
     }
 
     fn next_page(
@@ -142,17 +118,12 @@ impl Core {
         }
         let request = ListRequest {
             limit: listing.page_size,
-            continue_token: Some(token.clone()),
+            continue_token: Some(token),
             urgent: facts.urgent,
             ..ListRequest::default()
         };
         self.step = Step::Listing(Listing {
-            pages: listing
-                .version
-                .as_ref()
-                .map_or(1, |_| listing.pages.saturating_add(1)),
             version: listing.version.or(Some(version)),
-            token,
             ..listing
         });
         Action::List {

@@ -117,4 +117,9 @@ pub(crate) struct Facts {
     /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
     /// where a watch is about to be opened, and where it was.
     pub(crate) bookmarks: Option<Duration>,
+    /// How many objects the sink has refused for its bound; asked for where that may have
+    /// changed.
+    pub(crate) left_out: usize,
+    /// An object has gone since the last such input.
+    pub(crate) one_went: bool,
 }

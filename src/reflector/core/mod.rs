@@ -32,7 +32,7 @@ pub(crate) use steps::{Core, VERY_SHORT};
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::RequestProgress;
+use crate::list_watch::{Bound, RequestProgress};
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
@@ -52,6 +52,11 @@ impl Core {
             step: Step::Idle,
             state: ReflectorState::new(options, what, one_object, now),
         }
+    }
+
+    /// Says how many objects the sink may hold.
+    pub(crate) fn bounded(&mut self, objects_max: usize) {
+        self.state.bound = Bound::new(objects_max);
     }
 
     /// Shows where the requests of the lister-watcher are.
@@ -76,6 +81,7 @@ impl Core {
 
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
+        self.state.one_went |= facts.one_went;
         let action = self.decide(input, facts);
         let may_be_quiet = matches!(self.step, Step::Opening(_) | Step::Watching(_));
         self.state.update_contact_deadline(may_be_quiet, facts.now);

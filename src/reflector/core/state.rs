@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
+use crate::list_watch::Bound;
 use crate::object::ResourceVersion;
 use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow};
 use crate::reflector::failure_class::{FailureClass, classify};
@@ -23,6 +24,9 @@ const WAIT_MIN: Duration = Duration::from_millis(50);
 /// A list that follows an expired position comes within this time: a server that comes back expires
 /// all watches at once.
 const SOON: Duration = Duration::from_secs(1);
+/// The shortest time from the end of an object to the list that brings those for which there was no
+/// room: the collection is large.
+const ROOM_WAIT: Duration = Duration::from_secs(5 * 60);
 /// So many times the longest interval between two bookmarks may pass without one.
 const BOOKMARKS_MISSED: u32 = 3;
 
@@ -54,6 +58,12 @@ pub(super) struct ReflectorState {
     bookmarks_told: bool,
     /// When the sink is next asked to resync (RF-47).
     pub(super) resync_due: Option<Instant>,
+    /// How many objects the sink may hold, and how many it has left out.
+    pub(super) bound: Bound,
+    /// An object has gone since that was looked at.
+    pub(super) one_went: bool,
+    /// When a list is to bring what was left out, as there may be room for it.
+    pub(super) relist_due: Option<Instant>,
     reopen: Backoff,
     pub(super) internal_errors: RetryWindow,
     idle_limit: Duration,
@@ -118,6 +128,9 @@ impl ReflectorState {
             bookmarks: None,
             bookmarks_told: false,
             resync_due: None,
+            bound: Bound::default(),
+            one_went: false,
+            relist_due: None,
             reopen: Backoff::of_reopening(),
             internal_errors: RetryWindow::new(options.internal_error_retry),
             idle_limit,
@@ -297,9 +310,32 @@ impl ReflectorState {
         self.effects.push(Effect::Recovered);
     }
 
+    /// The sink has left out so many objects. Once one has gone, a list brings what there is room
+    /// for: changes and new objects may take the room before.
+    pub(super) fn leaves_out(&mut self, facts: &Facts) {
+        let Facts { left_out, .. } = *facts;
+        if std::mem::replace(&mut self.bound.left_out, left_out) != left_out {
+            let is_first = self.status.left_out.is_none();
+            self.status.left_out = self.bound.error(&self.what);
+            if let Some(error) = self.status.left_out.clone() {
+                if is_first {
+                    self.log(log::Level::Warn, error.to_string());
+                }
+                self.status.failures.end_with(error);
+            }
+        }
+        let one_went = std::mem::take(&mut self.one_went);
+        if left_out > 0 && one_went && self.relist_due.is_none() {
+            self.relist_due = Some(later(facts.now, self.chance.stretch(ROOM_WAIT, 1.0)));
+        }
+    }
+
     /// A request succeeded: what readers are told of failures is over.
     pub(super) fn succeeded(&mut self) {
         self.status.failures = Failures::default();
+        if let Some(error) = self.status.left_out.clone() {
+            self.status.failures.end_with(error);
+        }
         self.status.refusal = None;
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::list_watch::Pages;
 use crate::object::ResourceVersion;
 use crate::reflector::Replacement;
 
@@ -83,11 +84,7 @@ pub(super) struct Listing {
     pub(super) page_size: u32,
     /// The version of the first page is that of the list (PG-5); set from the second page on.
     pub(super) version: Option<ResourceVersion>,
-    /// Where the last page ended.
-    pub(super) token: String,
-    pub(super) pages: u32,
-    /// Pages without an item since the last one with some.
-    pub(super) empty_pages: u8,
+    pub(super) pages: Pages,
     pub(super) cycle: Cycle,
     /// It stands in for a probe: its failure says nothing of what is held (B11).
     pub(super) is_probe: bool,

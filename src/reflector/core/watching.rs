@@ -139,6 +139,8 @@ impl Core {
     /// The replacement is the content: watch from there.
     pub(super) fn committed(&mut self, committing: Committing, facts: &Facts) -> Action {
         let Committing { of, stream, .. } = committing;
+        self.state.relist_due = None;
+        self.state.leaves_out(facts);
         self.state.synced(of.resource_version, facts.now);
         match stream {
             None => self.open(facts),
@@ -186,7 +188,8 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         let Err(error) = result else {
-            return self.read(watching);
+            self.state.leaves_out(facts);
+            return self.read_or_relist(watching, facts);
         };
         self.state.fell_behind(facts.now);
         let error = error.context("a change of the watch could not be applied");
@@ -213,10 +216,8 @@ impl Core {
         if watching.may_be_quiet {
             self.state.quiet_until = Some(watching.outlived_at());
         }
-        let until = self
-            .state
-            .resync_due
-            .map_or(dead_at, |due| due.min(dead_at));
+        let dues = [self.state.resync_due, self.state.relist_due];
+        let until = dues.into_iter().flatten().fold(dead_at, Instant::min);
         self.step = Step::Watching(watching);
         Action::Read { until }
     }
@@ -402,7 +403,17 @@ impl Core {
             self.step = Step::Watching(watching);
             return Action::Resync;
         }
-        self.read(watching)
+        self.read_or_relist(watching, facts)
+    }
+
+    /// Reads on, unless a list is to bring objects that were left out.
+    fn read_or_relist(&mut self, watching: Watching, facts: &Facts) -> Action {
+        if self.state.relist_due.is_none_or(|due| due > facts.now) {
+            return self.read(watching);
+        }
+        self.state.relist_due = None;
+        self.state.status.phase = Phase::Listing;
+        self.pause(facts.now, false, AfterPause::Cycle, facts)
     }
 }
 

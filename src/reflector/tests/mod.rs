@@ -1,6 +1,7 @@
 //! Tests of a whole reflector, thread and all, against the fake source and the fake clock.
 
 mod behaviour;
+mod bounds;
 mod failures;
 mod metrics;
 mod panics;

@@ -77,6 +77,7 @@ fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
         "bookmark_interval",
         "bookmark_came",
         "lists_one_object",
+        "objects_max",
         "disconnect",
         "last_contact",
         "drop of the stream",

@@ -1,5 +1,6 @@
 //! The contract of stores and indices, written through the sink as a reflector does.
 
+mod bounds;
 mod drops;
 mod indices;
 mod listers;

@@ -146,6 +146,11 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.pages_at_zero = pages);
     }
 
+    /// Sets how many objects a cache of this source holds. Default: 5,000,000.
+    pub fn limit_objects(&self, objects_max: usize) {
+        self.change(|server| server.objects_max = objects_max);
+    }
+
     /// Whether a watch from a version of the future opens and is silent, as on a server whose
     /// history was restored from a backup. Default: it is refused.
     pub fn silent_futures(&self, silent: bool) {
@@ -430,6 +435,10 @@ impl<K: Object> ListerWatcher<K> for FakeSource<K> {
 
     fn lists_one_object(&self) -> bool {
         self.scope.is_one_object()
+    }
+
+    fn objects_max(&self) -> usize {
+        self.server.lock().objects_max
     }
 
     fn describe(&self) -> String {

@@ -7,7 +7,7 @@ use super::faults::{Plan, SeenRequest, SourceFault};
 use super::feed::Feed;
 use super::model::{Model, expired, number, selects, too_large};
 use crate::error::Error;
-use crate::list_watch::{ListPage, ListRequest, Listed, Next, WatchRequest};
+use crate::list_watch::{ListPage, ListRequest, Listed, Next, OBJECTS_MAX, WatchRequest};
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 
 /// Everything under the fake's one mutex.
@@ -28,6 +28,8 @@ pub(super) struct Server<K: Object> {
     pub(super) bookmark_interval: Option<Duration>,
     /// A watch from a version of the future opens and is silent, instead of being refused.
     pub(super) silent_futures: bool,
+    /// How many objects caches of it hold.
+    pub(super) objects_max: usize,
 }
 
 impl<K: Object> Default for Server<K> {
@@ -44,6 +46,7 @@ impl<K: Object> Default for Server<K> {
             watch_list_failures: 0,
             bookmark_interval: None,
             silent_futures: false,
+            objects_max: OBJECTS_MAX,
         }
     }
 }

@@ -98,15 +98,16 @@ fn items_that_are_not_selected_are_not_decoded() {
 fn b7_items_that_are_not_selected_count_for_the_limits() {
     let options = DecodeOptions::default().list_items_max(3);
     let selected: Arc<dyn Selection> = Arc::new(OnlyA::default());
-    let decoder = ListDecoder::<Secret>::new(&options).selecting(Some(selected));
+    let decoder = ListDecoder::<Secret>::for_one_object(&options).selecting(Some(selected));
     let outcome = items_of(decoder, [list_body().as_bytes()], &options);
     assert!(outcome.error().contains("list_items_max"), "{outcome:?}");
 
     let events = format!("{{\"type\":\"ADDED\",\"object\":{}}}\n", object(r#""b""#)).repeat(4);
+    let options = options.list_bytes_max(events.len() - 1);
     let selected: Arc<dyn Selection> = Arc::new(OnlyA::default());
     let decoder = EventDecoder::<Secret>::with_initial_events(&options).selecting(Some(selected));
     let events = events_of(decoder, [events.as_bytes()], &options);
-    assert!(events[3].contains("list_items_max"), "{events:?}");
+    assert!(events[4].contains("list_bytes_max"), "{events:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Whole shared informers, threads and all, against the fake source and the fake clock. The fake
 //! server counts its versions from 2 on.
 
+mod bounds;
 mod contents;
 mod custom;
 mod failures;

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod bounds;
 mod health;
 mod lists;
 mod readings;
@@ -47,6 +48,8 @@ pub(super) struct Bench {
     pub(super) urgent: bool,
     streams: bool,
     bookmarks: Option<Duration>,
+    pub(super) left_out: usize,
+    pub(super) one_went: bool,
     pause_until: Option<Instant>,
     pub(super) effects: Vec<Effect>,
 }
@@ -79,6 +82,8 @@ impl Bench {
             urgent,
             streams,
             bookmarks,
+            left_out: 0,
+            one_went: false,
             pause_until: None,
             effects: Vec::new(),
         }
@@ -90,6 +95,8 @@ impl Bench {
             urgent: self.urgent,
             streams: self.streams,
             bookmarks: self.bookmarks,
+            left_out: self.left_out,
+            one_went: self.one_went,
         };
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());

@@ -489,6 +489,8 @@ fn no_wait_is_zero() {
         urgent: false,
         streams: false,
         bookmarks: None,
+        left_out: 0,
+        one_went: false,
     };
     let mut core = Core::new(&options, String::new(), false, now);
     core.step(Input::Start, &facts);

@@ -747,6 +747,8 @@ fn watch_timeouts() {
                 urgent: false,
                 streams: true,
                 bookmarks: None,
+                left_out: 0,
+                one_went: false,
             };
             let mut core = Core::new(&options, String::new(), false, now);
             let Action::Open(request) = core.step(Input::Start, &facts) else {

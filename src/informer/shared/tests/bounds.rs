@@ -1,0 +1,58 @@
+//! More objects than an informer may have (promise 6): handlers follow those that it holds.
+
+use super::*;
+
+#[test]
+fn handlers_follow_the_objects_that_an_informer_beyond_its_bound_holds() {
+    let world = World::with(&["a", "b", "c"]);
+    world.source.limit_objects(2);
+    let informer = world.informer();
+    let (_registration, told) = follow(&informer);
+    world.run(&informer);
+    assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
+    let error = informer.health().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+    assert!(
+        error.to_string().contains("1 more found no room"),
+        "{error}"
+    );
+
+    world.set("d");
+    world.set("a");
+    assert_eq!(next(&told, 1), ["a2>6"], "nothing is told of d");
+    world.source.delete("", "b");
+    world.set("c");
+    assert_eq!(next(&told, 2), ["-b7", "+c8"], "it has taken the room");
+
+    // A list keeps those two, although another comes before them.
+    world.behind_its_back(|world| {
+        world.set("0");
+        world.set("a");
+    });
+    assert_eq!(words(informer.store()), ["a10", "c8"]);
+    assert!(informer.health().is_err());
+    world.behind_its_back(|world| {
+        for name in ["0", "c", "d"] {
+            world.source.delete("", name);
+        }
+    });
+    assert_eq!(words(informer.store()), ["a10"]);
+    informer.health().unwrap();
+    world.set("e");
+    let told: Vec<_> = told
+        .iter()
+        .map(|told| written(&told))
+        .take_while(|told| told != "+e14")
+        .collect();
+    let unknown = told
+        .iter()
+        .filter(|told| told.contains('0') && !told.contains("10"));
+    assert_eq!(unknown.count(), 0, "{told:?}");
+    assert_eq!(
+        told.iter()
+            .filter(|told| told.contains('c'))
+            .next_back()
+            .unwrap(),
+        "?c8"
+    );
+}

@@ -1,0 +1,101 @@
+//! The list that follows the end of an object while others are left out (promise 6).
+
+use super::Bench;
+use crate::error::ErrorKind;
+
+/// A watch that is open, and a sink that has left out so many.
+fn watching(left_out: usize) -> Bench {
+    let mut bench = Bench::new("bookmarks");
+    bench.core.bounded(2);
+    bench.left_out = left_out;
+    bench.tell(
+        "start -> list 0 limit=0
+         page 5 -> commit 5
+         committed -> watch 5
+         opened -> read",
+    );
+    bench
+}
+
+/// The seconds, in steps of ten, until the watch ends for a list; `None` if it stays for an hour.
+/// Each step brings a bookmark, or time alone passes.
+fn seconds_until_list(bench: &mut Bench, is_busy: bool) -> Option<u64> {
+    for step in 1..360 {
+        let input = if is_busy { "bookmark 9" } else { "quiet 0s" };
+        let mut action = bench.play(&format!("+10s {input}"));
+        if is_busy {
+            assert_eq!(action, "bookmark 9");
+            action = bench.play("applied");
+        }
+        if action.starts_with("pause") {
+            assert_eq!(action, "pause 0ns");
+            bench.tell("paused -> list 9 limit=0");
+            return Some(step * 10);
+        }
+        assert!(action.starts_with("read"), "{action}");
+    }
+    None
+}
+
+fn one_goes(bench: &mut Bench) {
+    bench.tell("deleted 9 -> apply");
+    bench.one_went = true;
+    bench.tell("applied -> read");
+    bench.one_went = false;
+}
+
+#[test]
+fn a_list_follows_the_end_of_an_object_only_while_others_are_left_out() {
+    for is_busy in [false, true] {
+        assert_eq!(seconds_until_list(&mut watching(3), is_busy), None);
+        let mut all_are_held = watching(0);
+        one_goes(&mut all_are_held);
+        assert_eq!(seconds_until_list(&mut all_are_held, is_busy), None);
+        let mut bench = watching(3);
+        one_goes(&mut bench);
+        bench.play("+60s quiet 0s");
+        one_goes(&mut bench);
+        let waited = seconds_until_list(&mut bench, is_busy).unwrap();
+        assert!((240..=540).contains(&waited), "{is_busy}: {waited}");
+    }
+}
+
+#[test]
+fn health_tells_of_what_is_left_out_until_a_list_has_all() {
+    let mut bench = watching(3);
+    let told = "things: the maximum is 2 objects, and 3 more found no room: \
+                DecodeOptions::list_items_max raises the limit";
+    let check = |bench: &Bench, told: Option<&str>| {
+        let status = bench.core.status();
+        let health = status.health(bench.now).err();
+        assert_eq!(
+            health.as_ref().map(|error| error.to_string()).as_deref(),
+            told
+        );
+        assert!(health.is_none_or(|error| error.kind() == ErrorKind::TooLarge));
+        let last = status.failures.last().map(ToString::to_string);
+        assert_eq!((last.as_deref(), status.failures.count()), (told, 0));
+    };
+    check(&bench, Some(told));
+    assert_eq!(bench.logged(log::Level::Warn), [told]);
+    bench.left_out = 4;
+    bench.tell("added 6 -> apply\n applied -> read");
+    let more = told.replace("and 3", "and 4");
+    check(&bench, Some(&more));
+    assert_eq!(
+        bench.logged(log::Level::Warn),
+        [told],
+        "once for the whole time"
+    );
+    // A failure is over with the next watch; what is left out is not.
+    bench.tell("+10s ended -> watch 6\n open-error 500 -> pause\n paused -> list 6 limit=0");
+    bench.tell("page 7 -> commit 7\n committed -> watch 7\n opened -> read");
+    check(&bench, Some(&more));
+    one_goes(&mut bench);
+    seconds_until_list(&mut bench, false).unwrap();
+    bench.left_out = 0;
+    bench.tell("page 9 -> commit 9\n committed -> watch 9");
+    check(&bench, None);
+    bench.tell("opened -> read");
+    check(&bench, None);
+}

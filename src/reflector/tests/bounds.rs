@@ -1,0 +1,124 @@
+//! More objects than a store may have (promise 6): the watch stays open, health says so, and a list
+//! brings the rest once there is room.
+
+use super::*;
+use crate::ErrorKind;
+use crate::testing::RequestKind;
+
+/// The time after which a list follows the end of an object: the waits of this world have no jitter
+/// but this one.
+const LONGEST: Duration = Duration::from_secs(10 * 60);
+
+impl World {
+    /// A world with so many objects whose stores hold two.
+    fn bounded(names: &[&str]) -> Self {
+        let world = Self::new();
+        world.source.limit_objects(2);
+        for name in names {
+            world.set(name, "1");
+        }
+        world
+    }
+
+    fn lists(&self) -> usize {
+        let requests = self.source.requests().into_iter();
+        let lists = requests
+            .filter(|request| request.kind == RequestKind::List || request.send_initial_events);
+        lists.count()
+    }
+
+    /// Ends timers, bookmarks coming all the while, until the store has listed so often.
+    fn until_lists(&self, store: &Store<ConfigMap>, lists: u64) -> Duration {
+        let began = self.options.clock.now();
+        while store.status().lists < lists {
+            self.source.bookmark();
+            if self.source.open_watches() == 0 {
+                std::thread::yield_now();
+                continue;
+            }
+            let next = self.fake.wait_for_next_timer();
+            self.fake.advance(next.min(seconds(30)));
+        }
+        self.options.clock.now().saturating_duration_since(began)
+    }
+}
+
+fn told(left_out: usize) -> String {
+    format!(
+        "configmaps: the maximum is 2 objects, and {left_out} more found no room: \
+         DecodeOptions::list_items_max raises the limit"
+    )
+}
+
+#[test]
+fn a_store_beyond_its_bound_goes_on_and_its_health_says_why() {
+    for streams in [false, true] {
+        let world = World::bounded(&["a", "b", "c"]);
+        world.source.stream_lists(streams);
+        let (store, reflector) = world.synced();
+        let held = names(&store);
+        assert_eq!(held.len(), 2, "{streams}: {held:?}");
+        for health in [store.health(), reflector.health()] {
+            let error = health.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TooLarge);
+            assert!(error.to_string().ends_with(&told(1)), "{error}");
+        }
+        world.set("d", "1");
+        world.set(&held[0], "2");
+        world.catch_up(&store);
+        assert_eq!(value(&store, &held[0]).as_deref(), Some("2"));
+        assert_eq!(names(&store), held);
+        world.source.wait_for_watches(1);
+        let status = reflector.status();
+        let last = status.failures.last().unwrap().to_string();
+        assert!(last.ends_with(&told(2)), "{last}");
+        assert_eq!(status.failures.count(), 0, "no request has failed");
+        assert_eq!((status.lists, world.source.open_watches()), (1, 1));
+    }
+}
+
+#[test]
+fn once_an_object_has_gone_a_list_brings_what_there_is_room_for() {
+    let world = World::bounded(&["a", "b", "c", "d"]);
+    let (store, reflector) = world.synced();
+    world.source.delete("shop", "a");
+    world.catch_up(&store);
+    assert_eq!(names(&store), ["b"]);
+    assert!(store.health().is_err());
+    let waited = world.until_lists(&store, 2);
+    assert!(
+        LONGEST / 2 <= waited && waited <= LONGEST + seconds(30),
+        "{waited:?}"
+    );
+    assert_eq!(names(&store), ["b", "c"], "there is room for one more");
+    assert!(store.health().is_err(), "one is still left out");
+
+    // Many ends are one list, and what takes the room meanwhile is held.
+    world.source.delete("shop", "b");
+    world.source.delete("shop", "c");
+    world.set("e", "1");
+    world.catch_up(&store);
+    assert_eq!(names(&store), ["e"]);
+    let waited = world.until_lists(&store, 3);
+    assert!(
+        LONGEST / 2 <= waited && waited <= LONGEST + seconds(30),
+        "{waited:?}"
+    );
+    assert_eq!(names(&store), ["d", "e"]);
+    store.health().unwrap();
+    assert!(reflector.status().failures.last().is_none());
+    assert_eq!(world.lists(), 3);
+}
+
+/// Only a list knows that nothing is missing any more.
+#[test]
+fn the_end_of_an_object_that_was_left_out_leads_to_a_list_too() {
+    let world = World::bounded(&["a", "b", "c"]);
+    let (store, _reflector) = world.synced();
+    world.source.delete("shop", "c");
+    world.catch_up(&store);
+    assert!(store.health().is_err());
+    world.until_lists(&store, 2);
+    store.health().unwrap();
+    assert_eq!(names(&store), ["a", "b"]);
+}
