@@ -5,6 +5,8 @@
 mod answers;
 #[path = "model/rows.rs"]
 mod rows;
+#[path = "model/rules.rs"]
+mod rules;
 #[path = "model/servers.rs"]
 mod servers;
 
@@ -14,6 +16,7 @@ use kubecache::testing::{AccessRule, ApiServer};
 
 use self::answers::{Memory, compared};
 use self::rows::{DIFFERENCES, ROWS};
+use self::rules::RULES;
 use self::servers::ServerUnderTest;
 use super::support::{cluster, directory};
 
@@ -40,7 +43,8 @@ fn the_server_of_the_tests_answers_as_a_real_one() {
     let mut memories = [Memory::default(), Memory::default()];
     let mut wrong = String::new();
     let mut same = 0_usize;
-    for row in ROWS {
+    let rows: Vec<_> = ROWS.iter().chain(RULES).collect();
+    for row in &rows {
         let mut told = Vec::new();
         for (server, memory) in servers.iter().zip(&mut memories) {
             let answer = server.ask(row, memory);
@@ -60,6 +64,6 @@ fn the_server_of_the_tests_answers_as_a_real_one() {
             }
         }
     }
-    println!("{same} of {} answers are the same", ROWS.len());
+    println!("{same} of {} answers are the same", rows.len());
     assert!(wrong.is_empty(), "answers that differ:\n{wrong}");
 }

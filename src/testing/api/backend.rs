@@ -338,6 +338,21 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
             "the body of the request is not an object",
         ));
     }
+    for field in [
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+    ] {
+        let found = object.pointer(&format!("/metadata/{field}"));
+        if found.is_some_and(|found| !found.is_string() && !found.is_null()) {
+            return Err(Refusal::bad_request(format!(
+                "json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field} of type \
+                 string"
+            )));
+        }
+    }
     let text = |field: &str| {
         object
             .get(field)

@@ -41,6 +41,13 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
             fill_in_ports(object.pointer_mut("/spec/ports"));
         }
         ("apiextensions.k8s.io", CRDS) => establish(object),
+        ("policy", "poddisruptionbudgets") => {
+            for count in ["current", "desired"] {
+                set_default(object, &format!("/status/{count}Healthy"), json!(0));
+            }
+            set_default(object, "/status/disruptionsAllowed", json!(0));
+            set_default(object, "/status/expectedPods", json!(0));
+        }
         (_, workloads) => fill_in_workload(workloads, object),
     }
     if resource.traits().has_status {
@@ -223,8 +230,18 @@ pub(super) fn uid(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }
 
+/// The longest part of `generateName` that a name has.
+const PREFIX_MAX: usize = 58;
+
+/// A name that begins with `prefix`, as far as there is space before the random letters.
+pub(super) fn generated_name(prefix: &str, number: u64) -> String {
+    let end = prefix.floor_char_boundary(PREFIX_MAX);
+    let (prefix, _cut) = prefix.split_at_checked(end).unwrap_or((prefix, ""));
+    format!("{prefix}{}", name_suffix(number))
+}
+
 /// The random letters behind `generateName`.
-pub(super) fn name_suffix(number: u64) -> String {
+fn name_suffix(number: u64) -> String {
     const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     // A multiplier that spreads neighbours, so that names do not look like a count.
     let mut rest = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
@@ -236,11 +253,23 @@ pub(super) fn name_suffix(number: u64) -> String {
     letters.collect()
 }
 
-/// Removes what only the server writes.
+/// Removes what only the server writes, and what it does not write.
 pub(super) fn drop_server_fields(object: &mut Value) {
     if let Some(metadata) = metadata_mut(object) {
         for field in ["managedFields", "selfLink"] {
             metadata.remove(field);
+        }
+        // What is empty is not there when the server writes it.
+        for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
+            let is_empty = match metadata.get(field) {
+                Some(Value::Object(fields)) => fields.is_empty(),
+                Some(Value::Array(items)) => items.is_empty(),
+                Some(value) => value.is_null(),
+                None => false,
+            };
+            if is_empty {
+                metadata.remove(field);
+            }
         }
     }
 }

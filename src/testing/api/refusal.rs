@@ -132,8 +132,14 @@ impl Refusal {
         refusal
     }
 
-    pub(super) fn already_exists(resource: &ApiResource, name: &str) -> Self {
-        let message = format!("{resource} {name:?} already exists");
+    /// The name is taken, perhaps by an object that is about to go.
+    pub(super) fn already_exists(resource: &ApiResource, name: &str, is_going: bool) -> Self {
+        let deleted = if is_going {
+            "object is being deleted: "
+        } else {
+            ""
+        };
+        let message = format!("{deleted}{resource} {name:?} already exists");
         Self::new(409, "AlreadyExists", message).about(resource, name)
     }
 

@@ -179,6 +179,8 @@ impl AnswerForm {
             }
             Self::Metadata => {
                 let items: Vec<_> = objects.iter().map(|object| metadata_of(object)).collect();
+                // The server's list without objects has none at all, in this form.
+                let items = (!items.is_empty()).then_some(items);
                 let list = json!({
                     "kind": "PartialObjectMetadataList",
                     "apiVersion": "meta.k8s.io/v1",

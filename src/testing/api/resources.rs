@@ -51,6 +51,8 @@ pub(super) struct Traits {
     pub(super) creates_on_update: bool,
     /// A delete answers with the object instead of a `Status`.
     pub(super) returns_deleted: bool,
+    /// An update has to say the version that it replaces.
+    pub(super) needs_version: bool,
 }
 
 impl ApiResource {
@@ -65,6 +67,7 @@ impl ApiResource {
             categories: Vec::new(),
             traits: Traits {
                 has_generation: true,
+                needs_version: true,
                 ..Traits::default()
             },
             columns: Vec::new(),
@@ -205,28 +208,46 @@ pub(super) struct StorageKey {
     pub(super) plural: String,
 }
 
-/// All kinds, in the order in which they were registered.
+/// All kinds, in the order in which they were registered; those of definitions come last.
 #[derive(Clone, Debug)]
 pub(super) struct Registry {
     all: Vec<Arc<ApiResource>>,
+    /// How many of them no definition registered.
+    own: usize,
 }
 
 impl Registry {
     /// The common kinds of Kubernetes.
     pub(super) fn built_in() -> Self {
         let all = BUILT_IN.iter().map(|row| Arc::new(row.resource()));
-        Self { all: all.collect() }
+        Self {
+            all: all.collect(),
+            own: BUILT_IN.len(),
+        }
     }
 
-    /// Adds a kind, or puts it in the place of the one with its name.
+    /// Adds a kind that needs no definition, or puts it in the place of the one with its name.
     pub(super) fn register(&mut self, resource: ApiResource) {
-        self.remove(resource.group(), resource.version(), resource.plural());
+        self.all.truncate(self.own);
+        self.all.retain(|known| {
+            !(known.version() == resource.version()
+                && known.is(resource.group(), resource.plural()))
+        });
         self.all.push(Arc::new(resource));
+        self.own = self.all.len();
     }
 
-    pub(super) fn remove(&mut self, group: &str, version: &str, plural: &str) {
-        self.all
-            .retain(|known| !(known.version() == version && known.is(group, plural)));
+    /// Knows the kinds of these definitions, and of no others. A kind of the server's own stays.
+    pub(super) fn define(&mut self, definitions: &[&Value]) {
+        self.all.truncate(self.own);
+        for made in definitions.iter().copied().flat_map(of_definition) {
+            if self
+                .find(made.group(), made.version(), made.plural())
+                .is_none()
+            {
+                self.all.push(Arc::new(made));
+            }
+        }
     }
 
     pub(super) fn find(
@@ -321,6 +342,7 @@ impl Row {
             is_built_in: true,
             creates_on_update: has('u'),
             returns_deleted: has('d'),
+            needs_version: has('v'),
         };
         made
     }
@@ -343,7 +365,8 @@ const fn row(
 }
 
 /// Marks: `c` cluster scope, `s` a status of its own, `g` generations, `a` the category `all`, `x`
-/// the category `api-extensions`, `u` an update creates, `d` a delete answers with the object.
+/// the category `api-extensions`, `u` an update creates, `d` a delete answers with the object, `v`
+/// an update has to say its version.
 const BUILT_IN: &[Row] = &[
     row("v1", "configmaps", "ConfigMap", "cm", ""),
     row("v1", "endpoints", "Endpoints", "ep", "u"),
@@ -365,15 +388,22 @@ const BUILT_IN: &[Row] = &[
         CRDS,
         "CustomResourceDefinition",
         "crd crds",
-        "csgx",
+        "csgxv",
     ),
-    row("coordination.k8s.io/v1", "leases", "Lease", "", "u"),
+    row("coordination.k8s.io/v1", "leases", "Lease", "", "uv"),
     row(
         "discovery.k8s.io/v1",
         "endpointslices",
         "EndpointSlice",
         "",
         "g",
+    ),
+    row(
+        "policy/v1",
+        "poddisruptionbudgets",
+        "PodDisruptionBudget",
+        "pdb",
+        "sgv",
     ),
 ];
 

@@ -75,32 +75,89 @@ fn labels_of(object: &Value) -> BTreeMap<String, String> {
 }
 
 fn parse_fields(resource: &ApiResource, text: &str) -> Result<Vec<FieldTerm>, Refusal> {
-    let terms = text.split(',').filter(|term| !term.is_empty()).map(|term| {
-        let (field, value, negated) = if let Some((field, value)) = term.split_once("!=") {
-            (field, value, true)
-        } else if let Some((field, value)) = term.split_once("==") {
-            (field, value, false)
-        } else if let Some((field, value)) = term.split_once('=') {
-            (field, value, false)
-        } else {
-            let message = format!("invalid selector: '{term}'; can't understand '{term}'");
-            return Err(Refusal::bad_request(message));
-        };
-        if !is_selectable(resource, field) {
-            let message = if resource.traits().is_built_in && !selectable(resource).is_empty() {
-                format!("field label not supported: {field}")
-            } else {
-                format!("\"{field}\" is not a known field selector: {ONLY_BASE}")
-            };
-            return Err(Refusal::bad_request(message));
-        }
-        Ok(FieldTerm {
-            field: field.to_owned(),
-            value: value.to_owned(),
-            negated,
+    let mut terms = split_terms(text);
+    // The server sorts them, which decides about which one it complains.
+    terms.sort_unstable();
+    terms.retain(|term| !term.is_empty());
+    let terms = terms.into_iter().map(|term| {
+        FieldTerm::parse(term).unwrap_or_else(|| {
+            let message = format!("invalid selector: '{text}'; can't understand '{term}'");
+            Err(Refusal::bad_request(message))
         })
     });
-    terms.collect()
+    let terms = terms.collect::<Result<Vec<_>, _>>()?;
+    let Some(unknown) = terms
+        .iter()
+        .find(|term| !is_selectable(resource, &term.field))
+    else {
+        return Ok(terms);
+    };
+    let field = &unknown.field;
+    Err(Refusal::bad_request(
+        if resource.traits().is_built_in && !selectable(resource).is_empty() {
+            format!("field label not supported: {field}")
+        } else {
+            format!("\"{field}\" is not a known field selector: {ONLY_BASE}")
+        },
+    ))
+}
+
+/// The terms between the commas that no backslash stands before.
+fn split_terms(text: &str) -> Vec<&str> {
+    let mut is_escaped = false;
+    text.split(|c| {
+        let is_end = c == ',' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        is_end
+    })
+    .collect()
+}
+
+impl FieldTerm {
+    /// Reads one term; `None` when it has no operator.
+    fn parse(term: &str) -> Option<Result<Self, Refusal>> {
+        let at = term.find(['=', '!']).filter(|at| {
+            let rest = term.get(*at..).unwrap_or_default();
+            rest.starts_with('=') || rest.starts_with("!=")
+        });
+        let at = at.or_else(|| term.find('='))?;
+        let (field, rest) = term.split_at_checked(at)?;
+        let value = ["!=", "==", "="]
+            .iter()
+            .find_map(|operator| rest.strip_prefix(operator))?;
+        Some(unescape(value).map(|value| Self {
+            field: field.to_owned(),
+            value,
+            negated: rest.starts_with('!'),
+        }))
+    }
+}
+
+/// Reads a value in which a backslash stands before each comma, equals sign and backslash.
+fn unescape(text: &str) -> Result<String, Refusal> {
+    let refuse = |why: String| {
+        let message = format!("invalid field selector: {why}");
+        Err(Refusal::bad_request(message))
+    };
+    let mut value = String::new();
+    let mut rest = text.chars();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => match rest.next() {
+                Some(c @ ('\\' | ',' | '=')) => value.push(c),
+                other => {
+                    let other = other.map(String::from).unwrap_or_default();
+                    return refuse(format!("invalid escape sequence: \\{other}"));
+                }
+            },
+            ',' | '=' => {
+                let code = u32::from(c);
+                return refuse(format!("unescaped character in value: {code}"));
+            }
+            c => value.push(c),
+        }
+    }
+    Ok(value)
 }
 
 const ONLY_BASE: &str = "only \"metadata.name\", \"metadata.namespace\"";
@@ -194,6 +251,7 @@ mod tests {
             "metadata": {"labels": {"app": "web"}},
             "spec": {"nodeName": "node-1"},
             "involvedObject": {"name": "web-0"},
+            "reason": r"a,b=c\d",
         });
         let stored = storage
             .lock()
@@ -238,6 +296,32 @@ mod tests {
                 Ok(expected),
                 "{plural} {query}"
             );
+        }
+    }
+
+    #[test]
+    fn a_backslash_takes_the_next_letter_for_text() {
+        for (query, expected) in [
+            (r"reason%3Da\,b\%3Dc\\d", true),
+            (r"reason!%3Da\,b\%3Dc\\d", false),
+            (r"reason%3Da\,b", false),
+            (
+                r"involvedObject.name%3Dweb-0,reason%3D%3Da\,b\%3Dc\\d",
+                true,
+            ),
+        ] {
+            let found = matched("events", &format!("fieldSelector={query}"), None);
+            assert_eq!(found, Ok(expected), "{query}");
+        }
+        for (query, why) in [
+            (r"reason%3Da\d", r"invalid escape sequence: \d"),
+            (r"reason%3Da\", r"invalid escape sequence: \"),
+            ("reason%3Da%3Db", "unescaped character in value: 61"),
+            ("reason%3D%3D%3Da", "unescaped character in value: 61"),
+        ] {
+            let refused = matched("events", &format!("fieldSelector={query}"), None);
+            let why = format!("invalid field selector: {why}");
+            assert_eq!(refused.unwrap_err().message(), why, "{query}");
         }
     }
 

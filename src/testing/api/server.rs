@@ -234,10 +234,11 @@ impl ApiServer {
         self.backend().storage.lock().version()
     }
 
-    /// Forgets the history up to the present version, as a compaction of etcd does: pages, exact
-    /// lists and watches from before it get `410`.
+    /// Forgets the history up to the present version, as a compaction of etcd does: from now on,
+    /// pages, exact lists and new watches from before it get `410`.
     ///
-    /// Open watches go on, except for those that have not been told everything.
+    /// Open watches go on and are told every change, as on a real server.
+    /// [`expire_watches`](Self::expire_watches) ends them.
     pub fn compact(&self) {
         self.backend().storage.compact();
     }

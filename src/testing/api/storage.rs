@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::resources::{ApiResource, Registry, StorageKey};
+use super::resources::{ApiResource, CRDS, Registry, StorageKey};
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Bell, Mutex, MutexGuard, Wake, wake_at};
 
@@ -271,6 +271,11 @@ impl StorageState {
         Ok(self.collection(kind).objects_at(version))
     }
 
+    /// Whether the changes after that version are still known, compacted or not.
+    pub(super) fn remembers(&mut self, kind: &StorageKey, version: u64) -> bool {
+        version >= self.collection(kind).forgotten
+    }
+
     /// Whether the history of a kind reaches back to what came after that version.
     pub(super) fn reaches(&mut self, kind: &StorageKey, version: u64) -> Result<(), Compacted> {
         let oldest = self.compacted.max(self.collection(kind).forgotten);
@@ -294,6 +299,7 @@ impl StorageState {
             after: Arc::clone(&after),
             is_delete: false,
         });
+        self.redefine(kind);
         after
     }
 
@@ -314,7 +320,19 @@ impl StorageState {
             after: Arc::clone(&after),
             is_delete: true,
         });
+        self.redefine(kind);
         Some(after)
+    }
+
+    /// Reads the definitions again, if the objects that have changed are those.
+    fn redefine(&mut self, kind: &StorageKey) {
+        if (kind.group.as_str(), kind.plural.as_str()) == ("apiextensions.k8s.io", CRDS)
+            && let Some(definitions) = self.collections.get(kind)
+        {
+            let definitions = definitions.objects.values();
+            let definitions: Vec<_> = definitions.map(|stored| &stored.value).collect();
+            self.registry.define(&definitions);
+        }
     }
 
     fn next_version(&mut self) -> u64 {
@@ -393,6 +411,22 @@ impl Storage {
             .to_string()
     }
 
+    /// The time so many seconds after one that an object has, but not before the present one, and
+    /// whether it is past. Without a time, it is so many seconds from now.
+    pub(super) fn timestamp_from(&self, time: &str, seconds: i64) -> (String, bool) {
+        let now = self.timestamp(Duration::ZERO);
+        let from = if time.is_empty() { &now } else { time };
+        let moved = from.parse::<Timestamp>().ok().and_then(|from| {
+            let second = from.as_second().checked_add(seconds)?;
+            Timestamp::from_second(second).ok()
+        });
+        // Both have the same form, in which the later one is the greater.
+        match moved.map(|moved| moved.to_string()) {
+            Some(moved) if moved >= now => (moved, false),
+            _ => (now, true),
+        }
+    }
+
     /// Waits for a change of a kind, at most until `deadline`. Callers look again.
     pub(super) fn wait_for_change<'a>(
         &'a self,
@@ -411,17 +445,12 @@ impl Storage {
         wake_at(&self.state, &bell)
     }
 
-    /// Forgets the history up to the present version.
+    /// Refuses the history up to the present version from now on.
     pub(super) fn compact(&self) {
         let mut state = self.lock();
+        // The changes stay for the watches that are open: on a real server those are in the watch
+        // cache already, which no compaction of etcd reaches.
         state.compacted = state.version;
-        let version = state.version;
-        for collection in state.collections.values_mut() {
-            collection.changes.clear();
-            collection.forgotten = version;
-        }
-        // Watches that have not been told everything must say so.
-        state.ring_all();
     }
 
     /// Tells the running watches that their version has expired.
@@ -450,8 +479,10 @@ impl Storage {
         if version < oldest || version > state.version {
             return Err(Compacted { oldest });
         }
-        for collection in state.collections.values_mut() {
-            collection.go_back(version);
+        let kinds: Vec<_> = state.collections.keys().cloned().collect();
+        for kind in &kinds {
+            state.collection(kind).go_back(version);
+            state.redefine(kind);
         }
         state.version = version;
         state.epoch = state.epoch.saturating_add(1);

@@ -287,6 +287,15 @@ fn other_columns(resource: &ApiResource, age: TableColumn) -> Vec<TableColumn> {
             columns.push(field("Holder", "/spec/holderIdentity"));
             columns.push(age);
         }
+        ("policy", "poddisruptionbudgets") => {
+            let min = |value: &Value| limit(value.pointer("/spec/minAvailable"));
+            let max = |value: &Value| limit(value.pointer("/spec/maxUnavailable"));
+            columns.push(made("Min Available", min));
+            columns.push(made("Max Unavailable", max));
+            let allowed = CellContent::Number("/status/disruptionsAllowed");
+            columns.push(TableColumn::new("Allowed Disruptions", "integer", allowed));
+            columns.push(age);
+        }
         ("apiextensions.k8s.io", super::resources::CRDS) => {
             let created = CellContent::Field("/metadata/creationTimestamp".to_owned(), "");
             let mut column = TableColumn::new("Created At", "date", created);
@@ -411,6 +420,15 @@ fn of_containers(workload: &Value, path: &str) -> Value {
         .map(|container| text_at(container, path))
         .collect();
     Value::from(texts.join(","))
+}
+
+/// A number or a share of a budget.
+fn limit(value: Option<&Value>) -> Value {
+    match value {
+        None | Some(Value::Null) => Value::from("N/A"),
+        Some(Value::String(text)) => Value::from(text.as_str()),
+        Some(other) => Value::from(other.to_string()),
+    }
 }
 
 fn service_ports(service: &Value) -> Value {

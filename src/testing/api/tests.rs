@@ -328,6 +328,33 @@ fn a_version_expires_before_a_watch_and_in_the_middle_of_one() {
 }
 
 #[test]
+fn an_open_watch_goes_on_over_a_compaction() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "0")).unwrap();
+    let from = server.version();
+    let mut watch = Watch::open(&server, &format!("{MAPS}?watch=1&resourceVersion={from}"));
+    assert!(server.wait_for_watches(soon(), |open| open == 1));
+    for n in 0..3 {
+        let name = format!("s{n}");
+        server
+            .apply(&objects::secret("default", &name, "", &[]))
+            .unwrap();
+    }
+    // Changes of another kind leave a quiet watch at its position.
+    server.compact();
+    for n in 1..=50_u64 {
+        // The watch may not have been told yet when the history goes.
+        server.apply(&config_map("a", &n.to_string())).unwrap();
+        server.compact();
+    }
+    for n in 1..=50_u64 {
+        assert_eq!(watch.told(), format!("MODIFIED a@{}", from + 3 + n));
+    }
+    let mut late = Watch::open(&server, &format!("{MAPS}?watch=1&resourceVersion={from}"));
+    assert_eq!(late.next().unwrap()["object"]["code"], 410);
+}
+
+#[test]
 fn a_restored_server_cuts_its_watches_and_goes_back() {
     let server = ApiServer::new().unwrap();
     server.create(&config_map("a", "1")).unwrap();
@@ -449,6 +476,149 @@ fn a_definition_makes_a_kind_and_takes_it_away() {
         &Value::Null,
     );
     assert_eq!((gone.status, get(&server, path).status), (200, 404));
+}
+
+/// What the server says to bytes that are no request; the client waits with its side open.
+fn told(server: &ApiServer, pieces: &[&[u8]]) -> String {
+    let mut socket = TcpStream::connect(server.address()).unwrap();
+    for piece in pieces {
+        socket.write_all(piece).unwrap();
+    }
+    let mut text = Vec::new();
+    let _may_be_reset = socket.read_to_end(&mut text);
+    String::from_utf8_lossy(&text).into_owned()
+}
+
+#[test]
+fn a_port_says_that_it_does_not_speak_what_came() {
+    let plain = ApiServer::new().unwrap();
+    // A hello of TLS 1.2, one in two pieces, one of SSL 2, and no protocol at all.
+    for pieces in [
+        &[&b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\x03\x03 without a line"[..]][..],
+        &[b"\x16", b"\x03\x01"],
+        &[b"\x80\x2e\x01\x00\x02"],
+        &[b"HELLO\r\n"],
+        &[b"GET / HTTP/3\r\n"],
+    ] {
+        let answer = told(&plain, pieces);
+        assert!(
+            answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+            "{answer:?}"
+        );
+        assert!(answer.ends_with("\r\n\r\n400 Bad Request"), "{answer:?}");
+    }
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let authority = crate::testing::TestAuthority::new("a", provider).unwrap();
+    let builder = ApiServer::builder().tls_by(&authority).unwrap();
+    let server = builder.start().unwrap();
+    let answer = told(&server, &[b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"]);
+    let expected = "HTTP/1.0 400 Bad Request\r\n\r\n\
+        Client sent an HTTP request to an HTTPS server.\n";
+    assert_eq!(answer, expected);
+}
+
+fn definition(served: &[&str]) -> Value {
+    let version = |name: &&str| json!({"name": name, "served": true, "storage": *name == "v1"});
+    let versions: Vec<_> = served.iter().map(version).collect();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "racks.example.com"}, "spec": {
+            "group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "racks", "kind": "Rack", "singular": "rack"},
+            "versions": versions,
+        },
+    })
+}
+
+#[test]
+fn the_kinds_are_those_of_the_definitions_that_are_there() {
+    let server = ApiServer::new().unwrap();
+    let status = |version: &str| {
+        let kinds = get(&server, &format!("/apis/example.com/{version}"));
+        let path = format!("/apis/example.com/{version}/namespaces/default/racks");
+        let objects = get(&server, &path);
+        assert_eq!(kinds.status, objects.status, "{version}");
+        objects.status
+    };
+    let before = server.version();
+    server.apply_value(&definition(&["v1", "v2"])).unwrap();
+    let rack = json!({
+        "apiVersion": "example.com/v1", "kind": "Rack",
+        "metadata": {"namespace": "default", "name": "r"},
+    });
+    server.apply_value(&rack).unwrap();
+    let with_both = server.version();
+    assert_eq!((status("v1"), status("v2")), (200, 200));
+    server.apply_value(&definition(&["v1"])).unwrap();
+    assert_eq!(
+        (status("v1"), status("v2")),
+        (200, 404),
+        "not served any more"
+    );
+    let racks = Resource::new("apiextensions.k8s.io", "v1", super::resources::CRDS, "X");
+    let key = crate::object::ObjectKey::new("", "racks.example.com");
+    server.delete_value(&racks.cluster_scoped(), &key).unwrap();
+    assert_eq!((status("v1"), status("v2")), (404, 404), "deleted");
+    server.restore(with_both).unwrap();
+    assert_eq!((status("v1"), status("v2")), (200, 200), "restored");
+    let path = "/apis/example.com/v2/namespaces/default/racks/r";
+    assert_eq!(get(&server, path).status, 200);
+    server.restore(before).unwrap();
+    assert_eq!((status("v1"), status("v2")), (404, 404), "not made yet");
+}
+
+#[test]
+fn a_grace_period_is_shortened_from_when_it_began_and_never_into_the_past() {
+    let fake = FakeClock::new();
+    let clock = Clock::from(fake.clone());
+    let server = ApiServer::builder().clock(clock).start().unwrap();
+    server
+        .create(&objects::pod("default", "web", "node-1", &[], &[]))
+        .unwrap();
+    let delete = |query: &str| {
+        let path = format!("DELETE /api/v1/namespaces/default/pods/web{query}");
+        let mut metadata = ask(&server, &path, &Value::Null).body["metadata"].take();
+        let at = metadata["deletionTimestamp"].as_str().unwrap();
+        let at: k8s_openapi::jiff::Timestamp = at.parse().unwrap();
+        (
+            at.as_second(),
+            metadata["deletionGracePeriodSeconds"].take(),
+        )
+    };
+    let (end, _) = delete("?gracePeriodSeconds=60");
+    let began = end - 60;
+    assert_eq!(delete("?gracePeriodSeconds=90"), (end, json!(60)));
+    assert_eq!(delete(""), (end, json!(60)));
+    fake.advance(Duration::from_secs(10));
+    assert_eq!(delete("?gracePeriodSeconds=40"), (began + 40, json!(40)));
+    // Its time is over: it goes now, but as a pod that its kubelet still ends.
+    assert_eq!(delete("?gracePeriodSeconds=5"), (began + 10, json!(1)));
+    assert_eq!(delete("?gracePeriodSeconds=0"), (began + 10, json!(0)));
+    assert!(server.get::<Pod>("default", "web").unwrap().is_none());
+}
+
+#[test]
+fn a_lease_is_updated_only_by_its_version() {
+    let server = ApiServer::new().unwrap();
+    server.create(&config_map("a", "1")).unwrap();
+    let path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
+    let put = |version: &str| {
+        let lease = json!({"metadata": {"name": "l", "resourceVersion": version}, "spec": {}});
+        ask(&server, &format!("PUT {path}"), &lease)
+    };
+    let made = put("");
+    assert_eq!(made.status, 201);
+    for version in ["", "0", "00"] {
+        let refused = put(version);
+        let why = "leases.coordination.k8s.io \"l\" is invalid: metadata.resourceVersion: \
+            Invalid value: 0: must be specified for an update";
+        assert_eq!(
+            (refused.status, &refused.body["message"]),
+            (422, &json!(why))
+        );
+    }
+    let version = made.body["metadata"]["resourceVersion"].as_str().unwrap();
+    assert_eq!((put(version).status, put("999").status), (200, 409));
 }
 
 #[test]

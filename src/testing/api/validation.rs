@@ -16,20 +16,55 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
     or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
     regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// Refuses an object whose name is none.
+/// Refuses an object whose name, or the beginning of it, is none.
 pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), Refusal> {
-    let name = metadata_text(object, "name");
-    let refuse = |complaint| Err(Refusal::invalid(resource, name, &[complaint]));
+    let (name, prefix) = (
+        metadata_text(object, "name"),
+        metadata_text(object, "generateName"),
+    );
+    let mut complaints = Vec::new();
+    if !prefix.is_empty() {
+        // A dash at the end is followed by letters, and the one before it may be a dash too.
+        let masked = match prefix.strip_suffix('-') {
+            Some(rest) if !rest.is_empty() => {
+                let mut letters = rest.chars();
+                letters.next_back();
+                format!("{}a", letters.as_str())
+            }
+            _ => prefix.to_owned(),
+        };
+        complaints.extend(complaint(
+            resource,
+            "metadata.generateName",
+            prefix,
+            &masked,
+        ));
+    }
     if name.is_empty() {
         let message = "name or generateName is required";
-        return refuse(FieldComplaint::required("metadata.name", message));
+        complaints.push(FieldComplaint::required("metadata.name", message));
+    } else {
+        complaints.extend(complaint(resource, "metadata.name", name, name));
     }
+    match complaints.as_slice() {
+        [] => Ok(()),
+        complaints => Err(Refusal::invalid(resource, name, complaints)),
+    }
+}
+
+/// What is wrong with a name in that field, which is `told` in the complaint.
+fn complaint(
+    resource: &ApiResource,
+    field: &str,
+    told: &str,
+    name: &str,
+) -> Option<FieldComplaint> {
     let is_label = matches!(resource.plural(), "namespaces" | "services");
     let max = if is_label { 63 } else { 253 };
     let is_valid =
         name.len() <= max && name.split('.').all(is_dns_label) && !(is_label && name.contains('.'));
     if is_valid {
-        return Ok(());
+        return None;
     }
     let rule = if is_label { LABEL } else { SUBDOMAIN };
     let message = if is_label && name.contains('.') {
@@ -39,11 +74,7 @@ pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), R
     } else {
         rule.to_owned()
     };
-    refuse(FieldComplaint::invalid(
-        "metadata.name",
-        &Value::from(name),
-        &message,
-    ))
+    Some(FieldComplaint::invalid(field, &Value::from(told), &message))
 }
 
 fn is_dns_label(text: &str) -> bool {
@@ -134,6 +165,27 @@ mod tests {
         ] {
             assert_eq!(code(plural, name), Some(422), "{plural} {name:?}");
         }
+    }
+
+    #[test]
+    fn the_beginning_of_a_name_is_held_to_the_same_rules() {
+        let registry = Registry::built_in();
+        let config_maps = registry.find("", "v1", "configmaps").unwrap();
+        let told = |prefix: &str| {
+            let object = json!({"metadata": {"name": "a", "generateName": prefix}});
+            check_name(config_maps, &object)
+                .err()
+                .map(|refusal| refusal.code)
+        };
+        for prefix in ["a-", "a--", "--", "a"] {
+            assert_eq!(told(prefix), None, "{prefix}");
+        }
+        for prefix in ["-", "Aa-", "a.", "-a"] {
+            assert_eq!(told(prefix), Some(422), "{prefix}");
+        }
+        let long = format!("{}-", "a".repeat(80));
+        assert_eq!(told(&long), None);
+        assert_eq!(super::super::defaults::generated_name(&long, 1).len(), 63);
     }
 
     #[test]

@@ -75,6 +75,8 @@ pub(super) struct WatchBody {
     marks_initial_end: bool,
     epoch: u64,
     expired_watches: u64,
+    /// The version to begin at was compacted before the watch began.
+    too_old: Option<Compacted>,
     bookmark_every: Option<Duration>,
     next_bookmark: Option<Instant>,
     ends: Instant,
@@ -123,6 +125,7 @@ impl WatchBody {
             VecDeque::new()
         };
         let bookmark_every = bookmarks.then_some(settings.bookmark_every);
+        let too_old = state.reaches(&kind, position).err();
         let body = Self {
             storage: Arc::clone(storage),
             resource: Arc::clone(resource),
@@ -134,6 +137,7 @@ impl WatchBody {
             marks_initial_end: bookmarks && sends == Some(true),
             epoch: state.epoch,
             expired_watches: state.expired_watches,
+            too_old,
             bookmark_every,
             next_bookmark: bookmark_every.map(|every| later(now, every)),
             ends: later(now, timeout),
@@ -241,8 +245,12 @@ impl WatchBody {
             let oldest = state.version();
             return Some(self.expired(oldest));
         }
-        if let Err(Compacted { oldest }) = state.reaches(&self.kind, self.position) {
+        if let Some(Compacted { oldest }) = self.too_old.take() {
             return Some(self.expired(oldest));
+        }
+        if !state.remembers(&self.kind, self.position) {
+            // A real server ends a watch whose client is too slow without a word.
+            return Some(Piece::End);
         }
         if let Some(text) = self.changes(state) {
             return Some(Piece::Bytes(text));

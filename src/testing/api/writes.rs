@@ -64,32 +64,30 @@ impl Writer<'_> {
         let number = state.next_object();
         let prefix = metadata_text(&object, "generateName").to_owned();
         if metadata_text(&object, "name").is_empty() && !prefix.is_empty() {
-            let name = format!("{prefix}{}", defaults::name_suffix(number));
+            let name = defaults::generated_name(&prefix, number);
             set_metadata(&mut object, "name", Value::from(name));
         }
         let name = metadata_text(&object, "name").to_owned();
         if !namespace.is_empty() {
             self.check_namespace(state, resource, &name, namespace)?;
         }
-        if !self.is_test && !metadata_text(&object, "resourceVersion").is_empty() {
+        // One that is no number counts as none, but for an update.
+        if written_version(&object).is_ok_and(|version| version != 0) && !self.is_test {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::internal(message));
         }
         check_name(resource, &object)?;
         let (kind, key) = (resource.storage_key(), storage_key_of(namespace, &name));
-        if state.get(&kind, &key).is_some() {
-            return Err(Refusal::already_exists(resource, &name));
+        if let Some(old) = state.get(&kind, &key) {
+            let is_going = recorded_grace(&old.value).is_some();
+            return Err(Refusal::already_exists(resource, &name, is_going));
         }
         defaults::drop_server_fields(&mut object);
         if resource.traits().has_status && !self.is_test {
             remove_field(&mut object, "status");
         }
         if let Some(metadata) = metadata_mut(&mut object) {
-            for field in [
-                "deletionTimestamp",
-                "deletionGracePeriodSeconds",
-                "generation",
-            ] {
+            for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
                 metadata.remove(field);
             }
             metadata.insert("uid".to_owned(), Value::from(defaults::uid(number)));
@@ -249,11 +247,6 @@ impl Writer<'_> {
             let version = stored.map_or(0, |stored| stored.version);
             return Arc::new(StoredVersion::new(key.to_owned(), version, object));
         }
-        if resource.is("apiextensions.k8s.io", CRDS) {
-            for made in resources::of_definition(&object) {
-                state.registry.register(made);
-            }
-        }
         state.put(&resource.storage_key(), key, object)
     }
 
@@ -268,19 +261,21 @@ impl Writer<'_> {
         let old = state.get(&kind, &route.key());
         let old = old.ok_or_else(|| Refusal::not_found(resource, &route.name))?;
         check_delete(resource, &old, request)?;
-        let is_marked = !metadata_text(&old.value, "deletionTimestamp").is_empty();
-        let grace = self.grace(resource, &old.value, request.grace);
         let is_namespace = resource.is("", "namespaces") && !self.is_dry_run;
-        if is_marked && (grace > 0 || !finalizers(&old.value).is_empty()) {
+        let Some(grace) = self.grace(resource, &old.value, request.grace) else {
             return Ok(DeletedObject {
                 object: old,
                 is_pending: true,
             });
-        }
+        };
         let object = self.marked(resource, &old.value, grace);
         if finalizers(&old.value).is_empty() && grace == 0 && !is_namespace {
-            // The last state of what goes gracefully says that it was deleted.
-            let last = resource.is("", "pods").then_some(object);
+            // What goes gracefully is marked as deleted first: for watches, a change of its own.
+            let is_graceful = resource.is("", "pods");
+            if is_graceful && !self.is_test {
+                self.store(state, resource, &old.key, object.clone());
+            }
+            let last = is_graceful.then_some(object);
             let gone = if self.is_dry_run {
                 Some(Arc::clone(&old))
             } else {
@@ -305,19 +300,21 @@ impl Writer<'_> {
     fn marked(self, resource: &ApiResource, object: &Value, grace: i64) -> Value {
         let mut object = object.clone();
         let is_namespace = resource.is("", "namespaces");
+        let marked = metadata_text(&object, "deletionTimestamp").to_owned();
+        // A shorter grace period counts from the first delete.
+        let first = recorded_grace(&object).unwrap_or_default();
+        let moved = grace.saturating_sub(first);
+        let (at, is_past) = self.storage.timestamp_from(&marked, moved);
+        set_metadata(&mut object, "deletionTimestamp", Value::from(at));
         if !is_namespace {
-            set_metadata(
-                &mut object,
-                "deletionGracePeriodSeconds",
-                Value::from(grace),
-            );
+            // A pod whose time is over still waits for its kubelet.
+            let grace = if is_past { grace.min(1) } else { grace };
+            let field = "deletionGracePeriodSeconds";
+            set_metadata(&mut object, field, Value::from(grace));
         }
-        if !metadata_text(&object, "deletionTimestamp").is_empty() {
+        if !marked.is_empty() {
             return object;
         }
-        let seconds = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
-        let at = self.storage.timestamp(seconds);
-        set_metadata(&mut object, "deletionTimestamp", Value::from(at));
         if let Some(generation) = object.pointer_mut("/metadata/generation") {
             let count = generation.as_i64().unwrap_or_default();
             *generation = Value::from(count.saturating_add(1));
@@ -329,22 +326,31 @@ impl Writer<'_> {
     }
 
     /// Seconds until the object goes: pods on a node have some, which their kubelet may shorten.
-    fn grace(self, resource: &ApiResource, object: &Value, asked: Option<i64>) -> i64 {
+    /// `None` when the object goes already, and no sooner by this delete.
+    fn grace(self, resource: &ApiResource, object: &Value, asked: Option<i64>) -> Option<i64> {
         let text = |path: &str| {
             let found = object.pointer(path).and_then(Value::as_str);
             found.unwrap_or_default()
         };
-        let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");
-        let is_graceful = resource.is("", "pods")
-            && !self.is_test
-            && !has_ended
-            && !text("/spec/nodeName").is_empty();
-        if !is_graceful {
-            return 0;
+        // The server takes less than nothing for a second.
+        let asked = asked.map(|asked| if asked < 0 { 1 } else { asked });
+        let recorded = recorded_grace(object);
+        if !resource.is("", "pods") || self.is_test {
+            let is_pending = recorded.is_some() && !finalizers(object).is_empty();
+            return (!is_pending).then_some(0);
         }
-        let own = object.pointer("/spec/terminationGracePeriodSeconds");
-        let own = own.and_then(Value::as_i64).unwrap_or(30);
-        asked.unwrap_or(own).max(0)
+        match recorded {
+            Some(0) => (finalizers(object).is_empty()).then_some(0),
+            Some(recorded) => asked.filter(|asked| *asked < recorded),
+            None => {
+                let has_ended = matches!(text("/status/phase"), "Succeeded" | "Failed");
+                if has_ended || text("/spec/nodeName").is_empty() {
+                    return Some(0);
+                }
+                let own = object.pointer("/spec/terminationGracePeriodSeconds");
+                asked.or_else(|| Some(own.and_then(Value::as_i64).unwrap_or(30)))
+            }
+        }
     }
 
     /// Does what the namespace controller does: deletes what is in a namespace, and the namespace
@@ -414,9 +420,6 @@ fn remove(
             for key in keys {
                 state.remove(&kind, &key, None);
             }
-            state
-                .registry
-                .remove(made.group(), made.version(), made.plural());
         }
     }
     if !gone.namespace().is_empty() {
@@ -463,14 +466,25 @@ fn check_preconditions(
             format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {own}");
         return Err(Refusal::conflict(resource, &route.name, &why));
     }
-    let version = metadata_text(new, "resourceVersion");
-    if version.is_empty() && !resource.traits().is_built_in {
-        return Err(Refusal::without_version(resource, &route.name));
+    match written_version(new)? {
+        0 if resource.traits().needs_version => {
+            Err(Refusal::without_version(resource, &route.name))
+        }
+        version if version == 0 || version == old.version => Ok(()),
+        _ => Err(Refusal::modified_meanwhile(resource, &route.name)),
     }
-    if !version.is_empty() && version != old.version.to_string() {
-        return Err(Refusal::modified_meanwhile(resource, &route.name));
+}
+
+/// The version that a written object says it is of. No version is 0, as the server reads it.
+fn written_version(object: &Value) -> Result<u64, Refusal> {
+    match metadata_text(object, "resourceVersion") {
+        "" => Ok(0),
+        text => text.parse().map_err(|_not_a_number| {
+            Refusal::internal(format!(
+                "strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
+        }),
     }
-    Ok(())
 }
 
 fn check_delete(
@@ -497,6 +511,13 @@ fn check_delete(
     Ok(())
 }
 
+/// The grace period of an object that is deleted; `None` of one that is not.
+fn recorded_grace(object: &Value) -> Option<i64> {
+    let grace = object.pointer("/metadata/deletionGracePeriodSeconds");
+    let is_deleted = !metadata_text(object, "deletionTimestamp").is_empty();
+    is_deleted.then(|| grace.and_then(Value::as_i64).unwrap_or_default())
+}
+
 /// What a generation counts: everything but metadata and status.
 fn wanted_state(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
@@ -506,12 +527,7 @@ fn wanted_state(object: &Value) -> Vec<(&String, &Value)> {
 
 /// Whether a deleted object has nothing left to wait for.
 fn is_due_to_go(object: &Value) -> bool {
-    let grace = object
-        .pointer("/metadata/deletionGracePeriodSeconds")
-        .and_then(Value::as_i64);
-    !metadata_text(object, "deletionTimestamp").is_empty()
-        && finalizers(object).is_empty()
-        && grace == Some(0)
+    finalizers(object).is_empty() && recorded_grace(object) == Some(0)
 }
 
 /// Metadata that an update leaves as it is.

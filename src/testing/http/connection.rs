@@ -81,6 +81,17 @@ impl<S: Backend> ServerCore<S> {
     }
 }
 
+/// Go's answer to what is no request.
+const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request";
+
+/// Go's answer to a plain request on a port with TLS.
+const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\n\
+    Client sent an HTTP request to an HTTPS server.\n";
+
+/// How plain requests begin that Go tells so.
+const PLAIN: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
+
 type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
 /// Shakes hands as far as the fault lets it: the stream, or what becomes of the connection.
@@ -98,6 +109,7 @@ fn handshake(
         fault: act.and_then(WireFault::of),
         waits,
         flow: Flow::On,
+        first: Vec::new(),
     };
     while stream.conn.is_handshaking() {
         let went = stream.conn.complete_io(&mut faulty);
@@ -115,17 +127,28 @@ struct FaultySocket<'a> {
     fault: Option<WireFault>,
     waits: (&'a Clock, &'a StopToken),
     flow: Flow,
+    /// The first bytes that came, as many as tell a plain request.
+    first: Vec<u8>,
 }
 
 impl Read for FaultySocket<'_> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
-        self.socket.read(space)
+        let count = self.socket.read(space)?;
+        let missing = 5_usize.saturating_sub(self.first.len());
+        self.first.extend(space.iter().take(count.min(missing)));
+        Ok(count)
     }
 }
 
 impl Write for FaultySocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut socket = self.socket;
+        if PLAIN.contains(&&*self.first) {
+            // In the place of the alert.
+            socket.write_all(NO_TLS)?;
+            self.flow = Flow::Close;
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
         let Some(fault) = &mut self.fault else {
             return socket.write(bytes);
         };
@@ -171,7 +194,7 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
 
     fn run(&mut self) -> io::Result<Flow> {
         let mut requests = Requests::new();
-        while let Some(request) = requests.next(&mut self.stream)? {
+        while let Some(request) = self.next(&mut requests)? {
             let flow = self.answer(&request)?;
             if flow != Flow::On {
                 return Ok(flow);
@@ -181,6 +204,18 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
             }
         }
         Ok(Flow::Close)
+    }
+
+    /// The next request. What is none is told so in a line of text, as Go's servers do.
+    fn next(&mut self, requests: &mut Requests) -> io::Result<Option<Request>> {
+        let next = requests.next(&mut self.stream);
+        if let Err(error) = &next
+            && error.kind() == io::ErrorKind::InvalidData
+        {
+            self.stream.write_all(NO_REQUEST)?;
+            self.stream.flush()?;
+        }
+        next
     }
 
     fn answer(&mut self, request: &Request) -> io::Result<Flow> {

@@ -59,6 +59,7 @@ impl Requests {
             if self.buffer.len() > HEAD_BYTES_MAX {
                 return Err(invalid("the head of the request is too long"));
             }
+            check_beginning(&self.buffer)?;
             if self.fill(stream)? == 0 {
                 return if self.buffer.is_empty() {
                     Ok(None)
@@ -137,6 +138,20 @@ impl Requests {
             }
         }
         Ok(self.buffer.drain(..length).collect())
+    }
+}
+
+/// Refuses what cannot become a request before all of it has come: the hello of a TLS client may
+/// have no line that ends, and its sender waits for an answer.
+fn check_beginning(bytes: &[u8]) -> io::Result<()> {
+    let is_method = bytes.first().is_none_or(u8::is_ascii_uppercase);
+    match memchr::memchr(b'\n', bytes) {
+        _ if !is_method => Err(invalid("the method")),
+        Some(end) => {
+            let line = bytes.get(..end).unwrap_or_default();
+            parse(line.strip_suffix(b"\r").unwrap_or(line)).map(drop)
+        }
+        None => Ok(()),
     }
 }
 

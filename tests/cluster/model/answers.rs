@@ -79,7 +79,7 @@ impl Memory {
                 let row = &filled[at + mark.len()..end];
                 let value = self.0.get(row).and_then(|answer| answer.pointer(path));
                 let value = value.and_then(Value::as_str);
-                let value = value.unwrap_or_else(|| panic!("{row} has no {path}"));
+                let value = value.unwrap_or("77");
                 filled.replace_range(at..=end, &value.replace('=', "%3D"));
             }
         }
@@ -146,7 +146,10 @@ fn without_numbers(text: &str) -> String {
         let is_uid = core.len() == 36 && core.matches('-').count() == 4;
         let is_number = core.trim_start_matches('(').parse::<u64>().is_ok();
         match core.strip_prefix("made-") {
-            Some(suffix) if suffix.len() == 5 => format!("made-<suffix>{tail}"),
+            // The last five letters are the server's own; a cut name has all it can.
+            Some(suffix) if suffix.len() == 5 || core.len() == 63 => {
+                format!("{}<suffix>{tail}", &core[..core.len() - 5])
+            }
             _ if is_uid => format!("<uid>{tail}"),
             _ if is_number => format!("<number>{tail}"),
             _ => word.to_owned(),

@@ -42,7 +42,7 @@ impl Row {
         text
     }
 
-    const fn of(name: &'static str, method: &'static str, path: &'static str) -> Self {
+    pub(super) const fn of(name: &'static str, method: &'static str, path: &'static str) -> Self {
         Self {
             name,
             method,
@@ -56,44 +56,45 @@ impl Row {
         }
     }
 
-    const fn body(mut self, body: &'static str) -> Self {
+    pub(super) const fn body(mut self, body: &'static str) -> Self {
         self.body = body;
         self
     }
 
-    const fn view(mut self, view: View) -> Self {
+    pub(super) const fn view(mut self, view: View) -> Self {
         self.view = view;
         self
     }
 
-    const fn user(mut self, user: &'static str) -> Self {
+    pub(super) const fn user(mut self, user: &'static str) -> Self {
         self.user = user;
         self
     }
 
-    const fn content_type(mut self, content_type: &'static str) -> Self {
+    pub(super) const fn content_type(mut self, content_type: &'static str) -> Self {
         self.content_type = content_type;
         self
     }
 
-    const fn accept(mut self, accept: &'static str) -> Self {
+    pub(super) const fn accept(mut self, accept: &'static str) -> Self {
         self.accept = accept;
         self
     }
 
-    const fn until(mut self, text: &'static str) -> Self {
+    pub(super) const fn until(mut self, text: &'static str) -> Self {
         self.until = Some(text);
         self
     }
 }
 
-const MERGE: &str = "application/merge-patch+json";
-const JSON_PATCH: &str = "application/json-patch+json";
-const STRATEGIC: &str = "application/strategic-merge-patch+json";
+pub(super) const MERGE: &str = "application/merge-patch+json";
+pub(super) const JSON_PATCH: &str = "application/json-patch+json";
+pub(super) const STRATEGIC: &str = "application/strategic-merge-patch+json";
 
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+pub(super) const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
-const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+pub(super) const METADATA_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Where the answers differ, and why.
