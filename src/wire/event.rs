@@ -16,7 +16,7 @@ use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
 use super::reason;
-use super::scan::spells;
+use super::scan::{parse, spells};
 use super::selection::{Selection, passed_over};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
@@ -331,7 +331,7 @@ fn decode_frame<K: Object>(
         return failure(object);
     }
     let unknown = match kind {
-        Some(kind) => serde_json::from_slice::<String>(kind.of(bytes)),
+        Some(kind) => parse::<String>(kind.of(bytes)),
         None => Ok(String::new()),
     };
     let unknown = unknown.map_err(|_quotes| NO_EVENT)?;
@@ -355,7 +355,7 @@ fn change_kind(is: impl Fn(&str) -> bool) -> Option<EventKind> {
 }
 
 fn well_formed(json: &[u8]) -> Result<(), String> {
-    let parsed = serde_json::from_slice::<IgnoredAny>(json);
+    let parsed = parse::<IgnoredAny>(json);
     parsed
         .map(|_| ())
         .map_err(|error| no_object(&reason::not_json(&error)))

@@ -73,7 +73,10 @@ impl Frames {
             let pending = self.buffer.pending();
             let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
             let unsearched = bytes.get(self.searched..).unwrap_or_default();
-            let Some(newline) = memchr(b'\n', unsearched) else {
+            let newline = memchr(b'\n', unsearched);
+            #[cfg(test)]
+            super::tests::steps::count(newline.unwrap_or(unsearched.len()));
+            let Some(newline) = newline else {
                 self.searched = bytes.len();
                 return None;
             };
@@ -172,6 +175,8 @@ impl Frames {
         let pending = self.buffer.pending();
         let blanks = pending.iter().position(|byte| !is_space(*byte));
         let blanks = blanks.unwrap_or(pending.len());
+        #[cfg(test)]
+        super::tests::steps::count(blanks);
         self.used = self.used.saturating_add(blanks);
         self.buffer.take(blanks);
     }

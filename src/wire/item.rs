@@ -9,7 +9,7 @@ use super::members::find;
 use super::message::Undecodable;
 use super::options::{DecodeOptions, Trim};
 use super::reason;
-use super::scan::spells;
+use super::scan::{parse, spells};
 use super::secret_data::SecretData;
 use super::shrink::shrink;
 use crate::error::{Error, ErrorKind};
@@ -114,7 +114,7 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
 /// Why it is no JSON, if it is none.
 #[cold]
 fn malformed(json: &[u8]) -> Option<Fault> {
-    let parsed = serde_json::from_slice::<IgnoredAny>(json);
+    let parsed = parse::<IgnoredAny>(json);
     let error = parsed.err()?;
     Some(Fault::Malformed(reason::not_json(&error)))
 }
@@ -133,7 +133,7 @@ pub(super) fn metadata_text(json: &[u8], name: &str) -> String {
 /// The text of a JSON string; empty for anything else.
 pub(super) fn text(value: Option<&[u8]>) -> String {
     value
-        .and_then(|value| serde_json::from_slice(value).ok())
+        .and_then(|value| parse(value).ok())
         .unwrap_or_default()
 }
 

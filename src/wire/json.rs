@@ -15,7 +15,7 @@ use serde::forward_to_deserialize_any;
 use super::json_error::{JsonError, broken};
 use super::json_text::{Text, special, unescape};
 use super::reason::{PathStep, path};
-use super::scan::{Scan, is_space};
+use super::scan::{Scan, is_space, parse};
 use super::time::beyond;
 
 /// Levels of nesting that are decoded; the limit of `serde_json` too.
@@ -100,7 +100,10 @@ impl<'de> Decoder<'de> {
 
     /// Decodes the value. The error says where in it, and why.
     pub(super) fn decode<T: Deserialize<'de>>(&mut self) -> Result<T, String> {
-        T::deserialize(&mut *self).map_err(|error| {
+        let decoded = T::deserialize(&mut *self);
+        #[cfg(test)]
+        super::tests::steps::count(self.at);
+        decoded.map_err(|error| {
             let steps: Vec<_> = self.steps.iter().rev().collect();
             match &*path(&steps) {
                 "" => error.to_string(),
@@ -548,7 +551,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         self.blank();
-        let ignored = serde_json::from_slice::<IgnoredAny>(self.skip()?);
+        let ignored = parse::<IgnoredAny>(self.skip()?);
         ignored.map_err(|_broken| broken("expected value"))?;
         visitor.visit_unit()
     }

@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use super::buffer::Buffer;
-use super::item::expected;
+use super::item::{expected, text};
 use super::members::{MemberPart, MemberPlace, Members};
 use super::message::ListPage;
-use super::scan::{NotJson, spells};
+use super::scan::{NotJson, parse, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion};
@@ -33,7 +33,7 @@ const KEPT: [&str; 8] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ListMember {
     Items,
-    Kept,
+    Kept(&'static str),
     PassedOver,
 }
 
@@ -60,6 +60,8 @@ pub(super) struct ListScan {
     has_items: bool,
     /// The kept members, as the inside of a JSON object.
     head: Vec<u8>,
+    api_version: String,
+    kind: String,
 }
 
 impl ListScan {
@@ -73,6 +75,8 @@ impl ListScan {
             items: 0,
             has_items: false,
             head: Vec::new(),
+            api_version: String::new(),
+            kind: String::new(),
         }
     }
 
@@ -175,8 +179,8 @@ impl ListScan {
             self.has_items = true;
             self.member = ListMember::Items;
             self.members.expect_items();
-        } else if KEPT.iter().any(|kept| spells(key, kept)) {
-            self.member = ListMember::Kept;
+        } else if let Some(kept) = KEPT.into_iter().find(|kept| spells(key, kept)) {
+            self.member = ListMember::Kept(kept);
             if !self.head.is_empty() {
                 self.head.push(b',');
             }
@@ -196,13 +200,18 @@ impl ListScan {
             ListMember::Items => Err(protocol(
                 "returned object must be a list: its items are no array",
             )),
-            ListMember::Kept => {
+            ListMember::Kept(name) => {
                 self.head.extend_from_slice(value);
                 if self.head.len() > HEAD_BYTES_MAX {
                     return Err(head_too_large());
                 }
+                match name {
+                    "kind" => self.kind = text(Some(value)),
+                    "apiVersion" => self.api_version = text(Some(value)),
+                    _ => return Ok(()),
+                }
                 // Before its rows have come.
-                refuse_table(&self.head()?, kind)
+                self.refuse_table(kind)
             }
         }
     }
@@ -220,22 +229,35 @@ impl ListScan {
             )));
         }
         let head = self.head()?;
-        let said = word(&head, "kind");
-        if said == "Status"
+        if self.kind == "Status"
             && let Some(status) = decode_status(head.to_string().as_bytes())
         {
             return Err(Error::from_status(status));
         }
-        refuse_table(&head, K::resource().kind())?;
-        if !self.has_items && !said.ends_with("List") {
-            let said = if said.is_empty() { "unknown" } else { said };
+        if !self.has_items && !self.kind.ends_with("List") {
+            let said = if self.kind.is_empty() { "unknown" } else { &self.kind };
             let said = super::reason::clip(said).escape_debug();
             return Err(protocol(&format!(
                 "returned object must be a list: it is of kind {said} and has no items"
             )));
         }
-        refuse_foreign::<K>(&head)?;
+        refuse_foreign::<K>(&self.api_version, &self.kind)?;
         page(&head)
+    }
+
+    /// RF-16.
+    fn refuse_table(&self, kind: &str) -> Result<(), Error> {
+        let Self {
+            api_version,
+            kind: said,
+            ..
+        } = self;
+        if is_table(&format!("{api_version} {said}")) {
+            return Err(protocol(&format!(
+                "unsupported list gvk: {api_version}, Kind={said}, type: {kind}"
+            )));
+        }
+        Ok(())
     }
 
     fn head(&self) -> Result<Value, Error> {
@@ -243,7 +265,7 @@ impl ListScan {
         json.push(b'{');
         json.extend_from_slice(&self.head);
         json.push(b'}');
-        serde_json::from_slice(&json).map_err(|error| {
+        parse(&json).map_err(|error| {
             let why = super::reason::not_json(&error);
             protocol(&format!("the list is not JSON: {why}"))
         })
@@ -282,10 +304,6 @@ fn protocol(message: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }
 
-fn word<'a>(head: &'a Value, name: &str) -> &'a str {
-    head.get(name).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn page(head: &Value) -> Result<ListPage, Error> {
     let metadata = head.get("metadata").unwrap_or(&Value::Null);
     let text = |name: &str| match metadata.get(name) {
@@ -307,20 +325,8 @@ fn page(head: &Value) -> Result<ListPage, Error> {
     })
 }
 
-/// RF-16.
-fn refuse_table(head: &Value, kind: &str) -> Result<(), Error> {
-    let (version, said) = (word(head, "apiVersion"), word(head, "kind"));
-    if is_table(&format!("{version} {said}")) {
-        return Err(protocol(&format!(
-            "unsupported list gvk: {version}, Kind={said}, type: {kind}"
-        )));
-    }
-    Ok(())
-}
-
 /// RF-25: as an object, a list that says what it is must be what was asked for.
-fn refuse_foreign<K: Object>(head: &Value) -> Result<(), Error> {
-    let (version, said) = (word(head, "apiVersion"), word(head, "kind"));
+fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
     let Some((api_version, kind)) = expected::<K>() else {
         return Ok(());
     };

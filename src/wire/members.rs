@@ -108,6 +108,8 @@ impl Members {
             let Some(&byte) = bytes.get(start) else {
                 return Ok(None);
             };
+            #[cfg(test)]
+            super::tests::steps::count(1);
             if !is_space(byte) {
                 self.place = self.follow(byte)?;
                 if let MemberPlace::Inside(part) = self.place {

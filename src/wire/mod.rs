@@ -42,6 +42,8 @@ pub(crate) use options::OBJECTS_MAX;
 pub use options::{DecodeOptions, Trim};
 pub(crate) use plain::{NotOfType, PlainObject};
 pub use selection::Selection;
+#[cfg(test)]
+pub(crate) use tests::steps;
 pub(crate) use time::time;
 pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -3,6 +3,10 @@
 //! The scanner looks at quotes and brackets only. The decoder checks whether the value is JSON.
 
 use memchr::memchr;
+use serde::Deserialize;
+
+#[cfg(test)]
+use super::tests::steps;
 
 /// Words of eight bytes in which a quote is looked for before `memchr` is called.
 const NEAR_WORDS: usize = 3;
@@ -71,6 +75,15 @@ impl Scan {
     ///
     /// A number or a word ends at the byte behind it, which must be there.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
+        #[cfg(test)]
+        let from = self.at;
+        let end = self.find_end(bytes);
+        #[cfg(test)]
+        steps::count(self.at.saturating_sub(from));
+        end
+    }
+
+    fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
         loop {
             let done = match self.token {
                 ScanToken::Before => match bytes.get(self.at) {
@@ -177,6 +190,13 @@ impl Scan {
     }
 }
 
+/// Parses a JSON value that is there whole, without the limits and the words of the decoder.
+pub(super) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
+    #[cfg(test)]
+    steps::count(json.len());
+    serde_json::from_slice(json)
+}
+
 /// Whether a JSON string, quotes included, spells `text`, in whatever way.
 pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
     let Some(inner) = inner(quoted) else {
@@ -188,7 +208,7 @@ pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
     // Each escape is longer than what it stands for.
     inner.len() > text.len()
         && memchr(b'\\', inner).is_some()
-        && serde_json::from_slice::<String>(quoted).is_ok_and(|key| key == text)
+        && parse::<String>(quoted).is_ok_and(|key| key == text)
 }
 
 fn inner(quoted: &[u8]) -> Option<&[u8]> {

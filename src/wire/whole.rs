@@ -6,7 +6,7 @@ use super::item::{self, Fault, text};
 use super::json::Decoder;
 use super::members::find;
 use super::options::DecodeOptions;
-use super::scan::Scan;
+use super::scan::{Scan, parse};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, Status, StoredObject};
 use crate::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
         // What can be read of it says more than nothing.
         let text = |name| Some(text(find(bytes, name))).filter(|text| !text.is_empty());
         meta::Status {
-            code: find(bytes, "code").and_then(|code| serde_json::from_slice(code).ok()),
+            code: find(bytes, "code").and_then(|code| parse(code).ok()),
             message: text("message")
                 .or_else(|| Some(format!("the server's status does not decode: {error}"))),
             reason: text("reason"),

@@ -8,6 +8,8 @@ mod mutations;
 mod reasons;
 mod representations;
 mod selection;
+mod sizes;
+pub(crate) mod steps;
 mod trimming;
 mod whole;
 
