@@ -105,10 +105,14 @@ impl ObjectText {
     }
 
     /// The value at a JSON pointer, such as `/spec/nodeName`; `None` if there is none, or null.
+    /// Fails with the reason if that is no pointer, or the value is no `T`.
     pub(super) fn field<'a, T: Deserialize<'a>>(
         &'a self,
         pointer: &str,
     ) -> Result<Option<T>, String> {
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            return Err("a JSON pointer is empty or begins with \"/\"".to_owned());
+        }
         let mut value = Some(&*self.json);
         for step in pointer.split('/').skip(1) {
             let name = step.replace("~1", "/").replace("~0", "~");
@@ -147,6 +151,10 @@ impl Part {
 
 /// The item of a list with that number.
 fn nth<'a>(list: &'a [u8], number: &str) -> Option<&'a [u8]> {
+    let is_plain = number == "0" || number.starts_with(|digit: char| matches!(digit, '1'..='9'));
+    if !is_plain {
+        return None;
+    }
     let items: Vec<&RawValue> = serde_json::from_slice(list).ok()?;
     let item = items.get(number.parse::<usize>().ok()?)?;
     Some(item.get().as_bytes())
