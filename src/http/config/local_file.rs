@@ -7,6 +7,12 @@ use std::path::Path;
 
 use zeroize::Zeroizing;
 
+use crate::wire::Buffer;
+
+/// The room for one read: at first, and at most.
+const READ_BYTES_MIN: usize = 8 * 1024;
+const READ_BYTES_MAX: usize = 64 * 1024;
+
 /// Says why a file cannot be read, in plain words for the usual reasons.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -24,22 +30,22 @@ pub(super) fn describe(error: &io::Error) -> String {
 /// Reads a whole file of at most `bytes_max`. The error says why it fails, without the path.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     let file = File::open(path).map_err(|error| describe(&error))?;
-    // A buffer that grows would leave copies behind that nothing overwrites.
-    let expected = file
-        .metadata()
-        .map_err(|error| describe(&error))?
-        .len()
-        .min(bytes_max);
-    let room = usize::try_from(expected).unwrap_or_default();
-    let mut bytes = Zeroizing::new(Vec::with_capacity(room.saturating_add(1)));
     // One byte more than allowed distinguishes a full file from a larger one.
-    file.take(bytes_max.saturating_add(1))
-        .read_to_end(&mut bytes)
-        .map_err(|error| describe(&error))?;
-    if u64::try_from(bytes.len()).unwrap_or(u64::MAX) > bytes_max {
+    let mut file = file.take(bytes_max.saturating_add(1));
+    // A pipe tells no size, and a file may grow: this buffer overwrites what it leaves behind.
+    let mut buffer = Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX);
+    loop {
+        match file.read(buffer.space()) {
+            Ok(0) => break,
+            Ok(count) => buffer.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(describe(&error)),
+        }
+    }
+    if u64::try_from(buffer.pending().len()).unwrap_or(u64::MAX) > bytes_max {
         return Err(format!("larger than {bytes_max} bytes"));
     }
-    Ok(bytes)
+    Ok(Zeroizing::new(buffer.pending().to_vec()))
 }
 
 /// Reads a file of text as [`read_bounded`] does.
@@ -60,5 +66,21 @@ mod tests {
     fn a_file_without_end_is_refused() {
         let why = read_bounded(Path::new("/dev/zero"), 64).unwrap_err();
         assert_eq!(why, "larger than 64 bytes");
+    }
+
+    /// A pipe tells no size, so that the buffer grows while it reads.
+    #[test]
+    fn a_pipe_is_read_to_its_end() {
+        use std::io::Write as _;
+        use std::os::fd::AsRawFd as _;
+
+        let text = "token ".repeat(30_000);
+        let (from, mut to) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", from.as_raw_fd());
+        std::thread::scope(|scope| {
+            scope.spawn(move || to.write_all(text.as_bytes()).unwrap());
+            let read = read_text(Path::new(&path), 1 << 20).unwrap();
+            assert_eq!(*read, "token ".repeat(30_000));
+        });
     }
 }

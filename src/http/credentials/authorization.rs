@@ -1,6 +1,7 @@
 //! The value of an `Authorization` header, and its removal from texts of a server that quote it.
 
 use std::fmt;
+use std::mem;
 
 use base64::Engine as _;
 use zeroize::Zeroizing;
@@ -49,7 +50,7 @@ impl Authorization {
         if username.contains(':') {
             return Err("a user name with a colon cannot be sent".to_owned());
         }
-        let plain = Zeroizing::new(format!("{username}:{password}"));
+        let plain = Zeroizing::new([username, ":", password].concat());
         let encoded =
             Zeroizing::new(base64::engine::general_purpose::STANDARD.encode(plain.as_bytes()));
         let header = Zeroizing::new(["Basic ", encoded.as_str()].concat());
@@ -66,30 +67,50 @@ impl Authorization {
 
     /// Returns a server's `text` with a mark wherever it quotes the token or the password.
     pub(crate) fn redact(&self, text: &str) -> String {
-        let mut hidden = text.to_owned();
+        let mut hidden = Zeroizing::new(text.to_owned());
         for secret in &self.secrets {
             if hidden.contains(secret.as_str()) {
-                let before = Zeroizing::new(hidden);
-                hidden = before.replace(secret.as_str(), MARK);
+                hidden = replaced(&hidden, secret, MARK);
             }
         }
-        hidden
+        mem::take(&mut *hidden)
     }
 }
 
 /// Writes a secret as plain text, JSON, JSON of Go and HTML do.
 fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
-    let json = secret.replace('\\', "\\\\").replace('"', "\\\"");
-    let go = json.replace('<', "\\u003c").replace('>', "\\u003e");
-    let html = secret.replace('&', "&amp;").replace('"', "&#34;");
-    let html = html.replace('<', "&lt;").replace('>', "&gt;");
-    [
-        secret.to_owned(),
-        json,
-        go.replace('&', "\\u0026"),
-        html.replace('\'', "&#39;"),
-    ]
-    .map(Zeroizing::new)
+    let plain = || Zeroizing::new(secret.to_owned());
+    let json = [("\\", "\\\\"), ("\"", "\\\"")];
+    let go = [("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")];
+    let html = [
+        ("&", "&amp;"),
+        ("\"", "&#34;"),
+        ("<", "&lt;"),
+        (">", "&gt;"),
+        ("'", "&#39;"),
+    ];
+    let quoted = |text: Zeroizing<String>, escapes: &[(&str, &str)]| {
+        let escape = |text: Zeroizing<String>, (from, to): &(&str, &str)| replaced(&text, from, to);
+        escapes.iter().fold(text, escape)
+    };
+    let json = quoted(plain(), &json);
+    let go = quoted(json.clone(), &go);
+    [plain(), json, go, quoted(plain(), &html)]
+}
+
+/// Returns `text` with `to` in place of each `from`. It never grows, so no copy is left in freed
+/// memory.
+fn replaced(text: &str, from: &str, to: &str) -> Zeroizing<String> {
+    let longer = text.matches(from).count().saturating_mul(to.len());
+    let room = text.len().saturating_add(longer);
+    let mut replaced = Zeroizing::new(String::with_capacity(room));
+    let mut between = "";
+    for piece in text.split(from) {
+        replaced.push_str(between);
+        replaced.push_str(piece);
+        between = to;
+    }
+    replaced
 }
 
 impl fmt::Debug for Authorization {
