@@ -36,18 +36,20 @@ impl SnapshotObject for ConfigMap {
 }
 
 impl SnapshotObject for Secret {
-    /// The values are encoded piece by piece: the JSON library would make a copy of each.
+    /// Nothing is copied on the way: annotations may hold values too. The values are encoded piece
+    /// by piece, because the JSON library would make a copy of each.
     fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
-        let shell = Self {
-            metadata: self.metadata.clone(),
-            type_: self.type_.clone(),
-            immutable: self.immutable,
-            ..Self::default()
-        };
-        let shell = serde_json::to_vec(&shell)?;
-        let open = shell.strip_suffix(b"}").unwrap_or(&shell);
-        to.write_all(open)?;
-        to.write_all(b",\"data\":{")?;
+        to.write_all(br#"{"apiVersion":"v1","kind":"Secret""#)?;
+        if let Some(immutable) = self.immutable {
+            write!(to, r#","immutable":{immutable}"#)?;
+        }
+        to.write_all(br#","metadata":"#)?;
+        serde_json::to_writer(&mut *to, &self.metadata)?;
+        if let Some(type_) = &self.type_ {
+            to.write_all(br#","type":"#)?;
+            serde_json::to_writer(&mut *to, type_)?;
+        }
+        to.write_all(br#","data":{"#)?;
         let mut between: &[u8] = b"";
         for (key, value) in self.data.iter().flatten() {
             to.write_all(between)?;
