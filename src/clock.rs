@@ -64,13 +64,11 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// The moment `by` after this one; one that never comes where a clock cannot count so far.
+    /// The moment `by` after this one; on the wall clock 30 years at most, which never pass.
     pub(crate) fn later(self, by: Duration) -> Self {
-        let wall = self.wall.checked_add(by);
-        let wall = wall.or_else(|| self.wall.checked_add(FAR));
         Self {
             instant: later(self.instant, by),
-            wall: wall.unwrap_or(self.wall),
+            wall: self.wall.checked_add(by.min(FAR)).unwrap_or(self.wall),
         }
     }
 
@@ -147,13 +145,7 @@ impl Clock {
                 instant: self.now(),
                 wall: SystemTime::now(),
             },
-            Source::Fake(fake) => {
-                let fake = fake.0.lock();
-                Moment {
-                    instant: fake.now,
-                    wall: fake.wall,
-                }
-            }
+            Source::Fake(fake) => fake.0.lock().at,
         }
     }
 
@@ -280,8 +272,7 @@ pub struct FakeClock(Arc<Monitor<Fake>>);
 
 struct Fake {
     start: Instant,
-    now: Instant,
-    wall: SystemTime,
+    at: Moment,
     next_id: u64,
     parked: Vec<Parked>,
 }
@@ -295,7 +286,7 @@ struct Parked {
 impl std::fmt::Debug for Fake {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Fake")
-            .field("now", &self.now)
+            .field("now", &self.at.instant)
             .field("parked", &self.parked.len())
             .finish_non_exhaustive()
     }
@@ -310,11 +301,10 @@ impl Default for FakeClock {
 impl FakeClock {
     /// A fake clock; it starts at the system's instant and then stands still.
     pub fn new() -> Self {
-        let start = Clock::system().now();
+        let at = Clock::system().moment();
         let fake = Fake {
-            start,
-            now: start,
-            wall: SystemTime::now(),
+            start: at.instant,
+            at,
             next_id: 0,
             parked: Vec::new(),
         };
@@ -323,12 +313,16 @@ impl FakeClock {
 
     /// The instant at which the clock stands.
     pub fn now(&self) -> Instant {
-        self.0.lock().now
+        self.0.lock().at.instant
     }
 
     fn coarse(&self) -> Coarse {
         let fake = self.0.lock();
-        let passed = fake.now.saturating_duration_since(fake.start).as_millis();
+        let passed = fake
+            .at
+            .instant
+            .saturating_duration_since(fake.start)
+            .as_millis();
         Coarse(u64::try_from(passed).unwrap_or(u64::MAX))
     }
 
@@ -336,8 +330,7 @@ impl FakeClock {
     pub fn advance(&self, by: Duration) {
         let wakers: Vec<_> = {
             let mut fake = self.0.lock();
-            fake.now = fake.now.checked_add(by).unwrap_or(fake.now);
-            fake.wall = fake.wall.checked_add(by).unwrap_or(fake.wall);
+            fake.at = fake.at.later(by);
             fake.parked
                 .iter()
                 .map(|parked| Arc::clone(&parked.waker))
@@ -351,7 +344,8 @@ impl FakeClock {
     /// The machine is suspended for `by`: time passes on the wall clock alone.
     #[cfg(test)]
     pub(crate) fn suspend(&self, by: Duration) {
-        self.0.lock().wall += by;
+        let mut fake = self.0.lock();
+        fake.at.wall = fake.at.later(by).wall;
     }
 
     /// Blocks until at least `count` threads wait on the clock. Nothing else ends this call.
@@ -414,7 +408,7 @@ impl FakeClock {
     ) -> MutexGuard<'a, T> {
         let id = {
             let mut fake = self.0.lock();
-            if deadline.has_passed(fake.now) {
+            if deadline.has_passed(fake.at.instant) {
                 return guard;
             }
             let id = fake.next_id;
@@ -437,6 +431,6 @@ impl Fake {
     fn remaining(&self) -> impl Iterator<Item = Duration> + '_ {
         self.parked
             .iter()
-            .filter_map(|parked| parked.deadline.remaining(self.now))
+            .filter_map(|parked| parked.deadline.remaining(self.at.instant))
     }
 }

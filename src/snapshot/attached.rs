@@ -5,7 +5,6 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use super::content::{self, KindPart};
-use super::loaded::kind_of;
 use super::object::SnapshotObject;
 use super::text::PlainText;
 use crate::clock::Clock;
@@ -23,15 +22,8 @@ pub(super) trait Attached: Send + Sync {
 }
 
 pub(super) struct AttachedManager<K: SnapshotObject> {
-    kind: String,
-    objects: Arc<dyn KeptObjects<K>>,
-}
-
-impl<K: SnapshotObject> AttachedManager<K> {
-    pub(super) fn new(objects: Arc<dyn KeptObjects<K>>) -> Self {
-        let kind = kind_of::<K>();
-        Self { kind, objects }
-    }
+    pub(super) kind: String,
+    pub(super) objects: Arc<dyn KeptObjects<K>>,
 }
 
 impl<K: SnapshotObject> Attached for AttachedManager<K> {

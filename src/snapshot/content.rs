@@ -13,7 +13,7 @@ use crate::object::ObjectKey;
 use crate::sync::Arc;
 
 /// What a snapshot has of one kind. Clones share the objects.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct KindPart {
     pub(super) owners: BTreeMap<Owner, Vec<ObjectKey>>,
     pub(super) objects: BTreeMap<ObjectKey, Arc<Kept>>,
@@ -24,14 +24,6 @@ pub(super) struct Kept {
     /// When the server confirmed it.
     pub(super) contact: SystemTime,
     pub(super) json: Zeroizing<Vec<u8>>,
-}
-
-impl std::fmt::Debug for Kept {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Kept")
-            .field("contact", &self.contact)
-            .finish_non_exhaustive()
-    }
 }
 
 /// Parts by kind, such as `v1/secrets`.

@@ -15,7 +15,6 @@ use crate::sync::{Arc, Mutex};
 use crate::wire::{DecodeOptions, decode_object};
 
 /// The parts of a file.
-#[derive(Debug)]
 pub(super) struct Loaded(pub(super) Mutex<Parts>);
 
 /// How a kind is called in a file.

@@ -29,7 +29,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::marker::PhantomData;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
 
@@ -208,8 +208,7 @@ impl Snapshot {
         let objects = objects.ok_or_else(|| {
             refused("no snapshot of a manager with the strategy Get: it keeps no objects")
         })?;
-        let attached = AttachedManager::new(Arc::clone(&objects));
-        let kind = attached.kind();
+        let kind = loaded::kind_of::<K>();
         let mut all = self.core.attached.lock();
         if all.iter().any(|other| other.kind() == kind) {
             return Err(refused(&format!(
@@ -221,7 +220,7 @@ impl Snapshot {
             on_difference: self.core.options.on_difference.clone(),
             of: PhantomData,
         }))?;
-        all.push(Arc::new(attached));
+        all.push(Arc::new(AttachedManager { kind, objects }));
         Ok(())
     }
 
@@ -299,6 +298,9 @@ impl SnapshotOptions {
 impl SnapshotCore {
     fn run(&self, woken: &Receiver<()>, stop: &StopToken, mut keep_old: bool) {
         let name = format!("the snapshot {}", self.options.path.display());
+        // So old, the file would soon be too old for the next process.
+        let ageing = self.options.age_max.and_then(|most| most.checked_div(2));
+        let ageing = ageing.unwrap_or(Duration::MAX);
         let mut last = None;
         loop {
             let is_asked = select! {
@@ -308,14 +310,13 @@ impl SnapshotCore {
             };
             let is_last = stop.is_stopped();
             let began = self.writes.begin();
-            // The manager's objects may have code of the program beside `write_json`.
-            let written = guard_call(&name, || {
-                if is_asked || self.is_ageing() {
-                    last = None;
-                }
-                self.write(&mut last, &mut keep_old)
-            });
             let mut status = self.writes.status();
+            let age = status.written.and_then(|written| written.elapsed().ok());
+            if is_asked || age.is_none_or(|age| age >= ageing) {
+                last = None;
+            }
+            // The manager's objects may have code of the program beside `write_json`.
+            let written = guard_call(&name, || self.write(&mut last, &mut keep_old));
             match written {
                 Ok(Some(bytes)) => {
                     status = SnapshotStatus {
@@ -338,14 +339,6 @@ impl SnapshotCore {
                 return;
             }
         }
-    }
-
-    /// Whether the file would soon be too old for the next process.
-    fn is_ageing(&self) -> bool {
-        let written = self.writes.status().written;
-        let age = written.and_then(|written| written.elapsed().ok());
-        let half = self.options.age_max.and_then(|most| most.checked_div(2));
-        half.is_some_and(|half| age.is_none_or(|age| age >= half))
     }
 
     /// Writes the file if anything changed since `last`. Returns its size if it did.

@@ -72,10 +72,7 @@ ranks! {
     60 FAKE_CLOCK "the fake clock"
 }
 
-/// The locks that the calling thread holds: none in builds without checks.
-pub(crate) fn held() -> impl Iterator<Item = &'static str> {
-    check::held()
-}
+pub(crate) use check::held;
 
 /// What a lock knows of its rank: nothing in builds without checks, nor where it has none.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,7 +122,8 @@ mod check {
         static HELD: Cell<[Known; HELD_MAX]> = const { Cell::new([None; HELD_MAX]) };
     }
 
-    pub(super) fn held() -> impl Iterator<Item = &'static str> {
+    /// The locks that the calling thread holds.
+    pub(crate) fn held() -> impl Iterator<Item = &'static str> {
         HELD.get().into_iter().flatten().map(|rank| rank.name)
     }
 
@@ -175,7 +173,7 @@ mod check {
         }
     }
 
-    pub(super) fn held() -> impl Iterator<Item = &'static str> {
+    pub(crate) fn held() -> impl Iterator<Item = &'static str> {
         std::iter::empty()
     }
 

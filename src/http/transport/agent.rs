@@ -2,7 +2,6 @@
 //! one.
 
 use std::io::Read;
-use std::mem;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -154,6 +153,13 @@ impl Endpoint {
         }
         Ok(credential)
     }
+
+    /// Whether a plugin is asked for another certificate, since the server refused what it gave.
+    fn asks_anew(&self, tried_by: Option<&CallContext>, shown: Option<&Credential>) -> bool {
+        let is_refused = tried_by.is_some_and(|call| call.handshake.refuses_identity);
+        let refused = shown.filter(|shown| is_refused && shown.identity.is_some());
+        self.credentials.rejected(refused)
+    }
 }
 
 impl Agent {
@@ -260,8 +266,7 @@ impl Agent {
     ) -> Result<UnreadResponse, Error> {
         refuse_loud_logs()?;
         let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
-        let (mut first_byte, mut tried) = (request.first_byte, String::new());
-        let mut has_asked_anew = false;
+        let (mut first_byte, mut tried, mut asks) = (request.first_byte, String::new(), true);
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
@@ -284,8 +289,7 @@ impl Agent {
             trying.head_bytes_left = Some(HEADS_BYTES_MAX);
             let (answered, tried_by) = trying.during(|| agent.run(head));
             let dialed = tried_by.as_ref().is_some_and(|call| call.dialed);
-            let is_refused = tried_by.as_ref().is_some_and(|call| call.identity_refused);
-            let socket = tried_by.and_then(|call| call.socket);
+            let socket = tried_by.as_ref().and_then(|call| call.socket.clone());
             let now = Clock::system().now();
             let interrupt = match answered {
                 Ok(response) => {
@@ -306,21 +310,12 @@ impl Agent {
                 continue;
             }
             endpoint.metrics.sent(None, is_retry);
-            // The silent connection is closed before any wait.
-            drop((agent, socket));
-            let refused = credential
-                .as_deref()
-                .filter(|shown| shown.identity.is_some());
-            if is_refused
-                && !mem::replace(&mut has_asked_anew, true)
-                && endpoint.credentials.rejected(refused)
-            {
-                log::debug!(
-                    "{what}: the server refuses the client certificate: another is asked for"
-                );
-                is_retry = true;
+            if asks && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref()) {
+                (asks, is_retry) = (false, true);
                 continue;
             }
+            // The silent connection is closed before any wait.
+            drop((agent, socket, tried_by));
             let silence = interrupt.silence();
             if silence.is_some() || !dialed && matches!(interrupt, Interrupt::Limit(_)) {
                 // The path or the server is dead. Connections of the same age are not tried one by

@@ -50,8 +50,6 @@ pub(crate) struct CallContext {
     pub(crate) dialed: bool,
     /// What the handshake showed, for the error of its failure.
     pub(crate) handshake: HandshakeNotes,
-    /// Whether the server refused the client certificate.
-    pub(crate) identity_refused: bool,
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// Whether its request was sent before, for metrics.
@@ -74,6 +72,8 @@ pub(crate) struct HandshakeNotes {
     pub(crate) refused: Option<Arc<RefusedChain>>,
     /// Whether the server asked for a client certificate where none is configured.
     pub(crate) asks_for_certificate: bool,
+    /// Whether the server refused the client certificate.
+    pub(crate) refuses_identity: bool,
 }
 
 /// The certificates of a peer that was refused.
@@ -157,7 +157,6 @@ impl CallContext {
             output_bytes: OUTPUT_BYTES_MIN,
             dialed: false,
             handshake: HandshakeNotes::default(),
-            identity_refused: false,
             socket: None,
             is_retry: false,
             is_nonblocking: false,

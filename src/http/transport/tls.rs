@@ -190,10 +190,11 @@ impl Tls {
     /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
         let settings = self.settings();
+        let is_refusal = settings.identity.is_some() && tls_errors::is_about_certificate(&error);
         let notes = call_context::current(|call| {
-            call.identity_refused |=
-                settings.identity.is_some() && tls_errors::is_about_certificate(&error);
-            Ok(mem::take(&mut call.handshake))
+            let notes = mem::take(&mut call.handshake);
+            call.handshake.refuses_identity = is_refusal;
+            Ok(notes)
         });
         tls_doctor::explain(error, &settings, &notes.unwrap_or_default())
     }
