@@ -1,14 +1,16 @@
 //! What an earlier process has left, until each object is referenced again or nobody wants it.
 
+use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::SystemTime;
 
-use super::content::{KindPart, Parts};
+use super::content::Parts;
 use super::difference::SnapshotDifference;
 use super::object::SnapshotObject;
 use crate::clock::Clock;
 use crate::guard::guard_call;
 use crate::hooks::Hook;
+use crate::manager::Owner;
 use crate::manager::seeds::{Seed, SeedEnd, SeedSource};
 use crate::object::{Object, ObjectKey};
 use crate::sync::{Arc, Mutex};
@@ -24,17 +26,21 @@ pub(super) fn kind_of<K: Object>() -> String {
 }
 
 impl Loaded {
-    /// Takes what is known of the owners of a kind.
-    pub(super) fn take_owners<K: Object>(&self) -> KindPart {
+    /// What is known of the owners of a kind.
+    pub(super) fn owners<K: Object>(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
+        let kind = kind_of::<K>();
+        let parts = self.0.lock();
+        let part = parts.get(&kind);
+        part.map(|part| part.owners.clone()).unwrap_or_default()
+    }
+
+    /// The manager has the owner's references: a file that is written has them from either.
+    /// Returns whether they were here.
+    pub(super) fn claim_owner<K: Object>(&self, owner: &Owner) -> bool {
         let kind = kind_of::<K>();
         let mut parts = self.0.lock();
         let part = parts.get_mut(&kind);
-        KindPart {
-            owners: part
-                .map(|part| std::mem::take(&mut part.owners))
-                .unwrap_or_default(),
-            ..KindPart::default()
-        }
+        part.is_some_and(|part| part.owners.remove(owner).is_some())
     }
 }
 

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::{Receiver, select};
 
 use self::attached::{Attached, AttachedManager};
-use self::content::{KindPart, Parts};
+use self::content::Parts;
 use self::key::KeyBytes;
 use self::loaded::{Loaded, Seeds};
 use self::text::PlainText;
@@ -230,12 +230,12 @@ impl Snapshot {
     ///
     /// Returns none at the second call.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
-        let KindPart { owners, .. } = self.core.loaded.take_owners::<K>();
-        let restored = owners.into_iter().map(|(owner, keys)| {
-            manager.set_references(&owner, keys);
-            owner
+        let loaded = &self.core.loaded;
+        let restored = loaded.owners::<K>().into_iter().filter(|(owner, keys)| {
+            manager.set_references(owner, keys.iter().cloned());
+            loaded.claim_owner::<K>(owner)
         });
-        restored.collect()
+        restored.map(|(owner, _)| owner).collect()
     }
 
     /// Waits until a file is written that has what is in memory now, or until `deadline`.

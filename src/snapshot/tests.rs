@@ -16,8 +16,9 @@ use serde::Deserialize;
 
 use super::*;
 use crate::hooks::Hook;
+use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
-use crate::object::{Object as _, ObjectKey};
+use crate::object::{Object as _, ObjectKey, Scope};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::temp_directory::TempDirectory;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
@@ -106,6 +107,61 @@ fn hooked(options: SnapshotOptions) -> (SnapshotOptions, Receiver<SnapshotDiffer
         drop(send.send(difference.clone()));
     });
     (options.on_difference(hook), told)
+}
+
+/// A server, before whose first watch a file is written and kept.
+struct WritesFirst {
+    server: FakeSource<Secret>,
+    snapshot: Arc<Snapshot>,
+    path: PathBuf,
+    kept: PathBuf,
+}
+
+impl Api<Secret> for WritesFirst {
+    fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<Secret>> {
+        if !self.kept.exists() {
+            self.snapshot.write_by(soon()).unwrap();
+            fs::copy(&self.path, &self.kept).unwrap();
+        }
+        Api::lister_watcher(&self.server, scope)
+    }
+
+    fn getter(&self) -> Arc<dyn Getter<Secret>> {
+        self.server.getter()
+    }
+}
+
+/// A process that ends while it restores its owners loses none of them.
+#[test]
+fn a_file_that_is_written_during_a_restore_has_all_owners() {
+    let directory = TempDirectory::new("snapshot-restore");
+    let (server, path) = left(&directory);
+    let other = Owner::new("Service", ObjectKey::new("", "other"));
+    {
+        let snapshot = Snapshot::open(options(&path)).unwrap();
+        let secrets = manager(&server, ChangeDetection::Watch);
+        snapshot.attach(&secrets).unwrap();
+        snapshot.restore(&secrets);
+        secrets.add_reference(&other, &key("a"));
+    }
+    let kept = directory.join("kept");
+    let snapshot = Arc::new(Snapshot::open(options(&path)).unwrap());
+    let api = WritesFirst {
+        server: server.clone(),
+        snapshot: Arc::clone(&snapshot),
+        path,
+        kept: kept.clone(),
+    };
+    let secrets = Secrets::new(api, ManagerOptions::default()).unwrap();
+    snapshot.attach(&secrets).unwrap();
+    assert_eq!(snapshot.restore(&secrets), [other.clone(), owner()]);
+    drop((secrets, snapshot));
+
+    let snapshot = Snapshot::open(options(&kept)).unwrap();
+    assert!(snapshot.load_error().is_none());
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    assert_eq!(snapshot.restore(&secrets), [other, owner()]);
 }
 
 fn offline_boot(mode: ChangeDetection) {
