@@ -67,7 +67,7 @@ impl<K: Object> Cached<K> {
         Self(Arc::new(ready))
     }
 
-    /// The server's answer of this moment.
+    /// The server's answer to a request that began at `contact`.
     pub(crate) fn confirmed(object: Arc<StoredObject<K>>, contact: Instant, clock: &Clock) -> Self {
         Self::of(ReadyObject {
             object,
@@ -80,8 +80,12 @@ impl<K: Object> Cached<K> {
     }
 
     /// Returns the time since the server last confirmed this state; it grows while you keep this
-    /// value. With `Watch` each event and each bookmark confirms the state, about once a minute.
-    /// With `Cache` and `Get`, and for polled objects, each answer to a get does.
+    /// value. With `Watch` each list, each event and each bookmark confirms the state as it comes,
+    /// about once a minute. With `Cache` and `Get`, for polled objects, and for reads past the
+    /// cache, each answer to a get does.
+    ///
+    /// After a get the age counts from the start of the request, since the state may have changed
+    /// before its answer came.
     pub fn age(&self) -> Duration {
         self.0.clock.now().saturating_duration_since(self.0.contact)
     }

@@ -7,6 +7,7 @@ use std::fmt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
+use crate::guard::guard_logged;
 use crate::object::{Object, resource_name};
 
 /// Tells a manager which objects of its kind are immutable, and how much data they have.
@@ -97,6 +98,9 @@ const CONFIG_MAPS: KindTraits<ConfigMap> = KindTraits {
 impl<K: Object> KindTraits<K> {
     /// Sets the test for immutable objects: those that `is_immutable` returns true for never change
     /// again. With `Watch`, the first read of such an object stops its watch.
+    ///
+    /// The manager calls it once for each state that it takes in, under no lock. If it panics, the
+    /// log says so, and the object counts as one that may change.
     #[must_use]
     pub fn immutable_when(mut self, is_immutable: fn(&K) -> bool) -> Self {
         self.is_immutable = is_immutable;
@@ -107,9 +111,10 @@ impl<K: Object> KindTraits<K> {
         (self.copy)(object)
     }
 
-    /// Whether the object says that it never changes.
+    /// Whether the object says that it never changes. Called under no lock.
     pub(crate) fn is_immutable(&self, object: &K) -> bool {
-        (self.is_immutable)(object)
+        let port = format_args!("the immutable_when of {}", resource_name::<K>());
+        guard_logged(port, || (self.is_immutable)(object))
     }
 
     /// How many keys of data the object has, and the bytes of their values.

@@ -6,12 +6,13 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
+use super::cached::{Cached, ReadyObject};
 use super::changes::Notifier;
 use super::entry::object_entry::{AnswerContext, EntryState, ObjectEntry};
 use super::entry::read_cache::ReadCache;
 #[cfg(feature = "snapshot")]
 use super::entry::seed::KeptObject;
-use super::entry::seed::SeedSource;
+use super::entry::seed::{Seed, SeedEnd, SeedSource};
 use super::kinds::{KindTraits, cache_name};
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
@@ -28,7 +29,7 @@ use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{FailedAttempt, Phase};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Mutex, Rank};
+use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
 
 /// What a request is about, and what ends it.
@@ -70,6 +71,27 @@ impl RequestContext<'_> {
         } else {
             format!("{resource} {key} at version {version} or later")
         }
+    }
+}
+
+/// What a change of an entry has left. The drop of an object overwrites its values, and may run
+/// code of the program, so this is dropped under no lock.
+#[must_use = "a manager settles it"]
+pub(crate) struct Leftovers<K: Object> {
+    seed: Option<(Seed<K>, SeedEnd)>,
+    _dropped: (
+        Option<Arc<StoredObject<K>>>,
+        Option<Cached<K>>,
+        Option<Arc<ReadyObject<K>>>,
+    ),
+}
+
+impl<K: Object> Drop for Leftovers<K> {
+    fn drop(&mut self) {
+        debug_assert!(
+            sync::held().next().is_none() || std::thread::panicking(),
+            "an object is dropped under a lock"
+        );
     }
 }
 
@@ -147,27 +169,62 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     }
 
     /// Changes an entry, and what plain readers find of it at once, in one step. What that drops of
-    /// the object, it drops under no lock.
+    /// the object, it drops under no lock: the caller holds none either.
     pub(crate) fn change<R>(&self, entry: &ObjectEntry<S>, change: impl FnOnce(&mut S) -> R) -> R {
-        let (result, ended, _before, _replaced) = {
-            let mut state = entry.state.lock();
-            let before = state.content().object().map(Arc::clone);
-            let was_detached = state.is_detached();
-            let result = change(&mut state);
-            // The key of a detached entry may belong to another one already.
-            let replaced = (!was_detached).then(|| {
-                let ready = state.ready(self.clock());
-                let ready = ready.filter(|_| !state.is_detached());
-                let (replaced, mark) = self.read_cache.publish(&entry.key, ready);
-                state.note_read(mark);
-                replaced
-            });
-            (result, state.content().end_seed(), before, replaced)
-        };
-        if let (Some((_seed, end)), Some(seeds)) = (ended, self.seeds.get()) {
-            seeds.ended(&entry.key, end);
-        }
+        let (result, left) = self.change_under_lock(entry, change);
+        self.settle(entry, left);
         result
+    }
+
+    /// The same where `incoming` comes in: whether that is immutable, code of the program decides
+    /// under no lock.
+    pub(crate) fn take_in<R>(
+        &self,
+        entry: &ObjectEntry<S>,
+        incoming: Option<&Arc<StoredObject<K>>>,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> R {
+        let is_immutable = incoming.is_some_and(|object| self.kind.is_immutable(object));
+        self.change(entry, |state| {
+            state.content().judge(is_immutable);
+            let result = change(state);
+            state.content().judge(false);
+            result
+        })
+    }
+
+    /// As [`Self::change`], for a caller that holds a lock. It settles what is left when it holds
+    /// none.
+    pub(crate) fn change_under_lock<R>(
+        &self,
+        entry: &ObjectEntry<S>,
+        change: impl FnOnce(&mut S) -> R,
+    ) -> (R, Leftovers<K>) {
+        let mut state = entry.state.lock();
+        let answer = state.kept_answer().cloned();
+        let object = state.content().object().map(Arc::clone);
+        let was_detached = state.is_detached();
+        let result = change(&mut state);
+        // The key of a detached entry may belong to another one already.
+        let ready = (!was_detached).then(|| {
+            let ready = state.ready(self.clock());
+            let ready = ready.filter(|_| !state.is_detached());
+            let (replaced, mark) = self.read_cache.publish(&entry.key, ready);
+            state.note_read(mark);
+            replaced
+        });
+        let left = Leftovers {
+            seed: state.content().end_seed(),
+            _dropped: (object, answer, ready.flatten()),
+        };
+        (result, left)
+    }
+
+    /// Tells of a seed that has ended, and drops what a change has left.
+    pub(crate) fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
+        if let (Some((_, end)), Some(seeds)) = (&left.seed, self.seeds.get()) {
+            seeds.ended(&entry.key, *end);
+        }
     }
 
     /// Gives a new entry what an earlier process knew of its object.
@@ -176,7 +233,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         let Some(seed) = seeds.and_then(|seeds| seeds.take(&entry.key, self.clock())) else {
             return;
         };
-        let late = entry.state.lock().content().set_seed(seed);
+        let object = Arc::clone(&seed.object);
+        let late = self.take_in(entry, Some(&object), |state| state.content().set_seed(seed));
         drop(late);
         entry.state.notify_all();
         self.changes.notify(&entry.key);

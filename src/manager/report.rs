@@ -152,11 +152,11 @@ pub(crate) struct ObjectSummary {
 }
 
 impl ObjectSummary {
-    pub(crate) fn of<K: Object>(kind: KindTraits<K>, object: &K) -> Self {
+    pub(crate) fn of<K: Object>(kind: KindTraits<K>, object: &K, immutable: bool) -> Self {
         let (keys, bytes) = kind.data_size(object);
         Self {
             resource_version: object.resource_version(),
-            immutable: kind.is_immutable(object),
+            immutable,
             keys,
             bytes,
             created: object.creation_timestamp(),

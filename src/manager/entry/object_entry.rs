@@ -50,6 +50,11 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// What plain readers can have at once, with its mark in the read cache.
     fn ready(&self, clock: &Clock) -> Option<(ReadyObject<K>, Coarse)>;
 
+    /// An answer beside the content, which a change may drop.
+    fn kept_answer(&self) -> Option<&Cached<K>> {
+        None
+    }
+
     /// Whether no owner references the object any more, so that another entry may have its key.
     fn is_detached(&self) -> bool;
 

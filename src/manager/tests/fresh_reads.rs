@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Secret;
 
 use super::fake::{commit, immutable, pod, secret, with_uid};
-use super::stage::Stage;
+use super::stage::{SECOND, Stage};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ObjectEvent, Undecodable};
@@ -62,6 +62,21 @@ fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
         .list("s", "30", Some(with_uid(secret("s", "29"), "again")))
         .unwrap();
     assert_eq!(stage.version_now("s"), 29);
+}
+
+/// The age of what a read past the watch has found counts from the start of its request.
+#[test]
+fn the_age_of_a_fresh_read_counts_from_the_start_of_its_request() {
+    for stage in [Stage::listed(Some(secret("s", "9"))), stage_at_rest()] {
+        stage.clock.advance(SECOND);
+        let read = stage.begin("s", "").unwrap();
+        stage.clock.advance(SECOND);
+        let found = immutable("s", "11");
+        let cached = stage.complete(&read, Ok(found)).unwrap();
+        assert_eq!(cached.age(), SECOND);
+        assert_eq!(stage.get_now("s").unwrap().age(), SECOND);
+        assert_eq!(report(&stage).since_contact, Some(SECOND));
+    }
 }
 
 /// R11, B7: the same for another object, and for one that is not immutable, which the API forbids

@@ -5,6 +5,8 @@ mod at_least;
 mod budget;
 #[cfg(feature = "testing")]
 mod checks;
+#[cfg(not(shuttle))]
+mod drops;
 #[cfg(feature = "testing")]
 mod end_to_end;
 #[cfg(feature = "testing")]

@@ -16,9 +16,13 @@ use super::stage::Stage;
 use crate::clock::{Clock, Deadline};
 use crate::error::ErrorKind;
 use crate::hooks::Hook;
-use crate::manager::{ChangeDetection, ManagerMetric, ManagerOptions, ObjectState, SecretManager};
+use crate::manager::{
+    ChangeDetection, KindTraits, ManagerMetric, ManagerOptions, ObjectState, PastLimit,
+    SecretManager,
+};
 use crate::object::ObjectKey;
-use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::sync::{self, Arc, ProcessFlag};
 use crate::testing::FakeSource;
 use crate::testing::bad::{Bad, Faulty};
 
@@ -33,6 +37,42 @@ fn drop_in_time(manager: Arc<SecretManager>) {
         dropped.send(()).unwrap();
     });
     ended.recv_timeout(LONG).expect("the drop ends");
+}
+
+/// The program's function was called under a lock.
+static CALLED_UNDER_A_LOCK: ProcessFlag = ProcessFlag::new(false);
+
+/// The test for immutable objects runs under no lock; where it panics, the object may change.
+#[test]
+fn immutable_when_is_called_under_no_lock_and_its_panic_ends_no_read() {
+    let kind = KindTraits::<Secret>::default().immutable_when(|secret| {
+        if sync::held().next().is_some() {
+            CALLED_UNDER_A_LOCK.store(true, Ordering::SeqCst);
+        }
+        assert!(secret.metadata.name.as_deref() != Some("bad"), "made up");
+        true
+    });
+    let soon = Clock::system().after(LONG);
+    let polled = ManagerOptions::default().past_limit(PastLimit::Poll);
+    for options in [
+        ManagerOptions::default(),
+        polled.reflectors_max(1),
+        ManagerOptions::default().change_detection(ChangeDetection::Cache),
+        ManagerOptions::default().change_detection(ChangeDetection::Get),
+    ] {
+        let server = FakeSource::<Secret>::new();
+        let manager = SecretManager::of_kind(kind, server.clone(), options).unwrap();
+        for (name, immutable) in [("good", true), ("bad", false)] {
+            server.set(secret(name, ""));
+            manager.register_pod(&pod(name, &[name]));
+            manager.get_by("ns", name, soon).unwrap();
+            manager.get_by("ns", name, soon).unwrap();
+            manager.get_at_least("ns", name, &"".into(), soon).unwrap();
+            let report = manager.inspect_object(&ObjectKey::new("ns", name));
+            assert_eq!(report.unwrap().immutable, immutable, "{name}");
+        }
+    }
+    assert!(!CALLED_UNDER_A_LOCK.load(Ordering::SeqCst));
 }
 
 /// Seen: the panic reached the caller of `register_pod`, and the manager's drop then hung for ever.

@@ -11,6 +11,7 @@ use super::stage::{MINUTE, Stage, millis, unavailable, version};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
+use crate::manager::ChangeDetection;
 use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -54,8 +55,12 @@ impl Getter<Secret> for ByHand {
 
 /// The Secret `s` is referenced; each request comes out of the receiver.
 fn by_hand(ttl: Duration) -> (Stage, Receiver<Request>) {
+    by_hand_with(ChangeDetection::Cache, ttl)
+}
+
+fn by_hand_with(mode: ChangeDetection, ttl: Duration) -> (Stage, Receiver<Request>) {
     let (send, requests) = unbounded();
-    let stage = Stage::caching().over(|_| Arc::new(ByHand(send)));
+    let stage = Stage::of(mode).over(|_| Arc::new(ByHand(send)));
     stage.ttl.set(Some(ttl));
     stage.add("s", "pod");
     (stage, requests)
@@ -294,6 +299,44 @@ fn b18_a_leader_whose_answer_lags_behind_a_reference_asks_again() {
             assert_eq!(leader.join().unwrap().to_string(), latest);
         });
     }
+}
+
+/// The age counts from the start of the request; the time to live, from its answer.
+#[test]
+fn the_age_of_an_answer_counts_from_the_start_of_its_request() {
+    let slow = Duration::from_secs(10);
+    for mode in [ChangeDetection::Cache, ChangeDetection::Get] {
+        let (stage, requests) = by_hand_with(mode, MINUTE);
+        for by in ["a get", "a fresh read", "a get that is superseded"] {
+            stage.expire();
+            let age = std::thread::scope(|scope| {
+                let reader = scope.spawn(|| match by {
+                    "a fresh read" => stage.get_fresh("s").unwrap().age(),
+                    _ => stage.get("s").unwrap().age(),
+                });
+                let request = next(&requests);
+                if by == "a get that is superseded" {
+                    stage.add("s", "other");
+                }
+                stage.clock.advance(slow);
+                request.answer(Ok(secret("s", "7")));
+                reader.join().unwrap()
+            });
+            assert_eq!(age, slow, "{mode:?}, {by}");
+        }
+    }
+    let (stage, requests) = by_hand(MINUTE);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| stage.version("s"));
+        let request = next(&requests);
+        stage.clock.advance(slow);
+        request.answer(Ok(secret("s", "7")));
+        assert_eq!(reader.join().unwrap(), 7);
+    });
+    stage.clock.advance(MINUTE - millis(1));
+    let cached = stage.get("s").unwrap();
+    assert_eq!(cached.age(), slow + MINUTE - millis(1));
+    assert_eq!(stage.inspect("s").since_contact, Some(cached.age()));
 }
 
 /// A shutdown ends the wait for a version also where a further reference dropped the data; the last

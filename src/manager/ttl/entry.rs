@@ -72,6 +72,8 @@ pub(crate) struct TtlEntry<K: Object> {
     /// When the server last confirmed the stored answer. An answer that was not confirmed since the
     /// last invalidation is not served.
     updated: Option<(Instant, Coarse)>,
+    /// When the request began that confirmed it last: its age counts from there.
+    contact: Option<Instant>,
     /// The reads up to this number began before the last invalidation (OS-2); with `Get`, before
     /// the last recorded read.
     superseded: u64,
@@ -98,6 +100,7 @@ impl<K: Object> TtlEntry<K> {
             absent: None,
             undecodable: None,
             updated: None,
+            contact: None,
             superseded: 0,
             past_cache: false,
             in_flight: Vec::new(),
@@ -123,7 +126,7 @@ impl<K: Object> TtlEntry<K> {
         self.superseded = self.content.reads();
         self.absent = None;
         self.undecodable = None;
-        self.updated = None;
+        (self.updated, self.contact) = (None, None);
         self.past_cache = false;
         self.completed = None;
         self.reset_failures();
@@ -346,7 +349,7 @@ impl<K: Object> TtlEntry<K> {
         if (is_superseded || outrun) && self.object().is_none() {
             // Not stored for later readers (OS-17), which do not go back behind it either (B18).
             self.content.raise_version(&own.resource_version());
-            return (Ok(Cached::confirmed(own, at.now, at.clock)), written);
+            return (Ok(Cached::confirmed(own, read.began, at.clock)), written);
         }
         let stale = written.is_none() && shared && self.past_cache && !self.is_fresh(at);
         (self.in_memory(stale, at), written)
@@ -390,7 +393,7 @@ impl<K: Object> TtlEntry<K> {
             self.superseded = read.number;
             self.note_news(read, &found, at);
         }
-        found.map(|object| Cached::confirmed(object, at.now, at.clock))
+        found.map(|object| Cached::confirmed(object, read.began, at.clock))
     }
 
     fn note_news(
@@ -422,7 +425,7 @@ impl<K: Object> TtlEntry<K> {
         // Whatever the answer was, the server gave one about this object.
         let spoke = error.is_some_and(|error| error.status().is_some());
         if answered || spoke || self.undecodable.is_some() {
-            self.updated = Some((at.now, at.coarse));
+            self.answered(read, at);
         }
     }
 
@@ -460,10 +463,9 @@ impl<K: Object> TtlEntry<K> {
         if let Some(seed) = self.content.seed() {
             return Some(seed.ready(failure, clock));
         }
-        let (contact, _) = self.updated?;
         Some(ReadyObject {
             object: Arc::clone(self.object()?),
-            contact,
+            contact: self.contact?,
             failure,
             stale,
             expires: None,
@@ -499,9 +501,14 @@ impl<K: Object> TtlEntry<K> {
         }
         self.absent = absent;
         self.undecodable = None;
-        self.updated = Some((at.now, at.coarse));
+        self.answered(read, at);
         self.past_cache = false;
         self.reset_failures();
+    }
+
+    fn answered(&mut self, read: &ReadPosition, at: &AnswerContext<'_>) {
+        self.updated = Some((at.now, at.coarse));
+        self.contact = self.contact.max(Some(read.began));
     }
 
     fn reset_failures(&mut self) {
@@ -546,6 +553,13 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
         let (_, fetched) = self.updated.filter(|_| self.undecodable.is_none())?;
         let ready = self.served(self.failures.last().cloned(), false, clock)?;
         Some((ready, fetched))
+    }
+
+    fn kept_answer(&self) -> Option<&Cached<K>> {
+        match &self.completed {
+            Some((_, FetchResult::Shared(result))) => result.as_ref().ok(),
+            Some((_, FetchResult::Stored | FetchResult::LeaderTimedOut)) | None => None,
+        }
     }
 
     fn is_detached(&self) -> bool {
@@ -593,7 +607,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
 
     fn contact(&self) -> Option<Instant> {
         let seed = || Some(self.content.seed()?.contact);
-        self.updated.map(|(at, _)| at).or_else(seed)
+        self.contact.or_else(seed)
     }
 
     fn failures(&self) -> &Failures {

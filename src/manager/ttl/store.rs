@@ -11,8 +11,7 @@ use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::registry::Registry;
-use crate::manager::registry::RequestContext;
+use crate::manager::registry::{Leftovers, Registry, RequestContext};
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
@@ -111,15 +110,17 @@ impl<K: Object> TtlStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         // What is refused is dropped after the lock.
-        let _found = found.as_ref().ok().map(Arc::clone);
-        let (completed, is_detached, failures) = self.table.change(entry, |state| {
+        let incoming = found.as_ref().ok().map(Arc::clone);
+        let take = |state: &mut TtlEntry<K>| {
             let before = state.failures().count();
             let at = self.table.context(&entry.key);
             let completed = state.complete(read, found, late, &at);
             let failures = state.failures();
             let failed = (failures.count() > before).then(|| failures.clone());
             (completed, state.is_detached(), failed)
-        });
+        };
+        let taken = self.table.take_in(entry, incoming.as_ref(), take);
+        let (completed, is_detached, failures) = taken;
         entry.state.notify_all();
         let (result, is_news) = match completed {
             Completion::Done(result, is_news) => (result, is_news),
@@ -151,19 +152,19 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let (table, keeps) = (&self.table, self.keeps);
         let mut added = Vec::new();
-        let invalidated: Vec<_> = {
+        let invalidated: Vec<(_, Leftovers<K>)> = {
             let mut references = table.references.lock();
             let renews = table.options.invalidate_on_update;
             let make = |key: &ObjectKey| ObjectEntry::new(key, TtlEntry::new(table.kind, keeps));
             let affected = references.change(owner, change, renews, make);
             let affected = affected.into_iter().filter_map(|affected| match affected {
                 Affected::Shared(entry) if keeps => {
-                    table.change(&entry, TtlEntry::invalidate);
-                    Some(entry)
+                    let ((), left) = table.change_under_lock(&entry, TtlEntry::invalidate);
+                    Some((entry, left))
                 }
                 Affected::Released(entry) => {
-                    table.change(&entry, TtlEntry::detach);
-                    Some(entry)
+                    let ((), left) = table.change_under_lock(&entry, TtlEntry::detach);
+                    Some((entry, left))
                 }
                 Affected::Made(entry) => {
                     added.push(entry);
@@ -176,7 +177,8 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         for entry in added.into_iter().filter(|_| keeps) {
             table.sow(&entry);
         }
-        for entry in invalidated {
+        for (entry, left) in invalidated {
+            table.settle(&entry, left);
             entry.state.notify_all();
             if keeps {
                 table.changes.notify(&entry.key);

@@ -551,13 +551,12 @@ impl<K: Object> WatchEntry<K> {
         &mut self,
         position: &ReadPosition,
         object: &mut Option<Arc<StoredObject<K>>>,
-        now: Instant,
     ) -> (bool, WatchAction) {
         let before: Option<Box<str>> = self.content.object().map(|object| object.uid().into());
         let Some(is_news) = self.content.found(position, object) else {
             return (false, WatchAction::nothing());
         };
-        self.contact = Some(now);
+        self.contact = self.contact.max(Some(position.began));
         let is_stopped = matches!(
             self.state(),
             WatchState::Stopped(StopReason::Immutable) | WatchState::Rechecking(_)

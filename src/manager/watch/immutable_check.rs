@@ -219,12 +219,14 @@ impl<K: Object> ImmutableChecks<K> {
             Err(error) if error.is_not_found() => (None, None),
             Err(error) => (None, Some(error)),
         };
-        let decided = self.context().table.change(object, |entry| {
+        let incoming = found.clone();
+        let table = &self.context().table;
+        let decided = table.take_in(object, incoming.as_ref(), |entry| {
             if !matches!(entry.state(), WatchState::Rechecking(_)) {
                 return None;
             }
             Some(match failure {
-                None => entry.found(read, &mut found, now),
+                None => entry.found(read, &mut found),
                 Some(error) => (true, entry.check_failed(error, now)),
             })
         });

@@ -187,10 +187,10 @@ impl<K: Object> WatchStore<K> {
             Err(error) => return Err(error),
         };
         let clock = self.table().clock();
-        let now = clock.now();
         let not_found = || Error::not_found(&resource_name::<K>(), object.key.name());
-        let (is_news, result, action) = self.table().change(object, |entry| {
-            let (is_news, action) = entry.found(read, &mut found, now);
+        let incoming = found.clone();
+        let taken = self.table().take_in(object, incoming.as_ref(), |entry| {
+            let (is_news, action) = entry.found(read, &mut found);
             let action = action.or(|| entry.on_given());
             let result = match (absent, entry.content.undecodable()) {
                 // This was true while the read was in flight.
@@ -203,9 +203,10 @@ impl<K: Object> WatchStore<K> {
             };
             (is_news, result, action)
         });
+        let (is_news, result, action) = taken;
         self.checks.context().notify(object, is_news);
         self.checks.perform(object, action);
-        result.map(|object| Cached::confirmed(object, now, clock))
+        result.map(|object| Cached::confirmed(object, read.began, clock))
     }
 }
 
@@ -224,7 +225,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let table = self.table();
-        let due: Vec<(WatchedObject<K>, WatchAction)> = {
+        let (due, left): (Vec<(WatchedObject<K>, WatchAction)>, Vec<_>) = {
             let mut references = table.references.lock();
             // A shutdown raises its stop before it looks for entries under this lock (OC-25).
             let stopped = table.stop.token().is_stopped();
@@ -238,23 +239,27 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             };
             let affected = references.change(owner, change, false, make);
             let due = affected.into_iter().map(|affected| match affected {
-                Affected::Made(object) if stopped => (object, WatchAction::nothing()),
-                Affected::Made(object) => (object, WatchEffect::Start(RunId::FIRST).into()),
+                Affected::Made(object) if stopped => ((object, WatchAction::nothing()), None),
+                Affected::Made(object) => ((object, WatchEffect::Start(RunId::FIRST).into()), None),
                 Affected::Shared(object) if table.options.recheck_immutable => {
                     let now = table.clock().now();
                     let again =
                         |entry: &mut WatchEntry<K>| entry.try_again(WatchInput::Referenced, now);
-                    let action = table.change(&object, again);
-                    (object, action)
+                    let (action, left) = table.change_under_lock(&object, again);
+                    ((object, action), Some(left))
                 }
-                Affected::Shared(object) => (object, WatchAction::nothing()),
+                Affected::Shared(object) => ((object, WatchAction::nothing()), None),
                 Affected::Released(object) => {
-                    let action = table.change(&object, |entry| entry.act(WatchInput::Released));
-                    (object, action)
+                    let release = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Released);
+                    let (action, left) = table.change_under_lock(&object, release);
+                    ((object, action), Some(left))
                 }
             });
-            due.collect()
+            due.unzip()
         };
+        for ((object, _), left) in due.iter().zip(left) {
+            left.map(|left| table.settle(object, left));
+        }
         for (object, action) in due {
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
                 table.sow(&object);

@@ -14,7 +14,7 @@ use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::registry::Registry;
-use crate::object::{Object, ObjectKey, ResourceVersion};
+use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex, Rank};
 
@@ -124,10 +124,12 @@ impl<K: Object> Writer<K> {
     /// Writes under the lock, then notifies and acts without it.
     fn write(
         &self,
+        incoming: Option<Arc<StoredObject<K>>>,
         write: impl FnOnce(&mut WatchEntry<K>) -> Result<(bool, WatchAction), Error>,
     ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
-        let (is_news, action) = self.context.table.change(&self.object, |entry| {
+        let table = &self.context.table;
+        let (is_news, action) = table.take_in(&self.object, incoming.as_ref(), |entry| {
             let (is_news, action) = write(entry)?;
             let action = action.and(entry.hand_over(now));
             // A reader that waits reads it next.
@@ -159,11 +161,14 @@ impl<K: Object> Writer<K> {
         let held = self.held.lock().take();
         let now = self.context.table.clock().now();
         let taken = match held {
-            Some(((began, mut listed), of)) => self.write(|entry| {
-                let listed = (began, &mut listed);
-                entry.take_over(self.run, listed, &of, now)
-            }),
-            None => self.write(|_| Ok((false, WatchAction::nothing()))),
+            Some(((began, mut listed), of)) => {
+                let incoming = object_of(listed.as_ref());
+                self.write(incoming, |entry| {
+                    let listed = (began, &mut listed);
+                    entry.take_over(self.run, listed, &of, now)
+                })
+            }
+            None => self.write(None, |_| Ok((false, WatchAction::nothing()))),
         };
         if let Err(error) = taken {
             log::debug!("{} is watched or polled as before: {error}", self.key());
@@ -173,6 +178,14 @@ impl<K: Object> Writer<K> {
     /// A server that ignores the field selector sends other objects too.
     fn is_ours(&self, object: &Listed<K>) -> bool {
         &object.key() == self.key()
+    }
+}
+
+/// The object, unless it does not decode.
+fn object_of<K: Object>(listed: Option<&Listed<K>>) -> Option<Arc<StoredObject<K>>> {
+    match listed? {
+        Listed::Object(object) => Some(Arc::clone(object)),
+        Listed::Undecodable(_) => None,
     }
 }
 
@@ -204,7 +217,8 @@ impl<K: Object> Writer<K> {
         let now = self.context.table.clock().now();
         let (began, mut listed) = staging;
         let mut is_held = false;
-        self.write(|entry| {
+        let incoming = object_of(listed.as_ref());
+        self.write(incoming, |entry| {
             is_held = entry.holds_back(self.run, of)?;
             if is_held {
                 return Ok((false, WatchAction::nothing()));
@@ -224,7 +238,10 @@ impl<K: Object> Writer<K> {
         found: &mut PollResult<K>,
         expires: Instant,
     ) -> Result<(), Error> {
-        self.write(|entry| entry.take_polled(self.run, (read, found), expires))
+        let incoming = found.as_ref().ok().and_then(Clone::clone);
+        self.write(incoming, |entry| {
+            entry.take_polled(self.run, (read, found), expires)
+        })
     }
 
     pub(crate) fn apply_event(&self, event: ObjectEvent<K>) -> Result<(), Error> {
@@ -240,10 +257,13 @@ impl<K: Object> Writer<K> {
                 let removed = entry.remove(run, object.uid(), &version, now);
                 removed.map(unchanged)
             };
-            return self.write(remove);
+            return self.write(None, remove);
         }
         let mut state = Some(object);
-        self.write(|entry| entry.change(run, &mut state, now).map(unchanged))
+        let incoming = object_of(state.as_ref());
+        self.write(incoming, |entry| {
+            entry.change(run, &mut state, now).map(unchanged)
+        })
     }
 
     pub(crate) fn confirm(&self, version: &ResourceVersion) {
