@@ -5,12 +5,10 @@ use std::fmt;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard;
+use crate::list_watch::OBJECTS_MAX;
 use crate::object::{Object, ObjectKey, StoredObject, Transform};
 use crate::store::Store;
 use crate::sync::Arc;
-
-/// Objects of lists that wait before the next list does.
-const OBJECTS_MAX: usize = 5_000_000;
 
 /// Events of the watch that wait before the writer does.
 const EVENTS_MAX: usize = 2_000;
@@ -221,7 +219,6 @@ impl<K: Object> fmt::Debug for DeltaFifoOptions<K> {
             .field("atomic_lists", &self.atomic_lists)
             .field("bookmarks", &self.bookmarks)
             .field("events_max", &self.events_max)
-            .field("objects_max", &self.objects_max)
             .field("known", &self.known.is_some())
             .field("transforms", &self.transform.is_some())
             .finish_non_exhaustive()

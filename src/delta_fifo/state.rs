@@ -126,8 +126,8 @@ impl<K: Object> QueueState<K> {
             let left_out = entry.push(delta);
             let left = left_out.as_ref().is_some_and(Delta::is_event);
             self.events = self.events.saturating_sub(usize::from(left));
-            let listed = left_out.as_ref().map_or(0, Delta::listed);
-            self.listed = self.listed.saturating_sub(listed);
+            let left = left_out.as_ref().map_or(0, Delta::listed);
+            self.listed = self.listed.saturating_sub(left);
             return left_out;
         }
         if let (true, Some(key)) = (self.compressed, &key) {
@@ -282,11 +282,8 @@ impl<K: Object> QueueState<K> {
         }
         let events = taken.iter().filter(|delta| delta.is_event()).count();
         self.events = self.events.saturating_sub(events);
-        let listed = taken
-            .iter()
-            .map(Delta::listed)
-            .fold(0, usize::saturating_add);
-        self.listed = self.listed.saturating_sub(listed);
+        let listed = taken.iter().map(Delta::listed);
+        self.listed = listed.fold(self.listed, usize::saturating_sub);
         if self.entries.is_empty() && self.entries.capacity() > CAPACITY_KEPT {
             self.entries = VecDeque::new();
             self.places = HashMap::new();

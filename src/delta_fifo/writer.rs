@@ -10,7 +10,7 @@ use super::options::{DeltaFifoOptions, KnownObjects, ask};
 use super::state::{QueueEnd, QueueState};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Bound, EventKind, Listed, ObjectEvent};
+use crate::list_watch::{Bound, EventKind, Listed, OBJECTS_MAX, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::store::VersionGuard;
@@ -58,7 +58,7 @@ impl<K: Object> DeltaFifoWriter<K> {
             queue,
             options,
             guard: VersionGuard::of_collection(),
-            bound: Bound::default(),
+            bound: Bound::new(OBJECTS_MAX),
             stop: None,
         }
     }
@@ -125,14 +125,18 @@ impl<K: Object> DeltaFifoWriter<K> {
         }))
     }
 
+    /// Whether a list, or a resync, may be queued.
+    fn has_room(&self, state: &QueueState<K>) -> bool {
+        state.listed < self.options.objects_max
+    }
+
     /// Asks the view while nothing is processed and nothing taken, and locks the queue: it agrees
     /// with the answer.
     fn ask_while_idle<T: Default>(
         &self,
         question: impl FnOnce(&dyn KnownObjects<K>) -> T,
     ) -> Result<(T, MutexGuard<'_, QueueState<K>>), Error> {
-        let objects_max = self.options.objects_max;
-        let mut state = self.lock_when(|state| state.is_idle() && state.listed < objects_max)?;
+        let mut state = self.lock_when(|state| state.is_idle() && self.has_room(state))?;
         let Some(known) = self.options.known.as_deref() else {
             return Ok((T::default(), state));
         };
@@ -255,9 +259,9 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
                 items: items.into_iter().map(|(_, item)| item).collect(),
             };
             let list = Delta::ReplacedAll(Box::new(list));
-            let objects_max = self.options.objects_max;
-            self.lock_when(|state| state.listed < objects_max)?
-                .replace_at_once(list);
+            let mut state = self.lock_when(|state| self.has_room(state))?;
+            state.replace_at_once(list);
+            drop(state);
         } else {
             self.replace(staging)?;
         }

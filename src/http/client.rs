@@ -217,7 +217,9 @@ impl Client {
             let page = source.list_by(&request, deadline, &StopToken::never(), &mut collect);
             let page = match page {
                 Err(error)
-                    if error.kind() == ErrorKind::Expired && pages.any() && request.limit > 0 =>
+                    if error.kind() == ErrorKind::Expired
+                        && request.continue_token.is_some()
+                        && request.limit > 0 =>
                 {
                     objects.clear();
                     (request.limit, request.continue_token) = (0, None);

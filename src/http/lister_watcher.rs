@@ -22,10 +22,7 @@ use crate::list_watch::{
     WatchRequest, WatchStream,
 };
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
-use crate::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use crate::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
 
@@ -165,8 +162,8 @@ impl<K: Object> ListJob<K> {
         } else {
             ListDecoder::<K>::new(&options.decode)
         }
-        .after(self.list_bytes.load(Ordering::Relaxed))
         .selecting(self.selection);
+        decoder.bytes = self.list_bytes.load(Ordering::Relaxed);
         let end = call.until.within(options.body_timeout, Limit::Body);
         let mut items = Vec::new();
         loop {
@@ -189,7 +186,7 @@ impl<K: Object> ListJob<K> {
                 .filled(count, &mut |item| items.push(item))
                 .map_err(|error| answer.failed(error))?;
         }
-        self.list_bytes.store(decoder.bytes(), Ordering::Relaxed);
+        self.list_bytes.store(decoder.bytes, Ordering::Relaxed);
         let page = decoder.finish().map_err(|error| answer.failed(error))?;
         Ok(ListAnswer::End(items, page, answer.body_bytes))
     }

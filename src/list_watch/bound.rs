@@ -1,7 +1,6 @@
 //! What bounds a collection: how many objects it may have, and how its pages must end.
 
 use crate::error::{Error, ErrorKind};
-use crate::wire::OBJECTS_MAX;
 
 /// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to
 /// have no last page.
@@ -45,12 +44,6 @@ impl Bound {
     }
 }
 
-impl Default for Bound {
-    fn default() -> Self {
-        Self::new(OBJECTS_MAX)
-    }
-}
-
 /// The pages of one list so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pages {
@@ -62,11 +55,6 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Whether a first page has come.
-    pub(crate) fn any(&self) -> bool {
-        self.count > 0
-    }
-
     /// Takes the end of a page: the token of the next, or `None` after the last.
     ///
     /// # Errors
@@ -81,11 +69,10 @@ impl Pages {
             return Ok(None);
         };
         self.count = self.count.saturating_add(1);
-        self.empty = if is_empty {
-            self.empty.saturating_add(1)
-        } else {
-            0
-        };
+        self.empty = self
+            .empty
+            .saturating_add(1)
+            .saturating_mul(u8::from(is_empty));
         let why = if self.empty > EMPTY_PAGES_MAX {
             "they are empty, and announce more"
         } else if self.token == token || self.count > PAGES_MAX {

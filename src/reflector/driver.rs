@@ -39,8 +39,6 @@ pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
     staging: Option<S::Staging>,
     /// The event that the core is deciding about.
     event: Option<ObjectEvent<K>>,
-    /// An object has gone since the core was told how many are left out.
-    one_went: bool,
     measured: Measured,
     log: FailureReporter,
     on_error: Option<Hook<FailedAttempt>>,
@@ -81,7 +79,6 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             stream: None,
             staging: None,
             event: None,
-            one_went: false,
         })
     }
 
@@ -134,17 +131,15 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
 
     /// What holds now, as far as the input's decision can ask for it: events come too often to look
     /// at everything.
-    fn facts(&mut self, input: &Input) -> Facts {
+    fn facts(&self, input: &Input) -> Facts {
         let begins = matches!(input, Input::Start | Input::Paused | Input::Demanded);
         let of_the_watch = matches!(
             input,
             Input::Seen(_) | Input::Applied(_) | Input::Quiet { .. } | Input::Resynced(_)
         );
         let may_change = matches!(input, Input::Applied(_) | Input::Done(_));
-        let left_out = if may_change { self.sink.left_out() } else { 0 };
         Facts {
-            left_out,
-            one_went: may_change && std::mem::take(&mut self.one_went),
+            left_out: may_change.then(|| self.sink.left_out()).unwrap_or_default(),
             now: self.clock.now(),
             urgent: !self.core.status().synced && self.waiters.any(),
             streams: begins && self.source.ask(|source| source.supports_watch_list()),
@@ -391,7 +386,6 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             return Input::Applied(Ok(()));
         };
         self.measured.applied(is_set_aside(&event));
-        self.one_went |= event.kind == EventKind::Deleted;
         Input::Applied(self.sink.apply(event))
     }
 
@@ -400,7 +394,6 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             if event.kind != EventKind::Deleted {
                 self.measured.listed(is_set_aside(&event));
             }
-            self.one_went |= event.kind == EventKind::Deleted;
             self.sink.stage(staging, event);
         }
         Input::Applied(Ok(()))

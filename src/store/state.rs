@@ -6,7 +6,7 @@ use std::time::Instant;
 use hashbrown::HashMap;
 
 use crate::error::Error;
-use crate::list_watch::{Bound, Listed};
+use crate::list_watch::{Bound, Listed, OBJECTS_MAX};
 use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
@@ -71,7 +71,7 @@ impl<K: Object> StoreContent<K> {
             indices: Indices::new(functions),
             copies: Arc::new(Copies::default()),
             guard: VersionGuard::of_collection(),
-            bound: Bound::default(),
+            bound: Bound::new(OBJECTS_MAX),
             synced: false,
             ended: false,
             cause: None,

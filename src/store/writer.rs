@@ -133,9 +133,8 @@ impl<K: Object> StoreWriter<K> {
             let (applied, before) = state.put(object, values);
             // A change of an object that was left out leaves out no further one.
             let is_further = kind == EventKind::Added || state.bound.left_out == 0;
-            if matches!(applied, Applied::NoRoom) && is_further {
-                state.bound.leave_out(1);
-            }
+            let is_left_out = is_further && matches!(applied, Applied::NoRoom);
+            state.bound.leave_out(usize::from(is_left_out));
             (applied, before)
         };
         self.state.notify_all();

@@ -36,7 +36,7 @@ pub struct ListDecoder<K> {
     items_max: usize,
     bytes_max: usize,
     /// The length of the list so far, that of the pages before included.
-    bytes: usize,
+    pub(crate) bytes: usize,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -64,16 +64,6 @@ impl<K: Object> ListDecoder<K> {
             items_max: options.list_items_max.min(ONE_OBJECT_ITEMS_MAX),
             ..Self::new(options)
         }
-    }
-
-    /// Counts the bytes of the pages before for [`list_bytes_max`](DecodeOptions::list_bytes_max).
-    pub(crate) fn after(self, bytes: usize) -> Self {
-        Self { bytes, ..self }
-    }
-
-    /// The length of the list so far, in bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Passes over the items that `selection` does not select. They count for the limits.

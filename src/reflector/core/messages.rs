@@ -120,6 +120,4 @@ pub(crate) struct Facts {
     /// How many objects the sink has refused for its bound; asked for where that may have
     /// changed.
     pub(crate) left_out: usize,
-    /// An object has gone since the last such input.
-    pub(crate) one_went: bool,
 }

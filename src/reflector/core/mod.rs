@@ -32,7 +32,7 @@ pub(crate) use steps::{Core, VERY_SHORT};
 use std::time::Instant;
 
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::{Bound, RequestProgress};
+use crate::list_watch::{Bound, EventKind, RequestProgress};
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
@@ -81,7 +81,9 @@ impl Core {
 
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
-        self.state.one_went |= facts.one_went;
+        if let Input::Seen(Seen::Object { kind, .. }) = &input {
+            self.state.one_went |= *kind == EventKind::Deleted;
+        }
         let action = self.decide(input, facts);
         let may_be_quiet = matches!(self.step, Step::Opening(_) | Step::Watching(_));
         self.state.update_contact_deadline(may_be_quiet, facts.now);

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::list_watch::Bound;
+use crate::list_watch::{Bound, OBJECTS_MAX};
 use crate::object::ResourceVersion;
 use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow};
 use crate::reflector::failure_class::{FailureClass, classify};
@@ -128,7 +128,7 @@ impl ReflectorState {
             bookmarks: None,
             bookmarks_told: false,
             resync_due: None,
-            bound: Bound::default(),
+            bound: Bound::new(OBJECTS_MAX),
             one_went: false,
             relist_due: None,
             reopen: Backoff::of_reopening(),
@@ -313,19 +313,16 @@ impl ReflectorState {
     /// The sink has left out so many objects. Once one has gone, a list brings what there is room
     /// for: changes and new objects may take the room before.
     pub(super) fn leaves_out(&mut self, facts: &Facts) {
-        let Facts { left_out, .. } = *facts;
-        if std::mem::replace(&mut self.bound.left_out, left_out) != left_out {
-            let is_first = self.status.left_out.is_none();
-            self.status.left_out = self.bound.error(&self.what);
-            if let Some(error) = self.status.left_out.clone() {
-                if is_first {
-                    self.log(log::Level::Warn, error.to_string());
-                }
-                self.status.failures.end_with(error);
+        if std::mem::replace(&mut self.bound.left_out, facts.left_out) != facts.left_out {
+            let error = self.bound.error(&self.what);
+            if let (None, Some(error)) = (&self.status.left_out, &error) {
+                self.log(log::Level::Warn, error.to_string());
             }
+            self.status.left_out = error;
+            self.succeeded();
         }
-        let one_went = std::mem::take(&mut self.one_went);
-        if left_out > 0 && one_went && self.relist_due.is_none() {
+        let one_went = std::mem::take(&mut self.one_went) && self.status.left_out.is_some();
+        if one_went && self.relist_due.is_none() {
             self.relist_due = Some(later(facts.now, self.chance.stretch(ROOM_WAIT, 1.0)));
         }
     }

@@ -49,7 +49,6 @@ pub(super) struct Bench {
     streams: bool,
     bookmarks: Option<Duration>,
     pub(super) left_out: usize,
-    pub(super) one_went: bool,
     pause_until: Option<Instant>,
     pub(super) effects: Vec<Effect>,
 }
@@ -83,7 +82,6 @@ impl Bench {
             streams,
             bookmarks,
             left_out: 0,
-            one_went: false,
             pause_until: None,
             effects: Vec::new(),
         }
@@ -96,7 +94,6 @@ impl Bench {
             streams: self.streams,
             bookmarks: self.bookmarks,
             left_out: self.left_out,
-            one_went: self.one_went,
         };
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());

@@ -490,7 +490,6 @@ fn no_wait_is_zero() {
         streams: false,
         bookmarks: None,
         left_out: 0,
-        one_went: false,
     };
     let mut core = Core::new(&options, String::new(), false, now);
     core.step(Input::Start, &facts);

@@ -748,7 +748,6 @@ fn watch_timeouts() {
                 streams: true,
                 bookmarks: None,
                 left_out: 0,
-                one_went: false,
             };
             let mut core = Core::new(&options, String::new(), false, now);
             let Action::Open(request) = core.step(Input::Start, &facts) else {
