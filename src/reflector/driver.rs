@@ -138,8 +138,9 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             Input::Seen(_) | Input::Applied(_) | Input::Quiet { .. } | Input::Resynced(_)
         );
         let may_change = matches!(input, Input::Applied(_) | Input::Done(_));
+        let left_out = if may_change { self.sink.left_out() } else { 0 };
         Facts {
-            left_out: may_change.then(|| self.sink.left_out()).unwrap_or_default(),
+            left_out,
             now: self.clock.now(),
             urgent: !self.core.status().synced && self.waiters.any(),
             streams: begins && self.source.ask(|source| source.supports_watch_list()),

@@ -247,7 +247,8 @@ impl ReflectorState {
     /// does not count: otherwise lists that fail half-way again and again would hide that the
     /// content is old.
     pub(super) fn progress(&mut self, at: Instant) {
-        let last = self.status.failures.last();
+        let failures = &self.status.failures;
+        let last = failures.last().filter(|_| failures.count() > 0);
         if last.is_none_or(|error| error.kind() == ErrorKind::Expired) {
             self.progress = Some(at);
         }

@@ -80,7 +80,7 @@ impl Core {
         self.state.expect_bookmarks(facts.bookmarks);
         let timeout = self.state.draw_timeout();
         let watching = Watching::asked(timeout, facts.now);
-        if self.state.status.failures.last().is_none() && self.state.confirmed {
+        if self.state.status.failures.count() == 0 && self.state.confirmed {
             self.state.quiet_until = Some(watching.outlived_at());
         }
         self.step = Step::Opening(watching);

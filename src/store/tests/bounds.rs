@@ -1,9 +1,8 @@
 //! The bound of a store's objects (promise 6): lists and events bring no more, and what is held
 //! goes on.
 
-use std::sync::Mutex;
-
 use super::*;
+use crate::sync::Mutex;
 
 const MAX: usize = 3;
 
@@ -123,10 +122,10 @@ fn a_watch_beyond_the_bound_adds_no_more_and_what_is_held_changes_and_goes() {
 #[test]
 fn an_event_that_is_refused_pushes_nothing() {
     let (_store, writer) = bounded();
-    let pushed = Arc::new(Mutex::new(Vec::new()));
-    let pushes = Arc::clone(&pushed);
+    let lengths = Arc::new(Mutex::new(Vec::new()));
+    let pushed = Arc::clone(&lengths);
     let mut writer = writer.with_snapshots(move |objects| {
-        pushes.lock().unwrap().push(objects.len());
+        pushed.lock().push(objects.len());
     });
     replace(&mut writer, all("a b c", "5"), &at("5")).unwrap();
     add(&mut writer, held("d", "6", &[]));
@@ -134,5 +133,5 @@ fn an_event_that_is_refused_pushes_nothing() {
     delete(&mut writer, held("a", "4", &[]));
     change(&mut writer, "a", "7");
     delete(&mut writer, held("a", "8", &[]));
-    assert_eq!(*pushed.lock().unwrap(), [3, 3, 2]);
+    assert_eq!(*lengths.lock(), [3, 3, 2]);
 }

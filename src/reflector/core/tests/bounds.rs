@@ -69,10 +69,7 @@ fn health_tells_of_what_is_left_out_until_a_list_has_all() {
     let check = |bench: &Bench, told: Option<&str>| {
         let status = bench.core.status();
         let health = status.health(bench.now).err();
-        assert_eq!(
-            health.as_ref().map(|error| error.to_string()).as_deref(),
-            told
-        );
+        assert_eq!(health.as_ref().map(ToString::to_string).as_deref(), told);
         assert!(health.is_none_or(|error| error.kind() == ErrorKind::TooLarge));
         let last = status.failures.last().map(ToString::to_string);
         assert_eq!((last.as_deref(), status.failures.count()), (told, 0));
