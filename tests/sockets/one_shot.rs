@@ -176,8 +176,8 @@ fn pages_and_events_without_end_fill_a_store_up_to_its_bound() {
     assert_eq!(store.len(), 15);
     let held = store.get("shop", "s-00").unwrap().unwrap();
     assert_eq!(held.metadata.resource_version.as_deref(), Some("7"));
-    let told = "secrets in namespace \"shop\": the maximum is 15 objects, and 135 more found no room: \
-                DecodeOptions::list_items_max raises the limit";
+    let told = "secrets in namespace \"shop\": the maximum is 15 objects, and 135 more found no \
+                room: DecodeOptions::list_items_max raises the limit";
     while !store.health().is_err_and(|error| error.to_string() == told) {
         assert!(
             !Clock::system().has_passed(deadline),

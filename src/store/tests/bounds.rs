@@ -100,7 +100,8 @@ fn a_watch_beyond_the_bound_adds_no_more_and_what_is_held_changes_and_goes() {
         add(&mut writer, held(&format!("new-{number}"), "6", &[]));
     }
     assert_eq!((store.len(), writer.left_out()), (MAX, 1000));
-    // An object that does not decode takes room, too; a change of one that was left out counts once.
+    // An object that does not decode takes room, too. A change of one that was left out counts
+    // no more.
     writer
         .apply(ObjectEvent::added(undecodable("odd", "6")))
         .unwrap();
