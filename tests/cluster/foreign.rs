@@ -235,6 +235,71 @@ fn kubectl_lists_describes_applies_and_deletes() {
     );
 }
 
+/// What the manual says of each command of kubectl.
+#[test]
+#[ignore = "needs kubectl: tests/cluster/run"]
+fn the_commands_of_kubectl_do_what_the_manual_says() {
+    let _shared = cluster();
+    let server = server();
+    let kubectl = Kubectl::new(&server, "kubectl-commands");
+    let item = |kind: &str| {
+        let metadata = r#"{"name": "l", "namespace": "default"}"#;
+        format!(r#"{{"apiVersion": "v1", "kind": "{kind}", "metadata": {metadata}}}"#)
+    };
+    let items = [item("ConfigMap"), item("Secret"), item("Pod")].join(",");
+    let list = format!(r#"{{"apiVersion": "v1", "kind": "List", "items": [{items}]}}"#);
+    let made = kubectl.run("apply --server-side=false -f -", &list);
+    assert_eq!(made.matches(" created").count(), 3, "{made}");
+    let again = kubectl.run("apply --server-side=false -f -", &list);
+    assert_eq!(again.matches(" unchanged").count(), 3, "{again}");
+    kubectl.run("delete -f -", &list);
+    kubectl.run("create -f -", &list);
+
+    let map = "create configmap made --from-literal=k=v";
+    let (succeeded, refused) = kubectl.tries(map, "");
+    assert!(!succeeded && refused.contains("protobuf"), "{refused}");
+    let map = kubectl.run(&format!("{map} --dry-run=client -o yaml"), "");
+    kubectl.run("apply --server-side=false -f -", &map);
+    kubectl.run("apply --server-side=false --prune -l app=none -f -", &map);
+    kubectl.run("replace -f -", &map);
+    let web = "create deployment web --image=web:1 --dry-run=client -o yaml";
+    let web = kubectl.run(web, "");
+    kubectl.run("apply --server-side=false -f -", &web);
+    let node = "{apiVersion: v1, kind: Node, metadata: {name: node-1}}";
+    kubectl.run("apply --server-side=false -f -", node);
+    for works in [
+        "run one --image=x:1",
+        "patch cm made -p {\"data\":{\"k\":\"w\"}}",
+        "annotate cm made a=b",
+        "set image deploy web web=web:2",
+        "rollout restart deploy web",
+        "expose deploy web --port=80",
+        "cordon node-1",
+        "uncordon node-1",
+        "taint node node-1 a=b:NoSchedule",
+        "drain node-1",
+        "explain cm",
+        "events",
+        "wait --for=jsonpath={.data.k}=w cm/made --timeout=60s",
+        "get --raw /api/v1/namespaces",
+        "api-versions",
+        "cluster-info",
+    ] {
+        kubectl.run(works, "");
+    }
+    for absent in [
+        "scale deploy web --replicas=2",
+        "autoscale deploy web --max=3",
+        "logs one",
+        "exec one -- ls",
+        "auth can-i get pods",
+        "create token default",
+    ] {
+        let (succeeded, text) = kubectl.tries(absent, "");
+        assert!(!succeeded, "kubectl {absent}: {text}");
+    }
+}
+
 #[test]
 #[ignore = "needs kubectl: tests/cluster/run"]
 fn kubectl_watches_and_knows_kinds_of_definitions() {

@@ -655,6 +655,21 @@ fn answers_come_in_the_form_that_was_asked_for() {
     );
 }
 
+#[test]
+fn kubectl_gets_an_empty_description_in_protobuf_and_others_one_in_json() {
+    let server = ApiServer::new().unwrap();
+    let accept = |form: &str| {
+        let header = format!("accept: {form}\r\n");
+        ask_with(&server, "GET /openapi/v2", &header, "")
+    };
+    let kubectl = accept("application/com.github.proto-openapi.spec.v2@v1.0+protobuf");
+    assert_eq!((kubectl.status, &kubectl.body), (200, &json!("")));
+    let spec = "content-type: application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+    assert!(kubectl.headers.contains(spec), "{}", kubectl.headers);
+    assert_eq!(accept("application/json").body["swagger"], "2.0");
+    assert_eq!(accept("application/vnd.kubernetes.protobuf").status, 406);
+}
+
 #[cfg(feature = "gzip")]
 #[test]
 fn a_large_list_is_compressed_for_those_who_take_that() {

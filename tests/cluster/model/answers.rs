@@ -79,7 +79,7 @@ impl Memory {
                 let row = &filled[at + mark.len()..end];
                 let value = self.0.get(row).and_then(|answer| answer.pointer(path));
                 let value = value.and_then(Value::as_str);
-                let value = value.unwrap_or("77");
+                let value = value.unwrap_or_else(|| panic!("{row} has no {path}"));
                 filled.replace_range(at..=end, &value.replace('=', "%3D"));
             }
         }
