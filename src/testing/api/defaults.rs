@@ -235,8 +235,8 @@ const PREFIX_MAX: usize = 58;
 
 /// A name that begins with `prefix`, as far as there is space before the random letters.
 pub(super) fn generated_name(prefix: &str, number: u64) -> String {
-    let end = prefix.floor_char_boundary(PREFIX_MAX);
-    let (prefix, _cut) = prefix.split_at_checked(end).unwrap_or((prefix, ""));
+    // A name with other letters is refused, whatever its length.
+    let (prefix, _cut) = prefix.split_at_checked(PREFIX_MAX).unwrap_or((prefix, ""));
     format!("{prefix}{}", name_suffix(number))
 }
 
