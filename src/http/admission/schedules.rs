@@ -64,7 +64,8 @@ fn a_permit_is_never_missed() {
             let [background, urgent, stopped] = waiters.map(|waiter| waiter.join().unwrap());
             background.unwrap();
             urgent.unwrap();
-            assert!(stopped.is_ok_and(|()| true) || stop.token().is_stopped());
+            // Its permit may have come first.
+            assert!(stopped.is_ok() || stopped.is_err_and(|error| error.is_stopped()));
         },
         SCHEDULES,
     );
