@@ -33,13 +33,18 @@ fn flood<S: Read + Write>(peer: &mut Peer<S>, piece: &str) -> usize {
     written
 }
 
-/// A chunk size and a trailer without end, in every kind of body.
+/// A chunk size, a trailer, and trailers without end, in every kind of body.
 #[test]
 fn framing_without_end_is_given_up() {
     let chunked =
         "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
     let refused = "HTTP/1.1 500 No\r\nTransfer-Encoding: chunked\r\n\r\n";
-    for (begin, piece) in [("", "1"), ("1\r\n", "x"), ("0\r\n", "x")] {
+    for (begin, piece) in [
+        ("", "1"),
+        ("1\r\n", "x"),
+        ("0\r\n", "x"),
+        ("0\r\n", "X: y\r\n"),
+    ] {
         let server = Server::start();
         let client = client(&server.url());
         thread::scope(|scope| {

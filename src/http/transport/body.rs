@@ -4,24 +4,45 @@ use std::io::{self, Read};
 
 use ureq::http::Response;
 
+use super::call_context;
 #[cfg(feature = "gzip")]
 use super::gunzip::Gunzip;
 
 /// A body that is read as the server had it before it compressed it.
 pub(crate) enum ResponseBody {
-    Plain(ureq::BodyReader<'static>),
+    Plain(FramedBody),
     #[cfg(feature = "gzip")]
-    Gzip(Gunzip<ureq::BodyReader<'static>>),
+    Gzip(Gunzip<FramedBody>),
+}
+
+/// A body without its framing. It tells the call that the body goes on.
+pub(crate) struct FramedBody(pub(crate) ureq::BodyReader<'static>);
+
+impl Read for FramedBody {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.0.read(into)?;
+        if count > 0 {
+            let told = call_context::current(|call| {
+                call.gave();
+                Ok(())
+            });
+            told.map_err(|interrupt| io::Error::other(ureq::Error::from(interrupt)))?;
+        }
+        Ok(count)
+    }
 }
 
 impl ResponseBody {
     /// The body of a response whose encoding the request accepts.
     pub(crate) fn of(response: Response<ureq::Body>) -> Self {
         #[cfg(feature = "gzip")]
-        if is_gzip(&response) {
-            return Self::Gzip(Gunzip::new(response.into_body().into_reader()));
+        let is_gzip = is_gzip(&response);
+        let body = FramedBody(response.into_body().into_reader());
+        #[cfg(feature = "gzip")]
+        if is_gzip {
+            return Self::Gzip(Gunzip::new(body));
         }
-        Self::Plain(response.into_body().into_reader())
+        Self::Plain(body)
     }
 }
 

@@ -13,18 +13,26 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::CertificateDer;
 
 use super::super::slots::Slot;
+use super::buffers::UNREAD_BYTES_MAX;
 use super::byte_budget::{Account, ByteBudget};
 use super::interrupt::{Interrupt, Limit};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{RequestPhase, RequestProgress};
-use crate::sync::Arc;
+use crate::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 use crate::wire::Growth;
 use crate::worker::{StopToken, Wake, WakeRegistration};
 
 /// The bytes of a request's head besides its path and its header values.
 const OUTPUT_BYTES_MIN: usize = 1024;
+
+/// The maximum of bytes that the body of a response takes without giving one: one read, and the
+/// sizes of chunks or the trailers behind the last one.
+const FRAMING_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
 
 /// The stop, the limits and the state of one call.
 #[derive(Clone, Debug)]
@@ -64,6 +72,8 @@ pub(crate) struct CallContext {
     account: Option<Account>,
     /// The number of bytes that may still come before the head of the response is complete.
     pub(crate) head_bytes_left: Option<usize>,
+    /// The number of bytes that came since the body gave one.
+    framing: Arc<AtomicUsize>,
 }
 
 /// What a TLS handshake showed.
@@ -162,6 +172,7 @@ impl CallContext {
             is_nonblocking: false,
             account: None,
             head_bytes_left: None,
+            framing: Arc::default(),
             slot: None,
             progress: None,
         })
@@ -342,8 +353,8 @@ impl CallContext {
     ///
     /// # Errors
     ///
-    /// `TooLarge`, when the head of the response is still incomplete: interim responses can go on
-    /// without end.
+    /// `TooLarge`, when the head of the response is still incomplete, or the body gives nothing:
+    /// interim responses and trailers can go on without end.
     pub(crate) fn received(&mut self, count: usize) -> Result<(), Interrupt> {
         if let Some(left) = &mut self.head_bytes_left {
             *left = left.saturating_sub(count);
@@ -351,8 +362,19 @@ impl CallContext {
                 let message = "interim answers without end: the head of the answer did not come";
                 return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
             }
+        } else if self.framing.fetch_add(count, Ordering::Relaxed) > FRAMING_BYTES_MAX {
+            let message = format!(
+                "the answer's framing has no end: more than {FRAMING_BYTES_MAX} bytes of it \
+                 without one of the body"
+            );
+            return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
         }
         Ok(())
+    }
+
+    /// Tells that the body gave bytes.
+    pub(crate) fn gave(&self) {
+        self.framing.store(0, Ordering::Relaxed);
     }
 
     /// Waits until `descriptor` is ready for `interest`. Releases the slot of the call during a
