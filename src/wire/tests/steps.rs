@@ -25,7 +25,10 @@ pub(crate) fn grow_with_the_size(part: &str, mut run: impl FnMut(usize)) {
     // More than a decoder takes at once, so that it works alike on both.
     const BYTES: usize = 32 * 1024;
     let [small, large] = [BYTES, BYTES * 2].map(|bytes| during(|| run(bytes)));
-    assert!(small > BYTES / 2, "{part}: the work is not counted: {small}");
+    assert!(
+        small > BYTES / 2,
+        "{part}: the work is not counted: {small}"
+    );
     // Room for what does not grow.
     let most = small * 2 + small / 10 + 100;
     assert!(large <= most, "{part}: {small} steps become {large}");

@@ -3,6 +3,7 @@
 mod mistakes;
 mod plugins;
 mod shapes;
+mod sizes;
 
 use std::path::{Path, PathBuf};
 

@@ -3,32 +3,12 @@
 use serde_json::Value;
 
 use super::scalar::ScalarValue;
-use super::yaml::{Node, parse};
+use super::yaml::{Node, parse_all};
 
 /// Reads every document of `source`. Errors name the line.
 pub(crate) fn yaml_values(source: &str) -> Result<Vec<Value>, String> {
-    let mut values = Vec::new();
-    let mut document = String::new();
-    for (at, line) in source.lines().enumerate() {
-        let is_end = line
-            .strip_prefix("---")
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '#']));
-        if is_end {
-            values.extend(value_of(&document)?);
-            // So that errors have the line of the file.
-            document = "\n".repeat(at.saturating_add(1));
-        } else {
-            document.push_str(line);
-            document.push('\n');
-        }
-    }
-    values.extend(value_of(&document)?);
-    Ok(values)
-}
-
-fn value_of(document: &str) -> Result<Option<Value>, String> {
-    let root = parse(document)?.root;
-    Ok(root.map(|root| value(&root)))
+    let roots = parse_all(source)?;
+    Ok(roots.iter().map(|root| value(root)).collect())
 }
 
 fn value(node: &Node) -> Value {
@@ -69,10 +49,31 @@ mod tests {
                 json!({"kind": "B"})
             ]
         );
+        assert_eq!(
+            yaml_values("&a a: 1\n---\nb: 2\n...\n---\n").unwrap().len(),
+            2
+        );
         let error = yaml_values("a: 1\n---\nb: [\n").unwrap_err();
         assert!(
             error.contains("at line 3") || error.contains("at line 4"),
             "{error}"
+        );
+    }
+
+    /// The control port of a test server takes them too.
+    #[test]
+    fn many_documents_have_the_limits_of_one_and_the_work_of_their_size() {
+        crate::wire::steps::grow_with_the_size("documents", |bytes| {
+            let text = "---\na: 1\n".repeat(bytes / 9);
+            assert_eq!(yaml_values(&text).unwrap().len(), bytes / 9);
+        });
+        let text = "x".repeat(10_000);
+        let document = format!("---\na: &a {text}\nb: [{}]\n", ["*a"; 100].join(", "));
+        assert!(yaml_values(&document).is_ok());
+        let why = yaml_values(&document.repeat(10)).unwrap_err();
+        assert!(
+            why.starts_with("aliases and merge keys (<<) add more than "),
+            "{why}"
         );
     }
 }

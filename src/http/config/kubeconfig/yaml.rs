@@ -8,9 +8,15 @@ use zeroize::Zeroizing;
 use super::scalar::ScalarValue;
 use crate::sync::Arc;
 
-/// How many fields merge keys (`<<`) may add to a document, because a field that is merged from a
-/// mapping that merges others costs a few bytes of text.
-const MERGED_FIELDS_MAX: usize = 100_000;
+/// How much aliases and merge keys (`<<`) may add to a text. An alias of a list of aliases costs a
+/// few bytes of text and, written out, any amount of memory. Go's parser has such a limit too.
+const ADDED_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What a node counts for besides its text.
+const NODE_BYTES: usize = 64;
+
+/// Levels of nesting, with aliases written out. The parser has this limit without them.
+const DEPTH_MAX: usize = 255;
 
 /// How many warnings a document can give.
 const WARNINGS_MAX: usize = 10;
@@ -40,6 +46,8 @@ impl Node {
         let Self::Mapping(entries) = self else {
             return None;
         };
+        #[cfg(test)]
+        crate::wire::steps::count(entries.len());
         entries
             .iter()
             .find(|(name, value)| name == key && !value.is_null())
@@ -100,45 +108,86 @@ struct Reader<'a> {
     events: Parser<'a, StrInput<'a>>,
     /// The place of the last event.
     place: Span,
-    anchors: HashMap<usize, Arc<Node>>,
-    merged_fields: usize,
+    anchors: HashMap<usize, (Arc<Node>, Extent)>,
+    /// Bytes that aliases and merge keys have added.
+    added: usize,
     warnings: Vec<String>,
+}
+
+/// How large a node is with its aliases written out.
+#[derive(Clone, Copy, Default)]
+struct Extent {
+    bytes: usize,
+    depth: usize,
+}
+
+impl Extent {
+    fn hold(&mut self, inner: Self) {
+        self.bytes = self.bytes.saturating_add(inner.bytes);
+        self.depth = self.depth.max(inner.depth.saturating_add(1));
+    }
 }
 
 /// Parses the first document of `source`. What follows it is not read, as in Go.
 ///
-/// The parser bounds the nesting (255). The text's length bounds the memory, because an alias
-/// shares its target, and merge keys have a limit. Errors and warnings name the line; they repeat
-/// keys, and of values no more than one character.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "all other events begin nodes"
-)]
+/// The length of the text and the limits of [`Reader`] bound the memory, also of who writes the
+/// aliases out. Errors and warnings name the line; they repeat keys, and of values no more than one
+/// character.
 pub(super) fn parse(source: &str) -> Result<Document, String> {
-    let options = granit_parser::options! { emit_comments: false };
-    let mut reader = Reader {
-        source,
-        events: Parser::new_from_str_with_options(source, options),
-        place: Span::default(),
-        anchors: HashMap::new(),
-        merged_fields: 0,
-        warnings: Vec::new(),
-    };
-    let mut root = None;
-    loop {
-        match reader.next()? {
-            Event::DocumentStart(..) | Event::StreamStart => {}
-            Event::DocumentEnd | Event::StreamEnd => break,
-            event => root = Some(reader.node(event)?),
-        }
-    }
+    let mut reader = Reader::new(source);
+    let root = reader.document()?.flatten();
     Ok(Document {
-        root: root.filter(|root| !root.is_null()),
+        root,
         warnings: reader.warnings,
     })
 }
 
+/// Parses all documents of `source`. Together they have the limits of one.
+#[cfg(feature = "testing")]
+pub(super) fn parse_all(source: &str) -> Result<Vec<Arc<Node>>, String> {
+    let mut reader = Reader::new(source);
+    let mut roots = Vec::new();
+    while let Some(root) = reader.document()? {
+        roots.extend(root);
+    }
+    Ok(roots)
+}
+
 impl<'a> Reader<'a> {
+    fn new(source: &'a str) -> Self {
+        #[cfg(test)]
+        crate::wire::steps::count(source.len());
+        let options = granit_parser::options! { emit_comments: false };
+        Self {
+            source,
+            events: Parser::new_from_str_with_options(source, options),
+            place: Span::default(),
+            anchors: HashMap::new(),
+            added: 0,
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Reads the next document, which may be empty; `None` at the end of the text.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other events begin nodes"
+    )]
+    fn document(&mut self) -> Result<Option<Option<Arc<Node>>>, String> {
+        let mut root = None;
+        loop {
+            match self.next()? {
+                Event::StreamStart => {}
+                Event::DocumentStart(..) => self.anchors.clear(),
+                Event::DocumentEnd => {
+                    return Ok(Some(root.filter(|root: &Arc<Node>| !root.is_null())));
+                }
+                Event::StreamEnd => return Ok(None),
+                event => root = Some(self.node(event)?.0),
+            }
+        }
+    }
+
     fn next(&mut self) -> Result<Event<'a>, String> {
         let Some(next) = self.events.next() else {
             return Ok(Event::StreamEnd);
@@ -160,32 +209,54 @@ impl<'a> Reader<'a> {
         format!("{why} at line {}", self.place.start.line())
     }
 
+    /// Counts what an alias or a merge key adds.
+    fn add(&mut self, extent: Extent) -> Result<(), String> {
+        self.added = self.added.saturating_add(extent.bytes);
+        if self.added > ADDED_BYTES_MAX {
+            let why = format!("aliases and merge keys (<<) add more than {ADDED_BYTES_MAX} bytes");
+            return Err(self.refused(&why));
+        }
+        Ok(())
+    }
+
     /// Reads the node that begins with `event`.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events are no nodes")]
-    fn node(&mut self, event: Event<'a>) -> Result<Arc<Node>, String> {
+    fn node(&mut self, event: Event<'a>) -> Result<(Arc<Node>, Extent), String> {
+        let mut extent = Extent::default();
         let (anchor, node) = match event {
             Event::Alias(id) => {
-                let node = self.anchors.get(&id).map(Arc::clone);
-                return node.ok_or_else(|| self.refused("an alias refers to what contains it"));
+                let Some((node, extent)) = self.anchors.get(&id).cloned() else {
+                    return Err(self.refused("an alias refers to what contains it"));
+                };
+                self.add(extent)?;
+                return Ok((node, extent));
             }
             Event::Scalar(text, style, anchor, tag) => {
+                #[cfg(test)]
+                crate::wire::steps::count(text.len());
                 let value = scalar_value(&text, style, tag.as_deref());
                 let text = Zeroizing::new(text.into_owned());
+                extent.bytes = text.len();
                 (anchor, Node::Scalar { text, value })
             }
-            Event::SequenceStart(_, anchor, _tag) => (anchor, self.sequence()?),
-            Event::MappingStart(_, anchor, _tag) => (anchor, self.mapping()?),
+            Event::SequenceStart(_, anchor, _tag) => (anchor, self.sequence(&mut extent)?),
+            Event::MappingStart(_, anchor, _tag) => (anchor, self.mapping(&mut extent)?),
             _ => return Err(self.refused("something other than a value stands")),
         };
+        extent.bytes = extent.bytes.saturating_add(NODE_BYTES);
+        if extent.depth > DEPTH_MAX {
+            let why = format!("nested deeper than {DEPTH_MAX} levels, with aliases written out");
+            return Err(self.refused(&why));
+        }
         let node = Arc::new(node);
         if anchor != 0 {
-            self.anchors.insert(anchor, Arc::clone(&node));
+            self.anchors.insert(anchor, (Arc::clone(&node), extent));
         }
-        Ok(node)
+        Ok((node, extent))
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin items")]
-    fn sequence(&mut self) -> Result<Node, String> {
+    fn sequence(&mut self, extent: &mut Extent) -> Result<Node, String> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -195,7 +266,9 @@ impl<'a> Reader<'a> {
                         let why = "not YAML: a tab stands after the dash of a list";
                         return Err(self.refused(why));
                     }
-                    items.push(self.node(item)?);
+                    let (item, inner) = self.node(item)?;
+                    extent.hold(inner);
+                    items.push(item);
                 }
             }
         }
@@ -214,19 +287,22 @@ impl<'a> Reader<'a> {
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin keys")]
-    fn mapping(&mut self) -> Result<Node, String> {
+    fn mapping(&mut self, extent: &mut Extent) -> Result<Node, String> {
         let mut fields = Fields::default();
         loop {
-            let key = match self.next()? {
+            let (key, inner) = match self.next()? {
                 Event::MappingEnd => return Ok(Node::Mapping(fields.entries)),
                 Event::Scalar(text, style, ..) if style == ScalarStyle::Plain && text == "<<" => {
                     let value = self.next()?;
-                    let merged = self.node(value)?;
+                    let (merged, inner) = self.node(value)?;
+                    extent.hold(inner);
+                    self.add(inner)?;
                     self.merge(&merged, &mut fields)?;
                     continue;
                 }
                 key => self.node(key)?,
             };
+            extent.hold(inner);
             let Node::Scalar { text, value } = &*key else {
                 return Err(self.refused(&format!("a key is {}", key.kind())));
             };
@@ -236,7 +312,8 @@ impl<'a> Reader<'a> {
             let name = text.as_str().to_owned();
             let line = self.place.start.line();
             let value = self.next()?;
-            let value = self.node(value)?;
+            let (value, inner) = self.node(value)?;
+            extent.hold(inner);
             if fields.is_explicit(&name) && self.warnings.len() < WARNINGS_MAX {
                 self.warnings.push(format!(
                     "the key {name:?} at line {line} stands twice in its mapping: the last counts"
@@ -252,11 +329,6 @@ impl<'a> Reader<'a> {
         let wrong = "a merge key (<<) needs a mapping or a list of mappings";
         match merged {
             Node::Mapping(entries) => {
-                self.merged_fields = self.merged_fields.saturating_add(entries.len());
-                if self.merged_fields > MERGED_FIELDS_MAX {
-                    let why = format!("merge keys (<<) add more than {MERGED_FIELDS_MAX} fields");
-                    return Err(self.refused(&why));
-                }
                 for (name, value) in entries {
                     fields.set(name.clone(), Arc::clone(value), false);
                 }
@@ -484,7 +556,7 @@ mod tests {
         let why = parse(&format!("{text}{}", merges.concat())).unwrap_err();
         assert_eq!(
             why,
-            "merge keys (<<) add more than 100000 fields at line 102"
+            "aliases and merge keys (<<) add more than 8388608 bytes at line 33"
         );
     }
 
@@ -515,27 +587,53 @@ mod tests {
 
     /// Ten levels of ten aliases each would be ten thousand million nodes, written out.
     #[test]
-    fn aliases_of_aliases_cost_a_pointer_each() {
-        let mut text = "a0: &a0 [x]\n".to_owned();
-        for level in 1..=10 {
-            let below = format!("*a{}", level - 1);
-            let items = vec![below; 10].join(", ");
-            text.extend([
-                "a",
-                &level.to_string(),
-                ": &a",
-                &level.to_string(),
-                " [",
-                &items,
-                "]\n",
-            ]);
-        }
-        let root = parse(&text).unwrap().root.unwrap();
-        let Some(Node::Sequence(items)) = root.get("a10").map(|node| &**node) else {
-            panic!("a list")
+    fn aliases_add_a_limited_amount() {
+        let lists = |level: &str, below: &str| format!("{level}: &{level} [{below}]\n");
+        let maps = |level: &str, below: &str| {
+            let fields = below.split(", ").enumerate();
+            let fields: Vec<_> = fields.map(|(nth, of)| format!("k{nth}: {of}")).collect();
+            format!("{level}: &{level} {{{}}}\n", fields.join(", "))
         };
-        assert_eq!(items.len(), 10);
-        assert!(items.iter().all(|item| Arc::ptr_eq(item, &items[0])));
+        let merges = |level: &str, below: &str| format!("{level}: &{level} {{<<: [{below}]}}\n");
+        for (base, write) in [
+            ("[x]", &lists as &dyn Fn(&str, &str) -> String),
+            ("{x: 1}", &maps),
+            ("{x: 1}", &merges),
+        ] {
+            let mut text = format!("a0: &a0 {base}\n");
+            for level in 1..=10_usize {
+                let below = vec![format!("*a{}", level.saturating_sub(1)); 10].join(", ");
+                text.push_str(&write(&format!("a{level}"), &below));
+            }
+            let why = parse(&text).unwrap_err();
+            let expected = "aliases and merge keys (<<) add more than 8388608 bytes at line ";
+            assert!(why.starts_with(expected), "{why}");
+        }
+        // A long text counts as what it is.
+        let long = format!(
+            "a: &a {}\nb: [{}]\n",
+            "x".repeat(100_000),
+            ["*a"; 100].join(", ")
+        );
+        assert!(parse(&long).is_err());
+        let some = format!(
+            "a: &a {}\nb: [{}]\n",
+            "x".repeat(10_000),
+            ["*a"; 100].join(", ")
+        );
+        assert!(parse(&some).is_ok());
+    }
+
+    /// Also a chain of aliases, which is written out in a recursion.
+    #[test]
+    fn depth_is_bounded_with_aliases_written_out() {
+        let chain = |levels: usize| -> String {
+            let links = (1..levels).map(|at| format!("- &a{at} [*a{}]\n", at.saturating_sub(1)));
+            ["- &a0 []\n".to_owned()].into_iter().chain(links).collect()
+        };
+        assert!(parse(&chain(200)).is_ok());
+        let why = parse(&chain(400)).unwrap_err();
+        assert!(why.starts_with("nested deeper than 255 levels, "), "{why}");
     }
 
     #[test]
