@@ -155,8 +155,9 @@ impl ApiBackend {
                 ))
             }
             ApiVerb::Patch => {
-                let patched = patch(&mut state, route, request, writer)?;
-                Ok(one(&patched, 200))
+                drop(state);
+                let patch = |old: Option<&StoredVersion>| patched(old, route, request);
+                Ok(one(&*self.patch(route, writer, patch)?, 200))
             }
             ApiVerb::Delete => {
                 let asked = read_delete(request)?;
@@ -174,6 +175,28 @@ impl ApiBackend {
                     form.write_list(resource, &version, &deleted, now),
                 ))
             }
+        }
+    }
+
+    /// Patches an object, outside of the lock, so that no other client waits for a large patch. Once
+    /// more, when the object has changed meanwhile.
+    pub(super) fn patch(
+        &self,
+        route: &ObjectRoute,
+        writer: Writer<'_>,
+        mut patched: impl FnMut(Option<&StoredVersion>) -> Result<Value, Refusal>,
+    ) -> Result<Arc<StoredVersion>, Refusal> {
+        let kind = route.resource.storage_key();
+        let mut old = self.storage.lock().get(&kind, &route.key());
+        loop {
+            let made = patched(old.as_deref());
+            let mut state = self.storage.lock();
+            let present = state.get(&kind, &route.key());
+            if old.as_ref().map(Arc::as_ptr) == present.as_ref().map(Arc::as_ptr) {
+                let written = writer.update(&mut state, route, made?)?;
+                return Ok(written.object);
+            }
+            old = present;
         }
     }
 
@@ -385,22 +408,19 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
     Ok(())
 }
 
-fn patch(
-    state: &mut StorageState,
+/// The object as the patch of the request makes it.
+fn patched(
+    old: Option<&StoredVersion>,
     route: &ObjectRoute,
     request: &Request,
-    writer: Writer<'_>,
-) -> Result<Arc<StoredVersion>, Refusal> {
+) -> Result<Value, Refusal> {
     let resource = &route.resource;
     let content_type = request.header("content-type").unwrap_or_default();
-    let old = state.get(&resource.storage_key(), &route.key());
-    let present = old
-        .as_ref()
-        .map_or(Value::Null, |old| old.value_as(resource));
+    let present = old.map_or(Value::Null, |old| old.value_as(resource));
     let patched = patches::apply(resource, content_type, &present, &request.body);
     // A type of patch that the server does not know is worth telling of an absent object too.
     if patched.as_ref().is_err_and(|refusal| refusal.code == 415) {
-        return patched.and_then(|_never| Err(Refusal::no_such_path()));
+        return patched;
     }
     if old.is_none() {
         return Err(Refusal::not_found(resource, &route.name));
@@ -408,9 +428,47 @@ fn patch(
     let mut patched = patched?;
     check_type(resource, &patched)?;
     defaults::drop_server_fields(&mut patched);
-    writer
-        .update(state, route, patched)
-        .map(|written| written.object)
+    Ok(patched)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ApiServer;
+    use crate::testing::objects;
+
+    /// Others write while the patch is being applied, and it is applied to what they wrote.
+    #[test]
+    fn a_patch_makes_no_other_client_wait() {
+        let server = ApiServer::new().unwrap();
+        server
+            .create(&objects::config_map("shop", "a", "", &[("k", "0")]))
+            .unwrap();
+        let backend = server.backend();
+        let config_maps = {
+            let state = backend.storage.lock();
+            Arc::clone(state.registry.find("", "v1", "configmaps").unwrap())
+        };
+        let route = ObjectRoute::to_object(&config_maps, "shop", "a");
+        let writer = Writer {
+            storage: &backend.storage,
+            is_dry_run: false,
+            is_test: false,
+        };
+        let mut turns = 0;
+        let patched = backend.patch(&route, writer, |old| {
+            turns += 1;
+            if turns == 1 {
+                let other = objects::config_map("shop", "a", "", &[("k", "1")]);
+                server.apply(&other).unwrap();
+            }
+            let mut object = old.unwrap().value_as(&config_maps);
+            object["data"]["mine"] = Value::from("2");
+            Ok(object)
+        });
+        let data = &patched.unwrap().value["data"];
+        assert_eq!((turns, data), (2, &json!({"k": "1", "mine": "2"})));
+    }
 }
 
 /// The options of a delete, out of its body and its parameters.

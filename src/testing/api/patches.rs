@@ -1,14 +1,63 @@
 //! Patches: merge patches (RFC 7386), JSON patches (RFC 6902), and strategic merge patches with the
 //! keys by which the common kinds merge their lists.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::refusal::Refusal;
 use super::resources::ApiResource;
 
+/// A JSON patch has at most so many operations, as on a real server.
+const OPERATIONS_MAX: usize = 10_000;
+
+/// The operations of a JSON patch copy at most so many bytes, as on a real server.
+const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Levels of nesting that a JSON patch may make: those that the body of a request may have.
+const DEPTH_MAX: usize = 128;
+
+/// The operations of a JSON patch look at, or move, at most so many values.
+const STEPS_MAX: usize = 50_000_000;
+
 /// Why a JSON patch does not apply; the server does not tell its clients.
 #[derive(Debug)]
 struct NotApplicable;
+
+/// What the operations of one JSON patch have cost so far.
+#[derive(Debug, Default)]
+struct PatchCosts {
+    copied: usize,
+    steps: usize,
+}
+
+impl PatchCosts {
+    fn copy(&mut self, value: &Value) -> Result<(), NotApplicable> {
+        self.copied = self.copied.saturating_add(value.to_string().len());
+        (self.copied <= COPIED_BYTES_MAX)
+            .then_some(())
+            .ok_or(NotApplicable)
+    }
+
+    fn step(&mut self, steps: usize) -> Result<(), NotApplicable> {
+        self.steps = self.steps.saturating_add(steps);
+        (self.steps <= STEPS_MAX).then_some(()).ok_or(NotApplicable)
+    }
+
+    /// Refuses a value that would be nested too deep below `depth` levels.
+    fn nest(&mut self, value: &Value, depth: usize) -> Result<(), NotApplicable> {
+        self.step(1)?;
+        if depth > DEPTH_MAX {
+            return Err(NotApplicable);
+        }
+        let below = depth.saturating_add(1);
+        match value {
+            Value::Object(fields) => fields.values().try_for_each(|one| self.nest(one, below)),
+            Value::Array(items) => items.iter().try_for_each(|one| self.nest(one, below)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+        }
+    }
+}
 
 /// Applies the patch of a request, of the type that its header names.
 pub(super) fn apply(
@@ -36,6 +85,12 @@ pub(super) fn apply(
             let steps = steps
                 .as_array()
                 .ok_or_else(|| Refusal::bad_request("error decoding patch: not an array"))?;
+            if steps.len() > OPERATIONS_MAX {
+                return Err(Refusal::too_large(format!(
+                    "The allowed maximum operations in a JSON patch is {OPERATIONS_MAX}, got {}",
+                    steps.len()
+                )));
+            }
             let done = json_patch(&mut patched, steps);
             done.map_err(|NotApplicable| Refusal::patch_does_not_apply())?;
         }
@@ -92,24 +147,30 @@ fn merge(target: &mut Value, patch: Value) {
 
 /// RFC 6902. Of a patch that fails, the target is left as it is half way.
 fn json_patch(target: &mut Value, steps: &[Value]) -> Result<(), NotApplicable> {
+    let mut costs = PatchCosts::default();
     for step in steps {
         let text = |field: &str| step.get(field).and_then(Value::as_str).ok_or(NotApplicable);
-        let value = || step.get("value").cloned().ok_or(NotApplicable);
+        let value = || step.get("value").ok_or(NotApplicable);
         let at = text("path")?;
         match text("op")? {
-            "add" => add(target, at, value()?)?,
-            "remove" => drop(remove(target, at)?),
-            "replace" => *target.pointer_mut(at).ok_or(NotApplicable)? = value()?,
+            "add" => add(target, at, value()?.clone(), &mut costs)?,
+            "remove" => drop(remove(target, at, &mut costs)?),
+            "replace" => {
+                costs.nest(value()?, levels(at))?;
+                *target.pointer_mut(at).ok_or(NotApplicable)? = value()?.clone();
+            }
             "move" => {
-                let moved = remove(target, text("from")?)?;
-                add(target, at, moved)?;
+                let moved = remove(target, text("from")?, &mut costs)?;
+                add(target, at, moved, &mut costs)?;
             }
             "copy" => {
-                let copied = target.pointer(text("from")?).cloned();
-                add(target, at, copied.ok_or(NotApplicable)?)?;
+                let copied = target.pointer(text("from")?).ok_or(NotApplicable)?;
+                costs.copy(copied)?;
+                let copied = copied.clone();
+                add(target, at, copied, &mut costs)?;
             }
             "test" => {
-                if *target.pointer(at).unwrap_or(&Value::Null) != value()? {
+                if target.pointer(at).unwrap_or(&Value::Null) != value()? {
                     return Err(NotApplicable);
                 }
             }
@@ -127,7 +188,18 @@ fn parent<'a>(target: &'a mut Value, path: &str) -> Result<(&'a mut Value, Strin
     Ok((container, last))
 }
 
-fn add(target: &mut Value, path: &str, value: Value) -> Result<(), NotApplicable> {
+/// How many containers a path leads through.
+fn levels(path: &str) -> usize {
+    path.bytes().filter(|byte| *byte == b'/').count()
+}
+
+fn add(
+    target: &mut Value,
+    path: &str,
+    value: Value,
+    costs: &mut PatchCosts,
+) -> Result<(), NotApplicable> {
+    costs.nest(&value, levels(path))?;
     if path.is_empty() {
         *target = value;
         return Ok(());
@@ -138,7 +210,9 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), NotApplicable
         Value::Array(items) if last == "-" => items.push(value),
         Value::Array(items) => {
             let at = last.parse::<usize>().ok().filter(|at| *at <= items.len());
-            items.insert(at.ok_or(NotApplicable)?, value);
+            let at = at.ok_or(NotApplicable)?;
+            costs.step(items.len().saturating_sub(at))?;
+            items.insert(at, value);
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             return Err(NotApplicable);
@@ -147,13 +221,15 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), NotApplicable
     Ok(())
 }
 
-fn remove(target: &mut Value, path: &str) -> Result<Value, NotApplicable> {
+fn remove(target: &mut Value, path: &str, costs: &mut PatchCosts) -> Result<Value, NotApplicable> {
     let (container, last) = parent(target, path)?;
     match container {
         Value::Object(fields) => fields.remove(&last).ok_or(NotApplicable),
         Value::Array(items) => {
             let at = last.parse::<usize>().ok().filter(|at| *at < items.len());
-            Ok(items.remove(at.ok_or(NotApplicable)?))
+            let at = at.ok_or(NotApplicable)?;
+            costs.step(items.len().saturating_sub(at))?;
+            Ok(items.remove(at))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Err(NotApplicable),
     }
@@ -214,7 +290,8 @@ fn strategic_merge(target: &mut Value, mut patch: Map<String, Value>) {
         _ => {}
     }
     if let Some(Value::Array(kept)) = patch.remove(RETAIN) {
-        fields.retain(|name, _| kept.iter().any(|kept| kept.as_str() == Some(name)));
+        let kept: HashSet<_> = kept.iter().filter_map(Value::as_str).collect();
+        fields.retain(|name, _| kept.contains(name.as_str()));
     }
     let orders: Vec<_> = patch
         .iter()
@@ -228,9 +305,10 @@ fn strategic_merge(target: &mut Value, mut patch: Map<String, Value>) {
             continue;
         }
         if let Some(field) = name.strip_prefix(DELETE_FROM) {
-            let gone = value.as_array().cloned().unwrap_or_default();
+            let gone = value.as_array().into_iter().flatten();
+            let gone: HashSet<_> = gone.map(Value::to_string).collect();
             if let Some(items) = fields.get_mut(field).and_then(Value::as_array_mut) {
-                items.retain(|item| !gone.contains(item));
+                items.retain(|item| !gone.contains(&item.to_string()));
             }
             continue;
         }
@@ -282,49 +360,62 @@ fn merge_list(field: &str, target: &mut Value, mut patch: Vec<Value>) {
     let is_set = MERGED_SETS.contains(&field);
     let Some(key) = merge_key(field, &patch) else {
         let mut merged = if is_set { present } else { Vec::new() };
+        let mut known: HashSet<_> = merged.iter().map(Value::to_string).collect();
         for item in patch {
-            if !is_set || !merged.contains(&item) {
+            if !is_set || known.insert(item.to_string()) {
                 merged.push(item);
             }
         }
         *target = Value::Array(merged);
         return;
     };
-    let mut merged = present;
+    let mut places = places(&present, Some(key));
+    let mut merged: Vec<_> = present.into_iter().map(Some).collect();
     for item in patch {
+        let name = item.get(key).map(Value::to_string);
         let Value::Object(item) = item else {
             continue;
         };
-        let is_same = |known: &Value| known.get(key) == item.get(key);
-        let place = merged.iter().position(is_same);
         if item.get(DIRECTIVE).and_then(Value::as_str) == Some("delete") {
-            if let Some(place) = place {
-                merged.remove(place);
-            }
+            let place = places.remove(&name);
+            drop(place.and_then(|place| merged.get_mut(place)?.take()));
             continue;
         }
-        if let Some(known) = place.and_then(|place| merged.get_mut(place)) {
+        let place = *places.entry(name).or_insert(merged.len());
+        if place == merged.len() {
+            merged.push(Some(Value::Null));
+        }
+        if let Some(Some(known)) = merged.get_mut(place) {
             strategic_merge(known, item);
-        } else {
-            let mut made = Value::Null;
-            strategic_merge(&mut made, item);
-            merged.push(made);
         }
     }
-    *target = Value::Array(merged);
+    *target = merged.into_iter().flatten().collect();
+}
+
+/// Where each item stands, by its key or as it is; of those that are alike, the first one.
+fn places(items: &[Value], key: Option<&str>) -> HashMap<Option<String>, usize> {
+    let names = items.iter().map(|item| name(item, key));
+    names
+        .zip(0..)
+        .collect::<Vec<_>>()
+        .into_iter()
+        .rev()
+        .collect()
+}
+
+fn name(item: &Value, key: Option<&str>) -> Option<String> {
+    match key {
+        Some(key) => item.get(key).map(Value::to_string),
+        None => Some(item.to_string()),
+    }
 }
 
 /// Orders items as the patch lists them; those that it does not list come after.
 fn set_order(field: &str, items: &mut [Value], order: &[Value]) {
     let key = merge_key(field, order);
-    let place = |item: &Value| {
-        let is_same = |listed: &Value| match key {
-            Some(key) => listed.get(key) == item.get(key),
-            None => listed == item,
-        };
-        order.iter().position(is_same).unwrap_or(order.len())
-    };
-    items.sort_by_key(place);
+    let places = places(order, key);
+    let place = |item: &Value| places.get(&name(item, key)).copied();
+    items.sort_by_cached_key(|item| place(item).unwrap_or(order.len()));
 }
 
 #[cfg(test)]
@@ -379,6 +470,40 @@ mod tests {
                 "{patch}"
             );
         }
+    }
+
+    /// As on a real server; the rest is what a patch of that size could still do.
+    #[test]
+    fn what_a_json_patch_does_is_bounded() {
+        let object = json!({"a": "x".repeat(1000), "l": [0], "d": {}, "m": "old"});
+        let patch = |step: &Value, times: usize| {
+            let steps = vec![step.clone(); times];
+            patched("json-patch+json", &object, &Value::Array(steps))
+        };
+        let test = json!({"op": "test", "path": "/m", "value": "old"});
+        assert!(patch(&test, OPERATIONS_MAX).is_ok());
+        assert_eq!(patch(&test, OPERATIONS_MAX + 1), Err(413));
+        // Each doubles what is there, or adds a text.
+        let root = json!({"op": "copy", "from": "/l", "path": "/l/-"});
+        assert_eq!(patch(&root, 30), Err(422));
+        let text = json!({"op": "copy", "from": "/a", "path": "/l/-"});
+        assert!(patch(&text, 3000).is_ok());
+        assert_eq!(patch(&text, 4000), Err(422));
+        // Each is one level more, or a hundred.
+        let down = [
+            json!({"op": "move", "from": "/d", "path": "/m"}),
+            json!({"op": "add", "path": "/d", "value": {}}),
+            json!({"op": "move", "from": "/m", "path": "/d/d"}),
+        ];
+        let down =
+            |times: usize| Value::Array(down.iter().cycle().take(3 * times).cloned().collect());
+        assert!(patched("json-patch+json", &object, &down(100)).is_ok());
+        assert_eq!(patched("json-patch+json", &object, &down(200)), Err(422));
+        // Each moves all items.
+        let items = json!({"l": vec![0; 200_000]});
+        let insert = json!({"op": "add", "path": "/l/0", "value": 1});
+        let steps = Value::Array(vec![insert; 1000]);
+        assert_eq!(patched("json-patch+json", &items, &steps), Err(422));
     }
 
     #[test]

@@ -249,6 +249,10 @@ impl Refusal {
         refusal
     }
 
+    pub(super) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(413, "RequestEntityTooLarge", message)
+    }
+
     /// A delete of another object, or of another version of it.
     pub(super) fn unmet_precondition(resource: &ApiResource, name: &str, why: &str) -> Self {
         let group_kind = match resource.group() {
