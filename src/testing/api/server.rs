@@ -310,7 +310,8 @@ impl ApiServer {
         self.server.connections()
     }
 
-    /// The requests that came so far, in order: the last 50,000 at least.
+    /// The requests that came so far, in order: the last 50,000 at least, unless their
+    /// heads take more than 32 MiB.
     pub fn requests(&self) -> Vec<Received> {
         self.server.requests()
     }
@@ -394,7 +395,7 @@ impl ApiServer {
         self.server.log()
     }
 
-    fn backend(&self) -> &ApiBackend {
+    pub(super) fn backend(&self) -> &ApiBackend {
         self.server.backend()
     }
 

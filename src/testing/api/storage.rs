@@ -17,6 +17,9 @@ use crate::sync::{Arc, Bell, Mutex, MutexGuard, Wake, wake_at};
 /// keep all of them.
 const CHANGES_MAX: usize = 100_000;
 
+/// The text of all changes that are kept. The oldest ones are compacted, of whatever kind.
+const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// An object at one version, with its text, which all answers share. Never changed.
 #[derive(Debug)]
 pub(super) struct StoredVersion {
@@ -170,11 +173,41 @@ pub(super) type ObjectsByKey = BTreeMap<String, Arc<StoredVersion>>;
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     pub(super) objects: ObjectsByKey,
-    changes: VecDeque<StorageChange>,
+    changes: Changes,
     /// Rings at each change.
     bell: Arc<Bell>,
     /// Version of the newest change that is forgotten.
     forgotten: u64,
+}
+
+/// Changes, oldest first, and the bytes of their text.
+#[derive(Debug, Default)]
+struct Changes {
+    all: VecDeque<StorageChange>,
+    bytes: usize,
+}
+
+impl Changes {
+    fn push(&mut self, change: StorageChange) {
+        self.bytes = self.bytes.saturating_add(change.after.text_len());
+        self.all.push_back(change);
+    }
+
+    fn pop_oldest(&mut self) -> Option<StorageChange> {
+        let oldest = self.all.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(oldest.after.text_len());
+        Some(oldest)
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn truncate(&mut self, kept: usize) {
+        self.all.truncate(kept);
+        let lengths = self.all.iter().map(|change| change.after.text_len());
+        self.bytes = lengths.fold(0, usize::saturating_add);
+    }
 }
 
 impl Collection {
@@ -182,23 +215,28 @@ impl Collection {
     pub(super) fn changes_after(&self, version: u64) -> impl Iterator<Item = &StorageChange> {
         let first = self
             .changes
+            .all
             .partition_point(|change| change.version <= version);
-        self.changes.range(first..)
+        self.changes.all.range(first..)
     }
 
     fn record(&mut self, change: StorageChange) {
-        self.changes.push_back(change);
-        if self.changes.len() > CHANGES_MAX
-            && let Some(oldest) = self.changes.pop_front()
-        {
-            self.forgotten = oldest.version;
+        self.changes.push(change);
+        if self.changes.all.len() > CHANGES_MAX {
+            self.forget_oldest();
         }
         self.bell.ring();
     }
 
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.changes.pop_oldest() {
+            self.forgotten = oldest.version;
+        }
+    }
+
     fn objects_at(&self, version: u64) -> ObjectsByKey {
         let mut objects = self.objects.clone();
-        for change in self.changes.iter().rev() {
+        for change in self.changes.all.iter().rev() {
             if change.version <= version {
                 break;
             }
@@ -215,6 +253,7 @@ impl Collection {
         self.objects = self.objects_at(version);
         let kept = self
             .changes
+            .all
             .partition_point(|change| change.version <= version);
         self.changes.truncate(kept);
     }
@@ -300,6 +339,7 @@ impl StorageState {
             is_delete: false,
         });
         self.redefine(kind);
+        self.bound_history();
         after
     }
 
@@ -321,6 +361,7 @@ impl StorageState {
             is_delete: true,
         });
         self.redefine(kind);
+        self.bound_history();
         Some(after)
     }
 
@@ -332,6 +373,24 @@ impl StorageState {
             let definitions = definitions.objects.values();
             let definitions: Vec<_> = definitions.map(|stored| &stored.value).collect();
             self.registry.define(&definitions);
+        }
+    }
+
+    /// Forgets the oldest changes of all kinds until the rest is small enough.
+    fn bound_history(&mut self) {
+        loop {
+            let sizes = self.collections.values().map(|kind| kind.changes.bytes);
+            if sizes.fold(0, usize::saturating_add) <= HISTORY_BYTES_MAX {
+                return;
+            }
+            let oldest = self.collections.values_mut().filter_map(|kind| {
+                let version = kind.changes.all.front()?.version;
+                Some((version, kind))
+            });
+            match oldest.min_by_key(|(version, _)| *version) {
+                Some((_, kind)) => kind.forget_oldest(),
+                None => return,
+            }
         }
     }
 
@@ -547,6 +606,31 @@ mod tests {
             Some(Compacted { oldest: 6 })
         );
         assert_eq!(at(&mut state, 6), "shop/a shop/a-b");
+    }
+
+    /// Also where the objects are large and of several kinds.
+    #[test]
+    fn the_history_is_bounded_by_its_bytes() {
+        let storage = storage();
+        let other = {
+            let registry = &storage.lock().registry;
+            registry.find("", "v1", "secrets").unwrap().storage_key()
+        };
+        let mut state = storage.lock();
+        let text = "x".repeat(1024 * 1024);
+        for round in 0..50 {
+            for kind in [&kind(), &other] {
+                state.put(kind, "shop/a", json!({"data": {"k": text, "n": round}}));
+            }
+        }
+        let kept: Vec<_> = [kind(), other]
+            .iter()
+            .map(|kind| state.collection(kind).changes.all.len())
+            .collect();
+        assert_eq!(kept, [31, 32]);
+        let version = state.version();
+        assert!(state.reaches(&kind(), version - 62).is_ok());
+        assert!(state.reaches(&kind(), version - 64).is_err());
     }
 
     #[test]
