@@ -7,19 +7,33 @@ use super::message::Request;
 /// So many requests are logged at most: then the older half is forgotten. A server may live long.
 const LOGGED_MAX: usize = 100_000;
 
+/// So many bytes of requests are logged at most, for requests with long paths and headers.
+const LOGGED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// What a request counts for besides its texts.
+const RECEIVED_BYTES: usize = 256;
+
 /// The requests that a server remembers, in order, without their bodies.
 #[derive(Debug, Default)]
 pub(in crate::testing) struct RequestLog {
     remembered: Vec<Received>,
     forgotten: usize,
+    bytes: usize,
 }
 
 impl RequestLog {
     pub(super) fn push(&mut self, request: &Request, at: Instant, answered: Answered) {
-        if self.remembered.len() >= LOGGED_MAX {
-            let older = self.remembered.drain(..LOGGED_MAX.div_ceil(2));
+        let size = size(request);
+        let all = self.bytes.saturating_add(size);
+        if self.remembered.len() >= LOGGED_MAX || all > LOGGED_BYTES_MAX {
+            let half = self.remembered.len().div_ceil(2);
+            let older = self.remembered.drain(..half);
             self.forgotten = self.forgotten.saturating_add(older.len());
+            drop(older);
+            let sizes = self.remembered.iter().map(|one| self::size(&one.request));
+            self.bytes = sizes.fold(0, usize::saturating_add);
         }
+        self.bytes = self.bytes.saturating_add(size);
         self.remembered.push(Received {
             request: Request {
                 method: request.method.clone(),
@@ -40,6 +54,23 @@ impl RequestLog {
     pub(in crate::testing) fn count(&self) -> usize {
         self.forgotten.saturating_add(self.remembered.len())
     }
+}
+
+/// About how much memory a request takes without its body.
+fn size(request: &Request) -> usize {
+    let Request {
+        method,
+        target,
+        headers,
+        body: _,
+    } = request;
+    let texts = target.query.iter().chain(headers);
+    let texts = texts.map(|(name, value)| {
+        let text = name.len().saturating_add(value.len());
+        text.saturating_add(2 * size_of::<String>())
+    });
+    let line = method.len().saturating_add(target.path.len());
+    texts.fold(line.saturating_add(RECEIVED_BYTES), usize::saturating_add)
 }
 
 /// A request that the server received. Its `Debug` prints no header.
@@ -118,6 +149,23 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::testing::recording::Target;
+
+    #[test]
+    fn requests_with_long_heads_are_forgotten_sooner() {
+        let mut log = RequestLog::default();
+        let request = Request {
+            method: "GET".to_owned(),
+            target: Target::parse(&format!("/{}?a={0}", "p".repeat(10_000))),
+            headers: vec![("x".to_owned(), "y".repeat(30_000))],
+            body: Vec::new(),
+        };
+        let now = Clock::system().now();
+        for sent in 1..=3000 {
+            log.push(&request, now, Answered::Served);
+            assert!(log.remembered().len() * 50_000 <= LOGGED_BYTES_MAX);
+            assert_eq!(log.count(), sent);
+        }
+    }
 
     #[test]
     fn a_server_that_lives_long_remembers_the_last_requests_and_counts_all() {
