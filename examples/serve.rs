@@ -36,7 +36,7 @@ the `kubeconfig`. It then serves until it is killed.
       --until-stdin-ends    ends with its standard input, so that no server outlives a test
   -h, --help                prints this
 
-The control port, by HTTP and JSON:
+The control port, by HTTP and JSON, for programs (a request with an Origin is refused):
   GET  /kubeconfig /faults /requests /watches /version
   GET  /wait/watches/N /wait/requests/N     answers when there are N, or after 60 s
   POST /objects                             writes manifests

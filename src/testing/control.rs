@@ -25,7 +25,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// | `GET /faults` | lists the faults with their numbers |
 /// | `POST /faults` | adds a fault, or an array of faults, as [`Fault::from_json`] reads them |
 /// | `DELETE /faults`, `/faults/N` | removes all faults, or one |
-/// | `GET /requests` | lists the requests that the server received, the last 50,000 at least |
+/// | `GET /requests` | lists the requests that the server received, the last ones |
 /// | `GET /watches` | tells how many watches are open |
 /// | `GET /version` | tells the version of the state |
 /// | `GET /wait/requests/N` | answers when the server has received N requests |
@@ -39,7 +39,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// | `POST /clock/SECONDS` | lets time pass, for a server with a clock of its own |
 /// | `GET /kubeconfig` | tells a kubeconfig |
 ///
-/// A refusal is a `Status` of the API that says why. A wait ends after 60 s at the latest, of the
+/// A refusal is a `Status` of the API that says why. Each request with an `Origin` is refused
+/// (403): a browser sends it for a page, which has no business here. A wait ends after 60 s at the latest, of the
 /// system's clock; its answer is `{"count": …}`, the number that there is by then. This value owns
 /// a thread per connection; dropping it ends and joins them.
 ///
@@ -99,6 +100,10 @@ type Outcome = Result<Value, Refused>;
 
 impl Backend for Control {
     fn answer<'a>(&'a self, request: &Request, _at: Instant, _caller: &Caller) -> Reply<'a> {
+        if request.header("origin").is_some() {
+            let text = "the control port answers programs, and no page of a browser (Origin)";
+            return Reply::failure(403, "Forbidden", text, Answered::Served);
+        }
         let path = request.target.path.trim_matches('/');
         let (what, which) = path.split_once('/').unwrap_or((path, ""));
         if (request.method.as_str(), what) == ("GET", "kubeconfig") {
@@ -288,6 +293,74 @@ mod tests {
     use std::net::TcpStream;
 
     use super::*;
+
+    /// A page of a browser may send requests to any port of its machine.
+    #[test]
+    fn a_request_of_a_page_is_refused_and_does_nothing() {
+        let server = Arc::new(ApiServer::new().unwrap());
+        let control = ControlServer::start(Arc::clone(&server), None, 0).unwrap();
+        let manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {namespace: a, name: b}}";
+        let before = server.version();
+        let rows = [
+            (
+                "POST",
+                "/objects",
+                "Origin: http://evil.example.com\r\n",
+                "403",
+            ),
+            ("POST", "/objects", "origin: null\r\n", "403"),
+            ("POST", "/crash", "ORIGIN: \r\n", "403"),
+            ("GET", "/kubeconfig", "Origin: http://127.0.0.1\r\n", "403"),
+            ("GET", "/wait/watches/9", "Origin: x\r\n", "403"),
+            ("GET", "/version", "", "200"),
+        ];
+        for (method, path, header, code) in rows {
+            let mut stream = TcpStream::connect(control.0.address()).unwrap();
+            let length = manifest.len();
+            let head = format!("{method} {path} HTTP/1.1\r\n{header}content-length: {length}");
+            let request = format!("{head}\r\nconnection: close\r\n\r\n{manifest}");
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {code} ")),
+                "{path}: {answer}"
+            );
+        }
+        assert_eq!(server.version(), before);
+    }
+
+    /// Whatever part of it came, and also behind another request.
+    #[test]
+    fn a_request_that_is_never_finished_ends_its_connection() {
+        let options = ServerOptions {
+            request_wait: Duration::from_millis(50),
+            ..ServerOptions::default()
+        };
+        let server = Arc::new(ApiServer::new().unwrap());
+        let control = Control {
+            server,
+            clock: None,
+        };
+        let control = HttpServer::start("test", control, options).unwrap();
+        for part in [
+            "G",
+            "GET /version HTTP/1.1\r\nhost: x\r\n",
+            "POST /objects HTTP/1.1\r\ncontent-length: 9\r\n\r\nkind: A",
+            "POST /objects HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n9\r\nkind",
+            "POST /objects HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n0\r\nX: y\r\n",
+            "GET /version HTTP/1.1\r\n\r\nGET /ver",
+        ] {
+            let mut stream = TcpStream::connect(control.address()).unwrap();
+            stream
+                .set_read_timeout(Some(Duration::from_secs(5 * 60)))
+                .unwrap();
+            stream.write_all(part.as_bytes()).unwrap();
+            let ended = stream.read_to_end(&mut Vec::new());
+            let is_late = ended.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+            assert!(!is_late, "{part:?}");
+        }
+    }
 
     #[test]
     fn a_wait_ends_with_the_control_port() {

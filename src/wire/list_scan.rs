@@ -235,7 +235,11 @@ impl ListScan {
             return Err(Error::from_status(status));
         }
         if !self.has_items && !self.kind.ends_with("List") {
-            let said = if self.kind.is_empty() { "unknown" } else { &self.kind };
+            let said = if self.kind.is_empty() {
+                "unknown"
+            } else {
+                &self.kind
+            };
             let said = super::reason::clip(said).escape_debug();
             return Err(protocol(&format!(
                 "returned object must be a list: it is of kind {said} and has no items"

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use rustls::pki_types::CertificateDer;
 
@@ -12,7 +13,7 @@ use super::server::ServerCore;
 use super::service::{Handler, reset};
 use super::tls::ServerTls;
 use super::{Backend, Caller, Piece, Reply};
-use crate::clock::Clock;
+use crate::clock::{Clock, Deadline};
 use crate::worker::StopToken;
 
 impl<S: Backend> Handler for ServerCore<S> {
@@ -45,7 +46,7 @@ impl<S: Backend> ServerCore<S> {
                 stop.wait();
                 Flow::Close
             }
-            act => self.converse(number, socket, act.as_ref(), stop)?,
+            act => self.converse(number, (socket, &raw), act.as_ref(), stop)?,
         };
         match flow {
             Flow::Reset => reset(&raw),
@@ -56,15 +57,16 @@ impl<S: Backend> ServerCore<S> {
     fn converse(
         &self,
         number: u64,
-        socket: TcpStream,
+        (socket, raw): (TcpStream, &TcpStream),
         act: Option<&Act>,
         stop: &StopToken,
     ) -> io::Result<Flow> {
         let tls = self.tls.lock().clone();
         let Some(tls) = tls else {
-            return Connection::new(self, number, socket, stop, Vec::new()).run();
+            return Connection::new(self, number, socket, stop, Vec::new()).run(raw);
         };
-        let mut stream = match handshake(&tls, socket, act, (&self.clock, stop))? {
+        let patience = Patience::begun(self.request_wait);
+        let mut stream = match handshake(&tls, socket, act, patience, (&self.clock, stop))? {
             Ok(stream) => stream,
             Err(flow) => return Ok(flow),
         };
@@ -72,7 +74,7 @@ impl<S: Backend> ServerCore<S> {
         let certificates = shown.unwrap_or_default().to_vec();
         let certificates = certificates.into_iter().map(CertificateDer::into_owned);
         let certificates = certificates.collect();
-        let flow = Connection::new(self, number, &mut stream, stop, certificates).run()?;
+        let flow = Connection::new(self, number, &mut stream, stop, certificates).run(raw)?;
         if flow != Flow::Reset {
             stream.conn.send_close_notify();
             stream.flush()?;
@@ -99,6 +101,7 @@ fn handshake(
     tls: &ServerTls,
     socket: TcpStream,
     act: Option<&Act>,
+    patience: Patience,
     waits: (&Clock, &StopToken),
 ) -> io::Result<Result<Tls, Flow>> {
     let config = tls.config(act).map_err(io::Error::other)?;
@@ -107,6 +110,7 @@ fn handshake(
     let mut faulty = FaultySocket {
         socket: &stream.sock,
         fault: act.and_then(WireFault::of),
+        patience,
         waits,
         flow: Flow::On,
         first: Vec::new(),
@@ -125,14 +129,60 @@ fn handshake(
 struct FaultySocket<'a> {
     socket: &'a TcpStream,
     fault: Option<WireFault>,
+    patience: Patience,
     waits: (&'a Clock, &'a StopToken),
     flow: Flow,
     /// The first bytes that came, as many as tell a plain request.
     first: Vec<u8>,
 }
 
+/// How long reads wait, all together.
+#[derive(Clone, Copy)]
+struct Patience {
+    wait: Duration,
+    /// None until something has come.
+    until: Option<Deadline>,
+}
+
+impl Patience {
+    fn begun(wait: Duration) -> Self {
+        let until = Some(Clock::system().after(wait));
+        Self { wait, until }
+    }
+
+    /// Makes the next read of the socket end in time.
+    fn bound(self, socket: &TcpStream) -> io::Result<()> {
+        let left = self
+            .until
+            .and_then(|until| until.remaining(Clock::system().now()));
+        if left == Some(Duration::ZERO) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        socket.set_read_timeout(left)
+    }
+}
+
+/// A stream of requests, each of which comes in time once it has begun.
+struct Requesting<'a, T> {
+    stream: &'a mut T,
+    socket: &'a TcpStream,
+    patience: Patience,
+}
+
+impl<T: Read> Read for Requesting<'_, T> {
+    fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.patience.bound(self.socket)?;
+        let count = self.stream.read(space)?;
+        if self.patience.until.is_none() {
+            self.patience = Patience::begun(self.patience.wait);
+        }
+        Ok(count)
+    }
+}
+
 impl Read for FaultySocket<'_> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
+        self.patience.bound(self.socket)?;
         let count = self.socket.read(space)?;
         let missing = 5_usize.saturating_sub(self.first.len());
         self.first.extend(space.iter().take(count.min(missing)));
@@ -192,9 +242,9 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
         }
     }
 
-    fn run(&mut self) -> io::Result<Flow> {
+    fn run(&mut self, socket: &TcpStream) -> io::Result<Flow> {
         let mut requests = Requests::new();
-        while let Some(request) = self.next(&mut requests)? {
+        while let Some(request) = self.next(&mut requests, socket)? {
             let flow = self.answer(&request)?;
             if flow != Flow::On {
                 return Ok(flow);
@@ -207,8 +257,21 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
     }
 
     /// The next request. What is none is told so in a line of text, as Go's servers do.
-    fn next(&mut self, requests: &mut Requests) -> io::Result<Option<Request>> {
-        let next = requests.next(&mut self.stream);
+    fn next(
+        &mut self,
+        requests: &mut Requests,
+        socket: &TcpStream,
+    ) -> io::Result<Option<Request>> {
+        let mut patience = Patience::begun(self.server.request_wait);
+        if requests.is_empty() {
+            // An idle connection waits for its next request.
+            patience.until = None;
+        }
+        let next = requests.next(&mut Requesting {
+            stream: &mut self.stream,
+            socket,
+            patience,
+        });
         if let Err(error) = &next
             && error.kind() == io::ErrorKind::InvalidData
         {

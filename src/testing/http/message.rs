@@ -47,6 +47,11 @@ impl Requests {
         Self { buffer: Vec::new() }
     }
 
+    /// Whether nothing has come of the next request.
+    pub(in crate::testing) fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
     /// Blocks until the next request has come; `None` when the client closed before one began.
     pub(in crate::testing) fn next(
         &mut self,
@@ -93,8 +98,15 @@ impl Requests {
             let length = usize::from_str_radix(digits, 16)
                 .map_err(|_not_a_number| invalid("the length of a chunk"))?;
             if length == 0 {
-                while !self.line(stream)?.is_empty() {}
-                return Ok(body);
+                let mut left = HEAD_BYTES_MAX;
+                loop {
+                    let trailer = self.line(stream)?.len();
+                    if trailer == 0 {
+                        return Ok(body);
+                    }
+                    let too_long = || invalid("the trailers are too long");
+                    left = left.checked_sub(trailer).ok_or_else(too_long)?;
+                }
             }
             if body.len().saturating_add(length) > BODY_BYTES_MAX {
                 return Err(invalid(TOO_LONG));
@@ -331,6 +343,13 @@ mod tests {
         assert_eq!(not_http.err().unwrap().kind(), io::ErrorKind::InvalidData);
         let endless = Requests::new().next(&mut io::repeat(b'a'));
         assert_eq!(endless.err().unwrap().kind(), io::ErrorKind::InvalidData);
+        let chunked = "PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n";
+        let trailers = "X: y\r\n".repeat(HEAD_BYTES_MAX);
+        let endless = Requests::new().next(&mut chunked.as_bytes().chain(trailers.as_bytes()));
+        assert_eq!(
+            endless.err().unwrap().to_string(),
+            "the trailers are too long"
+        );
         let cut = Requests::new().next(&mut &b"GET / HT"[..]);
         assert_eq!(cut.err().unwrap().kind(), io::ErrorKind::UnexpectedEof);
     }

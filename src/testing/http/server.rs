@@ -1,5 +1,7 @@
 //! A test server as its owner has it: it listens, logs what comes, and takes faults at run time.
 
+use std::time::Duration;
+
 use super::faults::{Fault, FaultBoard, FaultId};
 use super::port::Port;
 use super::received::{Answered, Received, RequestLog};
@@ -21,6 +23,8 @@ pub(in crate::testing) struct ServerOptions {
     pub(in crate::testing) port: u16,
     pub(in crate::testing) tls: Option<ServerTls>,
     pub(in crate::testing) faults: Vec<Fault>,
+    /// A handshake, or a request once it has begun, comes whole in so long, or the connection ends.
+    pub(in crate::testing) request_wait: Duration,
 }
 
 impl Default for ServerOptions {
@@ -30,6 +34,7 @@ impl Default for ServerOptions {
             port: 0,
             tls: None,
             faults: Vec::new(),
+            request_wait: Duration::from_secs(60),
         }
     }
 }
@@ -54,6 +59,7 @@ pub(super) struct ServerCore<S> {
     pub(super) tls: Mutex<Option<ServerTls>>,
     pub(super) faults: FaultBoard,
     pub(super) connections: AtomicU64,
+    pub(super) request_wait: Duration,
     log: Arc<Monitor<RequestLog>>,
 }
 
@@ -74,6 +80,7 @@ impl<S: Backend> HttpServer<S> {
             tls: Mutex::new(options.tls),
             faults: FaultBoard::new(options.faults),
             connections: AtomicU64::new(0),
+            request_wait: options.request_wait,
             log: Arc::default(),
         });
         let port = Port::keep(options.port).map_err(not_started(name))?;
