@@ -471,11 +471,9 @@ impl ResponseReader {
 impl ResponseReader {
     /// A response whose body is read from `body` and not from a connection.
     pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
-        use super::body::FramedBody;
-
         Self {
             what: "GET test".into(),
-            body: ResponseBody::Plain(FramedBody(ureq::Body::builder().reader(body).into_reader())),
+            body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
             socket: None,
             authorization: None,
             body_bytes: 0,

@@ -13,7 +13,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::CertificateDer;
 
 use super::super::slots::Slot;
-use super::buffers::UNREAD_BYTES_MAX;
 use super::byte_budget::{Account, ByteBudget};
 use super::interrupt::{Interrupt, Limit};
 use super::wakeup::WakeUp;
@@ -30,9 +29,9 @@ use crate::worker::{StopToken, Wake, WakeRegistration};
 /// The bytes of a request's head besides its path and its header values.
 const OUTPUT_BYTES_MIN: usize = 1024;
 
-/// The maximum of bytes that the body of a response takes without giving one: one read, and the
-/// sizes of chunks or the trailers behind the last one.
-const FRAMING_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
+/// The maximum of bytes that the body of a response takes without giving one: sizes of chunks,
+/// trailers behind the last one, and what gzip may take.
+const FRAMING_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The stop, the limits and the state of one call.
 #[derive(Clone, Debug)]
@@ -372,11 +371,6 @@ impl CallContext {
         Ok(())
     }
 
-    /// Tells that the body gave bytes.
-    pub(crate) fn gave(&self) {
-        self.framing.store(0, Ordering::Relaxed);
-    }
-
     /// Waits until `descriptor` is ready for `interest`. Releases the slot of the call during a
     /// long wait.
     ///
@@ -467,6 +461,15 @@ pub(crate) fn current<T>(
         let outside = || io::Error::other("a transport was used outside of a call");
         run(current.as_mut().ok_or_else(|| Interrupt::Io(outside()))?)
     })
+}
+
+/// Tells that the body of the current response gave bytes.
+pub(crate) fn gave() {
+    // Outside of a call nothing counts.
+    let _told = current(|call| {
+        call.framing.store(0, Ordering::Relaxed);
+        Ok(())
+    });
 }
 
 /// The size of the output buffer for the current request.
