@@ -5,7 +5,6 @@ use std::io::{self, Read};
 use ureq::http::Response;
 
 use super::call_context;
-use super::call_context;
 #[cfg(feature = "gzip")]
 use super::gunzip::Gunzip;
 
