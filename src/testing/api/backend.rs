@@ -431,46 +431,6 @@ fn patched(
     Ok(patched)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing::ApiServer;
-    use crate::testing::objects;
-
-    /// Others write while the patch is being applied, and it is applied to what they wrote.
-    #[test]
-    fn a_patch_makes_no_other_client_wait() {
-        let server = ApiServer::new().unwrap();
-        server
-            .create(&objects::config_map("shop", "a", "", &[("k", "0")]))
-            .unwrap();
-        let backend = server.backend();
-        let config_maps = {
-            let state = backend.storage.lock();
-            Arc::clone(state.registry.find("", "v1", "configmaps").unwrap())
-        };
-        let route = ObjectRoute::to_object(&config_maps, "shop", "a");
-        let writer = Writer {
-            storage: &backend.storage,
-            is_dry_run: false,
-            is_test: false,
-        };
-        let mut turns = 0;
-        let patched = backend.patch(&route, writer, |old| {
-            turns += 1;
-            if turns == 1 {
-                let other = objects::config_map("shop", "a", "", &[("k", "1")]);
-                server.apply(&other).unwrap();
-            }
-            let mut object = old.unwrap().value_as(&config_maps);
-            object["data"]["mine"] = Value::from("2");
-            Ok(object)
-        });
-        let data = &patched.unwrap().value["data"];
-        assert_eq!((turns, data), (2, &json!({"k": "1", "mine": "2"})));
-    }
-}
-
 /// The options of a delete, out of its body and its parameters.
 fn read_delete(request: &Request) -> Result<DeleteRequest, Refusal> {
     let body: Value = if request.body.is_empty() {
@@ -534,4 +494,44 @@ fn success(resource: &ApiResource, object: &StoredVersion) -> Value {
         "status": "Success",
         "details": details,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::ApiServer;
+    use crate::testing::objects;
+
+    /// Others write while the patch is being applied, and it is applied to what they wrote.
+    #[test]
+    fn a_patch_makes_no_other_client_wait() {
+        let server = ApiServer::new().unwrap();
+        server
+            .create(&objects::config_map("shop", "a", "", &[("k", "0")]))
+            .unwrap();
+        let backend = server.backend();
+        let config_maps = {
+            let state = backend.storage.lock();
+            Arc::clone(state.registry.find("", "v1", "configmaps").unwrap())
+        };
+        let route = ObjectRoute::to_object(&config_maps, "shop", "a");
+        let writer = Writer {
+            storage: &backend.storage,
+            is_dry_run: false,
+            is_test: false,
+        };
+        let mut turns = 0;
+        let patched = backend.patch(&route, writer, |old| {
+            turns += 1;
+            if turns == 1 {
+                let other = objects::config_map("shop", "a", "", &[("k", "1")]);
+                server.apply(&other).unwrap();
+            }
+            let mut object = old.unwrap().value_as(&config_maps);
+            object["data"]["mine"] = Value::from("2");
+            Ok(object)
+        });
+        let data = &patched.unwrap().value["data"];
+        assert_eq!((turns, data), (2, &json!({"k": "1", "mine": "2"})));
+    }
 }

@@ -486,9 +486,9 @@ mod tests {
         // Each doubles what is there, or adds a text.
         let root = json!({"op": "copy", "from": "/l", "path": "/l/-"});
         assert_eq!(patch(&root, 30), Err(422));
-        let text = json!({"op": "copy", "from": "/a", "path": "/l/-"});
-        assert!(patch(&text, 3000).is_ok());
-        assert_eq!(patch(&text, 4000), Err(422));
+        let copy = json!({"op": "copy", "from": "/a", "path": "/l/-"});
+        assert!(patch(&copy, 3000).is_ok());
+        assert_eq!(patch(&copy, 4000), Err(422));
         // Each is one level more, or a hundred.
         let down = [
             json!({"op": "move", "from": "/d", "path": "/m"}),

@@ -13,6 +13,9 @@ const LOGGED_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What a request counts for besides its texts.
 const RECEIVED_BYTES: usize = 256;
 
+/// What a header or a parameter counts for besides its texts.
+const PAIR_BYTES: usize = 48;
+
 /// The requests that a server remembers, in order, without their bodies.
 #[derive(Debug, Default)]
 pub(in crate::testing) struct RequestLog {
@@ -67,7 +70,7 @@ fn size(request: &Request) -> usize {
     let texts = target.query.iter().chain(headers);
     let texts = texts.map(|(name, value)| {
         let text = name.len().saturating_add(value.len());
-        text.saturating_add(2 * size_of::<String>())
+        text.saturating_add(PAIR_BYTES)
     });
     let line = method.len().saturating_add(target.path.len());
     texts.fold(line.saturating_add(RECEIVED_BYTES), usize::saturating_add)

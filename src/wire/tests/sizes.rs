@@ -163,12 +163,12 @@ fn decode<K: Object>(check: fn(&str, &mut dyn FnMut(usize))) {
     }
     for part in IN_LISTS.into_iter().chain(IN_STATUSES) {
         check(&format!("a list: {part:?}"), &mut |bytes| {
-            list(&sized(part, bytes))
+            list(&sized(part, bytes));
         });
     }
     for part in IN_WATCHES.into_iter().chain(IN_STATUSES) {
         check(&format!("a watch: {part:?}"), &mut |bytes| {
-            watch(&sized(part, bytes))
+            watch(&sized(part, bytes));
         });
     }
 }

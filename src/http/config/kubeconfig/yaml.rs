@@ -135,9 +135,9 @@ impl Extent {
 /// character.
 pub(super) fn parse(source: &str) -> Result<Document, String> {
     let mut reader = Reader::new(source);
-    let root = reader.document()?.flatten();
+    let root = reader.document()?;
     Ok(Document {
-        root,
+        root: root.filter(|root| !root.is_null()),
         warnings: reader.warnings,
     })
 }
@@ -148,7 +148,9 @@ pub(super) fn parse_all(source: &str) -> Result<Vec<Arc<Node>>, String> {
     let mut reader = Reader::new(source);
     let mut roots = Vec::new();
     while let Some(root) = reader.document()? {
-        roots.extend(root);
+        if !root.is_null() {
+            roots.push(root);
+        }
     }
     Ok(roots)
 }
@@ -168,21 +170,18 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the next document, which may be empty; `None` at the end of the text.
+    /// Reads the next document, an empty one as a null; `None` at the end of the text.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all other events begin nodes"
     )]
-    fn document(&mut self) -> Result<Option<Option<Arc<Node>>>, String> {
+    fn document(&mut self) -> Result<Option<Arc<Node>>, String> {
         let mut root = None;
         loop {
             match self.next()? {
                 Event::StreamStart => {}
                 Event::DocumentStart(..) => self.anchors.clear(),
-                Event::DocumentEnd => {
-                    return Ok(Some(root.filter(|root: &Arc<Node>| !root.is_null())));
-                }
-                Event::StreamEnd => return Ok(None),
+                Event::DocumentEnd | Event::StreamEnd => return Ok(root),
                 event => root = Some(self.node(event)?.0),
             }
         }
@@ -585,6 +584,9 @@ mod tests {
         }
     }
 
+    /// Writes a level of a document, with its name and the aliases in it.
+    type WriteLevel<'a> = &'a dyn Fn(&str, &str) -> String;
+
     /// Ten levels of ten aliases each would be ten thousand million nodes, written out.
     #[test]
     fn aliases_add_a_limited_amount() {
@@ -595,11 +597,9 @@ mod tests {
             format!("{level}: &{level} {{{}}}\n", fields.join(", "))
         };
         let merges = |level: &str, below: &str| format!("{level}: &{level} {{<<: [{below}]}}\n");
-        for (base, write) in [
-            ("[x]", &lists as &dyn Fn(&str, &str) -> String),
-            ("{x: 1}", &maps),
-            ("{x: 1}", &merges),
-        ] {
+        let rows: [(_, WriteLevel<'_>); 3] =
+            [("[x]", &lists), ("{x: 1}", &maps), ("{x: 1}", &merges)];
+        for (base, write) in rows {
             let mut text = format!("a0: &a0 {base}\n");
             for level in 1..=10_usize {
                 let below = vec![format!("*a{}", level.saturating_sub(1)); 10].join(", ");

@@ -14,7 +14,7 @@ contexts: [{contexts}{{name: c, context: {{cluster: k, user: u}}}}]{behind}}}
 }
 
 /// Makes a part of so many bytes, of pieces that are numbered.
-fn sized(bytes: usize, piece: &dyn Fn(usize) -> String) -> String {
+fn sized(bytes: usize, piece: Piece<'_>) -> String {
     let mut text = String::new();
     for number in 0.. {
         if text.len() >= bytes {
@@ -24,6 +24,12 @@ fn sized(bytes: usize, piece: &dyn Fn(usize) -> String) -> String {
     }
     text
 }
+
+/// Puts a part into a kubeconfig.
+type Frame<'a> = &'a dyn Fn(&str) -> String;
+
+/// Writes the piece of a part with that number.
+type Piece<'a> = &'a dyn Fn(usize) -> String;
 
 #[test]
 fn what_is_twice_as_large_is_at_most_twice_the_work() {
@@ -37,8 +43,6 @@ fn what_is_twice_as_large_is_at_most_twice_the_work() {
         let cluster = format!("{{name: l, cluster: {{server: x, extensions: [{part}]}}}},");
         kubeconfig("", &cluster, "", "")
     };
-    type Frame<'a> = &'a dyn Fn(&str) -> String;
-    type Piece<'a> = &'a dyn Fn(usize) -> String;
     let rows: [(&str, Frame<'_>, Piece<'_>); 12] = [
         ("users", &in_users, &|nth| {
             format!("{{name: n{nth}, user: {{token: t}}}},")
@@ -92,11 +96,12 @@ fn what_is_twice_as_large_is_at_most_twice_the_work() {
 #[test]
 fn aliases_in_an_extension_add_a_limited_amount() {
     let bed = Bed::new("aliases");
-    let mut levels = "l0: &l0 [x, x, x, x, x, x, x, x, x, x]".to_owned();
+    let mut levels = vec!["l0: &l0 [x, x, x, x, x, x, x, x, x, x]".to_owned()];
     for level in 1..=9 {
         let below = vec![format!("*l{}", level - 1); 10].join(", ");
-        levels.push_str(&format!(", l{level}: &l{level} [{below}]"));
+        levels.push(format!("l{level}: &l{level} [{below}]"));
     }
+    let levels = levels.join(", ");
     let name = "client.authentication.k8s.io/exec";
     let extension = format!("extensions: [{{name: {name}, extension: {{{levels}}}}}]");
     let cluster = format!("{{name: l, cluster: {{server: 'https://a', {extension}}}}},");
