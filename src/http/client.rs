@@ -92,7 +92,9 @@ impl Client {
         Self::build(config, options, proxy, Box::new(system_lookup))
     }
 
-    /// Returns the object with `key`, with all of its fields.
+    /// Returns the object with `key`, with all of its fields; without those that only writers need
+    /// if it is a [`Compact`](crate::Compact), [`Dynamic`] or [`Metadata`](crate::Metadata)
+    /// ([`ClientOptions::decode`]).
     ///
     /// Blocks until the server's answer, at most for
     /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with
@@ -252,9 +254,10 @@ impl Client {
         ))
     }
 
-    /// Makes a source of single objects. All getters share the client's pool of connections.
+    /// Makes a source of single objects, with the fields that [`get`](Self::get) returns. All
+    /// getters share the client's pool of connections.
     pub fn getter<K: Object>(&self) -> Arc<dyn Getter<K>> {
-        Arc::new(ObjectGetter::new(&self.inner, self.resource::<K>()))
+        Arc::new(ObjectGetter::new(&self.inner, self.resource::<K>(), false))
     }
 
     /// Makes a client of `resource`, whatever the type of the objects, such as [`Dynamic`].
@@ -413,7 +416,7 @@ impl<K: Object> Api<K> for Client {
     }
 
     fn getter(&self) -> Arc<dyn Getter<K>> {
-        Self::getter(self)
+        Arc::new(ObjectGetter::new(&self.inner, self.resource::<K>(), true))
     }
 }
 

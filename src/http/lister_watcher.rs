@@ -23,7 +23,7 @@ use crate::list_watch::{
 };
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-use crate::wire::{Buffer, EventDecoder, ListDecoder, Trim, decode_object};
+use crate::wire::{Buffer, DecodeOptions, EventDecoder, ListDecoder, Trim, decode_object};
 use crate::worker::StopToken;
 
 /// The first read of a single object has this room.
@@ -386,14 +386,22 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
 pub(crate) struct ObjectGetter<K> {
     client: Arc<ClientInner>,
     resource: Resource,
+    decode: DecodeOptions,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> ObjectGetter<K> {
-    pub(crate) fn new(client: &Arc<ClientInner>, resource: Resource) -> Self {
+    /// `is_for_cache`: objects have the fields that the client's lists have. A program's own get of
+    /// a type that can be written back keeps all fields (B19).
+    pub(crate) fn new(client: &Arc<ClientInner>, resource: Resource, is_for_cache: bool) -> Self {
+        let mut decode = client.context.options.decode.clone();
+        if !is_for_cache && !K::TRIMMED_ON_GET {
+            decode = decode.trim(Trim::Keep);
+        }
         Self {
             client: Arc::clone(client),
             resource,
+            decode,
             kind: PhantomData,
         }
     }
@@ -405,7 +413,7 @@ impl<K: Object> ObjectGetter<K> {
         mut answer: ResponseReader,
     ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
         let options = &self.client.context.options;
-        let bytes_max = options.decode.item_bytes_max;
+        let bytes_max = self.decode.item_bytes_max;
         let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
         let end = answer.call.until.within(options.body_timeout, Limit::Body);
         // The decoder refuses a body with one byte more than the maximum.
@@ -420,9 +428,7 @@ impl<K: Object> ObjectGetter<K> {
             }
             buffer.filled(count);
         }
-        // A get keeps the fields that only writers need (B19).
-        let decode = options.decode.clone().trim(Trim::Keep);
-        let object = decode_object(buffer.pending(), &decode);
+        let object = decode_object(buffer.pending(), &self.decode);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
         // One object's content under the name of another is worse than none.
         let is_other_namespace = ![key.namespace(), ""].contains(&object.namespace());

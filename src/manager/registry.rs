@@ -278,12 +278,12 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
 
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {
         if let Some(own) = Arc::get_mut(&mut found) {
-            own.trim();
+            own.inner_mut().trim();
             return found;
         }
         // The getter keeps a reference to it.
         let mut own = StoredObject::new(self.kind.copy(&found));
-        own.trim();
+        own.inner_mut().trim();
         Arc::new(own)
     }
 }

@@ -4,17 +4,19 @@
 mod key;
 mod label_matcher;
 mod resource;
+mod secret_text;
 mod selector;
 mod stored_object;
 mod transform;
 mod version;
-mod wipe;
+pub(crate) mod wipe;
 
 pub use crate::error::{Reason, Status, visible};
 pub(crate) use key::KeyRef;
 pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;
 pub use resource::Resource;
+pub use secret_text::SecretText;
 pub use selector::{FieldSelector, LabelSelector, Scope};
 pub use stored_object::StoredObject;
 pub(crate) use transform::Transform;
@@ -75,6 +77,11 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Whether the server shall send metadata alone, as `PartialObjectMetadata`. Default: false.
     const METADATA_ONLY: bool = false;
 
+    /// Whether a plain get leaves out what only writers need, as lists and watches do unless the
+    /// client keeps it ([`Trim::Keep`](crate::http::Trim)). Default: false, so that a program can
+    /// write back what it got.
+    const TRIMMED_ON_GET: bool = false;
+
     /// The resource that objects of this type belong to.
     fn resource() -> Resource;
 
@@ -105,7 +112,13 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     fn trim(&mut self) {}
 
     /// Overwrites what must not stay in memory, before the object is dropped. The default does
-    /// nothing; that of `Secret` overwrites its values.
+    /// nothing; that of `Secret` overwrites its values and kubectl's copy of them.
+    ///
+    /// The caches overwrite the bytes they read and all that their decoder copies of them. The
+    /// fields of the program's own type are its own: this method overwrites those of a whole
+    /// object. It is not called for an object of which a field does not decode; a
+    /// [`SecretText`] is overwritten then too. Serde makes copies of its own for flattened fields,
+    /// untagged enums and raw values.
     fn wipe(&mut self) {}
 
     /// The object's namespace and name.
@@ -163,6 +176,7 @@ where
     }
 
     fn wipe(&mut self) {
+        wipe::overwrite_copy(self.metadata_mut());
         let object: &mut dyn Any = self;
         if let Some(secret) = object.downcast_mut::<Secret>() {
             wipe::overwrite(secret);

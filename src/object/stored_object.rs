@@ -50,9 +50,9 @@ impl<K: Object> StoredObject<K> {
         Arc::new(copy)
     }
 
-    /// Leaves out what only writers need.
-    pub(crate) fn trim(&mut self) {
-        self.0.trim();
+    /// The object, which nothing else refers to yet.
+    pub(crate) fn inner_mut(&mut self) -> &mut K {
+        &mut self.0
     }
 }
 

@@ -8,7 +8,7 @@ use zeroize::Zeroize as _;
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
-pub(super) fn trim(metadata: &mut ObjectMeta) {
+pub(crate) fn trim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     overwrite_copy(metadata);
     if let Some(annotations) = &mut metadata.annotations {
@@ -16,16 +16,16 @@ pub(super) fn trim(metadata: &mut ObjectMeta) {
     }
 }
 
-fn overwrite_copy(metadata: &mut ObjectMeta) {
+/// Overwrites kubectl's copy of the whole object.
+pub(crate) fn overwrite_copy(metadata: &mut ObjectMeta) {
     let annotations = metadata.annotations.as_mut();
     if let Some(copy) = annotations.and_then(|annotations| annotations.get_mut(LAST_APPLIED)) {
         copy.zeroize();
     }
 }
 
-/// Overwrites the values of a Secret, and kubectl's copy of them.
+/// Overwrites the values of a Secret.
 pub(super) fn overwrite(secret: &mut Secret) {
-    overwrite_copy(&mut secret.metadata);
     for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
         value.0.zeroize();
     }
@@ -54,7 +54,7 @@ mod tests {
         let applied = (LAST_APPLIED.to_owned(), "canary".to_owned());
         let other = ("a".to_owned(), "b".to_owned());
         secret.metadata.annotations = Some([applied, other].into());
-        overwrite(&mut secret);
+        crate::object::Object::wipe(&mut secret);
         assert!(secret.data.unwrap()["a"].0.is_empty());
         assert!(secret.string_data.unwrap()["b"].is_empty());
         let annotations = secret.metadata.annotations.unwrap();

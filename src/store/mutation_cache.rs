@@ -128,7 +128,7 @@ impl<K: Object> MutationCache<K> {
     #[doc(alias = "Mutation")]
     pub fn mutated(&self, object: K) -> Result<(), Error> {
         let mut object = StoredObject::new(object);
-        object.trim();
+        object.inner_mut().trim();
         let key = object.key();
         let version = object.resource_version();
         if version.numeric_order(&version).is_none() {

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 
+use super::json::{Decoder, Skipped};
 use super::json_copy::JsonCopy;
 use super::object_text::ObjectText;
 use super::options::{DecodeOptions, Trim};
@@ -70,8 +71,8 @@ impl<K: Object> Compact<K> {
     ///
     /// # Errors
     ///
-    /// [`Undecodable`](crate::ErrorKind::Undecodable) if the field is not a `T`. Each such read
-    /// counts in [`undecodable_reads`].
+    /// [`Undecodable`](crate::ErrorKind::Undecodable) if the field is not a `T`, or if the pointer
+    /// has text and does not begin with a slash. Each such read counts in [`undecodable_reads`].
     pub fn field<'a, T: Deserialize<'a>>(&'a self, pointer: &str) -> Result<Option<T>, Error> {
         field(&self.text, K::resource().kind(), pointer)
     }
@@ -168,11 +169,27 @@ macro_rules! object_of_text {
         fn creation_timestamp(&self) -> Option<Time> {
             self.$text.field("/metadata/creationTimestamp").ok()?
         }
+
+        fn trim(&mut self) {
+            if !self.$text.is_untrimmed() {
+                return;
+            }
+            let skipped = Skipped {
+                trim: true,
+                secret: false,
+            };
+            let trimmed = Decoder::of_object(self.$text.bytes(), skipped).decode::<Self>();
+            // What was decoded once is decoded again.
+            if let Ok(trimmed) = trimmed {
+                *self = trimmed;
+            }
+        }
     };
 }
 
 impl<K: Object> Object for Compact<K> {
     const METADATA_ONLY: bool = K::METADATA_ONLY;
+    const TRIMMED_ON_GET: bool = true;
 
     fn resource() -> Resource {
         K::resource()
@@ -182,6 +199,8 @@ impl<K: Object> Object for Compact<K> {
 }
 
 impl Object for Dynamic {
+    const TRIMMED_ON_GET: bool = true;
+
     fn resource() -> Resource {
         Resource::any()
     }

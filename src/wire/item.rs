@@ -30,7 +30,7 @@ pub(super) enum Fault {
 pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
     Skipped {
         trim: options.trim == Trim::Skip,
-        secret_data: SecretData::is_of::<K>(),
+        secret: SecretData::is_of::<K>(),
     }
 }
 
@@ -41,22 +41,23 @@ pub(super) fn read<K: Object>(
     skipped: Skipped,
 ) -> Result<(Arc<StoredObject<K>>, usize), String> {
     let mut decoder = Decoder::of_object(bytes, skipped);
-    let mut object = decoder.decode::<K>()?;
+    // From here on its values are overwritten, whatever is wrong with it.
+    let mut object = StoredObject::new(decoder.decode::<K>()?);
     let Noted {
         kind,
         api_version,
-        secret_data,
+        secret,
     } = *decoder.noted();
-    let data = SecretData::decode(secret_data)?;
+    let data = SecretData::decode::<K>(&secret)?;
     if let Some(found) = foreign_kind::<K>(kind, api_version) {
         return Err(found);
     }
-    if !has_name(&object) {
+    if !has_name(&*object) {
         return Err("metadata.name: missing".to_owned());
     }
-    data.put_into(&mut object);
-    shrink(&mut object);
-    Ok((Arc::new(StoredObject::new(object)), decoder.used()))
+    data.put_into(object.inner_mut());
+    shrink(object.inner_mut());
+    Ok((Arc::new(object), decoder.used()))
 }
 
 /// Decodes bytes that are one object from their first to their last.

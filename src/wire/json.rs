@@ -13,7 +13,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 
 use super::json_error::{JsonError, broken};
-use super::json_text::{Text, special, unescape};
+use super::json_text::{Text, WipedText, special};
 use super::reason::{PathStep, path};
 use super::scan::{Scan, is_space, parse};
 use super::time::beyond;
@@ -22,15 +22,15 @@ use super::time::beyond;
 const DEPTH_MAX: usize = 128;
 
 /// The annotation in which `kubectl apply` keeps a second copy of the object.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is passed over in an object of the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Skipped {
     /// What a cache does not keep (B19).
     pub(super) trim: bool,
-    /// The values of a Secret, which are decoded apart.
-    pub(super) secret_data: bool,
+    /// The values of a Secret and kubectl's copy of them, which are decoded apart.
+    pub(super) secret: bool,
 }
 
 /// Members of an object of the API that its decoder noted: the values, as they stand in the text.
@@ -38,8 +38,16 @@ pub(super) struct Skipped {
 pub(super) struct Noted<'de> {
     pub(super) kind: Option<&'de [u8]>,
     pub(super) api_version: Option<&'de [u8]>,
-    /// `data`, where that is passed over; the last one of several.
-    pub(super) secret_data: Option<&'de [u8]>,
+    /// Where the values of a Secret are passed over. The last one of several counts.
+    pub(super) secret: SecretParts<'de>,
+}
+
+/// What is passed over in a Secret, as it stands in the text.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct SecretParts<'de> {
+    pub(super) data: Option<&'de [u8]>,
+    pub(super) string_data: Option<&'de [u8]>,
+    pub(super) last_applied: Option<&'de [u8]>,
 }
 
 /// A container of which some members matter.
@@ -58,6 +66,8 @@ enum MemberUse {
     Kind,
     ApiVersion,
     SecretData,
+    SecretStringData,
+    LastApplied,
     /// Decoded; a map in it is this place.
     Value(Place),
 }
@@ -174,16 +184,11 @@ impl<'de> Decoder<'de> {
         }
         self.at = end.wrapping_add(1);
         let raw = self.slice(from, end);
-        let no_text = || broken("invalid unicode code point");
         if shorter == 0 {
-            let plain = std::str::from_utf8(raw);
-            return plain.map(Text::Plain).map_err(|_invalid| no_text());
+            let plain = std::str::from_utf8(raw).map(Text::Plain);
+            return plain.map_err(|_invalid| broken("invalid unicode code point"));
         }
-        let mut text = Vec::with_capacity(raw.len().saturating_sub(shorter));
-        unescape(raw, &mut text)?;
-        text.shrink_to_fit();
-        let text = String::from_utf8(text);
-        text.map(Text::Unescaped).map_err(|_invalid| no_text())
+        WipedText::unescaped(raw, shorter).map(Text::Unescaped)
     }
 
     /// The key that comes, and the colon behind it; `None` at the end of the map.
@@ -338,15 +343,19 @@ impl<'de> Decoder<'de> {
 
 impl Place {
     fn member(self, key: &str, skipped: Skipped) -> MemberUse {
-        let Skipped { trim, secret_data } = skipped;
+        let Skipped { trim, secret } = skipped;
         match (self, key) {
             (Self::Object, "metadata") => MemberUse::Value(Self::Metadata),
             (Self::Object, "kind") => MemberUse::Kind,
             (Self::Object, "apiVersion") => MemberUse::ApiVersion,
-            (Self::Object, "data") if secret_data => MemberUse::SecretData,
+            (Self::Object, "data") if secret => MemberUse::SecretData,
+            (Self::Object, "stringData") if secret => MemberUse::SecretStringData,
             (Self::Metadata, "managedFields") if trim => MemberUse::Skip,
-            (Self::Metadata, "annotations") if trim => MemberUse::Value(Self::Annotations),
-            (Self::Annotations, LAST_APPLIED) => MemberUse::Skip,
+            (Self::Metadata, "annotations") if trim || secret => {
+                MemberUse::Value(Self::Annotations)
+            }
+            (Self::Annotations, LAST_APPLIED) if trim => MemberUse::Skip,
+            (Self::Annotations, LAST_APPLIED) => MemberUse::LastApplied,
             _ => MemberUse::Value(Self::Elsewhere),
         }
     }
@@ -383,7 +392,13 @@ impl<'de> MapMembers<'_, 'de> {
                 }
                 MemberUse::Skip => drop(self.decoder.skip()?),
                 MemberUse::SecretData => {
-                    self.decoder.noted.secret_data = Some(self.decoder.skip()?);
+                    self.decoder.noted.secret.data = Some(self.decoder.skip()?);
+                }
+                MemberUse::SecretStringData => {
+                    self.decoder.noted.secret.string_data = Some(self.decoder.skip()?);
+                }
+                MemberUse::LastApplied => {
+                    self.decoder.noted.secret.last_applied = Some(self.decoder.skip()?);
                 }
                 MemberUse::Kind => {
                     self.decoder.noted.kind = self.look()?;
@@ -415,7 +430,8 @@ impl<'de> MapMembers<'_, 'de> {
         let mut key = Decoder::new(self.decoder.slice(start, end));
         let is_quote = |byte: &u8| *byte == b'"';
         key.at = key.bytes.iter().position(is_quote).unwrap_or_default();
-        let key = key.text().map(Text::into_string).unwrap_or_default();
+        let key = key.text().map(|key| key.as_str().to_owned());
+        let key = key.unwrap_or_default();
         self.decoder.steps.push(PathStep::Key(key));
     }
 }
@@ -518,10 +534,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         match self.blank() {
-            Some(b'"') => match self.text()? {
-                Text::Plain(text) => visitor.visit_borrowed_str(text),
-                Text::Unescaped(text) => visitor.visit_string(text),
-            },
+            Some(b'"') => self.text()?.deserialize_any(visitor),
             Some(b'{') => self.map(visitor),
             Some(b'[') => self.list(visitor),
             Some(b'-' | b'0'..=b'9') => self.number(visitor),
@@ -562,7 +575,7 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
         match self.text()? {
             Text::Plain(text) => visitor.visit_borrowed_bytes(text.as_bytes()),
-            Text::Unescaped(text) => visitor.visit_byte_buf(text.into_bytes()),
+            text @ Text::Unescaped(_) => visitor.visit_bytes(text.as_str().as_bytes()),
         }
     }
 

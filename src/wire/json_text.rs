@@ -1,10 +1,14 @@
 //! The strings of JSON: where they end, and what their escapes stand for.
 
+use std::mem;
+
 use memchr::memchr;
 use serde::de::{Deserializer, IntoDeserializer as _, Visitor};
 use serde::forward_to_deserialize_any;
+use zeroize::Zeroizing;
 
 use super::json_error::{JsonError, broken};
+use super::wiped::Wiped;
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
@@ -15,21 +19,39 @@ const SPACES: u64 = 0x2020_2020_2020_2020;
 /// A string: as it stands in the text, or without its escapes.
 pub(super) enum Text<'de> {
     Plain(&'de str),
-    Unescaped(String),
+    Unescaped(WipedText),
+}
+
+/// A text that may be secret, overwritten when it is dropped. Visitors copy it, so that no copy
+/// moves out of sight of this crate.
+pub(super) struct WipedText(String);
+
+impl WipedText {
+    /// Takes the escapes out of the inside of a string, which has `shorter` of them at least.
+    pub(super) fn unescaped(raw: &[u8], shorter: usize) -> Result<Self, JsonError> {
+        // The room suffices: a text that grows leaves its bytes where it was.
+        let mut text = Zeroizing::new(Vec::with_capacity(raw.len().saturating_sub(shorter)));
+        unescape(raw, &mut text)?;
+        String::from_utf8(mem::take(&mut *text))
+            .map(Self)
+            .map_err(|invalid| {
+                drop(Zeroizing::new(invalid.into_bytes()));
+                broken("invalid unicode code point")
+            })
+    }
+}
+
+impl Drop for WipedText {
+    fn drop(&mut self) {
+        drop(Wiped::from(mem::take(&mut self.0).into_bytes()));
+    }
 }
 
 impl Text<'_> {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Plain(text) => text,
-            Self::Unescaped(text) => text,
-        }
-    }
-
-    pub(super) fn into_string(self) -> String {
-        match self {
-            Self::Plain(text) => text.to_owned(),
-            Self::Unescaped(text) => text,
+            Self::Unescaped(text) => &text.0,
         }
     }
 }
@@ -53,7 +75,7 @@ impl<'de> Deserializer<'de> for Text<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         match self {
             Self::Plain(text) => visitor.visit_borrowed_str(text),
-            Self::Unescaped(text) => visitor.visit_string(text),
+            Self::Unescaped(text) => visitor.visit_str(&text.0),
         }
     }
 

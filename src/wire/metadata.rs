@@ -7,10 +7,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::object::{Object, Resource};
+use crate::object::{Object, Resource, wipe};
 
-/// The metadata of a `K`. The server sends nothing else of the object, so that no value of a Secret
-/// crosses the wire.
+/// The metadata of a `K`. The server sends nothing else of the object.
+///
+/// Of a Secret that `kubectl apply` wrote, the metadata has the values too: in the annotation
+/// `kubectl.kubernetes.io/last-applied-configuration`, which the server does send. It is left out
+/// while the metadata is decoded, and its bytes are overwritten. A client with
+/// [`Trim::Keep`](crate::http::Trim) keeps it, and the annotation is overwritten when the
+/// object is dropped.
 ///
 /// Use it in place of `K` in a [`Store`](crate::store::Store), an informer, a manager, or with
 /// [`Client::list`](crate::http::Client::list).
@@ -47,6 +52,7 @@ impl<K> Metadata<K> {
 
 impl<K: Object> Object for Metadata<K> {
     const METADATA_ONLY: bool = true;
+    const TRIMMED_ON_GET: bool = true;
 
     fn resource() -> Resource {
         K::resource()
@@ -76,6 +82,14 @@ impl<K: Object> Object for Metadata<K> {
 
     fn creation_timestamp(&self) -> Option<Time> {
         self.metadata.creation_timestamp.clone()
+    }
+
+    fn trim(&mut self) {
+        wipe::trim(&mut self.metadata);
+    }
+
+    fn wipe(&mut self) {
+        wipe::overwrite_copy(&mut self.metadata);
     }
 }
 

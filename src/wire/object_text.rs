@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::Decoder;
+use super::json::{Decoder, LAST_APPLIED};
 use super::members::{find, members_of};
 use super::scan::spells;
 use super::wiped::Wiped;
@@ -95,6 +95,13 @@ impl ObjectText {
 
     pub(super) fn version(&self) -> &str {
         self.text(self.version)
+    }
+
+    /// Whether it has what only writers need.
+    pub(super) fn is_untrimmed(&self) -> bool {
+        let metadata = find(&self.json, "metadata").unwrap_or_default();
+        let annotations = find(metadata, "annotations").unwrap_or_default();
+        find(metadata, "managedFields").is_some() || find(annotations, LAST_APPLIED).is_some()
     }
 
     /// The value of a label. Values of labels have no character that JSON would escape.

@@ -1,5 +1,5 @@
-//! Decodes the values of a Secret apart from the object, because a failing JSON decoder leaves
-//! copies of values in memory.
+//! Decodes the values of a Secret, and kubectl's copy of them, apart from the object, because a
+//! failing JSON decoder leaves copies of values in memory.
 //!
 //! Its errors quote values, and it drops decoded values without overwriting them. So the JSON
 //! decoder never sees the values: it passes over them like fields that a cache does not keep.
@@ -14,87 +14,137 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::json::Decoder;
+use super::json::{Decoder, LAST_APPLIED, SecretParts};
 use super::members::members_of;
+use super::metadata::Metadata;
 use super::reason::{self, PathStep, path};
 use crate::object::Object;
 
-/// What `data` of a Secret comes to; nothing for objects of other types. Overwritten when it is
+/// What the parts of a Secret come to; nothing for objects of other types. Overwritten when it is
 /// dropped.
 #[derive(Default)]
-pub(super) struct SecretData(Option<BTreeMap<String, ByteString>>);
+pub(super) struct SecretData(Secret);
+
+/// A field of a Secret: its path, and how one of its values is decoded and overwritten.
+struct Field<T> {
+    name: &'static str,
+    value: fn(&[u8]) -> Option<T>,
+    wipe: fn(&mut T),
+}
+
+const DATA: Field<ByteString> = Field {
+    name: "data",
+    value: bytes,
+    wipe: |value| value.0.zeroize(),
+};
+
+const STRING_DATA: Field<String> = Field {
+    name: "stringData",
+    value: text,
+    wipe: String::zeroize,
+};
 
 impl SecretData {
     /// Whether the values of a `K` are decoded here.
     pub(super) fn is_of<K: Object>() -> bool {
+        Self::is_whole::<K>() || TypeId::of::<K>() == TypeId::of::<Metadata<Secret>>()
+    }
+
+    fn is_whole<K: Object>() -> bool {
         TypeId::of::<K>() == TypeId::of::<Secret>()
     }
 
-    /// Decodes the values, if there are any. Fails with the reason, which quotes no value.
-    pub(super) fn decode(json: Option<&[u8]>) -> Result<Self, String> {
-        let Some(json) = json else {
-            return Ok(Self::default());
-        };
-        match json.first() {
-            Some(b'{') => {}
-            Some(b'n') if json == b"null" => return Ok(Self::default()),
-            _ => return Err(no_map(json)),
+    /// Decodes the values that a `K` has. Fails with the reason, which quotes no value.
+    pub(super) fn decode<K: Object>(parts: &SecretParts<'_>) -> Result<Self, String> {
+        let mut secret = Self::default();
+        if Self::is_whole::<K>() {
+            DATA.decode(parts.data, &mut secret.0.data)?;
+            STRING_DATA.decode(parts.string_data, &mut secret.0.string_data)?;
         }
-        let mut data = Self(Some(BTreeMap::new()));
-        for member in members_of(json) {
-            let (quoted, found) = member.map_err(|_broken| no_map(json))?;
-            let value = value(quoted, found)?;
-            let key = serde_json::from_slice::<String>(quoted);
-            let key = key.map_err(|error| reason::not_json(&error))?;
-            let values = data.0.get_or_insert_default();
-            if let Some(mut before) = values.insert(key, value) {
-                before.0.zeroize();
-            }
+        if let Some(json) = parts.last_applied {
+            let copy = text(json).ok_or_else(|| {
+                unlike::<String>(&["metadata", "annotations", LAST_APPLIED], json)
+            })?;
+            let annotations = secret.0.metadata.annotations.get_or_insert_default();
+            drop(annotations.insert(LAST_APPLIED.to_owned(), copy));
         }
-        Ok(data)
+        Ok(secret)
     }
 
     /// Moves the values into the object they were cut out of.
     pub(super) fn put_into<K: Object>(mut self, object: &mut K) {
         let object: &mut dyn Any = object;
-        if let (true, Some(secret)) = (self.0.is_some(), object.downcast_mut::<Secret>()) {
-            secret.data = self.0.take();
-        }
-    }
-
-    fn overwrite(&mut self) {
-        for value in self.0.iter_mut().flat_map(BTreeMap::values_mut) {
-            value.0.zeroize();
+        let metadata = if let Some(secret) = object.downcast_mut::<Secret>() {
+            secret.data = self.0.data.take();
+            secret.string_data = self.0.string_data.take();
+            &mut secret.metadata
+        } else if let Some(of_secret) = object.downcast_mut::<Metadata<Secret>>() {
+            &mut of_secret.metadata
+        } else {
+            return;
+        };
+        let copy = self.0.metadata.annotations.take();
+        if let (Some(annotations), Some(copy)) = (&mut metadata.annotations, copy) {
+            annotations.extend(copy);
         }
     }
 }
 
 impl Drop for SecretData {
     fn drop(&mut self) {
-        self.overwrite();
+        self.0.wipe();
     }
 }
 
-fn value(key: &[u8], json: &[u8]) -> Result<ByteString, String> {
+impl<T: DeserializeOwned> Field<T> {
+    /// Puts the values where they are overwritten, however this ends.
+    fn decode(
+        &self,
+        json: Option<&[u8]>,
+        into: &mut Option<BTreeMap<String, T>>,
+    ) -> Result<(), String> {
+        let Some(json) = json.filter(|json| *json != b"null") else {
+            return Ok(());
+        };
+        let no_map = || unlike::<BTreeMap<String, T>>(&[self.name], json);
+        if !json.starts_with(b"{") {
+            return Err(no_map());
+        }
+        let values = into.insert(BTreeMap::new());
+        for member in members_of(json) {
+            let (quoted, found) = member.map_err(|_broken| no_map())?;
+            let key = serde_json::from_slice::<String>(quoted);
+            let value = (self.value)(found).ok_or_else(|| {
+                unlike::<T>(&[self.name, key.as_deref().unwrap_or_default()], found)
+            })?;
+            let key = key.map_err(|error| reason::not_json(&error))?;
+            if let Some(mut before) = values.insert(key, value) {
+                (self.wipe)(&mut before);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A string, copied once.
+fn text(json: &[u8]) -> Option<String> {
+    Decoder::new(json).decode().ok()
+}
+
+fn bytes(json: &[u8]) -> Option<ByteString> {
     if json == b"null" {
-        return Ok(ByteString(Vec::new()));
+        return Some(ByteString(Vec::new()));
     }
     let text = json
         .strip_prefix(b"\"")
         .and_then(|rest| rest.strip_suffix(b"\""));
-    let decoded = text.and_then(|text| {
+    text.and_then(|text| {
         if memchr::memchr(b'\\', text).is_some() {
             from_base64(&unescaped(text)?)
         } else {
             from_base64(text)
         }
-    });
-    decoded.ok_or_else(|| unlike::<ByteString>(Some(key), json))
-}
-
-#[cold]
-fn no_map(json: &[u8]) -> String {
-    unlike::<BTreeMap<String, ByteString>>(None, json)
+    })
 }
 
 fn from_base64(text: &[u8]) -> Option<ByteString> {
@@ -135,7 +185,7 @@ fn unescaped(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
 /// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON
 /// type.
 #[cold]
-fn unlike<T: DeserializeOwned>(key: Option<&[u8]>, json: &[u8]) -> String {
+fn unlike<T: DeserializeOwned>(steps: &[&str], json: &[u8]) -> String {
     let harmless = match json.first() {
         Some(b'"') => "\"?\"",
         Some(b'{') => "{}",
@@ -149,9 +199,9 @@ fn unlike<T: DeserializeOwned>(key: Option<&[u8]>, json: &[u8]) -> String {
         Err(why) => why,
         Ok(_) => "the value is not acceptable".to_owned(),
     };
-    let data = PathStep::Key("data".to_owned());
-    let key = key.map(|quoted| PathStep::Key(serde_json::from_slice(quoted).unwrap_or_default()));
-    let steps: Vec<_> = std::iter::once(&data).chain(&key).collect();
+    let key = |step: &&str| PathStep::Key((*step).to_owned());
+    let steps: Vec<_> = steps.iter().map(key).collect();
+    let steps: Vec<_> = steps.iter().collect();
     format!("{}: {why}", path(&steps))
 }
 
@@ -245,16 +295,52 @@ mod tests {
         }
     }
 
+    /// F21: all that holds values comes to the same apart, whatever else the metadata has.
+    #[test]
+    fn f21_the_other_places_of_values_come_to_the_same() {
+        let applied = format!(r#""{LAST_APPLIED}":"{{\"data\":\"{CANARY}\"}}\n""#);
+        for rest in [
+            format!(r#""annotations":{{{applied}}}}}"#),
+            format!(r#""annotations":{{"a":"b\n",{applied},"c":"d"}}}}"#),
+            format!(r#""annotations":{{"{LAST_APPLIED}":""}}}}"#),
+            r#""annotations":null}"#.to_owned(),
+            format!(r#""labels":{{{applied}}}}},"data":{{"k":"{CANARY}"}}"#),
+            format!(r#""annotations":{{{applied}}}}},"stringData":{{"k":"{CANARY}\n"}}"#),
+            r#""annotations":{}},"stringData":null"#.to_owned(),
+            r#""uid":"u"},"stringData":{}"#.to_owned(),
+        ] {
+            let json = format!(r#"{{"metadata":{{"name":"a",{rest}}}"#);
+            let [apart, whole] = both(&json);
+            assert_eq!(apart.unwrap(), whole.unwrap(), "{json}");
+        }
+        for (rest, why) in [
+            (
+                format!(r#""annotations":{{"{LAST_APPLIED}":7}}}}"#),
+                format!(
+                    "metadata.annotations[{LAST_APPLIED:?}]: invalid type: integer, expected a \
+                     string"
+                ),
+            ),
+            (
+                r#""uid":"u"},"stringData":{"k":7}"#.to_owned(),
+                "stringData.k: invalid type: integer, expected a string".to_owned(),
+            ),
+            (
+                r#""uid":"u"},"stringData":7"#.to_owned(),
+                "stringData: invalid type: integer, expected a map".to_owned(),
+            ),
+        ] {
+            let json = format!(r#"{{"metadata":{{"name":"a",{rest}}}"#);
+            let text = format!("Secret a does not decode: {why}");
+            assert_eq!(decode(&json).unwrap_err(), text);
+        }
+    }
+
     #[test]
     fn values_are_overwritten_when_they_are_dropped() {
-        let mut data = SecretData(Some(
-            [("k".to_owned(), ByteString(b"canary".to_vec()))].into(),
-        ));
-        data.overwrite();
-        assert!(
-            data.0
-                .as_ref()
-                .is_some_and(|values| values["k"].0.is_empty())
-        );
+        let mut data = SecretData::default();
+        data.0.data = Some([("k".to_owned(), ByteString(b"canary".to_vec()))].into());
+        data.0.wipe();
+        assert!(data.0.data.as_ref().unwrap()["k"].0.is_empty());
     }
 }

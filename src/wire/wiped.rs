@@ -54,6 +54,12 @@ impl Wiped {
     }
 }
 
+impl From<Vec<u8>> for Wiped {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self(bytes)
+    }
+}
+
 impl Deref for Wiped {
     type Target = [u8];
 

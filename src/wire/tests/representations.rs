@@ -107,6 +107,68 @@ fn fields_are_read_without_the_rest() {
     assert!(undecodable_reads() >= before + 2);
 }
 
+/// A pointer that is none reads nothing: the whole object is not the field `spec`.
+#[test]
+fn a_pointer_without_a_slash_is_an_error() {
+    let pod = serde_json::from_slice::<Compact<Pod>>(POD).unwrap();
+    let dynamic = serde_json::from_slice::<Dynamic>(POD).unwrap();
+    for pointer in ["spec", "spec/nodeName", "metadata", " /spec", "~1spec", "."] {
+        let why = format!(
+            "Pod shop/web does not decode at {pointer}: a JSON pointer is empty or begins with \
+             \"/\""
+        );
+        let before = undecodable_reads();
+        let of_pod = pod.field::<serde_json::Value>(pointer).unwrap_err();
+        let of_any = dynamic.field::<serde_json::Value>(pointer).unwrap_err();
+        assert_eq!([of_pod.to_string(), of_any.to_string()], [why.clone(), why]);
+        assert!(undecodable_reads() >= before + 2);
+    }
+    for whole in [pod.field::<serde_json::Value>(""), dynamic.field("")] {
+        let whole = whole.unwrap().unwrap();
+        assert_eq!(whole["metadata"]["name"], "web");
+    }
+    for number in ["+0", "00", "-1", "", " 0", "99999999999999999999999"] {
+        let pointer = format!("/spec/containers/{number}/name");
+        assert_eq!(pod.field::<&str>(&pointer).unwrap(), None, "{number}");
+    }
+    assert_eq!(pod.field("/spec/containers/0/name").unwrap(), Some("a"));
+}
+
+/// B19: what came untrimmed is trimmed as what is decoded, in every representation.
+#[test]
+fn b19_every_representation_trims_itself() {
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let json = format!(
+        r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"web","resourceVersion":"7",
+        "managedFields":[{{"manager":"m"}}],"annotations":{{"a":"b","{LAST}":"{{}}\n"}}}}}}"#
+    );
+    fn texts<K: Object>(json: &str) -> [String; 2] {
+        let mut kept = serde_json::from_str::<K>(json).unwrap();
+        kept.trim();
+        let options = DecodeOptions::default();
+        let decoded = crate::wire::decode_object::<Dynamic>(json.as_bytes(), &options).unwrap();
+        assert_eq!((kept.name(), kept.version()), ("web", "7"));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let kept: &dyn std::any::Any = &kept;
+        let kept = match (kept.downcast_ref::<Dynamic>(), kept.downcast_ref()) {
+            (Some(dynamic), _) => dynamic.json(),
+            (_, Some(compact)) => Compact::<Pod>::json(compact),
+            _ => panic!("no text"),
+        };
+        [text(kept), text(decoded.json())]
+    }
+    for [trimmed, expected] in [texts::<Dynamic>(&json), texts::<Compact<Pod>>(&json)] {
+        assert_eq!(trimmed, expected);
+        assert!(!trimmed.contains("applied") && !trimmed.contains("managed"));
+    }
+    let mut metadata = serde_json::from_str::<Metadata<Pod>>(&json).unwrap();
+    assert!(metadata.metadata.managed_fields.is_some());
+    metadata.trim();
+    assert_eq!(metadata.metadata.managed_fields, None);
+    let left = metadata.metadata.annotations.unwrap();
+    assert_eq!(left, [("a".to_owned(), "b".to_owned())].into());
+}
+
 #[test]
 fn a_name_that_needs_escapes_is_no_name() {
     let of = |name: &str| {

@@ -13,7 +13,7 @@ const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
 fn trimmed(json: &str) -> Value {
     let skipped = Skipped {
         trim: true,
-        secret_data: false,
+        secret: false,
     };
     // What stands behind the value is none of it.
     let longer = format!("{json},{{\"metadata\":{{\"managedFields\":[");

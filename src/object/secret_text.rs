@@ -1,0 +1,65 @@
+//! A text of a program's own type that is overwritten when it is dropped.
+
+use std::fmt;
+use std::ops::Deref;
+
+use serde::de::{Error, Visitor};
+use serde::{Deserialize, Deserializer};
+use zeroize::Zeroizing;
+
+/// A text that may be secret, for the fields of a program's own [`Object`](super::Object).
+///
+/// It is copied once out of the JSON, and overwritten when it is dropped: also when another field
+/// of the object does not decode, of which [`wipe`](super::Object::wipe) is not told. Its `Debug`
+/// does not show it.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::object::SecretText;
+///
+/// let text = serde_json::from_str::<SecretText>("\"made-up\"")?;
+/// assert_eq!(&*text, "made-up");
+/// assert_eq!(format!("{text:?}"), "[7 bytes]");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SecretText(Zeroizing<String>);
+
+impl Deref for SecretText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{} bytes]", self.0.len())
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretText {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = SecretText;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<SecretText, E> {
+                Ok(SecretText(Zeroizing::new(text.to_owned())))
+            }
+
+            fn visit_string<E: Error>(self, text: String) -> Result<SecretText, E> {
+                Ok(SecretText(Zeroizing::new(text)))
+            }
+        }
+
+        from.deserialize_str(Text)
+    }
+}
