@@ -1,25 +1,37 @@
-//! What a client gives back: no memory of the process holds the values of a Secret once nobody
-//! holds the Secret.
+//! What a client gives back: no memory of the process holds the values of a Secret once the
+//! program has dropped the Secret. One table has each representation, each way in and each outcome.
 #![cfg(target_os = "linux")]
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
-use kubecache::clock::Deadline;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::list_watch::{
     EventKind, Getter, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent,
     WatchRequest,
 };
-use kubecache::object::{ObjectKey, ResourceVersion, Scope, StoredObject};
+use kubecache::manager::{
+    ChangeDetection, KindTraits, ManagerOptions, ObjectManager, Owner, PastLimit,
+};
+use kubecache::object::{
+    Object, ObjectKey, Resource, ResourceVersion, Scope, SecretText, StoredObject,
+};
 use kubecache::worker::StopToken;
+use kubecache::{Compact, Dynamic, Metadata};
+use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::support::alone;
@@ -38,6 +50,10 @@ pub(crate) type Bytes = Zeroizing<Vec<u8>>;
 /// Each test has its own value.
 const DECODED: u64 = 1;
 const UNDECODABLE: u64 = 2;
+const TABLE: u64 = 5;
+
+/// Far more than any step takes on a busy machine: it only ends a test that fails.
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 /// A value, which does not stand in the program and never repeats itself.
 pub(crate) fn value(seed: u64) -> Bytes {
@@ -196,8 +212,8 @@ fn list(source: &dyn ListerWatcher<Secret>, kept: &mut Vec<Arc<StoredObject<Secr
 fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<StoredObject<Secret>> {
     let request = WatchRequest {
         resource_version: ResourceVersion::from("7"),
-        timeout: std::time::Duration::from_secs(5 * 60),
-        head_timeout: std::time::Duration::from_secs(5 * 60),
+        timeout: PATIENCE,
+        head_timeout: PATIENCE,
         bookmarks: true,
         send_initial_events: false,
         urgent: false,
@@ -292,8 +308,8 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
                     .unwrap();
                 let request = WatchRequest {
                     resource_version: ResourceVersion::from("7"),
-                    timeout: std::time::Duration::from_secs(5 * 60),
-                    head_timeout: std::time::Duration::from_secs(5 * 60),
+                    timeout: PATIENCE,
+                    head_timeout: PATIENCE,
                     bookmarks: true,
                     send_initial_events: false,
                     urgent: false,
@@ -326,4 +342,556 @@ fn f21_nothing_of_a_secret_that_does_not_decode_stays_in_memory() {
             assert_eq!(count(), [0, 0], "{reason}");
         }
     });
+}
+
+/// A way in which objects come into the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    List,
+    StreamedList,
+    Watch,
+    Get,
+    FreshRead,
+    Poll,
+    Check,
+    Cache,
+}
+
+/// Each place of the crate that decodes objects, or asks a getter for one, and the ways that lead
+/// there. A snapshot writes and reads its own text: see `snapshot_memory`.
+const PLACES: [(&str, &[Way]); 8] = [
+    (
+        "src/http/lister_watcher.rs",
+        &[Way::List, Way::StreamedList, Way::Watch, Way::Get],
+    ),
+    ("src/http/watch_stream.rs", &[Way::StreamedList, Way::Watch]),
+    ("src/manager/entry/consistent_reads.rs", &[Way::FreshRead]),
+    ("src/manager/ttl/store.rs", &[Way::Cache]),
+    ("src/manager/watch/immutable_check.rs", &[Way::Check]),
+    ("src/manager/watch/poller.rs", &[Way::Poll]),
+    ("src/snapshot/loaded.rs", &[]),
+    // Decodes what the process holds already.
+    ("src/wire/compact.rs", &[]),
+];
+
+/// What decodes an object, or asks for one.
+const DECODING: [&str; 4] = [
+    "decode_object",
+    "EventDecoder",
+    "ListDecoder",
+    "table.request(",
+];
+
+/// The decoders themselves.
+const DECODERS: [&str; 4] = ["event.rs", "list.rs", "mod.rs", "whole.rs"];
+
+/// A type that can hold a Secret, and whether a reader sees kubectl's copy of its values.
+trait Representation: Object + Clone {
+    fn shows_copy(&self) -> bool;
+}
+
+fn has_copy(metadata: &ObjectMeta) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    annotations.is_some_and(|annotations| annotations.contains_key(LAST_APPLIED))
+}
+
+fn text_has_copy(json: &[u8]) -> bool {
+    memchr::memmem::find(json, LAST_APPLIED.as_bytes()).is_some()
+}
+
+impl Representation for Secret {
+    fn shows_copy(&self) -> bool {
+        has_copy(&self.metadata)
+    }
+}
+
+impl Representation for Metadata<Secret> {
+    fn shows_copy(&self) -> bool {
+        has_copy(&self.metadata)
+    }
+}
+
+impl Representation for Compact<Secret> {
+    fn shows_copy(&self) -> bool {
+        text_has_copy(self.json())
+    }
+}
+
+impl Representation for Dynamic {
+    fn shows_copy(&self) -> bool {
+        text_has_copy(self.json())
+    }
+}
+
+/// A program's own type.
+#[derive(Clone, Deserialize)]
+struct Own {
+    metadata: OwnMetadata,
+    #[serde(default, rename = "data")]
+    _data: BTreeMap<String, SecretText>,
+    #[serde(default, rename = "type")]
+    _type: Option<String>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OwnMetadata {
+    #[serde(default)]
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, SecretText>,
+}
+
+impl Object for Own {
+    fn resource() -> Resource {
+        Secret::resource()
+    }
+
+    fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    fn namespace(&self) -> &str {
+        &self.metadata.namespace
+    }
+
+    fn uid(&self) -> &str {
+        &self.metadata.uid
+    }
+
+    fn version(&self) -> &str {
+        &self.metadata.resource_version
+    }
+}
+
+impl Representation for Own {
+    fn shows_copy(&self) -> bool {
+        self.metadata.annotations.contains_key(LAST_APPLIED)
+    }
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Good,
+    /// The metadata is broken, behind the annotation.
+    BadMetadata,
+    /// A field behind the values is broken.
+    BadField,
+    NoName,
+    ForeignKind,
+    CutOff,
+}
+
+const OUTCOMES: [Outcome; 6] = [
+    Outcome::Good,
+    Outcome::BadMetadata,
+    Outcome::BadField,
+    Outcome::NoName,
+    Outcome::ForeignKind,
+    Outcome::CutOff,
+];
+
+const WAYS: [Way; 8] = [
+    Way::List,
+    Way::StreamedList,
+    Way::Watch,
+    Way::Get,
+    Way::FreshRead,
+    Way::Poll,
+    Way::Check,
+    Way::Cache,
+];
+
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The value repeats itself, so that what is left of it is found wherever later allocations have
+/// written on it. Its base64 repeats itself too. The search is for some units in a row: what a
+/// vector instruction has loaded may stay on a stack.
+const UNIT_BYTES: usize = 48;
+const UNITS: usize = 150;
+const UNITS_FOUND: usize = 4;
+
+fn unit() -> Bytes {
+    Zeroizing::new(value(TABLE)[..UNIT_BYTES].to_vec())
+}
+
+/// The object as JSON, between these.
+fn object(outcome: Outcome, is_metadata: bool, before: &str, after: &str) -> Bytes {
+    let (api_version, kind) = match (outcome, is_metadata) {
+        (Outcome::ForeignKind, _) => ("v1", "ConfigMap"),
+        (_, true) => ("meta.k8s.io/v1", "PartialObjectMetadata"),
+        (_, false) => ("v1", "Secret"),
+    };
+    let name = match outcome {
+        Outcome::NoName => "",
+        _ => "\"name\":\"db\",",
+    };
+    let labels = match outcome {
+        Outcome::BadMetadata => ",\"labels\":7,\"creationTimestamp\":7",
+        _ => "",
+    };
+    let field = match outcome {
+        Outcome::BadField => ",\"type\":7",
+        _ => "",
+    };
+    let head = format!(
+        "{before}{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{{{name}\
+         \"namespace\":\"shop\",\"uid\":\"u-1\",\"resourceVersion\":\"8\",\
+         \"managedFields\":[{{\"manager\":\"m\"}}],\"annotations\":{{\"{LAST_APPLIED}\":\
+         \"{{\\\"data\\\":{{\\\"k\\\":\\\""
+    );
+    let middle = format!("\\\"}}}}\\n\"}}{labels}}},\"data\":{{\"k\":\"");
+    let tail = format!("\"}}{field}}}{after}");
+    let unit = base64(&unit());
+    let mut json = Zeroizing::new(Vec::with_capacity(2 * UNITS * unit.len() + 4096));
+    json.extend_from_slice(head.as_bytes());
+    (0..UNITS).for_each(|_| json.extend_from_slice(&unit));
+    json.extend_from_slice(middle.as_bytes());
+    (0..UNITS).for_each(|_| json.extend_from_slice(&unit));
+    json.extend_from_slice(tail.as_bytes());
+    assert!(json.len() < 2 * UNITS * unit.len() + 4096, "it never grows");
+    json
+}
+
+/// A server of one Secret: gets of it end in `outcome`, and so do lists and watches in a cell that
+/// is about them.
+struct Server {
+    outcome: Outcome,
+    way: Way,
+    is_metadata: bool,
+    ended: AtomicBool,
+    answered: mpsc::Sender<()>,
+}
+
+impl Server {
+    fn run(&self, listener: &TcpListener) {
+        thread::scope(|scope| {
+            for stream in listener.incoming() {
+                if self.ended.load(Ordering::SeqCst) {
+                    break;
+                }
+                let stream = BufReader::new(stream.unwrap());
+                scope.spawn(move || self.connection(stream));
+            }
+        });
+    }
+
+    /// Answers requests until the client closes the connection.
+    fn connection(&self, mut stream: BufReader<TcpStream>) {
+        loop {
+            let (mut first, mut line) = (String::new(), String::new());
+            if stream.read_line(&mut first).unwrap_or_default() == 0 {
+                return;
+            }
+            while line != "\r\n" {
+                line.clear();
+                if stream.read_line(&mut line).unwrap_or_default() == 0 {
+                    return;
+                }
+            }
+            let (is_watch, is_get) = (first.contains("watch=true"), first.contains("/db"));
+            // A client that was stopped may have closed the connection.
+            let answered = if is_watch {
+                self.watch(&mut stream)
+            } else if is_get {
+                self.get(&mut stream)
+            } else {
+                self.list(&mut stream)
+            };
+            if answered.is_err() || is_watch {
+                // The rest is for the client to end.
+                drop(stream.read_line(&mut line));
+                return;
+            }
+        }
+    }
+
+    fn get(&self, stream: &mut BufReader<TcpStream>) -> io::Result<()> {
+        let body = object(self.outcome, self.is_metadata, "", "");
+        let sent = send(stream, &body, self.outcome == Outcome::CutOff);
+        drop(body);
+        // Only a check is waited for.
+        self.answered.send(()).unwrap_or_default();
+        sent
+    }
+
+    fn list(&self, stream: &mut BufReader<TcpStream>) -> io::Result<()> {
+        let kind = if self.is_metadata {
+            "\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/v1\""
+        } else {
+            "\"kind\":\"SecretList\",\"apiVersion\":\"v1\""
+        };
+        let outcome = match self.way {
+            Way::List => Some(self.outcome),
+            Way::Check => Some(Outcome::Good),
+            _ => None,
+        };
+        // A list without the object is older than the object.
+        let version = if outcome.is_some() { 8 } else { 1 };
+        let before =
+            format!("{{{kind},\"metadata\":{{\"resourceVersion\":\"{version}\"}},\"items\":[");
+        let Some(outcome) = outcome else {
+            return send(stream, format!("{before}]}}").as_bytes(), false);
+        };
+        let body = object(outcome, self.is_metadata, &before, "]}");
+        send(stream, &body, outcome == Outcome::CutOff)
+    }
+
+    fn watch(&self, stream: &mut BufReader<TcpStream>) -> io::Result<()> {
+        let word = match self.way {
+            Way::Watch => "MODIFIED",
+            Way::StreamedList => "ADDED",
+            _ => "",
+        };
+        let before = format!("{{\"type\":\"{word}\",\"object\":");
+        stream
+            .get_mut()
+            .write_all(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
+        if !word.is_empty() {
+            let body = object(self.outcome, self.is_metadata, &before, "}\n");
+            let cut = if self.outcome == Outcome::CutOff {
+                2
+            } else {
+                1
+            };
+            stream.get_mut().write_all(&body[..body.len() / cut])?;
+            if cut > 1 {
+                stream.get_mut().shutdown(Shutdown::Both)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends a body, or the most of it.
+fn send(stream: &mut BufReader<TcpStream>, body: &[u8], is_cut: bool) -> io::Result<()> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+    stream.get_mut().write_all(head.as_bytes())?;
+    let end = if is_cut {
+        body.len() * 3 / 4
+    } else {
+        body.len()
+    };
+    stream.get_mut().write_all(&body[..end])?;
+    if is_cut {
+        stream.get_mut().shutdown(Shutdown::Both)?;
+    }
+    Ok(())
+}
+
+/// What the reader sees: whether kubectl's copy is there, or nothing.
+fn see<K: Representation>(
+    (way, outcome): (Way, Outcome),
+    client: &Client,
+    answered: &mpsc::Receiver<()>,
+) -> Option<bool> {
+    let (key, never) = (ObjectKey::new("shop", "db"), StopToken::never());
+    // A read that cannot succeed need not be patient.
+    let patience = match outcome {
+        Outcome::Good => PATIENCE,
+        _ => Duration::from_secs(2),
+    };
+    let soon = || Clock::system().after(patience);
+    let of = |object: &StoredObject<K>| object.shows_copy();
+    let manager = |options: ManagerOptions| {
+        let kind = KindTraits::<K>::default().immutable_when(|_| true);
+        let manager = ObjectManager::of_kind(kind, client.clone(), options).unwrap();
+        manager.add_reference(&Owner::new("Test", key.clone()), &key);
+        manager
+    };
+    let options = ManagerOptions::default();
+    match way {
+        Way::List => {
+            let source = client.lister_watcher::<K>(Scope::namespace("shop"));
+            let mut seen = None;
+            let mut each = |item: Listed<K>| seen = item.decoded().map(|object| of(object));
+            drop(source.list(&ListRequest::default(), &never, &mut each));
+            seen
+        }
+        Way::Watch | Way::StreamedList => {
+            let source = client.lister_watcher::<K>(Scope::namespace("shop"));
+            let request = WatchRequest {
+                resource_version: ResourceVersion::from(if way == Way::Watch { "7" } else { "" }),
+                timeout: PATIENCE,
+                head_timeout: PATIENCE,
+                bookmarks: true,
+                send_initial_events: way == Way::StreamedList,
+                urgent: false,
+            };
+            let mut watch = source.watch(&request, &never).unwrap();
+            match watch.next(soon()) {
+                Ok(Next::Event(WatchEvent::Object(event))) => {
+                    event.object.decoded().map(|object| of(object))
+                }
+                _ => None,
+            }
+        }
+        Way::Get => client.get::<K>(&key).ok().map(|object| of(&object)),
+        Way::FreshRead => {
+            let manager = manager(options);
+            let read = manager.get_fresh("shop", "db", soon());
+            read.ok().map(|cached| of(cached.stored()))
+        }
+        Way::Poll => {
+            let manager = manager(options.reflectors_max(1).past_limit(PastLimit::Poll));
+            let read = manager.get_by("shop", "db", soon());
+            read.ok().map(|cached| of(cached.stored()))
+        }
+        Way::Cache => {
+            let manager = manager(options.change_detection(ChangeDetection::Cache));
+            let read = manager.get_by("shop", "db", soon());
+            read.ok().map(|cached| of(cached.stored()))
+        }
+        Way::Check => {
+            let manager = manager(options);
+            let first = manager.get_by("shop", "db", Clock::system().after(PATIENCE));
+            drop(first.unwrap());
+            let other = ObjectKey::new("shop", "other");
+            manager.add_reference(&Owner::new("Test", other), &key);
+            answered.recv_timeout(PATIENCE).unwrap();
+            let read = manager.get_by("shop", "db", soon());
+            read.ok().map(|cached| of(cached.stored()))
+        }
+    }
+}
+
+fn cell<K: Representation>(way: Way, outcome: Outcome) -> Option<bool> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let (sender, answered) = mpsc::channel();
+    let server = Server {
+        outcome,
+        way,
+        is_metadata: K::METADATA_ONLY,
+        ended: AtomicBool::new(false),
+        answered: sender,
+    };
+    let config = Config::for_server(&format!("http://{address}")).unwrap();
+    let options = ClientOptions::default().gzip(false);
+    thread::scope(|scope| {
+        scope.spawn(|| server.run(&listener));
+        let client = Client::new(&config, options).unwrap();
+        let client = client.with_resource(Secret::resource());
+        let seen = see::<K>((way, outcome), &client, &answered);
+        drop(client);
+        server.ended.store(true, Ordering::SeqCst);
+        drop(TcpStream::connect(address));
+        seen
+    })
+}
+
+/// All cells of one representation.
+fn table<K: Representation>(keeps_copy_on_get: bool) {
+    let samples = [unit(), base64(&unit())].map(|unit| {
+        let turned = unit.iter().map(|byte| !byte);
+        turned.collect::<Vec<u8>>().repeat(UNITS_FOUND)
+    });
+    let count = || samples.each_ref().map(|sample| found(sample));
+    assert_eq!(count(), [0, 0], "before anything was read");
+    for way in WAYS {
+        for outcome in OUTCOMES {
+            let seen = cell::<K>(way, outcome);
+            let what = format!("{} by {way:?}, {outcome:?}", std::any::type_name::<K>());
+            assert_eq!(count(), [0, 0], "{what}: bytes in freed memory");
+            let keeps = keeps_copy_on_get && way == Way::Get;
+            if outcome == Outcome::Good {
+                assert_eq!(seen, Some(keeps), "{what}");
+            }
+            assert!(
+                keeps || seen != Some(true),
+                "{what}: a reader sees the copy"
+            );
+            if matches!(outcome, Outcome::ForeignKind | Outcome::CutOff) && way != Way::Check {
+                let is_of_any_kind =
+                    std::any::TypeId::of::<K>() == std::any::TypeId::of::<Dynamic>();
+                assert!(seen.is_none() || is_of_any_kind, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_way_in_leaves_a_secret_in_freed_memory() {
+    alone(|| table::<Secret>(true));
+}
+
+#[test]
+fn no_way_in_leaves_metadata_of_a_secret_in_freed_memory() {
+    alone(|| table::<Metadata<Secret>>(false));
+}
+
+#[test]
+fn no_way_in_leaves_a_secret_as_text_in_freed_memory() {
+    alone(|| table::<Compact<Secret>>(false));
+}
+
+#[test]
+fn no_way_in_leaves_an_object_of_a_resource_known_at_run_time_in_freed_memory() {
+    alone(|| table::<Dynamic>(false));
+}
+
+#[test]
+fn no_way_in_leaves_an_object_of_a_programs_own_type_in_freed_memory() {
+    alone(|| table::<Own>(true));
+}
+
+/// A new representation, or a new place that decodes, needs its row above.
+#[test]
+fn the_table_has_each_representation_and_each_way_in() {
+    let mut representations = Vec::new();
+    let mut places = Vec::new();
+    for path in rust_files(Path::new("src")) {
+        let name = path.to_str().unwrap().to_owned();
+        let is_test = ["/tests", "schedules", "src/testing"]
+            .iter()
+            .any(|part| name.contains(part));
+        let in_wire = name.strip_prefix("src/wire/");
+        if is_test || in_wire.is_some_and(|name| DECODERS.contains(&name)) {
+            continue;
+        }
+        let source = fs::read_to_string(&path).unwrap();
+        let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        let code = source.lines().map(str::trim_start);
+        let code: Vec<_> = code.filter(|line| !line.starts_with("//")).collect();
+        for line in &code {
+            if let Some((_, of)) = line.split_once(" Object for ") {
+                representations.push(of.trim_end_matches(" {").to_owned());
+            }
+        }
+        let decodes = |line: &&str| {
+            let calls = DECODING.iter().any(|call| line.contains(call));
+            calls && !line.starts_with("use ") && !line.starts_with("pub")
+        };
+        if code.iter().any(decodes) {
+            places.push(name);
+        }
+    }
+    representations.sort();
+    let expected = ["Compact<K>", "Dynamic", "K", "Metadata<K>"];
+    assert_eq!(representations, expected, "each needs a test above");
+    places.sort();
+    let mut expected = PLACES.map(|(place, _)| place);
+    expected.sort_unstable();
+    assert_eq!(places, expected, "each needs its row in PLACES");
+    for way in WAYS {
+        let of_place = |(_, ways): &(&str, &[Way])| ways.contains(&way);
+        assert!(PLACES.iter().any(of_place), "{way:?}");
+    }
+}
+
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            files.push(path);
+        }
+    }
+    files
 }
