@@ -350,11 +350,12 @@ impl Place {
             (Self::Object, "apiVersion") => MemberUse::ApiVersion,
             (Self::Object, "data") if secret => MemberUse::SecretData,
             (Self::Object, "stringData") if secret => MemberUse::SecretStringData,
-            (Self::Metadata, "managedFields") if trim => MemberUse::Skip,
+            (Self::Metadata, "managedFields") | (Self::Annotations, LAST_APPLIED) if trim => {
+                MemberUse::Skip
+            }
             (Self::Metadata, "annotations") if trim || secret => {
                 MemberUse::Value(Self::Annotations)
             }
-            (Self::Annotations, LAST_APPLIED) if trim => MemberUse::Skip,
             (Self::Annotations, LAST_APPLIED) => MemberUse::LastApplied,
             _ => MemberUse::Value(Self::Elsewhere),
         }

@@ -134,6 +134,23 @@ fn a_pointer_without_a_slash_is_an_error() {
     assert_eq!(pod.field("/spec/containers/0/name").unwrap(), Some("a"));
 }
 
+/// The text of an object that trims itself, and of one that is decoded trimmed.
+fn texts<K: Object>(json: &str) -> [String; 2] {
+    let mut kept = serde_json::from_str::<K>(json).unwrap();
+    kept.trim();
+    let options = DecodeOptions::default();
+    let decoded = crate::wire::decode_object::<Dynamic>(json.as_bytes(), &options).unwrap();
+    assert_eq!((kept.name(), kept.version()), ("web", "7"));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let kept: &dyn std::any::Any = &kept;
+    let kept = match (kept.downcast_ref::<Dynamic>(), kept.downcast_ref()) {
+        (Some(dynamic), _) => dynamic.json(),
+        (_, Some(compact)) => Compact::<Pod>::json(compact),
+        _ => panic!("no text"),
+    };
+    [text(kept), text(decoded.json())]
+}
+
 /// B19: what came untrimmed is trimmed as what is decoded, in every representation.
 #[test]
 fn b19_every_representation_trims_itself() {
@@ -142,21 +159,6 @@ fn b19_every_representation_trims_itself() {
         r#"{{"kind":"Pod","apiVersion":"v1","metadata":{{"name":"web","resourceVersion":"7",
         "managedFields":[{{"manager":"m"}}],"annotations":{{"a":"b","{LAST}":"{{}}\n"}}}}}}"#
     );
-    fn texts<K: Object>(json: &str) -> [String; 2] {
-        let mut kept = serde_json::from_str::<K>(json).unwrap();
-        kept.trim();
-        let options = DecodeOptions::default();
-        let decoded = crate::wire::decode_object::<Dynamic>(json.as_bytes(), &options).unwrap();
-        assert_eq!((kept.name(), kept.version()), ("web", "7"));
-        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        let kept: &dyn std::any::Any = &kept;
-        let kept = match (kept.downcast_ref::<Dynamic>(), kept.downcast_ref()) {
-            (Some(dynamic), _) => dynamic.json(),
-            (_, Some(compact)) => Compact::<Pod>::json(compact),
-            _ => panic!("no text"),
-        };
-        [text(kept), text(decoded.json())]
-    }
     for [trimmed, expected] in [texts::<Dynamic>(&json), texts::<Compact<Pod>>(&json)] {
         assert_eq!(trimmed, expected);
         assert!(!trimmed.contains("applied") && !trimmed.contains("managed"));
