@@ -257,11 +257,7 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
     }
 
     /// The next request. What is none is told so in a line of text, as Go's servers do.
-    fn next(
-        &mut self,
-        requests: &mut Requests,
-        socket: &TcpStream,
-    ) -> io::Result<Option<Request>> {
+    fn next(&mut self, requests: &mut Requests, socket: &TcpStream) -> io::Result<Option<Request>> {
         let mut patience = Patience::begun(self.server.request_wait);
         if requests.is_empty() {
             // An idle connection waits for its next request.
