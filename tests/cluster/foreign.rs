@@ -260,7 +260,6 @@ fn the_commands_of_kubectl_do_what_the_manual_says() {
     assert!(!succeeded && refused.contains("protobuf"), "{refused}");
     let map = kubectl.run(&format!("{map} --dry-run=client -o yaml"), "");
     kubectl.run("apply --server-side=false -f -", &map);
-    kubectl.run("apply --server-side=false --prune -l app=none -f -", &map);
     kubectl.run("replace -f -", &map);
     let web = "create deployment web --image=web:1 --dry-run=client -o yaml";
     let web = kubectl.run(web, "");
