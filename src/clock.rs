@@ -55,15 +55,15 @@ pub(crate) fn later(from: Instant, by: Duration) -> Instant {
     reached.unwrap_or(from)
 }
 
-/// A time on the monotonic clock and on the wall clock, which goes on while the machine is suspended
-/// or paused.
+/// A time on the monotonic clock and on the wall clock, which goes on while the machine is
+/// suspended or paused.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Moment {
+pub(crate) struct WallInstant {
     pub(crate) instant: Instant,
     wall: SystemTime,
 }
 
-impl Moment {
+impl WallInstant {
     /// The moment `by` after this one; on the wall clock 30 years at most, which never pass.
     pub(crate) fn later(self, by: Duration) -> Self {
         Self {
@@ -139,9 +139,9 @@ impl Clock {
     }
 
     /// The current moment.
-    pub(crate) fn moment(&self) -> Moment {
+    pub(crate) fn wall_instant(&self) -> WallInstant {
         match &self.0 {
-            Source::System => Moment {
+            Source::System => WallInstant {
                 instant: self.now(),
                 wall: SystemTime::now(),
             },
@@ -272,7 +272,7 @@ pub struct FakeClock(Arc<Monitor<Fake>>);
 
 struct Fake {
     start: Instant,
-    at: Moment,
+    at: WallInstant,
     next_id: u64,
     parked: Vec<Parked>,
 }
@@ -301,7 +301,7 @@ impl Default for FakeClock {
 impl FakeClock {
     /// A fake clock; it starts at the system's instant and then stands still.
     pub fn new() -> Self {
-        let at = Clock::system().moment();
+        let at = Clock::system().wall_instant();
         let fake = Fake {
             start: at.instant,
             at,

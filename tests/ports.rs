@@ -1,5 +1,5 @@
-//! Every port through which a program's code runs: it runs under no lock of the crate, a panic there
-//! is an error of that call, and the owner goes on, or ends whole with that cause.
+//! Every port through which a program's code runs: it runs under no lock of the crate. A panic
+//! there is an error of that call, and the owner goes on, or ends whole with that cause.
 
 #![cfg(feature = "testing")]
 

@@ -612,7 +612,7 @@ fn rack(name: &str) -> Rack {
 }
 
 #[test]
-fn what_a_programs_code_does_wrong_is_the_error_of_that_write_and_the_next_one_is_right() {
+fn what_a_programs_code_does_wrong_is_the_error_of_that_write() {
     let directory = TempDirectory::new("snapshot-panics");
     let path = directory.join("snapshot");
     let wrong: [fn(&mut dyn io::Write) -> io::Result<()>; 3] = [
@@ -699,7 +699,7 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
 
 /// A node may be healthy and unchanged for longer than a file may be old.
 #[test]
-fn an_unchanged_file_is_written_again_before_it_is_too_old_and_when_it_is_asked_for() {
+fn an_unchanged_file_is_written_again_before_it_is_too_old() {
     let directory = TempDirectory::new("snapshot-ages");
     let server = FakeSource::<Secret>::new();
     server.set(secret("a", "value"));

@@ -16,7 +16,7 @@ use super::client_certificate;
 use super::plugin_run::PluginRun;
 use super::source::{Credential, CredentialSource, FetchReason, Fetched};
 use super::status::CredentialsStatus;
-use crate::clock::{Clock, Moment, later};
+use crate::clock::{Clock, WallInstant, later};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::hooks::Hook;
@@ -56,9 +56,9 @@ struct RenewalState {
     /// `None` before the first run and after a rejection.
     current: Option<Arc<Credential>>,
     /// When the source is to be asked again.
-    due: Option<Moment>,
+    due: Option<WallInstant>,
     /// When `current` may no longer be used.
-    expires: Option<Moment>,
+    expires: Option<WallInstant>,
     failure: Option<Failure>,
     /// Whether the last failure was logged, so that the recovery is, too.
     logged: bool,
@@ -96,7 +96,7 @@ impl Drop for Runner {
 }
 
 impl RenewalState {
-    fn usable(&self, now: Moment) -> Option<Arc<Credential>> {
+    fn usable(&self, now: WallInstant) -> Option<Arc<Credential>> {
         let is_valid = self.expires.is_none_or(|expires| !expires.has_come(now));
         self.current.clone().filter(|_| is_valid)
     }
@@ -109,7 +109,7 @@ impl RenewalState {
         (!left.is_zero()).then(|| failure.last.clone().with_hint(&hint))
     }
 
-    fn next(&self, now: Moment) -> RenewalStep {
+    fn next(&self, now: WallInstant) -> RenewalStep {
         let Some(usable) = self.usable(now) else {
             return self
                 .fresh_failure(now.instant)
@@ -131,7 +131,7 @@ impl Renewal {
         clock: &Clock,
     ) -> Self {
         let state = RenewalState {
-            due: initial.is_some().then(|| clock.moment()),
+            due: initial.is_some().then(|| clock.wall_instant()),
             current: initial.map(Arc::new),
             ..RenewalState::default()
         };
@@ -180,7 +180,7 @@ impl Renewal {
         let shared = &self.shared;
         let policy = shared.source.policy();
         let (usable, runs) = {
-            let now = shared.clock.moment();
+            let now = shared.clock.wall_instant();
             let mut state = shared.state.lock();
             match state.next(now) {
                 RenewalStep::Use(current) => return Ok(current),
@@ -235,7 +235,7 @@ impl Renewal {
             let begun = shared.clock.now();
             let name = shared.source.name();
             let fetched = guard_call(name, || shared.source.fetch(&reason));
-            let now = shared.clock.moment();
+            let now = shared.clock.wall_instant();
             let took = now.instant.saturating_duration_since(begun);
             let replaced = fetched
                 .as_ref()
@@ -307,7 +307,7 @@ impl Renewal {
     }
 
     pub(crate) fn status(&self) -> CredentialsStatus {
-        let now = self.shared.clock.moment();
+        let now = self.shared.clock.wall_instant();
         let state = self.shared.state.lock();
         let expires = state.expires.filter(|_| state.current.is_some());
         CredentialsStatus {
@@ -323,7 +323,7 @@ impl Renewal {
 
 impl Renewed {
     fn outcome_since(&self, runs: u64) -> Option<Result<Arc<Credential>, Error>> {
-        let now = self.clock.moment();
+        let now = self.clock.wall_instant();
         let state = self.state.lock();
         if state.runs == runs {
             return None;
@@ -341,7 +341,7 @@ impl Renewed {
         before.filter(|before| bytes.is_none_or(|bytes| bytes != before.bytes))
     }
 
-    fn succeeded(&self, fetched: Fetched, now: Moment, took: Duration) -> Arc<Credential> {
+    fn succeeded(&self, fetched: Fetched, now: WallInstant, took: Duration) -> Arc<Credential> {
         let (credential, recovered, before) = {
             let mut state = self.state.lock();
             state.runs = state.runs.saturating_add(1);
@@ -364,7 +364,7 @@ impl Renewed {
         credential
     }
 
-    fn failed(&self, error: Error, now: Moment, took: Duration) -> Error {
+    fn failed(&self, error: Error, now: WallInstant, took: Duration) -> Error {
         if error.is_stopped() {
             return error;
         }

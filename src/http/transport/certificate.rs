@@ -203,8 +203,8 @@ pub(crate) fn shown(time: UnixTime) -> String {
     )
 }
 
-/// Reads a `UTCTime` (`491231235959Z`) or a `GeneralizedTime`, whose year has four digits. One before
-/// 1970 is 1970.
+/// Reads a `UTCTime` (`491231235959Z`) or a `GeneralizedTime`, whose year has four digits. One
+/// before 1970 is 1970.
 fn time(validity: &mut Der<'_>) -> Option<UnixTime> {
     let (tag, text) = validity.next()?;
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
