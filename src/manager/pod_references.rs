@@ -104,9 +104,10 @@ pub fn visit_containers<'a>(
         .all(visitor)
 }
 
-/// The names of pull secrets, of the environments of containers, and of volumes. Not visited
-/// : what is reached through claims, storage classes or service accounts, and
-/// `azureFile.secretNamespace`, since the pod's namespace is assumed.
+/// The names of pull secrets, of the environments of containers, and of volumes.
+///
+/// The visitor is not told of Secrets that claims, storage classes or service accounts lead to. Nor
+/// is it told of `azureFile.secretNamespace`, since every name counts in the pod's namespace.
 impl ReferencedByPods for Secret {
     fn visit_pod<'a>(pod: &'a Pod, visitor: &mut dyn FnMut(&'a str) -> bool) -> bool {
         let Some(spec) = &pod.spec else { return true };

@@ -113,7 +113,7 @@ pub(crate) struct Registry<K: Object, S> {
 
 impl<K: Object, S> fmt::Debug for Registry<K, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EntryTable").finish_non_exhaustive()
+        f.debug_struct("Registry").finish_non_exhaustive()
     }
 }
 

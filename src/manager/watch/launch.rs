@@ -1,5 +1,5 @@
-//! How a run gets its thread: a reflector of one object, which begins when the entry owns it and
-//! the run before it has let go (OC-23).
+//! How a run gets its thread: a reflector of one object, which begins when the run is complete and
+//! the run before it has let go (OC-23). The entry accepts the run later, and ends one that is late.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -291,7 +291,8 @@ impl<K: Object> Runs<K> {
         })
     }
 
-    /// Starts a run under the limit. Its thread begins once the run is owned.
+    /// Starts a run under the limit. Its thread begins once the run is complete: with its handle
+    /// and its room.
     fn with_room(
         &self,
         by_name: Option<Arc<()>>,
