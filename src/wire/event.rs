@@ -13,12 +13,12 @@ use super::frame::{Frame, Frames};
 use super::item::{self, Fault};
 use super::json::Skipped;
 use super::members::find;
-use super::message::{EventKind, Listed, ObjectEvent, WatchEvent};
+use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
 use super::reason;
 use super::scan::{parse, spells};
 use super::selection::{Selection, passed_over};
-use super::whole::{decode_status, is_table};
+use super::whole::{decode_failure, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion, Status};
 use crate::sync::Arc;
@@ -40,6 +40,8 @@ pub struct EventDecoder<K> {
     frames: Frames,
     skipped: Skipped,
     selection: Option<Arc<dyn Selection>>,
+    /// The selection has the next event's object for one that is to be decoded.
+    is_selected: bool,
     /// How many bytes the present objects may have, until a bookmark ends them.
     initial_bytes_max: Option<usize>,
     ended: bool,
@@ -67,6 +69,7 @@ impl<K: Object> EventDecoder<K> {
             frames: Frames::new(bytes_max, option),
             skipped: item::skipped::<K>(options),
             selection: None,
+            is_selected: false,
             initial_bytes_max: None,
             ended: false,
             kind: PhantomData,
@@ -115,8 +118,9 @@ impl<K: Object> EventDecoder<K> {
     /// end of the stream (see [`is_ended`](Self::is_ended)).
     ///
     /// Bytes that are no watch event end the stream with a [`WatchEvent::Error`], an internal error
-    /// in client-go's words. The decoder sets a well-formed object aside that is not a `K`. It
-    /// skips an object of another kind.
+    /// in client-go's words. So does an event of an unknown type, and a change of an object
+    /// whose kind or name cannot be read. The decoder sets a well-formed object aside that is not a
+    /// `K`. It skips an object of another kind.
     ///
     /// # Errors
     ///
@@ -141,10 +145,13 @@ impl<K: Object> EventDecoder<K> {
     fn next_event(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
         let decoded = match self.decode_line() {
             Some(event) => Some(Ok(event)),
-            None => self.frames.next()?.map(|frame| match frame {
-                Ok(frame) => decode_frame(&frame, self.skipped, self.selection.as_deref()),
-                Err(_) => Err(NO_EVENT.to_owned()),
-            }),
+            None => {
+                let selection = self.selection.as_deref().filter(|_| !self.is_selected);
+                self.frames.next()?.map(|frame| match frame {
+                    Ok(frame) => decode_frame(&frame, self.skipped, selection),
+                    Err(_) => Err(NO_EVENT.to_owned()),
+                })
+            }
         };
         let used = self.frames.used();
         if let Some(bytes_max) = self.initial_bytes_max
@@ -155,6 +162,7 @@ impl<K: Object> EventDecoder<K> {
         let Some(decoded) = decoded else {
             return Ok(None);
         };
+        self.is_selected = false;
         let event = decoded.unwrap_or_else(|why| {
             self.ended = true;
             WatchEvent::Error(broken(&why))
@@ -181,7 +189,8 @@ impl<K: Object> EventDecoder<K> {
             bookmark(object).ok()?
         } else {
             let kind = change_kind(|word| word.as_bytes() == kind)?;
-            if let Some(resource_version) = passed_over(self.selection.as_deref(), object) {
+            let selection = self.selection.as_deref().filter(|_| !self.is_selected);
+            if let Some(resource_version) = passed_over(selection, object, &mut self.is_selected) {
                 WatchEvent::Unselected {
                     kind,
                     resource_version,
@@ -307,7 +316,7 @@ fn decode_frame<K: Object>(
     } = *frame;
     let Some(object) = object else {
         // A server that fails in the middle of a stream may write the bare status.
-        return match decode_status(bytes) {
+        return match decode_failure(bytes) {
             Some(status) => Ok(WatchEvent::Error(Error::from_status(status))),
             None => Err(NO_EVENT.to_owned()),
         };
@@ -315,7 +324,7 @@ fn decode_frame<K: Object>(
     let is = |word: &str| kind.is_some_and(|kind| spells(kind.of(bytes), word));
     if let Some(kind) = change_kind(is) {
         let object = object.of(bytes);
-        return match passed_over(selection, object) {
+        return match passed_over(selection, object, &mut false) {
             Some(resource_version) => Ok(WatchEvent::Unselected {
                 kind,
                 resource_version,
@@ -336,11 +345,15 @@ fn decode_frame<K: Object>(
     };
     let unknown = unknown.map_err(|_quotes| NO_EVENT)?;
     well_formed(object)?;
-    let unknown = reason::clip(&unknown).escape_debug();
-    Ok(WatchEvent::Skipped {
-        reason: format!("got invalid watch event type: {unknown}"),
-        resource_version: item::metadata_text(object, "resourceVersion").into(),
-    })
+    let (unknown, words) = (reason::clip(&unknown).escape_debug(), words(object));
+    Err(format!("got invalid watch event type: {unknown}{words}"))
+}
+
+/// What the server says of a failure in place of an object, to be appended; or nothing.
+fn words(object: &[u8]) -> String {
+    let said = decode_failure(object).map(|status| status.message().to_owned());
+    let said = said.filter(|message| !message.is_empty());
+    said.map_or_else(String::new, |message| format!(": {message}"))
 }
 
 /// The change that the `type` of an event spells.
@@ -370,12 +383,35 @@ fn change<K: Object>(
         Ok(object) => Listed::Object(object),
         Err(Fault::Malformed(why)) => return Err(no_object(&why)),
         Err(Fault::Foreign { found, .. }) => return Ok(foreign(&found)),
-        Err(Fault::Undecodable(object)) if object.key.name().is_empty() => {
-            return Ok(not_understood(&object.error.to_string()));
+        Err(Fault::Undecodable(object)) if cannot_be_told(bytes, &object) => {
+            return untold(bytes, &object.error.to_string());
         }
         Err(Fault::Undecodable(object)) => Listed::from(object),
     };
     Ok(WatchEvent::Object(ObjectEvent { kind, object }))
+}
+
+/// Whether an object that does not decode has no name, or a kind or version that says nothing. Then
+/// it cannot be set aside.
+fn cannot_be_told(object: &[u8], aside: &Undecodable) -> bool {
+    let says_nothing = |name: &&str| {
+        let said = find(object, name);
+        said.is_some_and(|said| item::text(Some(said)).is_empty())
+    };
+    aside.key.name().is_empty() || ["kind", "apiVersion"].iter().any(says_nothing)
+}
+
+/// RF-25 skips an object of the kind that has no name at all. Any other change is one of an object
+/// that is not known, and is not to be lost: the watch ends, and a list follows (RS-6).
+fn untold<K: Object>(object: &[u8], why: &str) -> Result<WatchEvent<K>, String> {
+    if item::text(find(object, "kind")).is_empty() {
+        let words = words(object);
+        return Err(no_object(&format!("Object 'Kind' is missing{words}")));
+    }
+    match find(object, "metadata").and_then(|metadata| find(metadata, "name")) {
+        Some(_) => Err(no_object(why)),
+        None => Ok(not_understood(why)),
+    }
 }
 
 /// RF-25: an object of another kind, or a Table, is no event.
@@ -420,7 +456,7 @@ fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
 }
 
 fn failure<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
-    if let Some(status) = decode_status(bytes) {
+    if let Some(status) = decode_failure(bytes) {
         return Ok(WatchEvent::Error(Error::from_status(status)));
     }
     well_formed(bytes)?;

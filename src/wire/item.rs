@@ -149,13 +149,14 @@ pub(super) fn expected<K: Object>() -> Option<(Cow<'static, str>, Cow<'static, s
 }
 
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
-/// nothing.
+/// nothing, or an empty text.
 pub(super) fn foreign_kind<K: Object>(
     kind: Option<&[u8]>,
     api_version: Option<&[u8]>,
 ) -> Option<String> {
     let differs = |said: Option<&[u8]>, ours: &str| {
-        said.is_some_and(|said| said.starts_with(b"\"") && !spells(said, ours))
+        let said = said.filter(|said| said.starts_with(b"\"") && !spells(said, ""));
+        said.is_some_and(|said| !spells(said, ours))
     };
     let (our_version, our_kind) = expected::<K>()?;
     if !differs(kind, &our_kind) && !differs(api_version, &our_version) {

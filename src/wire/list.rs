@@ -132,7 +132,7 @@ impl<K: Object> ListDecoder<K> {
             }
             ListPart::Item(length) => {
                 let bytes = pending.get(..length).unwrap_or(pending);
-                let is_other = passed_over(self.selection.as_deref(), bytes).is_some();
+                let is_other = passed_over(self.selection.as_deref(), bytes, &mut false).is_some();
                 let item = (!is_other)
                     .then(|| listed(item::decode(bytes, self.skipped), self.scan.items()));
                 self.buffer.take(length);

@@ -90,11 +90,11 @@ pub enum WatchEvent<K: Object> {
     },
     /// The server ends the watch; the error carries its [`Status`](crate::object::Status).
     Error(Error),
-    /// An event that is no change: an unknown type, another kind, or no metadata.
+    /// An event that is no change: of another kind, or without metadata.
     Skipped {
         /// Why the event is no change.
         reason: String,
-        /// The new position, if the event moves it (an unknown type). Otherwise empty.
+        /// The new position, if the event moves it. Otherwise empty, as always from a server.
         resource_version: ResourceVersion,
     },
 }

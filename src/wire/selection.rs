@@ -34,10 +34,12 @@ pub trait Selection: Send + Sync {
 }
 
 /// The version of an object that is not selected. `None` for one that is to be decoded: so is an
-/// object in which no name is found, because the decoder says what is wrong with it.
+/// object in which no name is found, because the decoder says what is wrong with it. Sets
+/// `is_selected` for an object that the selection has selected.
 pub(super) fn passed_over(
     selection: Option<&dyn Selection>,
     json: &[u8],
+    is_selected: &mut bool,
 ) -> Option<ResourceVersion> {
     let selection = selection?;
     let metadata = find(json, "metadata")?;
@@ -55,9 +57,11 @@ pub(super) fn passed_over(
         };
         *text = plain_text(value)?;
     }
-    let is_known = !name.is_empty();
-    let is_other = is_known && !selection.selects(&namespace, &name, &version);
-    is_other.then(|| ResourceVersion::from(&*version))
+    if name.is_empty() {
+        return None;
+    }
+    *is_selected = selection.selects(&namespace, &name, &version);
+    (!*is_selected).then(|| ResourceVersion::from(&*version))
 }
 
 /// The text of a JSON string; `None` for anything else.

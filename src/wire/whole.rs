@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
-use super::item::{self, Fault, text};
+use super::item::{self, Fault, key_of, text};
 use super::json::Decoder;
 use super::members::find;
 use super::options::DecodeOptions;
@@ -56,11 +56,20 @@ fn protocol(message: &str) -> Error {
 
 /// Decodes a body that is a `Status` of the API; `None` for anything else.
 pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
-    if text(find(bytes, "kind")) != "Status" {
-        return None;
-    }
+    (text(find(bytes, "kind")) == "Status").then(|| read_status(bytes))
+}
+
+/// Decodes what a stream says of its failure: a `Status`, also one that does not say its kind.
+pub(super) fn decode_failure(bytes: &[u8]) -> Option<Status> {
+    let is_object = !text(find(bytes, "kind")).is_empty() || !key_of(bytes).name().is_empty();
+    let says = ["message", "reason", "code"].map(|name| find(bytes, name).is_some());
+    let says_no_kind = !is_object && says.contains(&true);
+    decode_status(bytes).or_else(|| says_no_kind.then(|| read_status(bytes)))
+}
+
+fn read_status(bytes: &[u8]) -> Status {
     let status = Decoder::new(bytes).decode::<meta::Status>();
-    Some(Status::from(status.unwrap_or_else(|error| {
+    Status::from(status.unwrap_or_else(|error| {
         // What can be read of it says more than nothing.
         let text = |name| Some(text(find(bytes, name))).filter(|text| !text.is_empty());
         meta::Status {
@@ -70,7 +79,7 @@ pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
             reason: text("reason"),
             ..meta::Status::default()
         }
-    })))
+    }))
 }
 
 /// Whether a version and kind are those of the server's own table of columns (RF-16).

@@ -2,6 +2,7 @@
 //! other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -459,4 +460,51 @@ fn b11_a_watch_whose_head_is_held_back_is_no_reason_to_list() {
             "{watch}"
         );
     });
+}
+
+/// RS-6: a change that cannot be read is not lost, as a list follows.
+#[test]
+fn rs_6_an_event_of_an_unknown_type_or_of_no_kind_ends_the_watch_and_a_list_follows() {
+    let rows = [
+        (
+            r#"{"type":"RENAMED","object":{"kind":"Secret","apiVersion":"v1","metadata":{}}}"#,
+            "got invalid watch event type: RENAMED",
+        ),
+        (
+            r#"{"type":"MODIFIED","object":{"message":"etcd is gone","code":500}}"#,
+            "Object 'Kind' is missing: etcd is gone",
+        ),
+        (
+            r#"{"type":"ERROR","object":{"message":"the storage is away","code":500}}"#,
+            "the storage is away",
+        ),
+    ];
+    for (event, words) in rows {
+        let server = Server::start();
+        let client = client(&server.url());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let tell = Arc::clone(&told);
+        let options = ReflectorOptions::default()
+            .watch_list(false)
+            .on_error(move |failure| tell.lock().unwrap().push(failure.error.to_string()));
+        let source = secrets(&client);
+        let (store, reflector) = Store::spawn("odd", source, Indexers::new(), options).unwrap();
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_list("5", &[secret("db", "3")]));
+        peer.request();
+        peer.begin();
+        peer.chunk(&format!("{event}\n{}", bookmark("9")));
+        // The watch was closed; what follows it comes on another connection.
+        let mut peer = server.accept();
+        let list = peer.request().line;
+        assert!(!list.contains("watch=true"), "{event}: {list}");
+        peer.json(200, &secret_list("10", &[secret("db", "8")]));
+        store
+            .wait_until_at_least(&"10".into(), Clock::system().after(PATIENCE))
+            .unwrap();
+        reflector.stop();
+        let told = told.lock().unwrap();
+        assert!(told[0].contains(words), "{event}: {told:?}");
+    }
 }

@@ -10,7 +10,7 @@ fn watch(body: &str) -> Vec<String> {
 const META: &str = r#""metadata":{"name":"a","namespace":"n","resourceVersion":"5"}"#;
 
 /// RF-24, RF-25, RF-26, RF-27, RF-28, RS-9 and B12, row by row.
-const EVENTS: [(&str, &str); 23] = [
+const EVENTS: [(&str, &str); 28] = [
     (
         r#"{"type":"ADDED","object":$SECRET}"#,
         "Added(Secret n/a @5)",
@@ -77,12 +77,31 @@ const EVENTS: [(&str, &str); 23] = [
         "Error(Protocol: unexpected object:)",
     ),
     (
-        r#"{"type":"RENAMED","object":$SECRET}"#,
-        "skipped @5: got invalid watch event type: RENAMED",
+        r#"{"type":"ERROR","object":null}"#,
+        "Error(Protocol: unexpected object:)",
     ),
     (
-        r#"{"type":"","object":$SECRET}"#,
-        "skipped @5: got invalid watch event type: ",
+        r#"{"type":"ERROR","object":{$META,"message":"CANARY"}}"#,
+        "Error(Protocol: unexpected object:  n/a)",
+    ),
+    (
+        r#"{"type":"ERROR","object":{"kind":"Pod","message":"CANARY","code":410}}"#,
+        "Error(Protocol: unexpected object: Pod)",
+    ),
+    (
+        concat!(
+            r#"{"type":"ERROR","object":{"status":"Failure","#,
+            r#""message":"too old resource version: 1 (323)","reason":"Expired","code":410}}"#
+        ),
+        "Error(Expired: too old resource version: 1 (323))",
+    ),
+    (
+        r#"{"type":"ERROR","object":{"kind":null,"message":"The version is too old.","code":410}}"#,
+        "Error(Expired: The version is too old.)",
+    ),
+    (
+        r#"{"type":"ERROR","object":{"kind":"","message":"the server is shutting down"}}"#,
+        "Error(Api: the server is shutting down)",
     ),
     (
         r#"{"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1",$META}}"#,
@@ -121,6 +140,10 @@ const EVENTS: [(&str, &str); 23] = [
         ),
         "Error(Api: etcdserver: request timed out)",
     ),
+    (
+        r#"{"status":"Failure","message":"etcdserver: leader changed","code":500}"#,
+        "Error(Api: etcdserver: leader changed)",
+    ),
 ];
 
 #[test]
@@ -133,7 +156,7 @@ fn each_event_comes_to_what_its_row_says() {
     }
 }
 
-const NO_EVENTS: [(&str, &str); 10] = [
+const NO_EVENTS: [(&str, &str); 27] = [
     ("<html>", "unable to decode to metav1.WatchEvent"),
     ("{}", "unable to decode to metav1.WatchEvent"),
     ("[]", "unable to decode to metav1.WatchEvent"),
@@ -165,6 +188,80 @@ const NO_EVENTS: [(&str, &str); 10] = [
         r#"{"type":"ODD","object":CANARY}"#,
         "unable to decode watch event: expected value",
     ),
+    (
+        r#"{"type":null,"object":$SECRET}"#,
+        "unable to decode to metav1.WatchEvent",
+    ),
+    (
+        r#"{"type":"RENAMED","object":$SECRET}"#,
+        "got invalid watch event type: RENAMED",
+    ),
+    (
+        r#"{"type":"added","object":$SECRET}"#,
+        "got invalid watch event type: added",
+    ),
+    (
+        r#"{"type":"","object":$SECRET}"#,
+        "got invalid watch event type: ",
+    ),
+    (r#"{"object":$SECRET}"#, "got invalid watch event type: "),
+    (
+        r#"{"type":"FAILED","object":{"kind":"Status","message":"etcd is gone","code":500}}"#,
+        "got invalid watch event type: FAILED: etcd is gone",
+    ),
+    (
+        r#"{"type":"FAILED","object":{$META,"message":"CANARY"}}"#,
+        "got invalid watch event type: FAILED",
+    ),
+    (
+        r#"{"type":"ADDED","object":null}"#,
+        "unable to decode watch event: Object 'Kind' is missing",
+    ),
+    (
+        r#"{"type":"MODIFIED","object":"CANARY"}"#,
+        "unable to decode watch event: Object 'Kind' is missing",
+    ),
+    (
+        r#"{"type":"DELETED","object":[{}]}"#,
+        "unable to decode watch event: Object 'Kind' is missing",
+    ),
+    (
+        r#"{"type":"ADDED","object":{"kind":"","metadata":{"namespace":"n"}}}"#,
+        "unable to decode watch event: Object 'Kind' is missing",
+    ),
+    (
+        r#"{"type":"MODIFIED","object":{"kind":"","apiVersion":"",$META}}"#,
+        "unable to decode watch event: Object 'Kind' is missing",
+    ),
+    (
+        r#"{"type":"DELETED","object":{"kind":7,"apiVersion":"v1",$META}}"#,
+        "unable to decode watch event: Object 'Kind' is missing",
+    ),
+    (
+        r#"{"type":"MODIFIED","object":{"kind":"Secret","apiVersion":"",$META}}"#,
+        concat!(
+            "unable to decode watch event: Secret n/a does not decode: ",
+            "invalid value: string, expected v1"
+        ),
+    ),
+    (
+        r#"{"type":"ADDED","object":{"kind":7,"message":"etcd is gone"}}"#,
+        "unable to decode watch event: Object 'Kind' is missing: etcd is gone",
+    ),
+    (
+        r#"{"type":"DELETED","object":{"kind":"Secret","apiVersion":"v1","metadata":{"name":7}}}"#,
+        concat!(
+            "unable to decode watch event: Secret without a name does not decode: ",
+            "metadata.name: invalid type: integer, expected a string"
+        ),
+    ),
+    (
+        r#"{"type":"ADDED","object":{"kind":"Secret","metadata":{"name":"","uid":"u"}}}"#,
+        concat!(
+            "unable to decode watch event: Secret without a name does not decode: ",
+            "metadata.name: missing"
+        ),
+    ),
 ];
 
 /// RS-6 and RS-7: the words of client-go, then the end.
@@ -176,7 +273,9 @@ fn what_is_no_event_ends_the_stream_with_an_internal_error() {
              {why}\") has prevented the request from succeeding)"
         )
     };
+    let secret = format!(r#"{{"kind":"Secret","apiVersion":"v1",{META}}}"#);
     for (line, why) in NO_EVENTS {
+        let line = line.replace("$SECRET", &secret).replace("$META", META);
         let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
         assert_eq!(watch(&format!("{line}\n{next}\n")), [rs6(why)], "{line}");
         // What came whole before it is an event.
