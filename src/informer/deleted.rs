@@ -17,9 +17,9 @@ pub struct Deleted<K: Object> {
     pub last_known: Arc<StoredObject<K>>,
     /// Whether `last_known` is the state in which the object was deleted, as the watch reported it.
     ///
-    /// `false` when the watch did not report the delete, and the object was missing from a later
-    /// list. The object may have changed before its end. An object of the same name may have been
-    /// created and deleted since.
+    /// `false` when the watch did not report the delete: the object was missing from a later list,
+    /// or another object had its name. The object may have changed before its end. Objects of the
+    /// same name may have been created and deleted since.
     pub final_state_known: bool,
 }
 
@@ -32,8 +32,7 @@ impl<K: Object> Deleted<K> {
         }
     }
 
-    /// Makes a delete that no watch reported: a list came without the object, and this is its last
-    /// known state.
+    /// Makes a delete that no watch reported: the object is gone, and this is its last known state.
     pub fn missed(last_known: Arc<StoredObject<K>>) -> Self {
         Self {
             last_known,

@@ -18,7 +18,8 @@ const KEYS_MAX: usize = 10_000;
     reason = "either the keys are known or they are not"
 )]
 pub enum Changed {
-    /// These objects, each once; empty if none has changed.
+    /// These objects, each once; empty if none has changed. An object that was deleted and made
+    /// again has changed, also where only its uid tells so.
     Keys(BTreeSet<ObjectKey>),
     /// More objects than the manager keeps track of: look at all of them.
     Anything,

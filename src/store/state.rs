@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use crate::error::Error;
 use crate::list_watch::{Bound, Listed, OBJECTS_MAX};
-use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
+use crate::object::{KeyRef, Object, ObjectKey, StoredObject, is_same_state};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::store::index::{Indexers, Indices, Values};
 use crate::store::version_guard::VersionGuard;
@@ -229,6 +229,11 @@ pub(crate) enum Change<K: Object> {
         old: Arc<StoredObject<K>>,
         new: Arc<StoredObject<K>>,
     },
+    /// Another object has its name: it has ended unseen.
+    Remade {
+        old: Arc<StoredObject<K>>,
+        new: Arc<StoredObject<K>>,
+    },
     /// It was known, and is not any more.
     Gone(Arc<StoredObject<K>>),
 }
@@ -242,10 +247,29 @@ impl<K: Object> Change<K> {
         let new = after.and_then(StoreEntry::last_good).map(Arc::clone);
         let decodes = after.is_some_and(|after| after.object().is_some());
         match (old, new) {
+            (Some(old), Some(new)) if old.uid() != new.uid() => Some(Self::Remade { old, new }),
             (Some(old), Some(new)) => decodes.then_some(Self::Changed { old, new }),
             (None, Some(new)) => Some(Self::Appeared(new)),
             (Some(old), None) => Some(Self::Gone(old)),
             (None, None) => None,
+        }
+    }
+
+    /// The end that a list implies.
+    pub(super) fn end(self) -> Option<Self> {
+        match self {
+            Self::Gone(old) | Self::Remade { old, .. } => Some(Self::Gone(old)),
+            Self::Appeared(_) | Self::Changed { .. } => None,
+        }
+    }
+
+    /// What is new of an object that a list has.
+    pub(super) fn news(self) -> Option<Self> {
+        match self {
+            Self::Gone(_) => None,
+            Self::Changed { old, new } if is_same_state::<K>(&old, &new) => None,
+            Self::Remade { new, .. } => Some(Self::Appeared(new)),
+            Self::Appeared(_) | Self::Changed { .. } => Some(self),
         }
     }
 }

@@ -143,8 +143,8 @@ impl<K: Object> StoreWriter<K> {
         applied
     }
 
-    /// Replaces the whole content, and returns the changes: first the deletions, then the items in
-    /// the list's order (CT-6).
+    /// Replaces the whole content, and returns the changes: first the ends, then in the list's order
+    /// what is new (CT-6).
     ///
     /// # Errors
     ///
@@ -163,14 +163,10 @@ impl<K: Object> StoreWriter<K> {
         }
         let before = self.replace(staging, of)?;
         let state = self.state.lock();
-        let of_listed = listed
-            .iter()
-            .filter_map(|key| Change::of(before.get(key), state.items.get(key)));
-        let gone = before
-            .iter()
-            .filter(|(key, _)| !state.items.contains_key(*key));
-        let of_gone = gone.filter_map(|(_, entry)| Change::of(Some(entry), None));
-        Ok(of_gone.chain(of_listed).collect())
+        let change = |key| Change::of(before.get(key), state.items.get(key));
+        let ends = before.keys().filter_map(|key| change(key)?.end());
+        let news = listed.iter().filter_map(|key| change(key)?.news());
+        Ok(ends.chain(news).collect())
     }
 
     /// Takes out, down to the bound, those that came last of the objects that are not held.

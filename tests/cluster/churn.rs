@@ -87,7 +87,7 @@ pub(crate) struct Told {
     pub(crate) wrong: Vec<String>,
     pub(crate) added: usize,
     pub(crate) updated: usize,
-    /// Of the updates, those that change nothing: resyncs, and what a list has unchanged.
+    /// Of the updates, those that change nothing: resyncs.
     pub(crate) repeated: usize,
     pub(crate) deleted: usize,
     /// Of the deletes, those of which only a list told.

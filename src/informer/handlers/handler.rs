@@ -66,6 +66,8 @@ pub trait EventHandler<K: Object>: Send + 'static {
     fn on_add(&mut self, _object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {}
 
     /// Called when the object changed from `old` to `new`, and at a resync, when nothing changed.
+    /// Both are states of one object, with one uid: an object that was deleted and made again comes
+    /// as `on_delete` and `on_add`.
     ///
     /// One call may stand for several changes, after a relist or beyond the bound of the handler's
     /// queue.

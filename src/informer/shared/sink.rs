@@ -85,18 +85,26 @@ impl<K: Object> InformerSink<K> {
         }
     }
 
-    /// The notification of a change.
-    fn notification(
+    /// Tells the handlers of a change.
+    fn notify(
         &self,
         change: Change<K>,
         last: Option<Arc<StoredObject<K>>>,
-    ) -> Notification<K> {
-        match change {
+        tell: &dyn Fn(Notification<K>),
+    ) {
+        tell(match change {
             Change::Appeared(object) => Notification::Added {
                 object,
                 is_in_initial_list: !self.is_complete,
             },
             Change::Changed { old, new } => Notification::Updated { old, new },
+            Change::Remade { old, new } => {
+                tell(Notification::Deleted(Deleted::missed(old)));
+                Notification::Added {
+                    object: new,
+                    is_in_initial_list: false,
+                }
+            }
             // The server's final state may be of another object of that name, unknown to handlers.
             Change::Gone(last_known) => match last {
                 Some(object) if object.uid() == last_known.uid() => {
@@ -105,7 +113,7 @@ impl<K: Object> InformerSink<K> {
                 }
                 Some(_) | None => Notification::Deleted(Deleted::missed(last_known)),
             },
-        }
+        });
     }
 
     /// Calls `act`, and tells the informer's metrics how long it took.
@@ -162,7 +170,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         self.measured(|sink| {
             processor.turn(|tell| {
                 for change in sink.writer.commit_and_tell(staging, of)? {
-                    tell(sink.notification(change, None));
+                    sink.notify(change, None, tell);
                 }
                 if !sink.is_complete {
                     sink.is_complete = true;
@@ -189,7 +197,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         self.measured(|sink| {
             processor.turn(|tell| {
                 if let Applied::Accepted(Some(change)) = sink.writer.apply_and_tell(event) {
-                    tell(sink.notification(change, last));
+                    sink.notify(change, last, tell);
                 }
             });
         });

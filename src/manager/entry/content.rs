@@ -444,6 +444,45 @@ mod tests {
         Listed::Object(Arc::new(StoredObject::new(secret("s", version))))
     }
 
+    type Way = fn(&mut EntryContent<Secret>, Arc<StoredObject<Secret>>) -> Option<bool>;
+
+    /// Subscribers have news of an object that was made again, in the same version too.
+    #[test]
+    fn another_uid_is_news_and_the_same_state_is_none_whichever_way_it_comes() {
+        let ways: [(&str, Way); 4] = [
+            ("a list", |content, object| {
+                let of = Replacement {
+                    resource_version: "9".into(),
+                    consistent: true,
+                    ..Replacement::default()
+                };
+                let began = content.revision();
+                let mut listed = Some(Listed::Object(object));
+                content.replace(began, &mut listed, &of).ok()
+            }),
+            ("an event", |content, object| {
+                content.change(&mut Some(Listed::Object(object)))
+            }),
+            ("a poll or a get", |content, object| {
+                content.answer(&mut Some(object))
+            }),
+            ("a consistent read", |content, object| {
+                let latest = ResourceVersion::most_recent();
+                let read = content.begin_read(latest, Clock::system().now());
+                content.found(&read, &mut Some(object))
+            }),
+        ];
+        let first = || Arc::new(StoredObject::new(secret("s", "9")));
+        let again = || Arc::new(StoredObject::new(with_uid(secret("s", "9"), "again")));
+        for (what, way) in ways {
+            let mut content = EntryContent::new(KindTraits::default());
+            assert_eq!(way(&mut content, first()), Some(true), "{what}");
+            assert_eq!(way(&mut content, first()), Some(false), "{what}");
+            assert_eq!(way(&mut content, again()), Some(true), "{what}");
+            assert_eq!(content.object().unwrap().uid(), "again", "{what}");
+        }
+    }
+
     /// The drop of an object overwrites its secrets: a refused state stays with the caller, which
     /// has no lock then.
     #[test]

@@ -128,6 +128,7 @@ impl Follower {
                 assert_eq!(view.insert(key, number(object)), None, "{text}");
             }
             Notification::Updated { old, new } => {
+                assert_eq!(old.uid(), new.uid(), "{text}");
                 assert_eq!(view.insert(key, number(new)), Some(number(old)), "{text}");
                 assert!(number(new) >= number(old), "{text}");
                 tally.resyncs += usize::from(number(new) == number(old));
