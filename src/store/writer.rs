@@ -143,8 +143,8 @@ impl<K: Object> StoreWriter<K> {
         applied
     }
 
-    /// Replaces the whole content, and returns the changes: first the ends, then in the list's order
-    /// what is new (CT-6).
+    /// Replaces the whole content, and returns the changes: first the ends, then what is new, in
+    /// the list's order (CT-6).
     ///
     /// # Errors
     ///

@@ -1,5 +1,6 @@
 //! How a run gets its thread: a reflector of one object, which begins when the run is complete and
-//! the run before it has let go (OC-23). The entry accepts the run later, and ends one that is late.
+//! the run before it has let go (OC-23). The entry accepts the run later. A run that the entry no
+//! longer wants is then ended.
 
 use std::convert::Infallible;
 use std::fmt;
