@@ -143,15 +143,14 @@ impl<K: Object> EventDecoder<K> {
     }
 
     fn next_event(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
-        let decoded = match self.decode_line() {
-            Some(event) => Some(Ok(event)),
-            None => {
-                let selection = self.selection.as_deref().filter(|_| !self.is_selected);
-                self.frames.next()?.map(|frame| match frame {
-                    Ok(frame) => decode_frame(&frame, self.skipped, selection),
-                    Err(_) => Err(NO_EVENT.to_owned()),
-                })
-            }
+        let decoded = if let Some(event) = self.decode_line() {
+            Some(Ok(event))
+        } else {
+            let selection = self.selection.as_deref().filter(|_| !self.is_selected);
+            self.frames.next()?.map(|frame| match frame {
+                Ok(frame) => decode_frame(&frame, self.skipped, selection),
+                Err(_) => Err(NO_EVENT.to_owned()),
+            })
         };
         let used = self.frames.used();
         if let Some(bytes_max) = self.initial_bytes_max
