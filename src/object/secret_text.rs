@@ -3,7 +3,6 @@
 use std::fmt;
 use std::ops::Deref;
 
-use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer};
 use zeroize::Zeroizing;
 
@@ -42,24 +41,7 @@ impl fmt::Debug for SecretText {
 
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Text;
-
-        impl Visitor<'_> for Text {
-            type Value = SecretText;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<SecretText, E> {
-                Ok(SecretText(Zeroizing::new(text.to_owned())))
-            }
-
-            fn visit_string<E: Error>(self, text: String) -> Result<SecretText, E> {
-                Ok(SecretText(Zeroizing::new(text)))
-            }
-        }
-
-        from.deserialize_str(Text)
+        // A string out of the JSON is copied into room of its size.
+        String::deserialize(from).map(|text| Self(Zeroizing::new(text)))
     }
 }
