@@ -347,7 +347,7 @@ mod over_the_fake_server {
         stage.manager.health().unwrap();
     }
 
-    fn gets(stage: &Stage) -> usize {
+    fn poll_requests(stage: &Stage) -> usize {
         let requests = stage.source.requests();
         requests
             .iter()
@@ -406,7 +406,7 @@ mod over_the_fake_server {
         for name in ["b", "c", "d", "e", "f"] {
             stage.add(name, name);
         }
-        until(|| gets(&stage) > 0);
+        until(|| poll_requests(&stage) > 0);
         stage.manager.health().unwrap();
         stage
             .clock

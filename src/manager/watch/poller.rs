@@ -1,5 +1,5 @@
-//! The poller of a manager: it gets the objects which have no room for a watch, each before its time
-//! to live is over. One thread, and so one connection, does that, unless a get is slow.
+//! The poller of a manager: it gets the objects which have no room for a watch, each before its
+//! time to live is over. One thread, and so one connection, does that, unless a get is slow.
 
 use std::fmt;
 use std::time::{Duration, Instant};
