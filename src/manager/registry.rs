@@ -79,11 +79,9 @@ impl RequestContext<'_> {
 #[must_use = "a manager settles it"]
 pub(crate) struct Leftovers<K: Object> {
     seed: Option<(Seed<K>, SeedEnd)>,
-    _dropped: (
-        Option<Arc<StoredObject<K>>>,
-        Option<Cached<K>>,
-        Option<Arc<ReadyObject<K>>>,
-    ),
+    _object: Option<Arc<StoredObject<K>>>,
+    _answer: Option<Cached<K>>,
+    _ready: Option<Arc<ReadyObject<K>>>,
 }
 
 impl<K: Object> Drop for Leftovers<K> {
@@ -215,7 +213,9 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         });
         let left = Leftovers {
             seed: state.content().end_seed(),
-            _dropped: (object, answer, ready.flatten()),
+            _object: object,
+            _answer: answer,
+            _ready: ready.flatten(),
         };
         (result, left)
     }
@@ -225,6 +225,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         if let (Some((_, end)), Some(seeds)) = (&left.seed, self.seeds.get()) {
             seeds.ended(&entry.key, *end);
         }
+        drop(left);
     }
 
     /// Gives a new entry what an earlier process knew of its object.

@@ -22,7 +22,7 @@ use crate::sync::Arc;
 pub(crate) struct EntryContent<K: Object> {
     kind: KindTraits<K>,
     object: Option<Arc<StoredObject<K>>>,
-    /// What the kind said of `object` before the lock was taken.
+    /// What the kind said of `object`, or of the seed, before the lock was taken.
     is_immutable: bool,
     /// What the kind says of the state that comes in now.
     judged: bool,
@@ -35,8 +35,8 @@ pub(crate) struct EntryContent<K: Object> {
     guard: VersionGuard,
     /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
-    /// What an earlier process knew, until the first admitted write, and whether it is immutable.
-    seed: Option<(Seed<K>, bool)>,
+    /// What an earlier process knew, until the first admitted write.
+    seed: Option<Seed<K>>,
 }
 
 impl<K: Object> EntryContent<K> {
@@ -81,25 +81,26 @@ impl<K: Object> EntryContent<K> {
         if self.revision > 0 {
             return Some(seed);
         }
-        let before = self.seed.replace((seed, self.judged));
-        before.map(|(seed, _)| seed)
+        self.seed.replace(seed)
     }
 
     /// Tells whether the state that comes in next is immutable: code of the program decides that,
     /// before the entry's lock is taken.
     pub(crate) fn judge(&mut self, is_immutable: bool) {
         self.judged = is_immutable;
+        if self.object.is_none() && self.seed.is_none() {
+            self.is_immutable = is_immutable;
+        }
     }
 
     /// What an earlier process knew of the object, while the server has not been heard about it.
     pub(crate) fn seed(&self) -> Option<&Seed<K>> {
-        let seed = self.seed.as_ref().filter(|_| self.revision == 0);
-        seed.map(|(seed, _)| seed)
+        self.seed.as_ref().filter(|_| self.revision == 0)
     }
 
     /// Takes the seed out once the server has been heard.
     pub(crate) fn end_seed(&mut self) -> Option<(Seed<K>, SeedEnd)> {
-        let (seed, _) = self.seed.take_if(|_| self.revision > 0)?;
+        let seed = self.seed.take_if(|_| self.revision > 0)?;
         let end = match &self.object {
             None if self.undecodable.is_none() => SeedEnd::Deleted,
             Some(now)
@@ -140,17 +141,8 @@ impl<K: Object> EntryContent<K> {
     }
 
     /// The report of an object, without its values.
-    pub(crate) fn summary_of(&self, object: &Arc<StoredObject<K>>) -> ObjectSummary {
-        let stored = self
-            .object
-            .as_ref()
-            .map(|stored| (stored, self.is_immutable));
-        let seed = self.seed.as_ref();
-        let seed = seed.map(|(seed, is_immutable)| (&seed.object, *is_immutable));
-        let mut known = stored.into_iter().chain(seed);
-        let known = known.find(|(known, _)| Arc::ptr_eq(known, object));
-        let is_immutable = known.map_or(self.judged, |(_, is_immutable)| is_immutable);
-        ObjectSummary::of(self.kind, object, is_immutable)
+    pub(crate) fn summary_of(&self, object: &K) -> ObjectSummary {
+        ObjectSummary::of(self.kind, object, self.is_immutable)
     }
 
     /// Whether the stored object never changes (OC-17).

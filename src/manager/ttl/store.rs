@@ -55,7 +55,7 @@ impl<K: Object> TtlStore<K> {
                 NextStep::Fetch => {
                     let fetch = state.start_fetch(&at);
                     drop(state);
-                    return Some(self.fetch_as_leader(entry, fetch, deadline));
+                    return Some(self.fetch_as_leader(entry, &fetch, deadline));
                 }
                 NextStep::Wait(number) => {
                     waited_for = Some(number);
@@ -69,7 +69,7 @@ impl<K: Object> TtlStore<K> {
     fn fetch_as_leader(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
-        fetch: ReadPosition,
+        fetch: &ReadPosition,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let stop = self.table.stop.token();
@@ -83,7 +83,7 @@ impl<K: Object> TtlStore<K> {
         let found = checked.and_then(|()| self.table.request(&context, &fetch.version));
         let error = found.as_ref().err();
         let late = error.is_some_and(|error| context.was_ended_by_deadline(error));
-        self.complete_read(entry, &fetch, (found, late), deadline)
+        self.complete_read(entry, fetch, (found, late), deadline)
     }
 
     /// The entry of the object; with `Get` also of one that no owner references.
@@ -124,7 +124,7 @@ impl<K: Object> TtlStore<K> {
         entry.state.notify_all();
         let (result, is_news) = match completed {
             Completion::Done(result, is_news) => (result, is_news),
-            Completion::Again(fetch) => return self.fetch_as_leader(entry, fetch, deadline),
+            Completion::Again(fetch) => return self.fetch_as_leader(entry, &fetch, deadline),
         };
         if let Some(failures) = failures.filter(|_| self.keeps) {
             self.table.tell_failed(&entry.key, &failures);

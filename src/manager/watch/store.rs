@@ -258,7 +258,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             due.unzip()
         };
         for ((object, _), left) in due.iter().zip(left) {
-            left.map(|left| table.settle(object, left));
+            if let Some(left) = left {
+                table.settle(object, left);
+            }
         }
         for (object, action) in due {
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {

@@ -124,12 +124,12 @@ impl<K: Object> Writer<K> {
     /// Writes under the lock, then notifies and acts without it.
     fn write(
         &self,
-        incoming: Option<Arc<StoredObject<K>>>,
+        incoming: Option<&Arc<StoredObject<K>>>,
         write: impl FnOnce(&mut WatchEntry<K>) -> Result<(bool, WatchAction), Error>,
     ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let table = &self.context.table;
-        let (is_news, action) = table.take_in(&self.object, incoming.as_ref(), |entry| {
+        let (is_news, action) = table.take_in(&self.object, incoming, |entry| {
             let (is_news, action) = write(entry)?;
             let action = action.and(entry.hand_over(now));
             // A reader that waits reads it next.
@@ -163,7 +163,7 @@ impl<K: Object> Writer<K> {
         let taken = match held {
             Some(((began, mut listed), of)) => {
                 let incoming = object_of(listed.as_ref());
-                self.write(incoming, |entry| {
+                self.write(incoming.as_ref(), |entry| {
                     let listed = (began, &mut listed);
                     entry.take_over(self.run, listed, &of, now)
                 })
@@ -218,7 +218,7 @@ impl<K: Object> Writer<K> {
         let (began, mut listed) = staging;
         let mut is_held = false;
         let incoming = object_of(listed.as_ref());
-        self.write(incoming, |entry| {
+        self.write(incoming.as_ref(), |entry| {
             is_held = entry.holds_back(self.run, of)?;
             if is_held {
                 return Ok((false, WatchAction::nothing()));
@@ -239,7 +239,7 @@ impl<K: Object> Writer<K> {
         expires: Instant,
     ) -> Result<(), Error> {
         let incoming = found.as_ref().ok().and_then(Clone::clone);
-        self.write(incoming, |entry| {
+        self.write(incoming.as_ref(), |entry| {
             entry.take_polled(self.run, (read, found), expires)
         })
     }
@@ -261,7 +261,7 @@ impl<K: Object> Writer<K> {
         }
         let mut state = Some(object);
         let incoming = object_of(state.as_ref());
-        self.write(incoming, |entry| {
+        self.write(incoming.as_ref(), |entry| {
             entry.change(run, &mut state, now).map(unchanged)
         })
     }
