@@ -251,8 +251,8 @@ fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
     assert_eq!(read(&stage, &requests, "", Ok(secret("s", "8"))), 8);
 }
 
-/// B18 with OS-17: an answer that was given although it is not stored overtakes the fetch under way,
-/// whose reader is told what its own request has found.
+/// B18 with OS-17: an answer that was given and not stored overtakes the fetch under way. Its
+/// reader is told what its own request has found.
 #[test]
 fn b18_a_fetch_does_not_store_what_is_older_than_an_answer_that_was_given_meanwhile() {
     for by in ["a shared fetch", "a fresh read"] {
