@@ -117,8 +117,8 @@ pub enum PastLimit {
     /// The object is polled: all such objects are got one after the other over one connection, each
     /// twice in its time to live. While a get is slow, up to four are under way, each over a
     /// connection of its own. The time to live is the
-    /// [`node_ttl`](ManagerOptions::node_ttl), else the [`ttl`](ManagerOptions::ttl), and at least a
-    /// second. A new value holds from each object's next poll on.
+    /// [`node_ttl`](ManagerOptions::node_ttl), else the [`ttl`](ManagerOptions::ttl), and at least
+    /// a second. A new value holds from each object's next poll on.
     ///
     /// - [`reflectors_max`](ManagerOptions::reflectors_max) counts the poller as one. So there is
     ///   one watch less than that, with or without polled objects.
