@@ -595,7 +595,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         if is_text && matches!(name, "Time" | "MicroTime") {
             let text = self.text()?;
             return match beyond(text.as_str()) {
-                Some(last) => visitor.visit_newtype_struct(StringDeserializer::new(last.to_string())),
+                Some(last) => {
+                    visitor.visit_newtype_struct(StringDeserializer::new(last.to_string()))
+                }
                 None => visitor.visit_newtype_struct(text),
             };
         }

@@ -51,6 +51,7 @@ fn a_list_beyond_the_bound_keeps_what_is_held() {
             Change::Appeared(object) => format!("+{}", object.name()),
             Change::Changed { new, .. } => format!("~{}", new.name()),
             Change::Gone(object) => format!("-{}", object.name()),
+            Change::Remade { .. } => "a list has it as two changes".to_owned(),
         })
         .collect();
     assert_eq!(told, ["-m", "+a", "~n", "~o"]);

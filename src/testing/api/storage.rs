@@ -199,10 +199,6 @@ impl Changes {
         Some(oldest)
     }
 
-    fn clear(&mut self) {
-        *self = Self::default();
-    }
-
     fn truncate(&mut self, kept: usize) {
         self.all.truncate(kept);
         let lengths = self.all.iter().map(|change| change.after.text_len());
