@@ -64,11 +64,13 @@ pub(crate) struct WallInstant {
 }
 
 impl WallInstant {
-    /// The moment `by` after this one; on the wall clock 30 years at most, which never pass.
+    /// The time `by` after this one; one that never comes where a clock cannot count so far.
     pub(crate) fn later(self, by: Duration) -> Self {
+        let wall = self.wall.checked_add(by);
+        let wall = wall.or_else(|| self.wall.checked_add(FAR));
         Self {
             instant: later(self.instant, by),
-            wall: self.wall.checked_add(by.min(FAR)).unwrap_or(self.wall),
+            wall: wall.unwrap_or(self.wall),
         }
     }
 
