@@ -197,7 +197,11 @@ fn unlike<T: DeserializeOwned>(steps: &[&str], json: &[u8]) -> String {
     };
     let why = match Decoder::new(harmless.as_bytes()).decode::<T>() {
         Err(why) => why,
-        Ok(_) => "the value is not acceptable".to_owned(),
+        // Of a broken string the decoder tells where its escapes end, and quotes nothing.
+        Ok(_) => match Decoder::new(json).decode::<String>().map(Zeroizing::new) {
+            Err(why) if json.starts_with(b"\"") => why,
+            _ => "the value is not acceptable".to_owned(),
+        },
     };
     let key = |step: &&str| PathStep::Key((*step).to_owned());
     let steps: Vec<_> = steps.iter().map(key).collect();
