@@ -317,6 +317,29 @@ fn socks_is_asked_by_name_with_user_and_password() {
     });
 }
 
+/// No length of the name that a proxy has for itself shifts what follows it.
+#[test]
+fn the_name_of_a_socks_proxy_has_any_length() {
+    let server = Server::start();
+    let proxy = format!("socks5://127.0.0.1:{}", server.port());
+    for length in [0_u8, 1, 253, 254, 255] {
+        let client = client_of(&plain().with_proxy(&proxy).unwrap());
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap());
+            let mut peer = server.accept();
+            expect(&mut peer, [5, 1, 0]);
+            peer.write([5, 0]);
+            expect(&mut peer, *b"\x05\x01\x00\x03\x08api.test\x19\x2b");
+            peer.write([5, 0, 0, 3, length]);
+            peer.write(vec![b'n'; usize::from(length)]);
+            peer.write([0, 80]);
+            assert!(peer.request().line.starts_with("GET /api/v1/"), "{length}");
+            peer.json(200, &secret("db", "1"));
+            getting.join().unwrap();
+        });
+    }
+}
+
 #[test]
 fn socks_is_asked_for_an_address_as_one() {
     let server = Server::start();

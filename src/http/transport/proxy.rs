@@ -222,8 +222,8 @@ impl Proxy {
                 server.authority()
             )));
         }
-        // The address that the proxy itself uses, which nobody needs.
-        let address = match kind {
+        // The address and the port that the proxy itself uses, which the client does not need.
+        let address_length = match kind {
             socks::IPV4 => 4,
             socks::IPV6 => 16,
             socks::NAME => {
@@ -232,10 +232,10 @@ impl Proxy {
             }
             _ => return Err(broken("its answer has an address of an unknown kind")),
         };
-        let port = 2;
-        for _ in 0..address.saturating_add(port) {
+        for _ in 0..address_length {
             let [_] = dialog.receive()?;
         }
+        let [_, _] = dialog.receive()?;
         Ok(())
     }
 }
