@@ -39,8 +39,7 @@ impl ServerUrl {
             Some((authority, path)) => (authority, path),
             None => (rest, ""),
         };
-        let path: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let path = path.join("/");
+        let path = clean(path);
         if authority.contains('@') {
             return Err(
                 "user and password do not belong into it: use the user's fields".to_owned(),
@@ -88,6 +87,20 @@ impl fmt::Display for ServerUrl {
         let scheme = if self.https { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority(), self.path)
     }
+}
+
+/// Resolves `.` and `..` and drops empty segments, as client-go does before it sends a path.
+fn clean(path: &str) -> String {
+    let mut segments = Vec::new();
+    for segment in path.split('/') {
+        // A server takes an escaped dot for a dot.
+        match segment.replace("%2e", ".").replace("%2E", ".").as_str() {
+            "" | "." => {}
+            ".." => drop(segments.pop()),
+            _ => segments.push(segment),
+        }
+    }
+    segments.join("/")
 }
 
 /// Splits `host[:port]`, whose IPv6 address stands in brackets.
@@ -158,6 +171,13 @@ mod tests {
             ),
             ("https://front?x=1#y", false, "https://front:443"),
             ("https://front//a//b//", false, "https://front:443/a/b"),
+            ("https://front/a/./b/../c", false, "https://front:443/a/c"),
+            ("https://front/../../a/..", false, "https://front:443"),
+            (
+                "https://front/a/%2e%2E/..b/c.",
+                false,
+                "https://front:443/..b/c.",
+            ),
             ("localhost:8080", false, "http://localhost:8080"),
             ("localhost:6443", true, "https://localhost:6443"),
             ("localhost", false, "http://localhost:80"),
