@@ -14,12 +14,7 @@ pub(super) fn headers(
 ) -> Result<Vec<(String, String)>, Error> {
     let mut headers = Vec::new();
     let mut add = |place: &str, name: &str, value: &str| {
-        let printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
-        if value.is_empty() || !value.bytes().all(printable) {
-            return Err(Error::config(format!(
-                "{place}: cannot be sent: only printable ASCII characters can stand in a header"
-            )));
-        }
+        check(value).map_err(|why| Error::config(format!("{place}: {why}")))?;
         headers.push((name.to_owned(), value.to_owned()));
         Ok(())
     };
@@ -66,6 +61,21 @@ pub(super) fn headers(
             },
         ),
         _ => Ok(headers),
+    }
+}
+
+/// Checks that a server reads the value of a header as it was written.
+fn check(value: &str) -> Result<(), &'static str> {
+    let is_printable = |byte: u8| byte == b' ' || byte.is_ascii_graphic();
+    if value.is_empty() {
+        Err("is empty: remove it, or name somebody")
+    } else if !value.bytes().all(is_printable) {
+        Err("cannot be sent: only printable ASCII characters can stand in a header")
+    } else if value.trim_ascii() != value {
+        // Servers trim it, so that somebody else would be impersonated.
+        Err("begins or ends with a blank, which servers cut off: remove it")
+    } else {
+        Ok(())
     }
 }
 

@@ -309,6 +309,16 @@ fn options_say_who_asks_in_place_of_the_user() {
         odd.unwrap_err(),
         "--as-group: cannot be sent: only printable ASCII characters can stand in a header"
     );
+    let blank = told(|options| options.impersonate_user(" eve "));
+    assert_eq!(
+        blank.unwrap_err(),
+        "--as: begins or ends with a blank, which servers cut off: remove it"
+    );
+    let empty = told(|options| options.impersonate_group(""));
+    assert_eq!(
+        empty.unwrap_err(),
+        "--as-group: is empty: remove it, or name somebody"
+    );
     let nobody = KubeconfigOptions::default().server("https://a.test");
     let nobody = nobody.impersonate_uid("8");
     assert_eq!(
