@@ -1,5 +1,7 @@
 //! The configuration of a pod, from its environment and the files of its service account.
 
+use std::path::Path;
+
 use super::super::credentials::Credentials;
 use super::config::Config;
 use super::environment::Environment;
@@ -35,16 +37,12 @@ pub(super) fn load(
         }
         given @ (Credentials::Fixed(_) | Credentials::Renewed(_)) => given,
     };
-    config.tls.authorities = Some(match &options.certificate_authority {
-        Some(path) => Pem::file(path, "--certificate-authority"),
-        None => Pem::file(directory.join("ca.crt"), "service account"),
-    });
+    config.tls.authorities = match &options.certificate_authority {
+        Some(path) => Some(Pem::file(path, "--certificate-authority")),
+        None => authorities(directory),
+    };
     config.tls.check()?;
-    if options.namespace.is_none()
-        && let Some(namespace) = namespace(environment)?
-    {
-        config.namespace = namespace;
-    }
+    config.namespace = namespace(environment).unwrap_or(config.namespace);
     kubeconfig::apply(&no_user, options, &mut config)?;
     Ok(Ok(config))
 }
@@ -81,17 +79,39 @@ fn server(host: &str, port: &str) -> Result<ServerUrl, Error> {
     })
 }
 
-fn namespace(environment: &Environment) -> Result<Option<String>, Error> {
+/// Returns the authorities of the service account. Without a file of them the system's are trusted,
+/// as in client-go. Blocks for the read of a local file.
+fn authorities(directory: &Path) -> Option<Pem> {
+    let pem = Pem::file(directory.join("ca.crt"), "service account");
+    match pem.loaded() {
+        Ok(_) => Some(pem),
+        Err(error) => {
+            log::warn!("{error}: the system's certificate authorities are trusted instead");
+            None
+        }
+    }
+}
+
+/// Returns the namespace of the pod that the process runs in; `None` outside of pods. Blocks for
+/// the read of a local file.
+///
+/// As in client-go, a file that cannot be read counts as missing, but a warning names it.
+pub(super) fn namespace(environment: &Environment) -> Option<String> {
+    service(environment).ok()?;
     if let Some(namespace) = environment.text("POD_NAMESPACE") {
-        return Ok(Some(namespace));
+        return Some(namespace);
     }
     let path = environment.service_account.join("namespace");
-    if !path.is_file() {
-        return Ok(None);
+    match read_text(&path, NAMESPACE_BYTES_MAX) {
+        Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+        Err(why) => {
+            log::warn!(
+                "{}: {why}: the pod's namespace is not known",
+                path.display()
+            );
+            None
+        }
     }
-    let text = read_text(&path, NAMESPACE_BYTES_MAX)
-        .map_err(|why| Error::config(format!("{}: {why}", path.display())))?;
-    Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty()))
 }
 
 #[cfg(test)]
@@ -196,8 +216,49 @@ mod tests {
                     .unwrap()
                     .is_none()
             );
-            assert_eq!(config.namespace(), "default");
+            assert_eq!(config.namespace(), "shop", "of the pod");
         }
+    }
+
+    /// A context that names no namespace means the pod's, where the process runs in one.
+    #[test]
+    fn a_kubeconfig_without_a_namespace_takes_the_pods() {
+        let pod = Pod::new("namespace");
+        let context = "current-context: a\n\
+             clusters: [{name: c, cluster: {server: 'https://x'}}]\n\
+             contexts: [{name: a, context: {cluster: c";
+        pod.write("none", &format!("{context}}}}}]\n"));
+        pod.write("default", &format!("{context}, namespace: default}}}}]\n"));
+        let namespace = |file: &str, environment: &Environment, given: Option<&str>| {
+            let options = KubeconfigOptions::default().path(pod.0.join(file));
+            let options = match given {
+                Some(given) => options.namespace(given),
+                None => options,
+            };
+            let config = Config::infer_from(&options, environment).unwrap();
+            config.namespace().to_owned()
+        };
+        let environment = pod.environment("10.96.0.1", &[]);
+        assert_eq!(namespace("none", &environment, None), "shop");
+        assert_eq!(namespace("default", &environment, None), "default");
+        assert_eq!(namespace("none", &environment, Some("attic")), "attic");
+        let named = pod.environment("10.96.0.1", &[("POD_NAMESPACE", "cellar")]);
+        assert_eq!(namespace("none", &named, None), "cellar");
+        let outside = Environment::from_pairs([("POD_NAMESPACE", "cellar")]);
+        assert_eq!(namespace("none", &outside, None), "default");
+        std::fs::remove_file(pod.0.join("namespace")).unwrap();
+        assert_eq!(namespace("none", &environment, None), "default");
+    }
+
+    #[test]
+    fn without_its_authorities_a_pod_trusts_those_of_the_system() {
+        let pod = Pod::new("authorities");
+        std::fs::remove_file(pod.0.join("ca.crt")).unwrap();
+        let config = in_pod(&pod.environment("10.96.0.1", &[])).unwrap().unwrap();
+        assert!(config.tls.authorities.is_none());
+        let options = KubeconfigOptions::default().certificate_authority("/nonexistent/ca.crt");
+        let given = load(&options, &pod.environment("10.96.0.1", &[])).unwrap_err();
+        assert!(given.to_string().contains("/nonexistent/ca.crt"), "{given}");
     }
 
     #[test]
@@ -218,11 +279,6 @@ mod tests {
             told(&pod.environment("a b", &[])),
             "KUBERNETES_SERVICE_HOST \"a b\" and KUBERNETES_SERVICE_PORT \"443\" make no server: \
              it holds a space or a character that is not ASCII"
-        );
-        std::fs::remove_file(pod.0.join("ca.crt")).unwrap();
-        assert_eq!(
-            told(&pod.environment("10.96.0.1", &[])),
-            "service account: DIR/ca.crt: no such file"
         );
         std::fs::remove_file(pod.0.join("token")).unwrap();
         assert_eq!(

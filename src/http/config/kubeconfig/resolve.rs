@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::super::super::credentials::{Authorization, ClusterInfo, Credentials, ExecPlugin};
 use super::super::config::{Config, ProxyChoice, TlsSettings};
 use super::super::environment::Environment;
+use super::super::in_cluster;
 use super::super::pem::{ClientIdentity, Pem};
 use super::super::proxy_url::ProxyUrl;
 use super::super::server_url::ServerUrl;
@@ -52,10 +53,12 @@ pub(super) fn resolve(
     if !source.is_empty() {
         config.source = source;
     }
-    if let Some((_, context)) = context
-        && let Some(namespace) = context.text("namespace")?
-    {
-        namespace.clone_into(&mut config.namespace);
+    let namespace = match context {
+        Some((_, context)) => context.text("namespace")?.map(str::to_owned),
+        None => None,
+    };
+    if let Some(namespace) = namespace.or_else(|| in_cluster::namespace(environment)) {
+        config.namespace = namespace;
     }
     config.compression = !cluster.flag("disable-compression")?;
     if let Some(url) = cluster.text("proxy-url")? {
