@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
 use zeroize::Zeroizing;
 
@@ -235,6 +237,11 @@ impl<'a> Reader<'a> {
                 crate::wire::steps::count(text.len());
                 let value = scalar_value(&text, style, tag.as_deref());
                 let text = Zeroizing::new(text.into_owned());
+                let text = if is_binary(tag.as_deref()) {
+                    of_base64(&text).map_err(|why| self.refused(why))?
+                } else {
+                    text
+                };
                 extent.bytes = text.len();
                 (anchor, Node::Scalar { text, value })
             }
@@ -308,7 +315,7 @@ impl<'a> Reader<'a> {
             if *value == ScalarValue::Null {
                 return Err(self.refused("a key is null"));
             }
-            let name = text.as_str().to_owned();
+            let name = key_name(text, value);
             let line = self.place.start.line();
             let value = self.next()?;
             let (value, inner) = self.node(value)?;
@@ -347,12 +354,58 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether the tag is `!!binary`, which is of YAML 1.1.
+fn is_binary(tag: Option<&Tag>) -> bool {
+    let name = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
+    name.as_deref() == Some("binary")
+}
+
+/// Decodes a scalar with the tag `!!binary`. The error repeats nothing of it.
+fn of_base64(text: &str) -> Result<Zeroizing<String>, &'static str> {
+    let mut compact = Zeroizing::new(String::with_capacity(text.len()));
+    compact.extend(text.chars().filter(|letter| !letter.is_ascii_whitespace()));
+    let mut bytes = Zeroizing::new(vec![0; compact.len()]);
+    let length = STANDARD
+        .decode_slice(compact.as_bytes(), &mut bytes)
+        .map_err(|_quotes_a_byte| "a !!binary is not base64")?;
+    bytes.truncate(length);
+    decode(bytes).map_err(|_not_text| "a !!binary holds bytes that are not text")
+}
+
 fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> ScalarValue {
     let suffix = tag.filter(|tag| tag.is_yaml_core_schema()).map(Tag::suffix);
     match suffix {
+        _ if is_binary(tag) => ScalarValue::Text,
         Some(suffix) => ScalarValue::tagged(suffix, text),
         None if style == ScalarStyle::Plain => ScalarValue::plain(text),
         None => ScalarValue::Text,
+    }
+}
+
+/// The name of a field as Go makes it of a key: of a truth value or a number without quotes, its
+/// usual spelling.
+fn key_name(text: &str, value: &ScalarValue) -> String {
+    match value {
+        ScalarValue::Bool(value) => value.to_string(),
+        ScalarValue::Number(Some(number)) if number.is_f64() => float_name(&number.to_string()),
+        ScalarValue::Number(Some(number)) => number.to_string(),
+        ScalarValue::Number(None) | ScalarValue::Null | ScalarValue::Text => text.to_owned(),
+    }
+}
+
+/// Spells a fraction as Go does: with 32 bits, and with an exponent from a million on.
+fn float_name(text: &str) -> String {
+    let Ok(float) = text.parse::<f32>() else {
+        return text.to_owned();
+    };
+    let scientific = format!("{float:e}");
+    match scientific.split_once('e') {
+        Some((digits, exponent)) => match exponent.parse::<i32>() {
+            Ok(-4..6) | Err(_) => float.to_string(),
+            Ok(exponent) if exponent < 0 => format!("{digits}e-{:02}", exponent.unsigned_abs()),
+            Ok(exponent) => format!("{digits}e+{exponent:02}"),
+        },
+        None => scientific,
     }
 }
 
@@ -459,6 +512,21 @@ mod tests {
             ("a: >-\n  one\n  two\n", "{a=one two}"),
             ("a: &x {b: 1}\nc: *x\n", "{a={b=1} c={b=1}}"),
             ("a: !!str 5\n", "{a=5}"),
+            ("a: !!binary dG9r\n", "{a=tok}"),
+            (
+                "a: !!binary |\n  dG\n  9r\nb: [!!binary \"dG9r\"]\n",
+                "{a=tok b=[tok]}",
+            ),
+            ("!!binary bg==: 1\nn: 2\n", "{n=1 false=2}"),
+            ("yes: 1\n'yes': 2\n", "{true=1 yes=2}"),
+            (
+                "0x1F: a\n-07: b\n1e3: c\n1.50: d\n",
+                "{31=a -7=b 1000=c 1.5=d}",
+            ),
+            (
+                "1e20: a\n1e-7: b\n123456789.5: c\n",
+                "{1e+20=a 1e-07=b 1.2345679e+08=c}",
+            ),
             ("\u{feff}a: b\n", "{a=b}"),
             ("a: 1\n---\nb: [\n", "{a=1}"),
             ("a: 1\n---\n", "{a=1}"),
@@ -476,6 +544,11 @@ mod tests {
     fn what_is_refused() {
         let rows = [
             ("? ~\n: 1\n", "a key is null at line 1"),
+            ("a: !!binary x\n", "a !!binary is not base64 at line 1"),
+            (
+                "\na: !!binary /w==\n",
+                "a !!binary holds bytes that are not text at line 2",
+            ),
             ("? [x]\n: 1\n", "a key is a list at line 1"),
             (
                 "a: &x\n  b: *x\n",

@@ -128,7 +128,7 @@ fn a_relative_command_is_the_kubeconfigs_neighbour_and_gets_the_clusters_extensi
         "server": "https://a.test",
         "tls-server-name": "b.test",
         "insecure-skip-tls-verify": true,
-        "config": { "audience": "a", "n": [1, "yes", true] },
+        "config": { "audience": "a", "false": [1, "yes", true] },
     });
     assert_eq!(info["spec"]["cluster"], expected);
 
