@@ -444,3 +444,61 @@ fn unusable_material_is_refused_with_its_field() {
         assert!(error.to_string().contains(text), "{error}");
     }
 }
+
+/// A bundle is as good as its good blocks, and a warning names the others.
+#[test]
+fn a_broken_block_spoils_no_bundle() {
+    let text = |name: &str| String::from_utf8(pem(name)).unwrap();
+    let (good, key) = (text("authority.pem"), text("server.key"));
+    let block =
+        |body: &str| format!("-----BEGIN CERTIFICATE-----\n{body}-----END CERTIFICATE-----\n");
+    let cut = good.lines().take(4).collect::<Vec<_>>().join("\n");
+    let broken = [
+        (cut.clone(), "its block 1: a block has no END line"),
+        (block("!!!!\n"), "its block 1: a block is no base64"),
+        (block("MDAwMDAwMDA=\n"), "its block 1: "),
+        (
+            "-----BEGIN CERTIFICATE\nAAAA\n".to_owned(),
+            "its block 1: a BEGIN line",
+        ),
+    ];
+    let server = Server::start();
+    let tls = config("server.pem", "server.key", false);
+    for (broken, why) in &broken {
+        for bundle in [
+            format!("{broken}\n{good}"),
+            format!("{good}{broken}"),
+            format!("{key}{broken}\n{good}{broken}"),
+            // Cut in the middle of a line, without a line break before the next block.
+            format!("{}{good}", broken.trim_end()),
+        ] {
+            let trusting = Config::for_server(&server.tls_url()).unwrap();
+            let client = client_of(&trusting.with_authorities(bundle));
+            thread::scope(|scope| {
+                let getting = scope.spawn(|| get(&client, "db").map(drop));
+                serve_get(&server, &tls);
+                getting.join().unwrap().unwrap();
+            });
+        }
+        let alone = Config::for_server("https://127.0.0.1:1").unwrap();
+        let alone = alone.with_authorities(broken.clone());
+        let made = kubecache::http::Client::new(&alone, kubecache::http::ClientOptions::default());
+        let error = made.map(drop).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+/// The label of a key in PEM does not decide its kind, as in Go.
+#[test]
+fn a_key_is_taken_under_each_label() {
+    let key = String::from_utf8(pem("client-one.key")).unwrap();
+    let begin = key.find("-----BEGIN ").unwrap() + "-----BEGIN ".len();
+    let label = &key[begin..begin + key[begin..].find("-----").unwrap()];
+    for other in ["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] {
+        let config = Config::for_server("https://127.0.0.1:1").unwrap();
+        let config = config
+            .with_authorities(pem("authority.pem"))
+            .with_identity(pem("client-one.pem"), key.replace(label, other));
+        drop(client_of(&config));
+    }
+}

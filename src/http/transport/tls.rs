@@ -8,9 +8,12 @@ use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+    ServerName,
+};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::super::client_metric::ClientCertificate;
@@ -375,37 +378,78 @@ fn build(
 }
 
 fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
-    let (origin, bytes) = match &settings.authorities {
-        Some(authorities) => (authorities.origin(), authorities.bytes.as_slice()),
-        None => (String::new(), &[][..]),
+    let (origin, bytes, unread) = match &settings.authorities {
+        Some(pem) => (pem.origin(), pem.bytes.as_slice(), pem.left_out.as_str()),
+        None => (String::new(), &[][..], ""),
     };
-    let left_out = settings.authorities.iter().map(|pem| pem.left_out.as_str());
-    for left_out in left_out.filter(|left_out| !left_out.is_empty()) {
-        log::warn!("{origin}: authorities that cannot be read are left out: {left_out}");
+    let mut left_out = LeftOut::default();
+    if !unread.is_empty() {
+        left_out.add(|| unread.to_owned());
     }
     let mut roots = RootCertStore::empty();
-    let mut refused = None;
-    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(bytes).collect();
-    let mut certificates = certificates.map_err(|error| not_pem(&origin, &error))?;
     // Directories hold many of them twice: alone and in a bundle.
     let mut seen = HashSet::new();
-    certificates.retain(|certificate| seen.insert(certificate.to_vec()));
-    for certificate in certificates {
-        // One certificate that cannot be read does not spoil a bundle of a hundred.
-        if let Err(error) = roots.add(certificate) {
-            refused = Some(error);
-        }
+    for (number, block) in (1_usize..).zip(pem_blocks(bytes)) {
+        let why = match CertificateDer::from_pem_slice(block) {
+            // A block of another kind, such as a key.
+            Err(pem::Error::NoItemsFound) => continue,
+            Err(error) => tls_errors::describe_pem(&error),
+            Ok(certificate) if !seen.insert(certificate.to_vec()) => continue,
+            Ok(certificate) => match roots.add(certificate) {
+                Ok(()) => continue,
+                Err(error) => tls_errors::describe(&error),
+            },
+        };
+        left_out.add(|| format!("its block {number}: {why}"));
     }
     if roots.is_empty() {
-        let why = refused.map_or_else(
-            || "it holds no CERTIFICATE block".to_owned(),
-            |error| tls_errors::describe(&error),
-        );
+        let why = left_out.words("it holds no CERTIFICATE block");
         return Err(Error::config(format!(
             "{origin}: no usable certificate: {why}"
         )));
     }
+    if left_out.count > 0 {
+        let why = left_out.words("");
+        log::warn!("{origin}: authorities that cannot be used are left out: {why}");
+    }
     Ok(roots)
+}
+
+/// How many authorities that are left out a message names.
+const NAMED_MAX: usize = 5;
+
+/// The authorities of a bundle that are left out: how many, and why the first ones are.
+#[derive(Default)]
+struct LeftOut {
+    count: usize,
+    named: Vec<String>,
+}
+
+impl LeftOut {
+    fn add(&mut self, why: impl FnOnce() -> String) {
+        self.count = self.count.saturating_add(1);
+        if self.named.len() < NAMED_MAX {
+            self.named.push(why());
+        }
+    }
+
+    fn words(&self, none: &str) -> String {
+        let more = self.count.saturating_sub(self.named.len());
+        match (self.count, more) {
+            (0, _) => none.to_owned(),
+            (_, 0) => self.named.join(", "),
+            (_, more) => format!("{} and {more} more", self.named.join(", ")),
+        }
+    }
+}
+
+/// Splits PEM text before each block, so that a block without an end spoils no other.
+fn pem_blocks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = || memchr::memmem::find_iter(bytes, b"-----BEGIN ");
+    let ends = begins().skip(1).chain([bytes.len()]);
+    begins()
+        .zip(ends)
+        .map(|(begin, end)| bytes.get(begin..end).unwrap_or_default())
 }
 
 fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
@@ -424,12 +468,14 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
             tls_errors::describe_pem(&error)
         ))
     })?;
-    let key = provider.key_provider.load_private_key(key).map_err(|error| {
+    let key = load_key(&key, provider).map_err(|error| {
         let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the \
             ring \
                     provider; for P-521 hand in a provider that knows it";
         let why = tls_errors::describe(&error);
-        Error::config(format!("{key_origin}: the key cannot be used ({why}): {hint}"))
+        Error::config(format!(
+            "{key_origin}: the key cannot be used ({why}): {hint}"
+        ))
     })?;
     let certified = CertifiedKey::new(chain, key);
     let other_key = || {
@@ -460,6 +506,26 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
     Ok(certified)
 }
 
+/// Loads a key. Its label in PEM does not decide its kind, as in Go: files carry the wrong one.
+///
+/// # Errors
+///
+/// The error of the kind that the label names.
+fn load_key(
+    key: &PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+    let load = |key| provider.key_provider.load_private_key(key);
+    let labelled = load(key.clone_key());
+    let bytes = || key.secret_der().to_vec();
+    labelled.or_else(|error| {
+        load(PrivatePkcs8KeyDer::from(bytes()).into())
+            .or_else(|_| load(PrivatePkcs1KeyDer::from(bytes()).into()))
+            .or_else(|_| load(PrivateSec1KeyDer::from(bytes()).into()))
+            .map_err(|_| error)
+    })
+}
+
 /// Whether the public key stands in the first certificate, which rustls cannot read. A key that
 /// does not tell its public half is taken to fit.
 fn holds_public_key(certified: &CertifiedKey) -> bool {
@@ -470,7 +536,7 @@ fn holds_public_key(certified: &CertifiedKey) -> bool {
     memchr::memmem::find(leaf, &public).is_some()
 }
 
-fn not_pem(origin: &str, error: &rustls::pki_types::pem::Error) -> Error {
+fn not_pem(origin: &str, error: &pem::Error) -> Error {
     let why = tls_errors::describe_pem(error);
     Error::config(format!("{origin}: not PEM: {why}"))
 }
