@@ -93,8 +93,8 @@ impl Client {
     }
 
     /// Returns the object with `key`, with all of its fields; without those that only writers need
-    /// if it is a [`Compact`](crate::Compact), [`Dynamic`] or [`Metadata`](crate::Metadata)
-    /// ([`ClientOptions::decode`]).
+    /// if it is a [`Compact`](crate::Compact), [`Dynamic`](crate::Dynamic) or
+    /// [`Metadata`](crate::Metadata) ([`ClientOptions::decode`]).
     ///
     /// Blocks until the server's answer, at most for
     /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with

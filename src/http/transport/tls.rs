@@ -522,7 +522,7 @@ fn load_key(
         load(PrivatePkcs8KeyDer::from(bytes()).into())
             .or_else(|_| load(PrivatePkcs1KeyDer::from(bytes()).into()))
             .or_else(|_| load(PrivateSec1KeyDer::from(bytes()).into()))
-            .map_err(|_| error)
+            .map_err(|_other_kind| error)
     })
 }
 

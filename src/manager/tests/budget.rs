@@ -6,7 +6,7 @@ use super::stage::{MINUTE, SECOND, Stage, failed, refused, unavailable};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{Changed, ManagerOptions, ObjectState, PastLimit};
-use crate::object::{ObjectKey, Scope};
+use crate::object::ObjectKey;
 
 /// Waits for what another thread brings about.
 fn until(mut is_so: impl FnMut() -> bool) {
@@ -262,6 +262,7 @@ fn a_limit_of_one_leaves_the_poller() {
 mod over_the_fake_server {
     use super::*;
     use crate::manager::strategy::Strategy as _;
+    use crate::object::Scope;
     use crate::testing::{RequestKind, SourceFault};
 
     fn polled_of(names: &[&str]) -> Stage {
