@@ -113,8 +113,10 @@ impl<K: Object> KindTraits<K> {
 
     /// Whether the object says that it never changes. Called under no lock.
     pub(crate) fn is_immutable(&self, object: &K) -> bool {
-        let port = format_args!("the immutable_when of {}", resource_name::<K>());
-        guard_logged(port, || (self.is_immutable)(object))
+        let kind = resource_name::<K>();
+        guard_logged(format_args!("the immutable_when of {kind}"), || {
+            (self.is_immutable)(object)
+        })
     }
 
     /// How many keys of data the object has, and the bytes of their values.

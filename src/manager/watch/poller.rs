@@ -161,8 +161,11 @@ impl<K: Object> Poller<K> {
         let _registration = stop.register(&wake);
         while let Some((number, writer)) = self.wait_for_next(&stop) {
             let (now, pace) = (table.clock().now(), self.pace());
-            let port = format_args!("the poller of {}", cache_name::<K>());
-            if let Err(error) = guard(port, || self.poll(number, &writer, &stop)) {
+            let cache = cache_name::<K>();
+            let polled = guard(format_args!("the poller of {cache}"), || {
+                self.poll(number, &writer, &stop);
+            });
+            if let Err(error) = polled {
                 log::error!("{error}; it goes on in {AFTER_PANIC:?}");
                 self.context.work.lock().failure = Some(error.clone());
                 self.failed((number, &writer), error, now, pace);
