@@ -19,7 +19,7 @@ mod waiters;
 pub use error_hook::FailedAttempt;
 pub use metrics::ReflectorMetric;
 pub use options::{BackoffOptions, ReflectorOptions};
-pub(crate) use options::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
+pub(crate) use options::{FORBIDDEN_GRACE, asked_wait};
 pub use sink::{Replacement, Sink};
 pub use status::{Phase, ReflectorStatus};
 pub use waiters::{WaiterGuard, Waiters};

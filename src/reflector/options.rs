@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::clock::Clock;
+use crate::error::Error;
 use crate::failures::FailureLog;
 use crate::hooks::Hook;
 use crate::object::ResourceVersion;
@@ -23,7 +24,13 @@ const IDLE_LIMIT: Duration = Duration::from_secs(130);
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 /// The longest wait a server can ask for, of any request: beyond it a wrong header would silence a
 /// cache for hours.
-pub(crate) const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// The wait that the server asks for before the same request, as far as it is followed.
+pub(crate) fn asked_wait(error: &Error) -> Option<Duration> {
+    let asked = error.retry_after().filter(|wait| !wait.is_zero());
+    asked.map(|wait| wait.min(RETRY_AFTER_MAX))
+}
 
 /// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and set what
 /// differs.

@@ -12,7 +12,7 @@ use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::registry::{Registry, RequestContext};
 use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
-use crate::reflector::RETRY_AFTER_MAX;
+use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -85,8 +85,8 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if version.is_empty() || !is_too_large(&error) {
             return complete(&read, Err(error), false);
         }
-        let asked = error.retry_after().filter(|wait| !wait.is_zero());
-        let wait = asked.map_or(pause, |asked| asked.min(RETRY_AFTER_MAX));
+        let asked = asked_wait(&error);
+        let wait = asked.unwrap_or(pause);
         if asked.is_none() {
             pause = pause.saturating_mul(2).min(PAUSE_MAX);
         }

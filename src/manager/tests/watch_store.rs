@@ -552,6 +552,27 @@ fn a_failed_check_waits_for_as_long_as_the_server_says() {
     stage.getter.wait_for_asked(2);
 }
 
+/// B7: beyond five minutes a server's wait is a mistake, which would leave the object unchecked.
+#[test]
+fn a_failed_check_waits_for_five_minutes_at_most() {
+    for asked in [Duration::MAX, Duration::from_secs(30 * 366 * 86_400)] {
+        let stage = Stage::by_hand();
+        stage.manager.register_pod(&pod("p", &["s"]));
+        let object = Some(immutable("s", "9"));
+        stage.runs.list("s", "10", object).unwrap();
+        assert_eq!(stage.version_now("s"), 9);
+        let busy = Error::new(ErrorKind::Protocol, "too many requests");
+        stage.getter.answer(Err(busy.with_retry_after(asked)));
+        stage.manager.register_pod(&pod("q", &["s"]));
+        assert!(stage.manager.get("ns", "s").unwrap().is_stale());
+        assert_eq!(stage.getter.asked(), 1);
+        stage.getter.answer(Ok(immutable("s", "9")));
+        stage.clock.advance(Duration::from_secs(5 * 60));
+        stage.manager.register_pod(&pod("r", &["s"]));
+        stage.getter.wait_for_asked(2);
+    }
+}
+
 /// B14: what was known when an unread object's watch was stopped is still the last word, whatever
 /// it was.
 #[test]

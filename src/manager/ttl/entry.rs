@@ -13,7 +13,7 @@ use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;
 use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
-use crate::reflector::{FORBIDDEN_GRACE, RETRY_AFTER_MAX};
+use crate::reflector::{FORBIDDEN_GRACE, asked_wait};
 use crate::sync::Arc;
 
 /// The first pause after a fetch that failed; each further failure doubles it, up to the time to
@@ -521,8 +521,7 @@ impl<K: Object> TtlEntry<K> {
     /// whether it did.
     fn failed(&mut self, error: &Error, read: &ReadPosition, now: Instant) -> bool {
         self.failures.add(error.clone(), read.began, now);
-        let pause = error.retry_after().filter(|pause| !pause.is_zero());
-        let until = pause.and_then(|pause| now.checked_add(pause.min(RETRY_AFTER_MAX)));
+        let until = asked_wait(error).and_then(|pause| now.checked_add(pause));
         self.retry_at = self.retry_at.max(until);
         until.is_some()
     }

@@ -19,7 +19,7 @@ use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::object::{Object, ResourceVersion, StoredObject};
-use crate::reflector::{ReflectorStatus, Replacement};
+use crate::reflector::{ReflectorStatus, Replacement, asked_wait};
 use crate::sync::Arc;
 
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
@@ -576,7 +576,7 @@ impl<K: Object> WatchEntry<K> {
 
     /// The check of an immutable object ended without an answer of the server (B7).
     pub(crate) fn check_failed(&mut self, why: Error, now: Instant) -> WatchAction {
-        self.check_after = why.retry_after().map(|wait| later(now, wait));
+        self.check_after = asked_wait(&why).map(|wait| later(now, wait));
         self.status.failures.end_with(why);
         self.act(WatchInput::CheckFailed)
     }

@@ -15,7 +15,7 @@ use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::kinds::cache_name;
 use crate::manager::registry::RequestContext;
 use crate::object::{Object, ResourceVersion};
-use crate::reflector::{FORBIDDEN_GRACE, Phase, RETRY_AFTER_MAX, ReflectorStatus};
+use crate::reflector::{FORBIDDEN_GRACE, Phase, ReflectorStatus, asked_wait};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
 
@@ -355,8 +355,7 @@ impl<K: Object> Poll<K> {
 
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
         (self.began, self.has_failed) = (None, true);
-        let asked = error.retry_after().filter(|pause| !pause.is_zero());
-        let asked = asked.map(|pause| pause.min(RETRY_AFTER_MAX));
+        let asked = asked_wait(&error);
         let for_readers = self.backoff.min(BACKOFF_OF_READERS);
         self.soonest = later(now, asked.unwrap_or(for_readers));
         let pause = if self.has_readers() {

@@ -10,7 +10,7 @@ use crate::list_watch::{Bound, OBJECTS_MAX};
 use crate::object::ResourceVersion;
 use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow};
 use crate::reflector::failure_class::{FailureClass, classify};
-use crate::reflector::options::{RETRY_AFTER_MAX, WATCH_TIMEOUT_MIN};
+use crate::reflector::options::{WATCH_TIMEOUT_MIN, asked_wait};
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
 use super::messages::{Effect, Facts};
@@ -340,12 +340,12 @@ impl ReflectorState {
     /// Notes a failure; says when to go on, and whether a caller that waits may expedite it.
     pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
         let class = classify(&error);
-        let retry_after = error.retry_after().filter(|wait| !wait.is_zero());
+        let asked = asked_wait(&error);
         self.note(error, facts);
         self.status.phase = Phase::BackingOff;
         // The server chose this wait, so it uses up no step of the backoff.
-        if let Some(asked) = retry_after {
-            return (later(facts.now, asked.min(RETRY_AFTER_MAX)), false);
+        if let Some(asked) = asked {
+            return (later(facts.now, asked), false);
         }
         let grace_end = self.grace_end().filter(|end| *end > facts.now);
         let fast = self.draw_fast(facts, grace_end.is_some());
@@ -380,8 +380,7 @@ impl ReflectorState {
     /// expedite it: at a random time within a second, once until a watch has served (B9); else as
     /// after any failure.
     pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
-        let asks_to_wait = error.retry_after().is_some_and(|wait| !wait.is_zero());
-        if asks_to_wait || !std::mem::take(&mut self.may_list_soon) {
+        if asked_wait(&error).is_some() || !std::mem::take(&mut self.may_list_soon) {
             return self.failed(error, facts);
         }
         self.note(error, facts);
