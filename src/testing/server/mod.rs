@@ -113,7 +113,8 @@ impl FixtureServer {
         self.0.url()
     }
 
-    /// The requests that came so far, in order: the last 50,000 at least.
+    /// The requests that came so far, in order: the last 50,000 at least, unless their
+    /// heads take more than 32 MiB.
     pub fn requests(&self) -> Vec<Received> {
         self.0.requests()
     }
