@@ -300,6 +300,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
                 .expediting(Arc::<Guarded<K>>::clone(&self.source), send)
         };
         self.staging = Some(staging);
+        is_empty &= page.as_ref().is_ok_and(|page| page.unselected == 0);
         let token = page
             .as_ref()
             .map(|page| page.continue_token.as_deref().unwrap_or_default());

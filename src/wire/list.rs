@@ -30,6 +30,7 @@ pub struct ListDecoder<K> {
     scan: ListScan,
     skipped: Skipped,
     selection: Option<Arc<dyn Selection>>,
+    unselected: usize,
     /// The length of an item before.
     item_bytes: usize,
     item_bytes_max: usize,
@@ -48,6 +49,7 @@ impl<K: Object> ListDecoder<K> {
             scan: ListScan::new(options.item_bytes_max),
             skipped: item::skipped::<K>(options),
             selection: None,
+            unselected: 0,
             item_bytes: 0,
             item_bytes_max: options.item_bytes_max,
             items_max: usize::MAX,
@@ -133,6 +135,7 @@ impl<K: Object> ListDecoder<K> {
             ListPart::Item(length) => {
                 let bytes = pending.get(..length).unwrap_or(pending);
                 let is_other = passed_over(self.selection.as_deref(), bytes, &mut false).is_some();
+                self.unselected = self.unselected.saturating_add(usize::from(is_other));
                 let item = (!is_other)
                     .then(|| listed(item::decode(bytes, self.skipped), self.scan.items()));
                 self.buffer.take(length);
@@ -153,7 +156,11 @@ impl<K: Object> ListDecoder<K> {
     /// The server's error when the body was a `Status`. `Protocol` when the body was cut off, was
     /// no list, or was a list of another kind or version.
     pub fn finish(self) -> Result<ListPage, Error> {
-        self.scan.finish::<K>()
+        let page = self.scan.finish::<K>()?;
+        Ok(ListPage {
+            unselected: self.unselected,
+            ..page
+        })
     }
 
     /// The heap memory held, in bytes.

@@ -326,6 +326,7 @@ fn page(head: &Value) -> Result<ListPage, Error> {
     Ok(ListPage {
         resource_version: ResourceVersion::from(text("resourceVersion")?),
         continue_token: continue_token.map(str::to_owned),
+        unselected: 0,
     })
 }
 

@@ -14,6 +14,9 @@ pub struct ListPage {
     pub resource_version: ResourceVersion,
     /// The token of the next page; `None` on the last page.
     pub continue_token: Option<String>,
+    /// How many items of the page a [`Selection`](super::Selection) did not select. A reflector
+    /// takes a page without selected and unselected items for an empty one.
+    pub unselected: usize,
 }
 
 /// One item of a list.

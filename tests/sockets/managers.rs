@@ -136,6 +136,7 @@ fn b7_what_is_not_selected_is_passed_over_on_the_wire() {
                 names.push(item.key().to_string());
             };
             let page = source.list(&ListRequest::default(), &stop, &mut each)?;
+            assert_eq!(page.unselected, 2);
             let request = WatchRequest {
                 resource_version: page.resource_version,
                 timeout: PATIENCE,

@@ -73,6 +73,7 @@ impl ListerWatcher<Secret> for Notes {
         Ok(ListPage {
             resource_version: "7".into(),
             continue_token: None,
+            unselected: 0,
         })
     }
 

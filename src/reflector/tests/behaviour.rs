@@ -2,9 +2,13 @@
 
 use super::*;
 use crate::ErrorKind;
-use crate::list_watch::{ListerWatcher, ObjectEvent, WatchEvent};
+use crate::list_watch::{
+    ListPage, ListRequest, Listed, ListerWatcher, ObjectEvent, WatchEvent, WatchRequest,
+    WatchStream,
+};
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
+use crate::worker::StopToken;
 
 /// `TestReflectorListAndWatch`: list, then events into the store; the watch starts at the list's
 /// version (RF-21).
@@ -524,4 +528,63 @@ fn b10_a_read_shortens_a_backoff() {
     world.source.heal();
     world.fake.advance(millis(500));
     world.source.wait_for_watches(1);
+}
+
+/// A server's objects, of which one is selected.
+struct Selected(FakeSource<ConfigMap>, &'static str);
+
+impl ListerWatcher<ConfigMap> for Selected {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        let mut unselected = 0;
+        let page = self.0.list(request, stop, &mut |item| {
+            if item.key().name() == self.1 {
+                each(item);
+            } else {
+                unselected += 1;
+            }
+        })?;
+        Ok(ListPage { unselected, ..page })
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        self.0.watch(request, stop)
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// B9: a page of which nothing is selected is not an empty page, however many of them come.
+#[test]
+fn b9_pages_of_which_nothing_is_selected_are_no_empty_pages() {
+    let names_of_objects: Vec<_> = (0..20).map(|number| format!("n{number:02}")).collect();
+    for selected in ["n00", "n10", "n19", "none"] {
+        let world = World::new();
+        world.source.page_at_zero(true);
+        for name in &names_of_objects {
+            world.set(name, "1");
+        }
+        let source = Arc::new(Selected(world.source.clone(), selected));
+        let options = world.options.clone().page_size(1);
+        let (store, reflector) = Store::spawn("t", source, Indexers::new(), options).unwrap();
+        store.wait_until_synced(Deadline::NEVER).unwrap();
+        world.source.wait_for_watches(1);
+        let expected: Vec<_> = names_of_objects
+            .iter()
+            .filter(|name| *name == selected)
+            .collect();
+        assert!(names(&store).iter().eq(expected), "{selected}");
+        let failures = reflector.status().failures.count();
+        assert_eq!((failures, world.requests().len()), (0, 21), "{selected}");
+    }
 }

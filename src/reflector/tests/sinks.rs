@@ -319,6 +319,7 @@ impl ListerWatcher<ConfigMap> for CutSource {
         Ok(ListPage {
             resource_version: "1".into(),
             continue_token: None,
+            unselected: 0,
         })
     }
 

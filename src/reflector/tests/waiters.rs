@@ -25,6 +25,7 @@ impl ListerWatcher<ConfigMap> for Queued {
         Ok(ListPage {
             resource_version: ResourceVersion::from("5"),
             continue_token: None,
+            unselected: 0,
         })
     }
 

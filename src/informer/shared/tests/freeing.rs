@@ -54,6 +54,7 @@ impl ListerWatcher<Touchy> for Bursts {
         Ok(ListPage {
             resource_version: ResourceVersion::from("1"),
             continue_token: None,
+            unselected: 0,
         })
     }
 
