@@ -230,13 +230,20 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
 
     /// Gives a new entry what an earlier process knew of its object.
     pub(crate) fn sow(&self, entry: &ObjectEntry<S>) {
-        let seeds = self.seeds.get();
-        let Some(seed) = seeds.and_then(|seeds| seeds.take(&entry.key, self.clock())) else {
+        let Some(seeds) = self.seeds.get() else {
+            return;
+        };
+        let Some(seed) = seeds.look(&entry.key, self.clock()) else {
             return;
         };
         let object = Arc::clone(&seed.object);
-        let late = self.take_in(entry, Some(&object), |state| state.content().set_seed(seed));
-        drop(late);
+        let left = self.take_in(entry, Some(&object), |state| {
+            let late = state.content().set_seed(seed);
+            // Under the lock that a release takes too: another entry may need the seed after it.
+            let is_claimed = late.is_some() || !state.is_detached();
+            (late, is_claimed.then(|| seeds.claim(&entry.key)))
+        });
+        drop(left);
         entry.state.notify_all();
         self.changes.notify(&entry.key);
     }

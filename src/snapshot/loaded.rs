@@ -1,5 +1,6 @@
 //! What an earlier process has left, until each object is referenced again or nobody wants it.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::time::SystemTime;
@@ -52,18 +53,20 @@ pub(super) struct Seeds<K> {
 }
 
 impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
-    fn take(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>> {
+    fn look(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>> {
         let kind = kind_of::<K>();
         let kept = {
-            let mut parts = self.loaded.0.lock();
-            parts.get_mut(&kind)?.objects.remove(key)
+            let parts = self.loaded.0.lock();
+            parts.get(&kind)?.objects.get(key).map(Arc::clone)
         }?;
         let decode = || decode_object::<K>(&kept.json, &DecodeOptions::default());
         let object = match guard_call(format_args!("decoding {key}"), decode) {
             Ok(object) if object.key() == *key => object,
-            Ok(_) => return None,
-            Err(error) => {
-                log::warn!("{key} of the snapshot is left out: {error}");
+            other => {
+                if let Err(error) = other {
+                    log::warn!("{key} of the snapshot is left out: {error}");
+                }
+                drop(SeedSource::<K>::claim(self, key));
                 return None;
             }
         };
@@ -76,6 +79,13 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
             object,
             contact: now.checked_sub(age).unwrap_or(now),
         })
+    }
+
+    fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>> {
+        let kind = kind_of::<K>();
+        let mut parts = self.loaded.0.lock();
+        let kept = parts.get_mut(&kind)?.objects.remove(key)?;
+        Some(kept)
     }
 
     fn ended(&self, key: &ObjectKey, end: SeedEnd) {

@@ -397,7 +397,7 @@ impl SnapshotCore {
         content::write_head(text, SystemTime::now())?;
         let mut state = DefaultHasher::new();
         for manager in attached {
-            // Before the manager's own objects: one that is claimed meanwhile is in either.
+            // Before the manager's own objects: the entry of one that is claimed has it by then.
             let unclaimed = self.loaded.0.lock().get(manager.kind()).cloned();
             let unclaimed = unclaimed.unwrap_or_default();
             manager.write(text, unclaimed)?.hash(&mut state);

@@ -6,13 +6,13 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::*;
 use crate::hooks::Hook;
@@ -528,10 +528,34 @@ fn a_silent_server_holds_up_no_reader() {
     assert!(secrets.get("shop", "b").unwrap().is_stale());
 }
 
-/// An object of a program's own, whose `write_json` does what its test wants.
-#[derive(Clone, Deserialize)]
+/// An object of a program's own, whose code does what its test wants.
+#[derive(Clone)]
 struct Rack {
     metadata: ObjectMeta,
+}
+
+/// Tells that it is entered, and waits for its end.
+struct Gate(Sender<()>, Receiver<()>);
+
+thread_local! {
+    /// The gate of the next Rack that is decoded on this thread.
+    static DECODING: RefCell<Option<Gate>> = const { RefCell::new(None) };
+}
+
+impl<'de> Deserialize<'de> for Rack {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Raw {
+            metadata: ObjectMeta,
+        }
+        if let Some(Gate(entered, end)) = DECODING.take() {
+            entered.send(()).map_err(serde::de::Error::custom)?;
+            let ended = end.recv_timeout(PATIENCE);
+            ended.map_err(serde::de::Error::custom)?;
+        }
+        let Raw { metadata } = Raw::deserialize(deserializer)?;
+        Ok(Self { metadata })
+    }
 }
 
 impl k8s_openapi::Resource for Rack {
@@ -695,6 +719,90 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
         assert!(racks.get_by("shop", name, soon()).is_ok());
     }
     drop(server);
+}
+
+/// A process of Racks whose server is away, after one that left the Rack `a`.
+fn racks_offline(path: &Path, mode: ChangeDetection) -> (Snapshot, ObjectManager<Rack>) {
+    let server = FakeSource::<Rack>::new();
+    for kind in [RequestKind::List, RequestKind::Watch, RequestKind::Get] {
+        let away = Error::new(ErrorKind::Unreachable, "the server is away");
+        server.fail_all(kind, away);
+    }
+    let key_of_racks = RackKey(Arc::new(Box::new(|_| Ok(()))));
+    let options = SnapshotOptions::new(path, key_of_racks).interval(PATIENCE);
+    let snapshot = Snapshot::open(options).unwrap();
+    let options = ManagerOptions::default().change_detection(mode);
+    let racks = ObjectManager::new(server, options).unwrap();
+    snapshot.attach(&racks).unwrap();
+    (snapshot, racks)
+}
+
+/// Adds a reference to the Rack `a`, and calls `meanwhile` while that is being decoded.
+fn add_slowly(racks: &ObjectManager<Rack>, meanwhile: impl FnOnce()) {
+    let ((entered, inside), (go, end)) = (channel(), channel());
+    std::thread::scope(|scope| {
+        let adding = scope.spawn(|| {
+            DECODING.set(Some(Gate(entered, end)));
+            racks.add_reference(&owner(), &key("a"));
+        });
+        inside.recv_timeout(PATIENCE).unwrap();
+        meanwhile();
+        go.send(()).unwrap();
+        adding.join().unwrap();
+    });
+}
+
+/// A process that ends while it adds references loses no object.
+#[test]
+fn a_file_that_is_written_while_an_object_is_decoded_has_that_object() {
+    for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
+        let directory = TempDirectory::new("snapshot-decoding");
+        let path = directory.join("snapshot");
+        drop(racks(&path, |_| Ok(())));
+        let (snapshot, racks) = racks_offline(&path, mode);
+        add_slowly(&racks, || {
+            // Another object's reference: an unchanged file is not written.
+            racks.add_reference(&owner(), &key("b"));
+            snapshot.write_by(soon()).unwrap();
+        });
+        assert!(racks.get_by("shop", "a", soon()).unwrap().is_stale());
+        // The last write would have it again.
+        let kept = directory.join("kept");
+        fs::copy(&path, &kept).unwrap();
+        drop((snapshot, racks));
+        let (_snapshot, next) = racks_offline(&kept, mode);
+        next.add_reference(&owner(), &key("a"));
+        assert!(next.get_by("shop", "a", soon()).unwrap().is_stale());
+    }
+}
+
+#[test]
+fn an_object_that_is_referenced_anew_while_it_is_decoded_is_not_lost() {
+    for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
+        let directory = TempDirectory::new("snapshot-anew");
+        let path = directory.join("snapshot");
+        drop(racks(&path, |_| Ok(())));
+        let (snapshot, racks) = racks_offline(&path, mode);
+        add_slowly(&racks, || {
+            racks.remove_reference(&owner(), &key("a"));
+            racks.add_reference(&owner(), &key("a"));
+        });
+        assert!(racks.get_by("shop", "a", soon()).unwrap().is_stale());
+        drop(snapshot);
+    }
+}
+
+/// The reference of the first decoding is gone, and so does not claim what the next one needs.
+#[test]
+fn an_object_whose_reference_goes_while_it_is_decoded_stays_unclaimed() {
+    let directory = TempDirectory::new("snapshot-unclaimed");
+    let path = directory.join("snapshot");
+    drop(racks(&path, |_| Ok(())));
+    let (snapshot, racks) = racks_offline(&path, ChangeDetection::Watch);
+    add_slowly(&racks, || racks.remove_reference(&owner(), &key("a")));
+    racks.add_reference(&owner(), &key("a"));
+    assert!(racks.get_by("shop", "a", soon()).unwrap().is_stale());
+    drop(snapshot);
 }
 
 /// A node may be healthy and unchanged for longer than a file may be old.

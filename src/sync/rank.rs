@@ -26,7 +26,6 @@ macro_rules! ranks {
 ranks! {
     10 ROUNDS "the rounds of a publisher and of a snapshot"
     10 SNAPSHOT "the managers of a snapshot"
-    12 SNAPSHOT_PARTS "what a snapshot has of the process before"
     20 REFERENCES "a manager's references: which owner references what"
     30 REFLECTOR_STATUS "a reflector's status"
     30 RELIST_PROGRESS "a relist loop's progress"
@@ -37,6 +36,7 @@ ranks! {
     40 STORE "a store's content"
     40 ENTRY "the entry of one object in a manager"
     40 POD_STATUS "the pod-status cache"
+    42 SNAPSHOT_PARTS "what a snapshot has of the process before"
     45 READY_OBJECTS "the objects of a manager that are ready to be read"
     46 READ_COPIES "the copies that groups of reading threads have of objects"
     47 NAMESPACE_OBJECTS "the objects that a namespace's watch hands on"

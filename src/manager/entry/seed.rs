@@ -1,6 +1,7 @@
 //! What an earlier process knew of an object: the answer to readers until the server has been
 //! heard. It never becomes the entry's content, so no version of it counts for anything.
 
+use std::any::Any;
 use std::time::Instant;
 
 use crate::clock::Clock;
@@ -27,8 +28,12 @@ pub(crate) enum SeedEnd {
 
 /// Where the seeds of one manager come from, and who is told of their ends.
 pub(crate) trait SeedSource<K: Object>: Send + Sync {
-    /// Takes the seed of an object that is referenced now.
-    fn take(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>>;
+    /// Makes the seed of an object that is referenced now. Runs code of the program.
+    fn look(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>>;
+
+    /// The entry of a referenced object has the seed, or knows more: the source keeps it no longer.
+    /// Called under the entry's lock. Returns what is left, for a drop under none.
+    fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>>;
 
     /// The server has been heard about an object that had a seed. Called under no lock.
     fn ended(&self, key: &ObjectKey, end: SeedEnd);

@@ -1,6 +1,8 @@
 //! Model checks: readers, a leader's end of every kind, references and the shutdown in every order,
 //! without real threads.
 
+#[cfg(feature = "snapshot")]
+use std::any::Any;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -19,10 +21,14 @@ use crate::manager::kinds::KindTraits;
 use crate::manager::options::ManagerOptions;
 use crate::manager::references::{Owner, ReferenceChange};
 use crate::manager::registry::Registry;
+#[cfg(feature = "snapshot")]
+use crate::manager::seeds::{KeptObjects, Seed, SeedEnd, SeedSource};
 use crate::manager::strategy::Strategy as _;
 use crate::manager::tests::fake::secret;
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::{Arc, Monitor};
+#[cfg(feature = "snapshot")]
+use crate::sync::{Mutex, Rank};
 use crate::worker::{StopToken, Wake};
 
 /// Schedules per model: enough to find each bug that was put in on purpose while the models were
@@ -612,4 +618,88 @@ fn a_fetch_whose_end_is_told_leaves_nobody_waiting() {
 #[should_panic(expected = "deadlock")]
 fn the_checker_sees_a_fetch_whose_end_is_not_told() {
     check(|| share_a_fetch(false));
+}
+
+/// What the process before has left: a seed of `t`.
+#[cfg(feature = "snapshot")]
+struct Left {
+    is_unclaimed: bool,
+    /// The first reference has gone.
+    is_released: bool,
+    /// It was claimed after that.
+    is_of_the_next: bool,
+}
+
+#[cfg(feature = "snapshot")]
+#[derive(Clone)]
+struct OneSeed(Arc<Mutex<Left>>);
+
+#[cfg(feature = "snapshot")]
+impl SeedSource<Secret> for OneSeed {
+    fn look(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<Secret>> {
+        let left = self.0.lock();
+        (left.is_unclaimed && key.name() == "t").then(|| Seed {
+            object: Arc::new(StoredObject::new(secret("t", "3"))),
+            contact: clock.now(),
+        })
+    }
+
+    fn claim(&self, _: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>> {
+        let mut left = self.0.lock();
+        if std::mem::take(&mut left.is_unclaimed) {
+            left.is_of_the_next = left.is_released;
+        }
+        None
+    }
+
+    fn ended(&self, _: &ObjectKey, _: SeedEnd) {}
+}
+
+#[cfg(feature = "snapshot")]
+fn with_one_seed() -> (Model, OneSeed, Arc<dyn KeptObjects<Secret>>) {
+    let model = Model::new(First::Answers, MINUTE);
+    let left = Left {
+        is_unclaimed: true,
+        is_released: false,
+        is_of_the_next: false,
+    };
+    let seeds = OneSeed(Arc::new(Mutex::ranked(Rank::SNAPSHOT_PARTS, left)));
+    let table = model.store.kept_objects().unwrap();
+    table.seed_from(Box::new(seeds.clone())).unwrap();
+    (model, seeds, table)
+}
+
+/// A file has what is unclaimed, and then what the manager keeps.
+#[cfg(feature = "snapshot")]
+#[test]
+fn a_seed_is_with_its_source_or_with_its_entry_in_every_order() {
+    check(|| {
+        let (model, seeds, table) = with_one_seed();
+        let adder = thread::spawn(move || model.change(&["t"], &[]));
+        let is_unclaimed = seeds.0.lock().is_unclaimed;
+        let is_kept = table.kept().iter().any(|kept| kept.key.name() == "t");
+        assert!(is_unclaimed || is_kept);
+        adder.join().unwrap();
+    });
+}
+
+/// The entry of a reference that is gone claims nothing.
+#[cfg(feature = "snapshot")]
+#[test]
+fn a_seed_is_claimed_for_an_entry_that_is_referenced_in_every_order() {
+    check(|| {
+        let (model, seeds, table) = with_one_seed();
+        let first = model.clone();
+        let adder = thread::spawn(move || first.change(&["t"], &[]));
+        while model.store.get_cached("ns", "t").is_err() {
+            thread::yield_now();
+        }
+        model.change(&[], &["t"]);
+        seeds.0.lock().is_released = true;
+        model.change(&["t"], &[]);
+        adder.join().unwrap();
+        if seeds.0.lock().is_of_the_next {
+            assert!(table.kept().iter().any(|kept| kept.key.name() == "t"));
+        }
+    });
 }
