@@ -540,12 +540,12 @@ impl ListerWatcher<ConfigMap> for Selected {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<ConfigMap>),
     ) -> Result<ListPage, Error> {
-        let mut unselected = 0;
+        let mut unselected: usize = 0;
         let page = self.0.list(request, stop, &mut |item| {
             if item.key().name() == self.1 {
                 each(item);
             } else {
-                unselected += 1;
+                unselected = unselected.saturating_add(1);
             }
         })?;
         Ok(ListPage { unselected, ..page })
