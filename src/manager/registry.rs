@@ -84,6 +84,13 @@ pub(crate) struct Leftovers<K: Object> {
     _ready: Option<Arc<ReadyObject<K>>>,
 }
 
+/// An entry before a change, as far as the change may leave of it.
+struct Before<K: Object> {
+    object: Option<Arc<StoredObject<K>>>,
+    answer: Option<Cached<K>>,
+    was_detached: bool,
+}
+
 impl<K: Object> Drop for Leftovers<K> {
     fn drop(&mut self) {
         debug_assert!(
@@ -199,25 +206,36 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         change: impl FnOnce(&mut S) -> R,
     ) -> (R, Leftovers<K>) {
         let mut state = entry.state.lock();
-        let answer = state.kept_answer().cloned();
-        let object = state.content().object().map(Arc::clone);
-        let was_detached = state.is_detached();
+        let before = Self::before(&mut state);
         let result = change(&mut state);
+        (result, self.publish(&entry.key, &mut state, before))
+    }
+
+    /// What a change may leave. Not part of the generic function above, of which there are many.
+    fn before(state: &mut S) -> Before<K> {
+        Before {
+            object: state.content().object().map(Arc::clone),
+            answer: state.kept_answer().cloned(),
+            was_detached: state.is_detached(),
+        }
+    }
+
+    /// Shows plain readers what a change has made of the state.
+    fn publish(&self, key: &ObjectKey, state: &mut S, before: Before<K>) -> Leftovers<K> {
         // The key of a detached entry may belong to another one already.
-        let ready = (!was_detached).then(|| {
+        let ready = (!before.was_detached).then(|| {
             let ready = state.ready(self.clock());
             let ready = ready.filter(|_| !state.is_detached());
-            let (replaced, mark) = self.read_cache.publish(&entry.key, ready);
+            let (replaced, mark) = self.read_cache.publish(key, ready);
             state.note_read(mark);
             replaced
         });
-        let left = Leftovers {
+        Leftovers {
             seed: state.content().end_seed(),
-            _object: object,
-            _answer: answer,
+            _object: before.object,
+            _answer: before.answer,
             _ready: ready.flatten(),
-        };
-        (result, left)
+        }
     }
 
     /// Tells of a seed that has ended, and drops what a change has left.
