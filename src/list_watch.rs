@@ -234,6 +234,23 @@ pub trait Getter<K: Object>: Send + Sync {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<K>>, Error>;
+
+    /// Asks as [`get`](Self::get) does, for no reader that waits: other requests may go first.
+    ///
+    /// Blocks as `get` does. Default: calls `get`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    fn get_in_background(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        self.get(key, version, deadline, stop)
+    }
 }
 
 /// Makes lister-watchers and getters of one kind for one server.

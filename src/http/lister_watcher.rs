@@ -449,18 +449,38 @@ impl<K: Object> Getter<K> for ObjectGetter<K> {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let path = requests::get(&self.resource, key, version)?;
-        let metrics = &self.client.context.endpoint.metrics;
-        metrics.ended(|| self.get_path((key, &path), version, deadline, stop))
+        self.get_as(&Urgency::new(true), (key, version), deadline, stop)
+    }
+
+    fn get_in_background(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        self.get_as(&Urgency::new(false), (key, version), deadline, stop)
     }
 }
 
 impl<K: Object> ObjectGetter<K> {
+    fn get_as(
+        &self,
+        urgency: &Urgency,
+        (key, version): (&ObjectKey, &ResourceVersion),
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        let path = requests::get(&self.resource, key, version)?;
+        let metrics = &self.client.context.endpoint.metrics;
+        metrics.ended(|| self.get_path(urgency, (key, &path, version), deadline, stop))
+    }
+
     /// Returns the number of the body's bytes, too.
     fn get_path(
         &self,
-        (key, path): (&ObjectKey, &str),
-        version: &ResourceVersion,
+        urgency: &Urgency,
+        (key, path, version): (&ObjectKey, &str, &ResourceVersion),
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
@@ -470,11 +490,10 @@ impl<K: Object> ObjectGetter<K> {
             threads,
             ..
         } = &*self.client;
-        let urgency = Urgency::new(true);
-        let permit = || context.permit(stop, deadline, &urgency);
+        let permit = || context.permit(stop, deadline, urgency);
         permit()?;
         let progress = RequestProgress::new(Arc::clone(&context.server));
-        let slot = threads.slots.enter(&urgency, &progress, stop, deadline);
+        let slot = threads.slots.enter(urgency, &progress, stop, deadline);
         let slot = slot.map_err(|interrupt| {
             let what = requests::shown(&format!("GET {}{path}", context.endpoint.base));
             errors::failed(&what, interrupt)

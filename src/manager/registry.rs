@@ -39,6 +39,8 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) clock: &'a Clock,
     pub(crate) deadline: Deadline,
     pub(crate) stop: &'a StopToken,
+    /// Whether a reader may wait for it.
+    pub(crate) is_urgent: bool,
 }
 
 impl RequestContext<'_> {
@@ -280,9 +282,12 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         guard_call(
             format_args!("the getter of {} {key}", resource_name::<K>()),
             || {
-                let found = self
-                    .getter
-                    .get(key, version, context.deadline, context.stop);
+                let (getter, deadline, stop) = (&self.getter, context.deadline, context.stop);
+                let found = if context.is_urgent {
+                    getter.get(key, version, deadline, stop)
+                } else {
+                    getter.get_in_background(key, version, deadline, stop)
+                };
                 found.map(|object| self.trimmed(object))
             },
         )

@@ -47,6 +47,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         clock: table.clock(),
         deadline,
         stop: &stop,
+        is_urgent: true,
     };
     let since = context.clock.now();
     let (mut failures, mut pause) = (Failures::none_since(since), PAUSE);

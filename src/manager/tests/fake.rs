@@ -510,6 +510,8 @@ pub(crate) struct FakeGetter(Arc<Monitor<Script>>);
 #[derive(Debug, Default)]
 struct Script {
     asked: usize,
+    /// How many of the requests were for no reader that waits.
+    in_background: usize,
     /// Which versions were asked for, once a test wants to know.
     versions: Option<Vec<String>>,
     answers: VecDeque<Result<Secret, Error>>,
@@ -536,6 +538,10 @@ impl FakeGetter {
 
     pub(crate) fn asked(&self) -> usize {
         self.0.lock().asked
+    }
+
+    pub(crate) fn asked_in_background(&self) -> usize {
+        self.0.lock().in_background
     }
 
     /// Which versions were asked for since the last call. Before the first one, nothing but the
@@ -581,6 +587,19 @@ impl Getter<Secret> for FakeGetter {
             }
             answers = self.0.wait(answers);
         }
+    }
+
+    fn get_in_background(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<StoredObject<Secret>>, Error> {
+        let mut answers = self.0.lock();
+        answers.in_background = answers.in_background.saturating_add(1);
+        drop(answers);
+        self.get(key, version, deadline, stop)
     }
 }
 

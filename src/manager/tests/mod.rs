@@ -1,6 +1,7 @@
 //! Tests of the manager room that are too long to stand beside the code.
 
 #[cfg(feature = "testing")]
+mod absences;
 mod at_least;
 mod budget;
 #[cfg(feature = "testing")]

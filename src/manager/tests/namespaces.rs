@@ -8,6 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::{ObjectEvent, Selection as _};
 use crate::manager::strategy::Strategy as _;
+use crate::manager::watch::absence::ABSENCE_PAUSE;
 use crate::manager::watch::namespace::NamespaceSink;
 use crate::manager::watch::writer::Writer;
 use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
@@ -75,6 +76,26 @@ fn objects_are_watched_by_name_unless_the_program_says_otherwise() {
     }
     assert_eq!((stage.runs.count(), stage.runs.namespaces()), (100, 0));
     assert!(stage.manager.namespace_reports().is_empty());
+}
+
+/// As that of a watch by name: one read for a reader, none for the others.
+#[test]
+fn an_absence_out_of_the_namespaces_list_is_confirmed_for_its_reader() {
+    let stage = stage_above(0);
+    for name in NAMES {
+        stage.add(name, "pod");
+    }
+    stage.runs.list_namespace(0, "20", []).unwrap();
+    for _ in 0..3 {
+        assert!(stage.get("c").unwrap_err().is_not_found());
+    }
+    stage.getter.answer(Ok(secret("c", "25")));
+    stage.clock.advance(ABSENCE_PAUSE);
+    until(|| stage.get("c").ok());
+    let checks = stage.manager.store().checks();
+    until(|| (!checks.is_at_work()).then_some(()));
+    assert_eq!(stage.getter.asked(), 1);
+    assert!(stage.get("a").unwrap_err().is_not_found());
 }
 
 /// The watches by name end once the namespace's list is in, not before; no read waits for that.

@@ -78,6 +78,7 @@ impl<K: Object> TtlStore<K> {
             clock: self.table.clock(),
             deadline,
             stop: &stop,
+            is_urgent: true,
         };
         let checked = context.check::<K>(&fetch.version);
         let found = checked.and_then(|()| self.table.request(&context, &fetch.version));

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
+use super::absence::Absence;
 use super::read_history::ReadHistory;
 use super::runs::Run;
 use super::state_machine::{
@@ -40,6 +41,7 @@ pub(crate) type PollResult<K> = Result<Option<Arc<StoredObject<K>>>, Error>;
 pub(crate) struct WatchEntry<K: Object> {
     machine: WatchMachine,
     pub(crate) content: EntryContent<K>,
+    pub(crate) absence: Absence,
     filled_by: Option<RunId>,
     pub(super) contact: Option<Instant>,
     began: Instant,
@@ -113,6 +115,7 @@ impl<K: Object> WatchEntry<K> {
         Self {
             machine,
             content: EntryContent::new(kind),
+            absence: Absence::Sure,
             filled_by: None,
             contact: None,
             began: clock.now(),
@@ -439,7 +442,14 @@ impl<K: Object> WatchEntry<K> {
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let was_filled = self.is_filled();
+        let was_absent = self.was_filled() && self.is_absent();
         let is_news = self.content.replace(began, listed, of)? || !was_filled;
+        if of.consistent || !self.is_absent() {
+            self.absence = Absence::Sure;
+        } else if !was_absent {
+            // Else it is the same absence, which may be sure.
+            self.absence = Absence::Doubtful(now);
+        }
         let action = if self.machine.is_current(run) {
             WatchAction::nothing()
         } else {
@@ -464,6 +474,7 @@ impl<K: Object> WatchEntry<K> {
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let was_filled = self.is_filled();
+        self.absence = Absence::Sure;
         let written = match found {
             Ok(object) => self.content.found(read, object),
             Err(undecodable) => self.content.found_undecodable(read, undecodable),
@@ -493,7 +504,9 @@ impl<K: Object> WatchEntry<K> {
     ) -> Result<bool, Error> {
         self.check_run(run)?;
         self.contact = Some(now);
-        Ok(self.content.change(state).unwrap_or_default())
+        let changed = self.content.change(state);
+        self.settle_absence(changed);
+        Ok(changed.unwrap_or_default())
     }
 
     /// The object is gone; `uid` and `version` are its last state's.
@@ -510,7 +523,25 @@ impl<K: Object> WatchEntry<K> {
     ) -> Result<bool, Error> {
         self.check_run(run)?;
         self.contact = Some(now);
-        Ok(self.content.remove(uid, version).unwrap_or_default())
+        let removed = self.content.remove(uid, version);
+        self.settle_absence(removed);
+        Ok(removed.unwrap_or_default())
+    }
+
+    fn is_absent(&self) -> bool {
+        self.content.object().is_none() && self.content.undecodable().is_none()
+    }
+
+    /// An event or a consistent read has come, and was admitted if `written` is something.
+    fn settle_absence(&mut self, written: Option<bool>) {
+        if written.is_some() {
+            self.absence = Absence::Sure;
+        }
+    }
+
+    /// Whether a read is to confirm now that there is no such object.
+    pub(crate) fn is_absence_due(&self) -> bool {
+        self.absence == Absence::Due && self.state() != WatchState::Dropped
     }
 
     /// The server confirmed what is known, up to `version`.
@@ -553,7 +584,10 @@ impl<K: Object> WatchEntry<K> {
         object: &mut Option<Arc<StoredObject<K>>>,
     ) -> (bool, WatchAction) {
         let before: Option<Box<str>> = self.content.object().map(|object| object.uid().into());
-        let Some(is_news) = self.content.found(position, object) else {
+        let found = self.content.found(position, object);
+        // That there is none is sure, also where bookmarks overtook the answer.
+        self.settle_absence(found.or_else(|| object.is_none().then_some(false)));
+        let Some(is_news) = found else {
             return (false, WatchAction::nothing());
         };
         self.contact = self.contact.max(Some(position.began));

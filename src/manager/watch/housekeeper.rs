@@ -70,6 +70,7 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
         let sweeps = clock.has_passed(sweep_at);
         if namespaces || sweeps {
             checks.runs.tend_namespaces();
+            checks.confirm_absences();
         }
         if sweeps {
             sweep(checks);

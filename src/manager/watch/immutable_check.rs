@@ -1,7 +1,8 @@
 //! Checks that the server still has an immutable object whose watch is stopped (B7): one GET each,
-//! on short-lived threads in parallel. Also carries out what entries decide.
+//! on short-lived threads in parallel. The same threads confirm absences. Also carries out what
+//! entries decide.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::entry::{WatchAction, WatchedObject};
 use super::launch::Runs;
@@ -34,6 +35,8 @@ pub(crate) struct ImmutableChecks<K: Object> {
 #[derive(Debug)]
 struct CheckQueue<K: Object> {
     waiting: Vec<WatchedObject<K>>,
+    /// Absences that are confirmed later, and when.
+    later: Vec<(Instant, WatchedObject<K>)>,
     /// Threads that look for work, each before it is started and until it has found none.
     threads: usize,
     /// Threads that are being started and are not among the [`ImmutableChecks::threads`] yet.
@@ -44,6 +47,7 @@ impl<K: Object> ImmutableChecks<K> {
     pub(crate) fn new(runs: Runs<K>) -> Arc<Self> {
         let queue = CheckQueue {
             waiting: Vec::new(),
+            later: Vec::new(),
             threads: 0,
             starting: 0,
         };
@@ -81,6 +85,39 @@ impl<K: Object> ImmutableChecks<K> {
         let table = &self.context().table;
         let now = table.clock().now();
         table.change(object, |entry| entry.begin_check(now));
+        self.ask(object);
+    }
+
+    /// A reader was refused the object: if a cache of the server knows none, that is confirmed
+    /// later.
+    pub(crate) fn confirm_later(&self, object: &WatchedObject<K>) {
+        let now = self.context().table.clock().now();
+        let Some(at) = object.state.lock().absence.given(now) else {
+            return;
+        };
+        self.queue.lock().later.push((at, Arc::clone(object)));
+        self.context().tend_at(at);
+    }
+
+    /// Has the absences confirmed whose time has come.
+    pub(crate) fn confirm_absences(self: &Arc<Self>) {
+        let now = self.context().table.clock().now();
+        let mut queue = self.queue.lock();
+        let all = std::mem::take(&mut queue.later).into_iter();
+        let (due, later): (Vec<_>, Vec<_>) = all.partition(|(at, _)| *at <= now);
+        let next = later.iter().map(|(at, _)| *at).min();
+        queue.later = later;
+        drop(queue);
+        for (_, object) in due {
+            self.ask(&object);
+        }
+        if let Some(next) = next {
+            self.context().tend_at(next);
+        }
+    }
+
+    fn ask(self: &Arc<Self>, object: &WatchedObject<K>) {
+        let table = &self.context().table;
         if !self.enqueue(object) {
             return;
         }
@@ -189,16 +226,22 @@ impl<K: Object> ImmutableChecks<K> {
     /// One check.
     fn check_object(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
         let table = &self.context().table;
-        // Let go, or found by a fresh read, while it was in the queue.
-        if !matches!(object.state.lock().state(), WatchState::Rechecking(_)) {
-            return;
-        }
+        let is_check = {
+            let entry = object.state.lock();
+            let is_check = matches!(entry.state(), WatchState::Rechecking(_));
+            // Let go, or found by another read, while it was in the queue.
+            if !is_check && !entry.is_absence_due() {
+                return;
+            }
+            is_check
+        };
         let read = begin_read(table, object, &ResourceVersion::most_recent());
         let context = RequestContext {
             key: &object.key,
             clock: table.clock(),
             deadline: table.clock().after(CHECK_LIMIT),
             stop,
+            is_urgent: is_check,
         };
         let found = table.request(&context, &read.version);
         if !stop.is_stopped() {
@@ -222,13 +265,20 @@ impl<K: Object> ImmutableChecks<K> {
         let incoming = found.clone();
         let table = &self.context().table;
         let decided = table.take_in(object, incoming.as_ref(), |entry| {
-            if !matches!(entry.state(), WatchState::Rechecking(_)) {
+            let is_check = matches!(entry.state(), WatchState::Rechecking(_));
+            if !is_check && !entry.is_absence_due() {
                 return None;
             }
-            Some(match failure {
+            let asked = failure.as_ref().and_then(Error::retry_after);
+            let result = match failure {
                 None => entry.found(read, &mut found),
-                Some(error) => (true, entry.check_failed(error, now)),
-            })
+                Some(error) if is_check => (true, entry.check_failed(error, now)),
+                Some(_) => (false, WatchAction::nothing()),
+            };
+            if entry.is_absence_due() {
+                entry.absence.unconfirmed(asked, now);
+            }
+            Some(result)
         });
         let Some((is_news, action)) = decided else {
             return;

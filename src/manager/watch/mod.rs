@@ -1,5 +1,6 @@
 //! The strategy `Watch`: each referenced object is kept by a watch of its own (OC-1..OC-29).
 
+pub(super) mod absence;
 mod answer;
 mod budget;
 pub(super) mod entry;

@@ -219,7 +219,7 @@ impl<K: Object> NamespaceWatch<K> {
                 writer.take_over();
             }
         } else if let Some(from) = serves_from {
-            self.context.tend_namespaces_at(from);
+            self.context.tend_at(from);
         }
     }
 

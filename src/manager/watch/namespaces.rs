@@ -134,7 +134,7 @@ impl<K: Object> Runs<K> {
                     self.look_for_refusal(&watch);
                 }
                 Some(Tending::Drain(watch)) => self.drain(&watch),
-                Some(Tending::Wait(until)) => context.tend_namespaces_at(until),
+                Some(Tending::Wait(until)) => context.tend_at(until),
                 Some(Tending::End(run)) => {
                     if let Some(run) = run {
                         context.end(run);
@@ -154,7 +154,7 @@ impl<K: Object> Runs<K> {
             if room == 0 {
                 let now = self.context.table.clock().now();
                 let next = later(now, DRAIN_PAUSE);
-                return self.context.tend_namespaces_at(next);
+                return self.context.tend_at(next);
             }
             room = room.saturating_sub(usize::from(self.watch_by_name(&writer)));
         }

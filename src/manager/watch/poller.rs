@@ -202,6 +202,7 @@ impl<K: Object> Poller<K> {
             clock: table.clock(),
             deadline: table.clock().after(pace.limit),
             stop,
+            is_urgent: true,
         };
         let (found, failure) = match table.request(&context, &read.version) {
             Ok(found) => (Some(Ok(Some(found))), None),

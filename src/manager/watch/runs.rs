@@ -94,7 +94,7 @@ pub(crate) struct PendingWork {
     pub(crate) alive: usize,
     /// A server that gave one object's watch no answer gives one again.
     pub(crate) recovered: bool,
-    /// When the watches of whole namespaces are to be looked at.
+    /// When the watches of whole namespaces, and absences, are to be looked at.
     pub(crate) namespaces: Option<Instant>,
     /// The housekeeper's panic, until it has completed a sweep.
     pub(crate) failure: Option<Error>,

@@ -130,6 +130,7 @@ impl<K: Object> WatchStore<K> {
                 let Some(answer) = answer else { continue };
                 if answer.is_err() {
                     expedite_object(object);
+                    self.checks.confirm_later(object);
                 }
                 return answer;
             }
@@ -309,8 +310,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             };
             (cached, wanted.or(|| entry.on_given()))
         });
-        if let Some(cached) = &cached {
-            self.expedite(namespace, name, cached);
+        match &cached {
+            Some(cached) => self.expedite(namespace, name, cached),
+            None => self.checks.confirm_later(&object),
         }
         Ok(cached)
     }
@@ -332,6 +334,8 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         );
         if answer.is_ok() {
             self.act(&object, |entry| ((), entry.on_given()));
+        } else {
+            self.checks.confirm_later(&object);
         }
         answer
     }

@@ -55,11 +55,11 @@ impl<K: Object> RunContext<K> {
 
     /// Has the housekeeper look at the watches of namespaces.
     pub(crate) fn tend_namespaces(&self) {
-        self.tend_namespaces_at(self.table.clock().now());
+        self.tend_at(self.table.clock().now());
     }
 
-    /// The same at that time, or earlier.
-    pub(crate) fn tend_namespaces_at(&self, at: Instant) {
+    /// The same at that time, or earlier, and at the absences that are to be confirmed.
+    pub(crate) fn tend_at(&self, at: Instant) {
         let mut work = self.work.lock();
         work.namespaces = Some(work.namespaces.map_or(at, |before| before.min(at)));
         drop(work);
