@@ -40,9 +40,9 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// | `GET /kubeconfig` | tells a kubeconfig |
 ///
 /// A refusal is a `Status` of the API that says why. Each request with an `Origin` is refused
-/// (403): a browser sends it for a page, which has no business here. A wait ends after 60 s at the latest, of the
-/// system's clock; its answer is `{"count": …}`, the number that there is by then. This value owns
-/// a thread per connection; dropping it ends and joins them.
+/// (403): a browser sends it for a page, which has no business here. A wait ends after 60 s at the
+/// latest, of the system's clock; its answer is `{"count": …}`, the number that there is by then.
+/// This value owns a thread per connection; dropping it ends and joins them.
 ///
 /// # Examples
 ///

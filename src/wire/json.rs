@@ -6,7 +6,7 @@
 use std::fmt;
 use std::mem;
 
-use serde::de::value::{MapDeserializer, StringDeserializer};
+use serde::de::value::MapDeserializer;
 use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, Expected, IgnoredAny, Unexpected, Visitor,
 };
@@ -594,12 +594,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         let is_text = self.blank() == Some(b'"');
         if is_text && matches!(name, "Time" | "MicroTime") {
             let text = self.text()?;
-            return match beyond(text.as_str()) {
-                Some(last) => {
-                    visitor.visit_newtype_struct(StringDeserializer::new(last.to_string()))
-                }
-                None => visitor.visit_newtype_struct(text),
-            };
+            let last = beyond(text.as_str()).map(Text::Plain);
+            return visitor.visit_newtype_struct(last.unwrap_or(text));
         }
         if !name.starts_with("$serde_json::") {
             return visitor.visit_newtype_struct(self);

@@ -3,20 +3,23 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+/// The last time that can be held.
+const LAST: &str = "9999-12-30T22:00:00.999999999Z";
+
 /// Returns the last time that can be held, if `text` is a later one of RFC 3339.
-pub(super) fn beyond(text: &str) -> Option<Timestamp> {
+pub(super) fn beyond(text: &str) -> Option<&'static str> {
     if !text.starts_with("9999-12-") || text.parse::<Timestamp>().is_ok() {
         return None;
     }
     // It is a time if that of the year before is one.
     let a_year_before = text.replacen("9999", "9998", 1);
     let is_time = a_year_before.parse::<Timestamp>().is_ok();
-    is_time.then_some(Timestamp::MAX)
+    is_time.then_some(LAST)
 }
 
 /// Reads a time of RFC 3339. One that is later than can be held is the last that can.
 pub(crate) fn time(text: &str) -> Option<Timestamp> {
-    beyond(text).or_else(|| text.parse().ok())
+    beyond(text).unwrap_or(text).parse().ok()
 }
 
 #[cfg(test)]

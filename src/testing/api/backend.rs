@@ -178,8 +178,8 @@ impl ApiBackend {
         }
     }
 
-    /// Patches an object, outside of the lock, so that no other client waits for a large patch. Once
-    /// more, when the object has changed meanwhile.
+    /// Patches an object, outside of the lock, so that no other client waits for a large patch.
+    /// Begins anew if the object has changed meanwhile.
     pub(super) fn patch(
         &self,
         route: &ObjectRoute,
