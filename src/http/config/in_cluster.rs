@@ -6,14 +6,10 @@ use super::super::credentials::Credentials;
 use super::config::Config;
 use super::environment::Environment;
 use super::kubeconfig::{self, KubeconfigOptions, Section};
-use super::local_file::read_text;
 use super::pem::Pem;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
-
-/// The name of a namespace has at most 63 bytes, and the file may end in a line break.
-const NAMESPACE_BYTES_MAX: u64 = 1024;
 
 /// Reads the configuration of the pod. The inner error says what is missing, if there is no pod.
 ///
@@ -23,7 +19,7 @@ pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
 ) -> Result<Result<Config, String>, Error> {
-    let [host, port] = match service(environment) {
+    let [host, port] = match environment.service() {
         Ok(service) => service,
         Err(missing) => return Ok(Err(missing)),
     };
@@ -42,27 +38,9 @@ pub(super) fn load(
         None => authorities(directory),
     };
     config.tls.check()?;
-    config.namespace = namespace(environment).unwrap_or(config.namespace);
+    config.namespace = environment.pod_namespace().unwrap_or(config.namespace);
     kubeconfig::apply(&no_user, options, &mut config)?;
     Ok(Ok(config))
-}
-
-/// Returns host and port of the API's service. The error says which variable or file is missing.
-fn service(environment: &Environment) -> Result<[String; 2], String> {
-    let var = |name: &str| {
-        let value = environment.text(name);
-        value.ok_or_else(|| format!("{name} (not set, so this is no pod)"))
-    };
-    let service = [
-        var("KUBERNETES_SERVICE_HOST")?,
-        var("KUBERNETES_SERVICE_PORT")?,
-    ];
-    let token = environment.service_account.join("token");
-    if token.is_file() {
-        Ok(service)
-    } else {
-        Err(format!("{} (no such file)", token.display()))
-    }
 }
 
 fn server(host: &str, port: &str) -> Result<ServerUrl, Error> {
@@ -87,28 +65,6 @@ fn authorities(directory: &Path) -> Option<Pem> {
         Ok(_) => Some(pem),
         Err(error) => {
             log::warn!("{error}: the system's certificate authorities are trusted instead");
-            None
-        }
-    }
-}
-
-/// Returns the namespace of the pod that the process runs in; `None` outside of pods. Blocks for
-/// the read of a local file.
-///
-/// As in client-go, a file that cannot be read counts as missing, but a warning names it.
-pub(super) fn namespace(environment: &Environment) -> Option<String> {
-    service(environment).ok()?;
-    if let Some(namespace) = environment.text("POD_NAMESPACE") {
-        return Some(namespace);
-    }
-    let path = environment.service_account.join("namespace");
-    match read_text(&path, NAMESPACE_BYTES_MAX) {
-        Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-        Err(why) => {
-            log::warn!(
-                "{}: {why}: the pod's namespace is not known",
-                path.display()
-            );
             None
         }
     }

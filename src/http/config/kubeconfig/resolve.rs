@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use super::super::super::credentials::{Authorization, ClusterInfo, Credentials, ExecPlugin};
 use super::super::config::{Config, ProxyChoice, TlsSettings};
 use super::super::environment::Environment;
-use super::super::in_cluster;
 use super::super::pem::{ClientIdentity, Pem};
 use super::super::proxy_url::ProxyUrl;
 use super::super::server_url::ServerUrl;
@@ -57,7 +56,7 @@ pub(super) fn resolve(
         Some((_, context)) => context.text("namespace")?.map(str::to_owned),
         None => None,
     };
-    if let Some(namespace) = namespace.or_else(|| in_cluster::namespace(environment)) {
+    if let Some(namespace) = namespace.or_else(|| environment.pod_namespace()) {
         config.namespace = namespace;
     }
     config.compression = !cluster.flag("disable-compression")?;

@@ -387,10 +387,10 @@ fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> ScalarValu
 fn key_name(text: &str, value: &ScalarValue) -> String {
     match value {
         ScalarValue::Bool(value) => value.to_string(),
-        ScalarValue::Number(Some(number)) => match number.as_f64() {
-            Some(float) if number.is_f64() => float.to_string(),
-            Some(_) | None => number.to_string(),
-        },
+        ScalarValue::Number(Some(number)) => {
+            let number = number.to_string();
+            number.strip_suffix(".0").unwrap_or(&number).to_owned()
+        }
         ScalarValue::Number(None) | ScalarValue::Null | ScalarValue::Text => text.to_owned(),
     }
 }
