@@ -1,7 +1,7 @@
 //! Tests of the manager room that are too long to stand beside the code.
 
-#[cfg(feature = "testing")]
 mod absences;
+#[cfg(feature = "testing")]
 mod at_least;
 mod budget;
 #[cfg(feature = "testing")]
