@@ -343,7 +343,11 @@ mod over_the_fake_server {
         stage.source.heal();
         stage.clock.advance(INTERVAL);
         for name in &names {
-            until(|| !stage.get_now(name).unwrap().is_stale());
+            until(|| {
+                // The next poll waits for time to pass while one is under way.
+                stage.clock.advance(std::time::Duration::from_millis(1));
+                !stage.get_now(name).unwrap().is_stale()
+            });
         }
         // A poll tells its readers before it tells of itself.
         until(|| stage.manager.health().is_ok());
