@@ -228,7 +228,8 @@ impl<K: Object> Poller<K> {
         self.settle(number, |poll| {
             (poll.began, poll.has_failed) = (None, false);
             poll.due = later(began, pace.interval);
-            (poll.soonest, poll.backoff) = (began, BACKOFF);
+            // A reader that asks while the answer comes has it.
+            (poll.soonest, poll.backoff) = (later(began, BACKOFF), BACKOFF);
             let late = pace.ttl.saturating_add(pace.limit);
             poll.status = ReflectorStatus {
                 phase: Phase::Listing,
