@@ -69,6 +69,8 @@ struct Poll<K: Object> {
     /// Its last poll failed.
     has_failed: bool,
     status: ReflectorStatus,
+    /// How often the status has changed.
+    changes: u64,
 }
 
 /// The times of polls, which the time to live decides.
@@ -111,9 +113,8 @@ impl<K: Object> Poller<K> {
     /// [closed](Self::close).
     pub(super) fn attach(self: &Arc<Self>, writer: Writer<K>) -> Option<Polled<K>> {
         let (now, pace) = (self.context.table.clock().now(), self.pace());
-        let writer = Arc::new(writer);
         let poll = Poll {
-            writer: Arc::clone(&writer),
+            writer: Arc::new(writer),
             due: now,
             soonest: now,
             backoff: BACKOFF,
@@ -123,8 +124,8 @@ impl<K: Object> Poller<K> {
                 contact_deadline: Some(later(now, pace.ttl.saturating_add(pace.limit))),
                 ..ReflectorStatus::default()
             },
+            changes: 0,
         };
-        let status = poll.status.clone();
         let mut polls = self.polls.lock();
         if polls.is_closed {
             drop(polls);
@@ -136,7 +137,7 @@ impl<K: Object> Poller<K> {
         drop(polls);
         self.polls.notify_all();
         // Its health counts from here, though its poll may have to wait.
-        writer.update(&status);
+        self.tell(number);
         Some(Polled {
             poller: Arc::clone(self),
             number,
@@ -288,12 +289,29 @@ impl<K: Object> Poller<K> {
         let mut polls = self.polls.lock();
         let poll = polls.by_number.get_mut(&number)?;
         let result = change(poll);
-        let (writer, status) = (Arc::clone(&poll.writer), poll.status.clone());
+        poll.changes = poll.changes.wrapping_add(1);
         drop(polls);
         // Another thread may have waited for the end of this poll.
         self.polls.notify_all();
-        writer.update(&status);
+        self.tell(number);
         Some(result)
+    }
+
+    /// Tells an object of its poll's status. Another thread may change and tell it meanwhile, so a
+    /// status that was overtaken is followed by the present one.
+    fn tell(&self, number: u64) {
+        let mut told = None;
+        loop {
+            let polls = self.polls.lock();
+            let poll = polls.by_number.get(&number);
+            let Some(poll) = poll.filter(|poll| told != Some(poll.changes)) else {
+                return;
+            };
+            told = Some(poll.changes);
+            let (writer, status) = (Arc::clone(&poll.writer), poll.status.clone());
+            drop(polls);
+            writer.update(&status);
+        }
     }
 
     /// A read would like the object polled soon: as soon as may be, if `waits`, else only if the
