@@ -310,7 +310,6 @@ mod over_the_fake_server {
 
     /// One poll that has no answer tells the objects behind it, so that their readers do not wait.
     #[test]
-    #[ignore = "it can hang: its fake clock stands still, or a wake-up is lost"]
     fn a_server_that_falls_silent_costs_no_reader_of_the_others_a_wait() {
         let names: Vec<String> = (0..40).map(|number| format!("s{number:02}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -364,7 +363,6 @@ mod over_the_fake_server {
 
     /// Objects whose gets hang keep no other from its turn, and are not their failure.
     #[test]
-    #[ignore = "its fake clock can stand still beside busy loops"]
     fn polls_that_hang_cost_the_other_objects_nothing() {
         for hanging in 1..=6 {
             let names: Vec<String> = (0..60).map(|number| format!("s{number:02}")).collect();

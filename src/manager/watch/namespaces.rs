@@ -219,8 +219,10 @@ impl<K: Object> Runs<K> {
                 // Each object has its watch by name.
                 return watch.give_up();
             };
-            if self.watch_by_name(&first) {
-                watch.set_trial(Some(Arc::clone(first.object())));
+            // Known before it begins: its watch may open at once, and then it is looked at again.
+            watch.set_trial(Some(Arc::clone(first.object())));
+            if !self.watch_by_name(&first) {
+                watch.set_trial(None);
             }
         }
     }
