@@ -388,7 +388,6 @@ mod over_the_fake_server {
                     healthy.iter().all(|name| {
                         let report = stage.inspect(name);
                         assert_eq!(report.attempts, 0, "{second}: {name}: {}", report.reason);
-                        assert!(!report.is_overdue, "{second}: {name}");
                         report.since_contact.unwrap() < std::time::Duration::from_secs(45)
                     })
                 });
