@@ -109,26 +109,15 @@ impl<K: Object> Delta<K> {
         matches!(self, Self::Deleted(_))
     }
 
-    /// Whether the watch told of it: what the bound of a queue counts.
-    pub(super) fn is_event(&self) -> bool {
+    /// How many events of a watch it is, and how many objects a list or a resync brought with it:
+    /// what the two bounds of a queue count.
+    pub(super) fn counts(&self) -> (usize, usize) {
         match self {
-            Self::Added(_) | Self::Updated(_) => true,
-            Self::Deleted(deletion) => deletion.seen.is_some(),
-            Self::Replaced(_)
-            | Self::Sync(_)
-            | Self::ReplacedAll(_)
-            | Self::SyncAll
-            | Self::Bookmark(_) => false,
-        }
-    }
-
-    /// How many objects a list or a resync brought: what the other bound of a queue counts.
-    pub(super) fn listed(&self) -> usize {
-        match self {
-            Self::ReplacedAll(list) => list.items.len(),
-            Self::Replaced(_) | Self::Sync(_) => 1,
-            Self::Deleted(deletion) => usize::from(deletion.seen.is_none()),
-            Self::Added(_) | Self::Updated(_) | Self::SyncAll | Self::Bookmark(_) => 0,
+            Self::Added(_) | Self::Updated(_) => (1, 0),
+            Self::Deleted(deletion) if deletion.seen.is_some() => (1, 0),
+            Self::Replaced(_) | Self::Sync(_) | Self::Deleted(_) => (0, 1),
+            Self::ReplacedAll(list) => (0, list.items.len()),
+            Self::SyncAll | Self::Bookmark(_) => (0, 0),
         }
     }
 

@@ -119,15 +119,12 @@ impl<K: Object> QueueState<K> {
         key: Option<Arc<ObjectKey>>,
         delta: Delta<K>,
     ) -> Option<Delta<K>> {
-        let came = usize::from(delta.is_event());
-        self.events = self.events.saturating_add(came);
-        self.listed = self.listed.saturating_add(delta.listed());
+        let (events, listed) = delta.counts();
+        self.events = self.events.saturating_add(events);
+        self.listed = self.listed.saturating_add(listed);
         if let Some(entry) = self.entry_to_join(key.as_deref(), &delta) {
             let left_out = entry.push(delta);
-            let left = left_out.as_ref().is_some_and(Delta::is_event);
-            self.events = self.events.saturating_sub(usize::from(left));
-            let left = left_out.as_ref().map_or(0, Delta::listed);
-            self.listed = self.listed.saturating_sub(left);
+            self.count_out(left_out.iter().map(Delta::counts));
             return left_out;
         }
         if let (true, Some(key)) = (self.compressed, &key) {
@@ -280,15 +277,19 @@ impl<K: Object> QueueState<K> {
         if let Some(key) = taken.key() {
             self.places.remove(key);
         }
-        let events = taken.iter().filter(|delta| delta.is_event()).count();
-        self.events = self.events.saturating_sub(events);
-        let listed = taken.iter().map(Delta::listed);
-        self.listed = listed.fold(self.listed, usize::saturating_sub);
+        self.count_out(taken.iter().map(Delta::counts));
         if self.entries.is_empty() && self.entries.capacity() > CAPACITY_KEPT {
             self.entries = VecDeque::new();
             self.places = HashMap::new();
         }
         Some(taken)
+    }
+
+    fn count_out(&mut self, left: impl Iterator<Item = (usize, usize)>) {
+        for (events, listed) in left {
+            self.events = self.events.saturating_sub(events);
+            self.listed = self.listed.saturating_sub(listed);
+        }
     }
 
     /// What was taken is processed. The count of initial entries falls here, not before (RQ-6,
