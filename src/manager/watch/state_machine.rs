@@ -230,10 +230,7 @@ impl WatchMachine {
                     state,
                     WatchState::Stopped(StopReason::Immutable) | WatchState::Rechecking(_)
                 );
-                self.to(
-                    WatchState::Stopped(StopReason::ShutDown { serves }),
-                    WatchEffect::End,
-                )
+                self.stop(StopReason::ShutDown { serves }, WatchEffect::End)
             }
             (_, WatchInput::Ended(run)) if self.successor == Some(run) => {
                 let successor = None;
