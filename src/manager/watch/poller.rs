@@ -334,6 +334,25 @@ impl<K: Object> Poller<K> {
     }
 }
 
+/// Single steps, for models.
+#[cfg(all(test, shuttle))]
+impl<K: Object> Poller<K> {
+    /// Waits for the next poll, and makes it, as one of the poller's threads.
+    pub(crate) fn poll_once(&self) {
+        let stop = self.context.table.stop.token();
+        let (number, writer) = self.wait_for_next(&stop).unwrap();
+        self.poll(number, &writer, &stop);
+    }
+
+    /// Waits until a poll has changed, whether or not its object was told.
+    pub(crate) fn wait_for_change(&self) {
+        let mut polls = self.polls.lock();
+        while !polls.by_number.values().any(|poll| poll.changes > 0) {
+            polls = self.polls.wait(polls);
+        }
+    }
+}
+
 impl<K: Object> Polls<K> {
     /// The objects that may be polled while the present polls are under way.
     fn candidates(&self) -> impl Iterator<Item = (&u64, &Poll<K>)> {

@@ -15,8 +15,9 @@ use crate::manager::object_manager::SecretManager;
 use crate::manager::options::{ManagerOptions, PastLimit, WatchScope};
 use crate::manager::registry::Registry;
 use crate::manager::tests::fake::{
-    FakeGetter, FakeRuns, commit, immutable, opened, pod, secret, too_large,
+    FakeGetter, FakeRuns, ROUND, commit, immutable, opened, pod, secret, too_large,
 };
+use crate::manager::tests::stage::failed;
 use crate::object::{Status, StoredObject};
 use crate::reflector::{ReflectorStatus, Replacement, Sink as _};
 use crate::sync::{Arc, Monitor};
@@ -62,8 +63,12 @@ impl Model {
     }
 
     fn with(options: ManagerOptions) -> Self {
+        Self::at(FakeClock::new(), options)
+    }
+
+    fn at(clock: FakeClock, options: ManagerOptions) -> Self {
         let runs = FakeRuns::default();
-        let options = options.clock(Clock::from(FakeClock::new()));
+        let options = options.clock(Clock::from(clock));
         let getter = FakeGetter::default();
         let gets = Arc::new(getter.clone());
         let store = WatchStore::unattended(
@@ -85,6 +90,26 @@ impl Model {
         model.manager.register_pod(&pod("p", &["s"]));
         let poller = model.poller();
         (model, poller)
+    }
+
+    /// No object has room for a watch, and the model polls them by hand.
+    fn polled_by(clock: &FakeClock) -> Self {
+        let options = ManagerOptions::default().past_limit(PastLimit::Poll);
+        Self::at(clock.clone(), options.reflectors_max(1))
+    }
+
+    fn poll_once(&self) -> thread::JoinHandle<()> {
+        let manager = Arc::clone(&self.manager);
+        thread::spawn(move || {
+            let poller = &manager.store().checks().runs.poller;
+            poller.as_ref().unwrap().poll_once();
+        })
+    }
+
+    /// Whether the last attempt to read the one object failed, as reports have it.
+    fn has_failed(&self) -> bool {
+        let mut reports = self.manager.inspect().into_values().flatten();
+        reports.any(|report| report.last_error.is_some())
     }
 
     fn poller(&self) -> thread::JoinHandle<()> {
@@ -538,6 +563,58 @@ fn a_reader_is_woken_by_the_poll_and_the_poller_by_the_stop() {
         assert!(cached.is_polled());
         model.manager.stop();
         model.join(vec![poller]).assert_over();
+    });
+}
+
+/// Two threads poll the object one after the other, and each tells it of its poll after that is
+/// settled: whichever comes last, the object keeps the later poll's status.
+#[test]
+fn an_object_keeps_the_status_of_its_last_poll_whichever_thread_tells_it_last() {
+    for recovers in [true, false] {
+        check_by(PctScheduler::new(3, SCHEDULES), move || {
+            let clock = FakeClock::new();
+            let model = Model::polled_by(&clock);
+            model.manager.register_pod(&pod("p", &["s"]));
+            let (first, second) = (failed(503, "first"), failed(503, "second"));
+            let answers = if recovers {
+                [Err(first), Ok(secret("s", "9"))]
+            } else {
+                [Ok(secret("s", "9")), Err(second)]
+            };
+            for answer in answers {
+                model.getter.answer(answer);
+            }
+            let pollers = (0..2).map(|_| model.poll_once()).collect();
+            let poller = model.manager.store().checks().runs.poller.as_ref();
+            poller.unwrap().wait_for_change();
+            clock.advance(ROUND);
+            let model = model.join(pollers);
+            assert_eq!(
+                model.has_failed(),
+                !recovers,
+                "the first poll's status came last"
+            );
+            model.manager.stop();
+            model.assert_over();
+        });
+    }
+}
+
+/// A new reference tells the object that its poll waits, while other threads poll it already.
+#[test]
+fn a_poll_that_fails_at_once_is_not_hidden_by_the_beginning_of_the_polls() {
+    check_by(PctScheduler::new(3, SCHEDULES), || {
+        let model = Model::polled_by(&FakeClock::new());
+        model.getter.answer(Err(failed(503, "not now")));
+        let manager = Arc::clone(&model.manager);
+        let registers = thread::spawn(move || manager.register_pod(&pod("p", &["s"])));
+        let model = {
+            let threads = vec![model.poll_once(), registers];
+            model.join(threads)
+        };
+        assert!(model.has_failed());
+        model.manager.stop();
+        model.assert_over();
     });
 }
 
