@@ -9,6 +9,7 @@ use std::thread;
 use kubecache::ErrorKind;
 use kubecache::http::{Config, KubeconfigOptions};
 use kubecache::worker::StopToken;
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -101,8 +102,21 @@ pub(crate) fn config_of(
     mandatory: bool,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ServerConfig> {
+    let provider = rustls::crypto::ring::default_provider();
+    config_by(provider, certificate, key, mandatory, versions)
+}
+
+/// The same, of a server with this provider.
+pub(crate) fn config_by(
+    provider: CryptoProvider,
+    certificate: &str,
+    key: Arc<dyn SigningKey>,
+    mandatory: bool,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ServerConfig> {
     let refused = Vec::new();
-    config_with(certificate, key, Anybody { mandatory, refused }, versions)
+    let verifier = Anybody { mandatory, refused };
+    config_with(provider, certificate, key, verifier, versions)
 }
 
 /// The same, which takes these client certificates for expired.
@@ -117,7 +131,8 @@ pub(crate) fn refusing(
         mandatory: true,
         refused,
     };
-    config_with("server.pem", key, verifier, &[version])
+    let provider = rustls::crypto::ring::default_provider();
+    config_with(provider, "server.pem", key, verifier, &[version])
 }
 
 /// Refuses the certificate of the next client, and waits until that is gone.
@@ -130,6 +145,7 @@ pub(crate) fn refuse(server: &Server, config: &Arc<ServerConfig>) {
 }
 
 fn config_with(
+    provider: CryptoProvider,
     certificate: &str,
     key: Arc<dyn SigningKey>,
     verifier: Anybody,
@@ -137,8 +153,7 @@ fn config_with(
 ) -> Arc<ServerConfig> {
     let chain = CertificateDer::pem_file_iter(fixture(certificate)).unwrap();
     let certified = CertifiedKey::new(chain.map(Result::unwrap).collect(), key);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
+    let config = ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
         .unwrap()
         .with_client_cert_verifier(Arc::new(verifier))

@@ -9,14 +9,19 @@ use std::thread;
 
 use kubecache::ErrorKind;
 use kubecache::http::{Config, KubeconfigOptions};
+use rustls::crypto::{ActiveKeyExchange, CryptoProvider, SupportedKxGroup};
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::server::WebPkiClientVerifier;
 use rustls::sign::{Signer, SigningKey};
-use rustls::{RootCertStore, ServerConfig, ServerConnection, SignatureAlgorithm, SignatureScheme};
+use rustls::{
+    CipherSuite, CipherSuiteCommon, NamedGroup, RootCertStore, ServerConfig, ServerConnection,
+    SignatureAlgorithm, SignatureScheme, SupportedCipherSuite, SupportedProtocolVersion,
+    Tls12CipherSuite,
+};
 
 use super::server::Server;
-use super::tls::{accept_and_fail, config, config_of, der, fixture, pem};
+use super::tls::{accept_and_fail, config, config_by, config_of, der, fixture, pem};
 use super::{client_of, get};
 use crate::support::TempDirectory;
 
@@ -250,6 +255,82 @@ fn a_server_key_on_p521() {
     let key = Arc::new(KeyOnP521);
     let server = config_of("client-p521.pem", key, false, rustls::DEFAULT_VERSIONS);
     golden("a server's key on P-521", &ours().told_of(&server));
+}
+
+/// A suite of ring's under the number of one that ring has not.
+fn suite(number: CipherSuite) -> SupportedCipherSuite {
+    let ours = match rustls::crypto::ring::cipher_suite::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256 {
+        SupportedCipherSuite::Tls12(ours) => ours,
+        SupportedCipherSuite::Tls13(_) => unreachable!(),
+    };
+    SupportedCipherSuite::Tls12(Box::leak(Box::new(Tls12CipherSuite {
+        common: CipherSuiteCommon {
+            suite: number,
+            hash_provider: ours.common.hash_provider,
+            confidentiality_limit: ours.common.confidentiality_limit,
+        },
+        prf_provider: ours.prf_provider,
+        kx: ours.kx,
+        sign: ours.sign,
+        aead_alg: ours.aead_alg,
+    })))
+}
+
+/// The curve P-521, which ring has not.
+#[derive(Debug)]
+struct CurveP521;
+
+impl SupportedKxGroup for CurveP521 {
+    fn start(&self) -> Result<Box<dyn ActiveKeyExchange>, rustls::Error> {
+        panic!("the client offers P-521");
+    }
+
+    fn name(&self) -> NamedGroup {
+        NamedGroup::secp521r1
+    }
+}
+
+/// What is said of a server with this provider, by each version of TLS that it has a suite of.
+fn told_of_provider(
+    provider: CryptoProvider,
+    version: &'static SupportedProtocolVersion,
+) -> String {
+    let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
+    let key = rustls::crypto::ring::sign::any_supported_type(&key).unwrap();
+    ours().told_of(&config_by(provider, "server.pem", key, false, &[version]))
+}
+
+#[test]
+fn no_cipher_suite_in_common() {
+    for number in [
+        CipherSuite::TLS_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::TLS_DHE_RSA_WITH_AES_128_GCM_SHA256,
+        CipherSuite::TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA,
+        CipherSuite::TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA384,
+    ] {
+        let provider = CryptoProvider {
+            cipher_suites: vec![suite(number)],
+            ..rustls::crypto::ring::default_provider()
+        };
+        golden(
+            "no cipher suite or curve in common",
+            &told_of_provider(provider, &rustls::version::TLS12),
+        );
+    }
+}
+
+#[test]
+fn no_curve_in_common() {
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let provider = CryptoProvider {
+            kx_groups: vec![&CurveP521],
+            ..rustls::crypto::ring::default_provider()
+        };
+        golden(
+            "no cipher suite or curve in common",
+            &told_of_provider(provider, version),
+        );
+    }
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub(crate) struct HandshakeNotes {
     pub(crate) asks_for_certificate: bool,
     /// Whether the server refused the client certificate.
     pub(crate) refuses_identity: bool,
+    /// What the client offered, in words.
+    pub(crate) offer: String,
 }
 
 /// The certificates of a peer that was refused.

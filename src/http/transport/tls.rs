@@ -199,7 +199,11 @@ impl Tls {
             call.handshake.refuses_identity = is_refusal;
             Ok(notes)
         });
-        tls_doctor::explain(error, &settings, &notes.unwrap_or_default())
+        let notes = call_context::HandshakeNotes {
+            offer: tls_doctor::offer(&self.shared.provider),
+            ..notes.unwrap_or_default()
+        };
+        tls_doctor::explain(error, &settings, &notes)
     }
 
     /// Makes the error of a connection that ended before the handshake did.

@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
@@ -413,9 +414,12 @@ impl<'a> Case<'a> {
                 )
             }
             _ if is_failure || alert == AlertDescription::InsufficientSecurity => format!(
-                "{peer} broke TLS off: {told}: the two have no cipher or signature algorithm in \
-                 common, as with a server key on P-521: give it a key on P-256 or P-384, or hand \
-                 in a crypto provider that knows more; {BEYOND_KUBECONFIG}"
+                "{peer} broke TLS off: {told}: it says no more, and takes none of the cipher \
+                 suites, curves or signatures that this client offers ({}): it may have CBC, DHE \
+                 or RSA key exchange alone, which rustls has not, or a key or curve of P-521: \
+                 enable one of each there, or hand in a crypto provider that knows more; \
+                 {BEYOND_KUBECONFIG}",
+                self.notes.offer
             ),
             _ => format!("{peer} broke TLS off: {told}: its log says why"),
         }
@@ -438,6 +442,40 @@ impl<'a> Case<'a> {
             self.peer
         )
     }
+}
+
+/// Names what a client with this provider offers.
+pub(crate) fn offer(provider: &CryptoProvider) -> String {
+    let suites = provider.cipher_suites.iter();
+    let groups = provider.kx_groups.iter();
+    let schemes = provider.signature_verification_algorithms;
+    let schemes = schemes.supported_schemes().into_iter();
+    let suites = suites.map(|suite| {
+        let name = format!("{:?}", suite.suite());
+        let short = name.split_once("_WITH_").map(|(_, short)| short);
+        let short = short.or(name.strip_prefix("TLS13_"));
+        short.unwrap_or(&name).to_owned()
+    });
+    let schemes = schemes.map(|scheme| {
+        let name = format!("{scheme:?}");
+        name.split("_SHA").next().unwrap_or_default().to_owned()
+    });
+    format!(
+        "ECDHE with {}; {}; {}",
+        distinct(suites),
+        distinct(groups.map(|group| format!("{:?}", group.name()))),
+        distinct(schemes)
+    )
+}
+
+fn distinct(names: impl Iterator<Item = String>) -> String {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen.join(", ")
 }
 
 fn quoted(name: &str) -> String {
