@@ -27,7 +27,7 @@ use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredO
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Idle connections kept for gets, for the next burst of first syncs.
+/// Idle connections kept for gets and the client's own lists, for the next burst of first syncs.
 const POOLED_CONNECTIONS: usize = 8;
 
 /// Requests of one client that connect, write or decode at the same time. This bounds their
@@ -45,8 +45,8 @@ const READERS_MAX: usize = 16;
 ///
 /// A clone is cheap. Clones share connections, TLS sessions and the rate limit. [`new`](Self::new)
 /// connects to nothing. The client implements [`Api`] for every kind. Each lister-watcher has a
-/// connection of its own, on which it lists and watches, one after the other. Gets share a pool of
-/// connections.
+/// connection of its own, on which it lists and watches, one after the other. Gets and
+/// [`list`](Self::list) share a pool of connections.
 ///
 /// # Threads
 ///
@@ -195,7 +195,7 @@ impl Client {
         scope: Scope,
         deadline: Deadline,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
-        let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope);
+        let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope).pooled();
         let mut bound = Bound::new(source.objects_max());
         let mut pages = Pages::default();
         let mut request = ListRequest {
@@ -355,7 +355,7 @@ impl Client {
         let inner = ClientInner {
             _lease: lease,
             context: Arc::new(context),
-            pool: Agent::new(&dialer, POOLED_CONNECTIONS),
+            pool: Arc::new(Agent::new(&dialer, POOLED_CONNECTIONS)),
             threads: RequestThreads::new(SLOTS, READERS_MAX),
         };
         Ok(Self {

@@ -21,7 +21,8 @@ pub(crate) struct ClientInner {
     /// Its drop comes first: it ends the run of a plugin that a job waits for.
     pub(crate) _lease: Option<CredentialsLease>,
     pub(crate) context: Arc<ClientContext>,
-    pub(crate) pool: Agent,
+    /// Of all gets and of the client's own lists.
+    pub(crate) pool: Arc<Agent>,
     pub(crate) threads: RequestThreads,
 }
 

@@ -1,5 +1,5 @@
-//! The client's list-watch port: lists and watches of a scope on one connection, gets on pooled
-//! connections.
+//! The client's list-watch port: lists and watches of a scope on one connection, gets and one-shot
+//! lists on pooled connections.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -40,6 +40,8 @@ pub(crate) struct HttpListerWatcher<K> {
     /// Which objects are decoded; all without one.
     selection: Option<Arc<dyn Selection>>,
     agent: Arc<Agent>,
+    /// Whether `agent` is the client's pool.
+    is_pooled: bool,
     /// The phase of the current request.
     progress: RequestProgress,
     /// The urgency of the current list.
@@ -57,6 +59,7 @@ impl<K: Object> HttpListerWatcher<K> {
             scope,
             selection: None,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
+            is_pooled: false,
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
             urgency: Urgency::new(false),
             list_bytes: Arc::new(AtomicUsize::new(0)),
@@ -68,6 +71,15 @@ impl<K: Object> HttpListerWatcher<K> {
     pub(crate) fn selecting(self, selection: Arc<dyn Selection>) -> Self {
         Self {
             selection: Some(selection),
+            ..self
+        }
+    }
+
+    /// Lists once, on the client's pool of connections.
+    pub(crate) fn pooled(self) -> Self {
+        Self {
+            agent: Arc::clone(&self.client.pool),
+            is_pooled: true,
             ..self
         }
     }
@@ -115,6 +127,7 @@ fn read_some(
 struct ListJob<K: Object> {
     context: Arc<ClientContext>,
     agent: Arc<Agent>,
+    is_pooled: bool,
     path: String,
     one_object: bool,
     selection: Option<Arc<dyn Selection>>,
@@ -150,9 +163,9 @@ impl<K: Object> ListJob<K> {
             } else {
                 options.list_first_byte_timeout
             },
-            // A server may need long before the first byte of a collection.
-            second_try: self.one_object.then_some(&permit),
-            sooner_if_kept: false,
+            second_try: (self.one_object || self.is_pooled).then_some(&permit),
+            // A pooled connection may have been idle for long.
+            sooner_if_kept: self.is_pooled,
             of_collection: true,
             accept: requests::accept::<K>(true),
         };
@@ -228,6 +241,7 @@ impl<K: Object> HttpListerWatcher<K> {
         let job = ListJob::<K> {
             context: Arc::clone(context),
             agent: Arc::clone(&self.agent),
+            is_pooled: self.is_pooled,
             path,
             urgency: self.urgency.clone(),
             list_bytes: Arc::clone(&self.list_bytes),

@@ -12,7 +12,11 @@ use kubecache::http::{Client, Config};
 use kubecache::object::{ObjectKey, Scope, StoredObject};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
+#[cfg(all(feature = "ring", feature = "testing"))]
+use kubecache::testing::{ApiServer, TestAuthority};
 use kubecache::{Error, ErrorKind};
+#[cfg(all(feature = "ring", feature = "testing"))]
+use rustls::crypto::ring;
 
 use super::server::{Request, Server};
 use super::{PATIENCE, client, patient, secret, secret_list};
@@ -223,5 +227,58 @@ fn one_object_is_got_by_its_key() {
         peer.json(200, &secret("db", "1"));
         let secret = getting.join().unwrap().unwrap();
         assert_eq!(secret.metadata.resource_version.as_deref(), Some("1"));
+    });
+}
+
+/// A list uses the connections that gets keep, so that no list pays for a handshake of its own.
+#[cfg(all(feature = "ring", feature = "testing"))]
+#[test]
+fn lists_and_gets_share_the_kept_connections() {
+    let authority = TestAuthority::new("shared", ring::default_provider().into()).unwrap();
+    let server = || ApiServer::builder().token("made-up", "admin", &["system:masters"]);
+    for server in [server(), server().tls_by(&authority).unwrap()] {
+        let server = server.start().unwrap();
+        let config = Config::for_server(&server.url()).unwrap();
+        let config = config.with_authorities(authority.pem());
+        let client = Client::new(&config.with_token("made-up").unwrap(), patient()).unwrap();
+        let scope = || Scope::namespace("shop");
+        for _ in 0..3 {
+            client.list::<Secret>(scope()).unwrap();
+            client.list::<Node>(Scope::all()).unwrap();
+            let absent = client.get::<Secret>(&ObjectKey::new("shop", "db"));
+            assert!(absent.unwrap_err().is_not_found());
+        }
+        assert_eq!(server.connections(), 1, "{}", server.url());
+        let source = client.lister_watcher::<Secret>(scope());
+        drop(source.watch(
+            &super::watch_from("1"),
+            &kubecache::worker::StopToken::never(),
+        ));
+        assert_eq!(server.connections(), 2, "a watch has its own");
+    }
+}
+
+/// A kept connection whose path died is left for a new one, also by a list.
+#[test]
+fn a_list_on_a_silent_kept_connection_is_asked_for_on_a_new_one() {
+    let server = Server::start();
+    let options = patient().list_first_byte_timeout(Duration::from_secs(4));
+    let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
+    thread::scope(|scope| {
+        let listing = scope.spawn(|| {
+            [(); 2].map(|()| {
+                let listed = client.list::<Secret>(Scope::namespace("shop"));
+                listed.map(|all| all.len())
+            })
+        });
+        let mut first = server.accept();
+        first.request();
+        first.json(200, &secret_list("5", &[secret("a", "1")]));
+        first.request();
+        let mut second = server.accept();
+        second.request();
+        second.json(200, &secret_list("5", &[]));
+        let [one, other] = listing.join().unwrap();
+        assert_eq!((one.unwrap(), other.unwrap()), (1, 0));
     });
 }

@@ -1,5 +1,5 @@
-//! Sends requests and receives responses. Each lister-watcher has a ureq agent; all getters share
-//! one.
+//! Sends requests and receives responses. Each lister-watcher has a ureq agent; all getters and
+//! one-shot lists share one.
 
 use std::io::Read;
 use std::net::TcpStream;
@@ -283,7 +283,10 @@ impl Agent {
             let sooner_if_kept = request.sooner_if_kept && second_try.is_some();
             let mut trying = call.clone();
             trying.first_byte = Some(first_byte);
-            trying.silence = second_try.map(|_| endpoint.second_try_after);
+            // A server may need long before the first byte of a collection.
+            let is_slow = request.of_collection && request.sooner_if_kept;
+            let silence = second_try.filter(|_| !is_slow);
+            trying.silence = silence.map(|_| endpoint.second_try_after);
             trying.kept_silence = sooner_if_kept.then(kept_silence).flatten();
             trying.output_bytes = head_bytes(&head);
             trying.head_bytes_left = Some(HEADS_BYTES_MAX);
