@@ -311,39 +311,45 @@ fn a_token_of_64_kib_fits() {
     assert_eq!(sent.len(), token.len() + "Bearer ".len());
 }
 
-/// A 401 makes the token be read again, once.
-#[test]
-fn a_rotated_token_is_read_again_at_401_and_the_request_goes_out_once_more() {
+/// Serves one get by a token file: each request shows the token of its row, the file then holds the
+/// row's next token, and the answer is a 401 unless the row is the last of a get that succeeds.
+fn with_token_file(first: &str, rows: &[(&str, &str)], succeeds: bool) {
     let server = Server::start();
     let directory = TempDirectory::new("token");
     let file = directory.join("token");
-    let config = Config::for_server(&server.url())
-        .unwrap()
-        .with_token_file(&file);
-    let refused = (401, status(401, "Unauthorized", "Unauthorized"));
-    fs::write(&file, "new").unwrap();
-    let answers = [refused.clone(), (200, secret("db", "1"))];
-    let requests = requests_of(&config, &server, &answers);
-    assert_eq!(requests[0].header("authorization"), Some("Bearer new"));
-    assert_eq!(requests[1].header("authorization"), Some("Bearer new"));
-    // Refused twice, it is an error; and the third request carries what stands in the file by then.
-    let client = client_of(&config);
+    fs::write(&file, first).unwrap();
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = client_of(&config.with_token_file(&file));
     thread::scope(|scope| {
-        let getting = scope.spawn(|| {
-            let refused = get(&client, "db").unwrap_err();
-            assert_eq!(refused.kind(), ErrorKind::Unauthorized);
-            get(&client, "db").map(drop)
-        });
+        let getting = scope.spawn(|| get(&client, "db").map(drop));
         let mut peer = server.accept();
-        peer.request();
-        fs::write(&file, "newer").unwrap();
-        peer.json(refused.0, &refused.1);
-        assert_eq!(peer.request().header("authorization"), Some("Bearer newer"));
-        peer.json(refused.0, &refused.1);
-        assert_eq!(peer.request().header("authorization"), Some("Bearer newer"));
-        peer.json(200, &secret("db", "1"));
-        getting.join().unwrap().unwrap();
+        for (row, (shown, next)) in rows.iter().enumerate() {
+            let expected = format!("Bearer {shown}");
+            assert_eq!(peer.request().header("authorization"), Some(&*expected));
+            fs::write(&file, next).unwrap();
+            if succeeds && row + 1 == rows.len() {
+                peer.json(200, &secret("db", "1"));
+            } else {
+                peer.json(401, &status(401, "Unauthorized", "Unauthorized"));
+            }
+        }
+        drop(peer);
+        let got = getting.join().unwrap();
+        assert_eq!(got.is_ok(), succeeds, "{got:?}");
+        if let Err(error) = got {
+            assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
+        }
     });
+}
+
+/// A 401 makes the token be read again, once.
+#[test]
+fn a_rotated_token_is_read_again_at_401_and_the_request_goes_out_once_more() {
+    with_token_file("old", &[("old", "new"), ("new", "new")], true);
+    with_token_file("old", &[("old", "new"), ("new", "newer")], false);
+    // A file that is written again with the same token is no rotation, nor is a blank line.
+    with_token_file("old", &[("old", "old")], false);
+    with_token_file("old", &[("old", "old\n\n")], false);
 }
 
 #[test]

@@ -118,6 +118,26 @@ fn a_plugin_runs_with_the_first_request_and_once_more_after_a_401() {
     assert!(status.source.ends_with("plugin\""), "{status:?}");
 }
 
+/// Each token is tried once: what the plugin gives again was rejected already.
+#[test]
+fn a_token_that_a_plugin_gives_again_is_not_sent_again_at_once() {
+    let server = Server::start();
+    let bed = Bed::new("plugin-same", &server, "answer '{\"token\":\"same\"}'");
+    let client = client_of(&bed.config);
+    thread::scope(|scope| {
+        let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
+        // The second get tries it anew: the server may accept by then what it rejected.
+        assert_eq!(serve(&server, &[401, 200]), ["Bearer same", "Bearer same"]);
+        let [first, second] = getting.join().unwrap();
+        let error = first.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
+        let hint = "the server rejects the newest credentials of ";
+        assert!(error.to_string().contains(hint), "{error}");
+        second.unwrap();
+    });
+    assert_eq!(bed.runs(), 2);
+}
+
 #[test]
 fn clients_of_one_configuration_share_the_plugins_run() {
     let server = Server::start();
@@ -252,6 +272,7 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
         certificate("client-one"),
         certificate("client-two")
     );
+    let same = format!("answer '{}'", certificate("client-one"));
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         let bed = Bed::new("plugin-refused", &server, &script);
         let client = client_of(&bed.config);
@@ -277,6 +298,18 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
             assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
             let text = error.to_string();
             assert!(text.contains("refuses the client certificate"), "{text}");
+        });
+        assert!(!server.has_visitors());
+        assert_eq!(bed.runs(), 2);
+
+        // The same one again is not shown again.
+        let bed = Bed::new("plugin-refused-same", &server, &same);
+        let client = client_of(&bed.config);
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, "db").map(drop));
+            refuse(&server, &first);
+            let error = getting.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
         });
         assert!(!server.has_visitors());
         assert_eq!(bed.runs(), 2);
@@ -375,6 +408,23 @@ fn a_programs_token_source_is_told_of_a_401_and_gives_another_token() {
         status.expires_in.unwrap() > Duration::from_secs(4 * 60),
         "{status:?}"
     );
+}
+
+#[test]
+fn a_token_that_a_source_gives_again_is_not_sent_again_at_once() {
+    let server = Server::start();
+    let source = || Ok(Token::new("same").valid_for(Duration::from_secs(5 * 60)));
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = client_of(&config.with_token_source(Arc::new(source)));
+    thread::scope(|scope| {
+        let getting = scope.spawn(move || get(&client, "db").map(drop));
+        let mut peer = server.accept();
+        assert_eq!(peer.request().header("Authorization"), Some("Bearer same"));
+        peer.json(401, REJECTION);
+        assert!(peer.request_or_close().is_none(), "it asks once more");
+        let error = getting.join().unwrap().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unauthorized, "{error}");
+    });
 }
 
 #[test]

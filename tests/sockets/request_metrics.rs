@@ -174,8 +174,10 @@ fn get_once(hook: Hook<ClientMetric>, answers: Answers) -> String {
     thread::scope(|scope| {
         let getting = scope.spawn(|| get(&client, "db").map(drop));
         let mut peer = server.accept();
-        for (code, headers) in answers {
+        for (number, (code, headers)) in answers.iter().enumerate() {
             peer.request();
+            // Each token is tried once.
+            std::fs::write(&file, format!("{CANARY}-{number}")).unwrap();
             let body = match code {
                 200 => secret("db", "1"),
                 _ => format!("{CANARY} in shop"),

@@ -21,6 +21,19 @@ pub(crate) struct Credential {
     pub(crate) number: u64,
 }
 
+impl Credential {
+    /// Whether a server sees no difference.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let pems = |one: &Self| {
+            let identity = one.identity.as_ref()?;
+            Some([&identity.certificate, &identity.key].map(|pem| Arc::clone(&pem.bytes)))
+        };
+        let [ours, theirs] = [self, other].map(|one| one.authorization.as_deref());
+        ours.map(Authorization::as_str) == theirs.map(Authorization::as_str)
+            && pems(self) == pems(other)
+    }
+}
+
 /// What a source gave.
 pub(crate) struct Fetched {
     pub(crate) authorization: Option<Authorization>,

@@ -154,6 +154,19 @@ impl Endpoint {
         Ok(credential)
     }
 
+    /// Whether the source has given something else since the server rejected `rejected`: each token
+    /// is tried once. Blocks as [`current`](ActiveCredentials::current) does.
+    ///
+    /// # Errors
+    ///
+    /// Why there is nothing to show.
+    fn is_renewed(&self, rejected: Option<&Credential>, call: &CallContext) -> Result<bool, Error> {
+        let renewed = self.credentials.current(call);
+        let renewed = renewed.inspect_err(|_none| self.metrics.sent(None, true))?;
+        let pair = renewed.as_deref().zip(rejected);
+        Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
+    }
+
     /// Whether a plugin is asked for another certificate, since the server refused what it gave.
     fn asks_anew(&self, tried_by: Option<&CallContext>, shown: Option<&Credential>) -> bool {
         let is_refused = tried_by.is_some_and(|call| call.handshake.refuses_identity);
@@ -200,7 +213,7 @@ impl Agent {
 
     /// Sends a request and waits for the head of its response, within the limits of `call`.
     ///
-    /// After a 401 it sends one more request if the credentials can be read anew. If the server had
+    /// After a 401 it sends one more request if the source then gives others. If the server had
     /// closed the kept connection, it sends the request again on another one.
     ///
     /// # Errors
@@ -218,7 +231,14 @@ impl Agent {
         if sent.response.status() == 401
             && endpoint.credentials.rejected(sent.credential.as_deref())
         {
-            drop(read_refusal(&what, sent, request, call));
+            let credential = sent.credential.clone();
+            let refusal = read_refusal(&what, sent, request, call);
+            if refusal.is_stopped() {
+                return Err(refusal);
+            }
+            if !endpoint.is_renewed(credential.as_deref(), call)? {
+                return Err(endpoint.credentials.explain_rejection(refusal));
+            }
             sent = self.send(endpoint, request, &call.again(), &what)?;
         }
         let status = sent.response.status();
@@ -314,8 +334,11 @@ impl Agent {
             }
             endpoint.metrics.sent(None, is_retry);
             if asks && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref()) {
-                (asks, is_retry) = (false, true);
-                continue;
+                asks = false;
+                if endpoint.is_renewed(credential.as_deref(), call)? {
+                    is_retry = true;
+                    continue;
+                }
             }
             // The silent connection is closed before any wait.
             drop((agent, socket, tried_by));
