@@ -17,8 +17,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 9] = [
-    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "rounds",
+const COMMON: [&str; 10] = [
+    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "retry", "rounds",
 ];
 
 /// What each room may use besides the common ones. There are no other arrows.
@@ -31,6 +31,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("failures", &[]),
     ("guard", &[]),
     ("hooks", &[]),
+    ("retry", &[]),
     ("rounds", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),

@@ -210,7 +210,8 @@ impl Error {
         self.kind() == ErrorKind::Stopped
     }
 
-    /// How many attempts failed before a wait ended without an answer; 0 for other errors.
+    /// How many attempts failed before a wait, or a read that was sent again, ended without an
+    /// answer; 0 for other errors.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }

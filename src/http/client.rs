@@ -24,6 +24,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
+use crate::retry::patiently;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -98,13 +99,18 @@ impl Client {
     ///
     /// Blocks until the server's answer, at most for
     /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with
-    /// quorum. A [`getter`](Self::getter) also takes a stop and a version.
+    /// quorum. A [`getter`](Self::getter) also takes a stop and a version, and asks once.
+    ///
+    /// If the server asks to come later (429, or an answer that names a wait), the client waits
+    /// and asks again, up to ten times. After a 500, 502, 503 or 504, or a connection that was cut,
+    /// it asks once more after a short pause.
     ///
     /// # Errors
     ///
     /// [`NotFound`](crate::ErrorKind::NotFound) if the object does not exist, any other error of
     /// the server, or what went wrong on the way. [`Timeout`](crate::ErrorKind::Timeout) names the
-    /// phase in which the time ended.
+    /// phase in which the time ended. A wait that the deadline leaves no time for is an error at
+    /// once. [`Error::attempts`] counts the tries of a read that was asked again.
     ///
     /// # Examples
     ///
@@ -141,16 +147,23 @@ impl Client {
         key: &ObjectKey,
         deadline: Deadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let newest = ResourceVersion::most_recent();
-        self.getter()
-            .get(key, &newest, deadline, &StopToken::never())
+        let (newest, stop, getter) = (
+            ResourceVersion::most_recent(),
+            StopToken::never(),
+            self.getter(),
+        );
+        let clock = &self.inner.context.options.clock;
+        patiently(clock, deadline, &stop, || {
+            getter.get(key, &newest, deadline, &stop)
+        })
     }
 
     /// Returns all objects in `scope`, in the server's order.
     ///
     /// Reads the list in pages of 500 objects, with quorum. Blocks until the last page has come, at
     /// most for [`request_timeout`](ClientOptions::request_timeout). If the server no longer has
-    /// the version of the first page, the method reads the whole list once more, as one page.
+    /// the version of the first page, the method reads the whole list once more, as one page. Each
+    /// page is asked for again as [`get`](Self::get) says.
     /// [`ClientOptions::decode`] says which fields the objects have and how many there may be. A
     /// [`lister_watcher`](Self::lister_watcher) hands over each object as it comes and takes a
     /// stop.
@@ -204,19 +217,27 @@ impl Client {
             ..ListRequest::default()
         };
         let mut objects = Vec::new();
+        let (clock, stop) = (&self.inner.context.options.clock, StopToken::never());
         loop {
-            let (mut undecodable, mut is_empty) = (None, true);
-            let mut collect = |item| {
-                is_empty = false;
-                match item {
-                    Listed::Object(object) if bound.has_room(objects.len()) => objects.push(object),
-                    Listed::Object(_) => bound.leave_out(1),
-                    Listed::Undecodable(item) => {
-                        undecodable.get_or_insert(item);
+            let (mut undecodable, mut is_empty, before) = (None, true, objects.len());
+            let page = patiently(clock, deadline, &stop, || {
+                // A try that failed may have brought some.
+                (undecodable, is_empty, bound.left_out) = (None, true, 0);
+                objects.truncate(before);
+                let mut collect = |item| {
+                    is_empty = false;
+                    match item {
+                        Listed::Object(object) if bound.has_room(objects.len()) => {
+                            objects.push(object);
+                        }
+                        Listed::Object(_) => bound.leave_out(1),
+                        Listed::Undecodable(item) => {
+                            undecodable.get_or_insert(item);
+                        }
                     }
-                }
-            };
-            let page = source.list_by(&request, deadline, &StopToken::never(), &mut collect);
+                };
+                source.list_by(&request, deadline, &stop, &mut collect)
+            });
             let page = match page {
                 Err(error)
                     if error.kind() == ErrorKind::Expired

@@ -13,6 +13,7 @@ use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::Resource;
+use crate::retry::is_retry;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopToken;
 
@@ -68,7 +69,9 @@ impl ClientContext {
         stop: &StopToken,
         until: NamedDeadline,
     ) -> Result<CallContext, Error> {
-        Ok(CallContext::new(stop, until)?.counted_in(&self.budget))
+        let mut call = CallContext::new(stop, until)?.counted_in(&self.budget);
+        call.is_retry = is_retry();
+        Ok(call)
     }
 }
 

@@ -32,7 +32,8 @@ pub enum ClientMetric {
         host: Arc<str>,
         /// The status code of the answer; `None` if there was none, or no credentials to send.
         code: Option<u16>,
-        /// Whether the client sent the same request before: after a 401, or after silence.
+        /// Whether the client sent the same request before: after a 401, after silence, or for a
+        /// one-shot read that the server refused for a while.
         is_retry: bool,
     },
     /// A get, or the list of one page, ended. The thread that asked for it calls the hook. Watches

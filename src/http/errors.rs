@@ -2,7 +2,9 @@
 //! some.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use k8s_openapi::jiff::fmt::rfc2822;
 
 use super::transport::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
@@ -173,10 +175,28 @@ pub(crate) fn printable(text: &str) -> String {
     visible(&cut).into_owned()
 }
 
-/// Returns the seconds of a `Retry-After` header. API servers send no date in it.
-pub(crate) fn retry_after(value: Option<&str>) -> Option<Duration> {
-    let seconds = value?.trim().parse::<u64>().ok()?;
-    (seconds > 0).then(|| Duration::from_secs(seconds))
+/// Returns the wait of a `Retry-After` header: seconds, or a date as proxies send it. A date counts
+/// from that of the answer, because the clocks of two machines differ.
+pub(crate) fn retry_after(value: &str, date: &str) -> Option<Duration> {
+    let second = |text: &str| {
+        let parsed = rfc2822::DateTimeParser::new()
+            .relaxed_weekday(true)
+            .parse_timestamp(text.trim());
+        parsed.ok().map(|date| date.as_second())
+    };
+    let wait = value.trim().parse().ok().or_else(|| {
+        let here = || {
+            SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .ok()?
+                .as_secs()
+                .try_into()
+                .ok()
+        };
+        let wait = second(value)?.saturating_sub(second(date).or_else(here)?);
+        u64::try_from(wait).ok()
+    });
+    wait.filter(|seconds| *seconds > 0).map(Duration::from_secs)
 }
 
 #[cfg(test)]
@@ -267,21 +287,29 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_read_in_seconds() {
+    fn retry_after_is_read_in_seconds_and_as_a_date() {
+        let sent = "Wed, 21 Oct 2026 07:27:30 GMT";
         let rows = [
-            (Some("7"), Some(7)),
-            (Some(" 1 "), Some(1)),
-            (Some("0"), None),
-            (Some("-1"), None),
-            (Some("Wed, 21 Oct 2026 07:28:00 GMT"), None),
-            (None, None),
+            ("7", Some(7)),
+            (" 1 ", Some(1)),
+            ("0", None),
+            ("-1", None),
+            ("soon", None),
+            ("Wed, 21 Oct 2026 07:28:00 GMT", Some(30)),
+            (sent, None),
+            ("Wed, 21 Oct 2026 07:27:00 GMT", None),
+            ("", None),
         ];
         for (value, seconds) in rows {
             assert_eq!(
-                retry_after(value),
+                retry_after(value, sent),
                 seconds.map(Duration::from_secs),
                 "{value:?}"
             );
         }
+        // Without a date of the answer, this machine's clock says how long.
+        let wait = retry_after("Thu, 01 Jan 2970 00:00:00 GMT", "").unwrap();
+        assert!(wait > Duration::from_secs(900 * 365 * 86_400), "{wait:?}");
+        assert_eq!(retry_after("Thu, 01 Jan 1970 00:00:00 GMT", ""), None);
     }
 }

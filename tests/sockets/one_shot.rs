@@ -282,3 +282,234 @@ fn a_list_on_a_silent_kept_connection_is_asked_for_on_a_new_one() {
         assert_eq!((one.unwrap(), other.unwrap()), (1, 0));
     });
 }
+
+/// The answers of a server that refuses for a while.
+#[cfg(feature = "testing")]
+mod refusals {
+    use kubecache::clock::FakeClock;
+    use kubecache::http::ClientMetric;
+    use kubecache::{Hook, worker::StopToken};
+
+    use super::super::get_by;
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn status(code: u16, details: &str) -> String {
+        format!(
+            "{{\"kind\":\"Status\",\"status\":\"Failure\",\"code\":{code},\
+             \"message\":\"storage is (re)initializing\"{details}}}"
+        )
+    }
+
+    /// Refuses the next request.
+    fn refuse(peer: &mut super::super::server::Peer, code: u16, headers: &str, details: &str) {
+        peer.request();
+        let headers = format!("Content-Type: application/json\r\n{headers}");
+        peer.answer(code, &headers, status(code, details));
+    }
+
+    fn waiting_client(server: &Server, fake: &FakeClock) -> Client {
+        let options = patient().clock(fake.clone().into());
+        Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap()
+    }
+
+    /// Lets the wait of one read pass. Returns whole seconds of it: chance adds less than one.
+    fn pass_wait(fake: &FakeClock) -> u64 {
+        let wait = fake.wait_for_timers(1);
+        fake.advance(wait);
+        wait.as_secs()
+    }
+
+    /// A deadline that is far away on both clocks.
+    fn later(fake: &FakeClock) -> kubecache::clock::Deadline {
+        kubecache::clock::Deadline::at(fake.now() + PATIENCE)
+    }
+
+    fn db() -> ObjectKey {
+        ObjectKey::new("shop", "db")
+    }
+
+    #[test]
+    fn a_get_follows_a_wait_in_each_of_its_forms() {
+        let dates = "Date: Wed, 21 Oct 2026 07:27:30 GMT\r\n\
+                     Retry-After: Wed, 21 Oct 2026 07:27:37 GMT\r\n";
+        let in_body = ",\"details\":{\"retryAfterSeconds\":7}";
+        for (code, headers, details, wait) in [
+            (429, "Retry-After: 7\r\n", "", 7),
+            (429, dates, "", 7),
+            (429, "", in_body, 7),
+            (503, "Retry-After: 7\r\n", "", 7),
+            (500, "", in_body, 7),
+            (429, "Retry-After: 0\r\n", "", 0),
+            (503, "Retry-After: 0\r\n", "", 0),
+            (503, "", "", 0),
+        ] {
+            let (server, fake) = (Server::start(), FakeClock::new());
+            let client = waiting_client(&server, &fake);
+            thread::scope(|scope| {
+                let getting = scope.spawn(|| client.get_by::<Secret>(&db(), later(&fake)));
+                let mut peer = server.accept();
+                refuse(&mut peer, code, headers, details);
+                assert_eq!(pass_wait(&fake), wait, "{code} {headers}");
+                peer.request();
+                peer.json(200, &secret("db", "1"));
+                getting.join().unwrap().unwrap();
+            });
+        }
+    }
+
+    /// Each page has tries of its own, and the pages before stay.
+    #[test]
+    fn a_list_follows_a_wait_on_each_of_its_pages() {
+        let (server, fake) = (Server::start(), FakeClock::new());
+        let client = waiting_client(&server, &fake);
+        thread::scope(|scope| {
+            let deadline = later(&fake);
+            let listing =
+                scope.spawn(move || client.list_by::<Secret>(Scope::namespace("shop"), deadline));
+            let mut peer = server.accept();
+            let page = |peer: &mut super::super::server::Peer, body: &str| {
+                refuse(peer, 429, "Retry-After: 2\r\n", "");
+                assert_eq!(pass_wait(&fake), 2);
+                let target = target(&peer.request());
+                peer.json(200, body);
+                target
+            };
+            page(&mut peer, &first_page("two"));
+            page(&mut peer, &first_page("three").replace("\"a\"", "\"b\""));
+            let target = page(&mut peer, &secret_list("5", &[secret("c", "3")]));
+            assert_eq!(target, format!("{PAGE}&continue=three"));
+            assert_eq!(listing.join().unwrap().unwrap().len(), 3);
+        });
+    }
+
+    /// What came before the cut counts once.
+    #[test]
+    fn a_list_that_is_cut_within_its_body_is_asked_for_once_more() {
+        let (server, fake) = (Server::start(), FakeClock::new());
+        let client = waiting_client(&server, &fake);
+        let all = secret_list("5", &[secret("a", "1"), secret("b", "2")]);
+        let cut = |server: &Server| {
+            let mut peer = server.accept();
+            peer.request();
+            peer.begin_with(all.get(..all.len() - 5).unwrap());
+        };
+        for is_mended in [true, false] {
+            let deadline = later(&fake);
+            thread::scope(|scope| {
+                let listing =
+                    scope.spawn(|| client.list_by::<Secret>(Scope::namespace("shop"), deadline));
+                cut(&server);
+                assert_eq!(pass_wait(&fake), 0);
+                if is_mended {
+                    let mut peer = server.accept();
+                    peer.request();
+                    peer.json(200, &all);
+                    assert_eq!(listing.join().unwrap().unwrap().len(), 2);
+                    // The next list begins on a new connection.
+                    drop(peer);
+                    return;
+                }
+                cut(&server);
+                let error = listing.join().unwrap().unwrap_err();
+                assert_eq!((error.kind(), error.attempts()), (ErrorKind::Protocol, 2));
+            });
+        }
+    }
+
+    #[test]
+    fn a_wait_that_the_deadline_leaves_no_time_for_ends_the_read_at_once() {
+        let (server, fake) = (Server::start(), FakeClock::new());
+        let client = waiting_client(&server, &fake);
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| client.get_by::<Secret>(&db(), later(&fake)));
+            refuse(&mut server.accept(), 429, "Retry-After: 86400\r\n", "");
+            let error = getting.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::TooManyRequests, "{error}");
+            let told = "storage is (re)initializing: attempt 1, ";
+            assert!(error.to_string().starts_with(told), "{error}");
+            let told = "the server asks for a wait of 86400s, and the deadline is in ";
+            assert!(error.to_string().contains(told), "{error}");
+            assert_eq!(error.attempts(), 1);
+        });
+    }
+
+    #[test]
+    fn a_refusal_for_ever_ends_after_ten_tries_each_of_which_is_counted() {
+        let (server, fake) = (Server::start(), FakeClock::new());
+        let (send, told) = crossbeam_channel::unbounded();
+        let hook = Hook::new(move |metric: &ClientMetric| {
+            if let ClientMetric::RequestSent { is_retry, .. } = metric {
+                send.send(*is_retry).unwrap_or_default();
+            }
+        });
+        let options = patient().clock(fake.clone().into()).metrics(hook);
+        let client = Client::new(&Config::for_server(&server.url()).unwrap(), options).unwrap();
+        thread::scope(|scope| {
+            let getting = scope.spawn(|| client.get_by::<Secret>(&db(), later(&fake)));
+            let mut peer = server.accept();
+            for attempt in 1..=10 {
+                refuse(&mut peer, 429, "Retry-After: 1\r\n", "");
+                if attempt < 10 {
+                    assert_eq!(pass_wait(&fake), 1);
+                }
+            }
+            let error = getting.join().unwrap().unwrap_err();
+            assert_eq!(error.attempts(), 10);
+            assert_eq!(error.kind(), ErrorKind::TooManyRequests, "{error}");
+        });
+        let mut retries = vec![true; 10];
+        retries[0] = false;
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), retries);
+    }
+
+    /// More reads wait than the client has slots, and come back one after the other.
+    #[test]
+    fn reads_that_wait_hold_no_slot_and_do_not_come_back_together() {
+        const READS: usize = 20;
+        let (server, fake) = (Server::start(), FakeClock::new());
+        let client = waiting_client(&server, &fake);
+        thread::scope(|scope| {
+            let reads: Vec<_> = (0..READS)
+                .map(|_| scope.spawn(|| client.get_by::<Secret>(&db(), later(&fake))))
+                .collect();
+            for _ in 0..READS {
+                let mut peer = server.accept();
+                refuse(
+                    &mut peer,
+                    429,
+                    "Retry-After: 7\r\nConnection: close\r\n",
+                    "",
+                );
+            }
+            let first = fake.wait_for_timers(READS);
+            let other =
+                scope.spawn(|| get_by(&client, "db", later(&fake), &StopToken::never()).map(drop));
+            let mut peer = server.accept();
+            peer.request();
+            peer.answer(
+                200,
+                "Connection: close\r\nContent-Type: application/json\r\n",
+                secret("db", "1"),
+            );
+            other.join().unwrap().unwrap();
+            let serve = || {
+                let mut peer = server.accept();
+                peer.request();
+                let headers = "Connection: close\r\nContent-Type: application/json\r\n";
+                peer.answer(200, headers, secret("db", "1"));
+            };
+            fake.advance(first);
+            serve();
+            // The others still wait: chance has given each a time of its own.
+            let next = fake.wait_for_timers(1);
+            assert!(next < SECOND, "{next:?}");
+            fake.advance(SECOND);
+            (1..READS).for_each(|_| serve());
+            for read in reads {
+                read.join().unwrap().unwrap();
+            }
+        });
+    }
+}

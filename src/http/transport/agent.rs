@@ -575,7 +575,7 @@ fn read_refusal(
     call: &CallContext,
 ) -> Error {
     let code = sent.response.status().as_u16();
-    let retry_after = errors::retry_after(Some(&sent.header("retry-after")));
+    let retry_after = errors::retry_after(&sent.header("retry-after"), &sent.header("date"));
     let credential = sent.credential;
     let mut text = Vec::new();
     let reading = call.within(REFUSAL_WAIT, Limit::Body);

@@ -1,0 +1,351 @@
+//! Sends a one-shot read again that the server refused for a while. The wait holds no slot and no
+//! permit: each try is a request of its own.
+//!
+//! A reflector has a backoff of its own and does not come here.
+
+use std::cell::Cell;
+use std::error::Error as StdError;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::time::{Duration, Instant};
+
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::object::Status;
+use crate::worker::{StopToken, WaitEnd};
+
+/// The tries of one read, as client-go has them.
+const TRIES_MAX: u32 = 10;
+
+/// The first pause where the server names no wait. Each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// The longest pause where the server names no wait.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// The most that chance adds to a wait, so that many callers do not come back at once.
+const SPREAD_MAX: Duration = Duration::from_secs(1);
+
+thread_local! {
+    static IS_RETRY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread's request was sent before, for metrics.
+pub(crate) fn is_retry() -> bool {
+    IS_RETRY.get()
+}
+
+/// How often a read that failed is sent again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Retry {
+    Never,
+    /// Once more, soon: the failure may last.
+    Once,
+    /// After a wait, until it is answered: the server asks to come later.
+    Later,
+}
+
+/// The policy of one-shot reads.
+fn retry(error: &Error) -> Retry {
+    let is = |kinds: &[ErrorKind]| kinds.contains(&error.kind());
+    let status = error.status();
+    let lags = status.is_some_and(Status::is_too_large_resource_version);
+    if lags || is(&[ErrorKind::NotFound, ErrorKind::Expired]) {
+        // The version or the object is gone, or is yet to come: another request is right.
+        Retry::Never
+    } else if is(&[ErrorKind::TooManyRequests]) || named_wait(error).is_some() {
+        Retry::Later
+    } else if status.is_some_and(|status| [500, 502, 503, 504].contains(&status.code()))
+        || is_cut(error)
+    {
+        Retry::Once
+    } else {
+        Retry::Never
+    }
+}
+
+fn named_wait(error: &Error) -> Option<Duration> {
+    error.retry_after().filter(|wait| !wait.is_zero())
+}
+
+/// Whether the connection ended before the answer did.
+fn is_cut(error: &Error) -> bool {
+    let mut next: Option<&(dyn StdError + 'static)> = error.source();
+    while let Some(source) = next {
+        if let Some(error) = source.downcast_ref::<io::Error>() {
+            return matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::BrokenPipe
+            );
+        }
+        next = source.source();
+    }
+    false
+}
+
+/// The tries of one read so far.
+struct Tries {
+    since: Instant,
+    failed: u32,
+    last: Option<Error>,
+}
+
+impl Tries {
+    /// Notes that a try failed. Returns the pause before the next one; `chance` is uniform in
+    /// [0, 1).
+    ///
+    /// # Errors
+    ///
+    /// The read's error, if there is no other try.
+    fn failed(
+        &mut self,
+        error: Error,
+        now: Instant,
+        deadline: Deadline,
+        chance: f64,
+    ) -> Result<Duration, Error> {
+        let before = self.last.replace(error.clone());
+        self.failed = self.failed.saturating_add(1);
+        let (failed, retry) = (self.failed, retry(&error));
+        if error.is_stopped() || retry == Retry::Never && before.is_none() {
+            return Err(error);
+        }
+        let tried = now.saturating_duration_since(self.since);
+        let mut hint = format!("attempt {failed}, {tried:.1?} after the first began");
+        let named = named_wait(&error);
+        let doubled = PAUSE.saturating_mul(1 << failed.saturating_sub(1).min(TRIES_MAX));
+        let wait = named.unwrap_or(doubled.min(PAUSE_MAX));
+        let left = deadline.remaining(now).unwrap_or(Duration::MAX);
+        let has_tries = match retry {
+            Retry::Never => false,
+            Retry::Once => failed == 1,
+            Retry::Later => failed < TRIES_MAX,
+        };
+        if has_tries && wait < left {
+            let spread = wait.max(PAUSE).min(SPREAD_MAX).min((left - wait) / 2);
+            return Ok(wait.saturating_add(spread.mul_f64(chance)));
+        }
+        if let Some(named) = named.filter(|_| has_tries) {
+            hint.push_str(&format!(
+                ": the server asks for a wait of {named:?}, and the deadline is in {left:.1?}"
+            ));
+        } else if let Some(before) = before.filter(|_| error.kind() == ErrorKind::Timeout) {
+            hint.push_str(&format!(": the attempt before: {before}"));
+        }
+        let told = error.clone().with_hint(&hint);
+        Err(told.with_failures(failed, self.since, Some(error)))
+    }
+}
+
+/// Sends `request` until it is answered, fails for good, or `deadline` leaves no time for the wait.
+///
+/// Blocks as `request` does, and between the tries until `deadline` or `stop`.
+///
+/// # Errors
+///
+/// That of the last try, with attempts and times if there could have been another. `Stopped`.
+pub(crate) fn patiently<T>(
+    clock: &Clock,
+    deadline: Deadline,
+    stop: &StopToken,
+    mut request: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let since = clock.now();
+    let mut tries = Tries {
+        since,
+        failed: 0,
+        last: None,
+    };
+    loop {
+        let around = IS_RETRY.replace(tries.failed > 0);
+        let answered = request();
+        IS_RETRY.set(around);
+        let Err(error) = answered else {
+            return answered;
+        };
+        let random = u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or(0);
+        let chance = f64::from(random) / 4_294_967_296.0;
+        let pause = tries.failed(error, clock.now(), deadline, chance)?;
+        if stop.wait_until(clock, clock.after(pause)) == WaitEnd::Stopped {
+            return Err(Error::stopped("waiting to send a request again"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn answer(code: u16, wait: u64) -> Error {
+        let error = Error::from_status(Status::new(code, "told"));
+        if wait == 0 {
+            return error;
+        }
+        error.with_retry_after(Duration::from_secs(wait))
+    }
+
+    fn cut(kind: io::ErrorKind) -> Error {
+        Error::new(ErrorKind::Unreachable, "cut").with_source(io::Error::from(kind))
+    }
+
+    #[test]
+    fn each_failure_has_its_row() {
+        let too_large = r#"{"code":504,"reason":"Timeout","details":{"retryAfterSeconds":1,
+            "causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
+        let too_large: meta::Status = serde_json::from_str(too_large).unwrap();
+        let mut rows = vec![
+            (answer(429, 0), Retry::Later),
+            (Error::from_status(too_large.into()), Retry::Never),
+            (cut(io::ErrorKind::UnexpectedEof), Retry::Once),
+            (cut(io::ErrorKind::ConnectionReset), Retry::Once),
+            (cut(io::ErrorKind::ConnectionRefused), Retry::Never),
+            (Error::new(ErrorKind::Timeout, "silent"), Retry::Never),
+            (Error::new(ErrorKind::Undecodable, "odd"), Retry::Never),
+            (Error::stopped("it"), Retry::Never),
+            (answer(404, 1), Retry::Never),
+            (answer(410, 1), Retry::Never),
+        ];
+        for code in [400, 403, 409, 422, 429, 500, 502, 503, 504] {
+            rows.push((answer(code, 1), Retry::Later));
+        }
+        for code in [500, 502, 503, 504] {
+            rows.push((answer(code, 0), Retry::Once));
+        }
+        for code in [400, 401, 403, 404, 406, 409, 410, 415, 422, 501] {
+            rows.push((answer(code, 0), Retry::Never));
+        }
+        for (error, expected) in rows {
+            assert_eq!(retry(&error), expected, "{error:?}");
+        }
+    }
+
+    /// The pauses of a read that always fails so, and its error.
+    fn pauses(error: &Error, deadline: Duration, chance: f64) -> (Vec<Duration>, Error) {
+        let start = Clock::system().now();
+        let (mut now, mut pauses) = (start, Vec::new());
+        let mut tries = Tries {
+            since: start,
+            failed: 0,
+            last: None,
+        };
+        loop {
+            match tries.failed(error.clone(), now, Deadline::at(start + deadline), chance) {
+                Ok(pause) => {
+                    now += pause;
+                    pauses.push(pause);
+                }
+                Err(error) => return (pauses, error),
+            }
+        }
+    }
+
+    #[test]
+    fn a_named_wait_is_followed_ten_times_at_most() {
+        let (waits, error) = pauses(&answer(503, 3), 60 * SECOND, 0.0);
+        assert_eq!(waits, [3 * SECOND; 9]);
+        assert_eq!(error.attempts(), 10);
+        let told = "told: attempt 10, 27.0s after the first began";
+        assert_eq!(error.to_string(), told);
+        assert_eq!(error.last_error().unwrap().to_string(), "told");
+        assert!(error.since().is_some() && error.status().is_some());
+    }
+
+    #[test]
+    fn a_429_without_a_wait_waits_longer_each_time() {
+        let (waits, error) = pauses(&answer(429, 0), 60 * SECOND, 0.0);
+        let millis = [200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000];
+        assert_eq!(waits, millis.map(Duration::from_millis));
+        assert_eq!(error.attempts(), 10);
+    }
+
+    #[test]
+    fn a_server_that_is_broken_is_asked_once_more() {
+        for error in [
+            answer(500, 0),
+            answer(503, 0),
+            cut(io::ErrorKind::BrokenPipe),
+        ] {
+            let (waits, error) = pauses(&error, 60 * SECOND, 0.5);
+            assert_eq!(waits, [Duration::from_millis(300)]);
+            assert_eq!(error.attempts(), 2, "{error}");
+        }
+        let (waits, error) = pauses(&answer(403, 0), 60 * SECOND, 0.5);
+        assert!(waits.is_empty() && error.attempts() == 0, "{error}");
+    }
+
+    #[test]
+    fn a_wait_that_is_longer_than_the_deadline_ends_the_read_at_once() {
+        for (wait, deadline, expected) in [(60, 10, 0), (10, 10, 0), (3, 8, 2)] {
+            let deadline = deadline * SECOND;
+            let (waits, error) = pauses(&answer(429, wait), deadline, 0.0);
+            assert_eq!(waits.len(), expected, "{error}");
+            let told = format!(": the server asks for a wait of {wait}s, and the deadline is in ");
+            assert!(error.to_string().contains(&told), "{error}");
+            assert_eq!(error.retry_after(), Some(Duration::from_secs(wait)));
+        }
+    }
+
+    /// Chance is added behind the wait and never past the deadline, so that many callers that were
+    /// told the same do not come back together.
+    #[test]
+    fn chance_spreads_the_tries_behind_the_wait() {
+        let first = |wait, deadline, chance| {
+            let (waits, _) = pauses(&answer(429, wait), deadline, chance);
+            waits[0]
+        };
+        assert_eq!(first(1, 60 * SECOND, 0.0), SECOND);
+        assert_eq!(first(1, 60 * SECOND, 0.75), Duration::from_millis(1750));
+        assert_eq!(first(30, 60 * SECOND, 0.75), Duration::from_millis(30_750));
+        assert_eq!(first(30, 31 * SECOND, 0.5), Duration::from_millis(30_250));
+        assert!(first(30, 31 * SECOND, 0.999) < 31 * SECOND);
+    }
+
+    #[test]
+    fn a_time_limit_after_a_refusal_names_the_refusal() {
+        let start = Clock::system().now();
+        let mut tries = Tries {
+            since: start,
+            failed: 0,
+            last: None,
+        };
+        let pause = tries.failed(answer(429, 1), start, Deadline::NEVER, 0.0);
+        assert_eq!(pause.unwrap(), SECOND);
+        let late = Error::new(ErrorKind::Timeout, "late");
+        let error = tries.failed(late, start + 2 * SECOND, Deadline::NEVER, 0.0);
+        let error = error.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let told = "late: attempt 2, 2.0s after the first began: the attempt before: told";
+        assert_eq!(error.to_string(), told);
+    }
+
+    #[cfg(feature = "testing")]
+    #[test]
+    fn a_stop_ends_the_wait_and_each_try_knows_whether_it_is_a_retry() {
+        let fake = crate::clock::FakeClock::new();
+        let source = crate::worker::StopSource::new();
+        let (clock, stop) = (Clock::from(fake.clone()), source.token());
+        let reading = crate::worker::Worker::spawn("reading", move |_| {
+            let mut retries = Vec::new();
+            let read = patiently(&clock, Deadline::NEVER, &stop, || {
+                retries.push(is_retry());
+                Err::<(), _>(answer(429, 5))
+            });
+            assert!(read.unwrap_err().is_stopped());
+            assert_eq!(retries, [false, true]);
+            assert!(!is_retry());
+        });
+        let wait = fake.wait_for_next_timer();
+        assert!((5 * SECOND..6 * SECOND).contains(&wait), "{wait:?}");
+        fake.advance(wait);
+        fake.wait_for_timers(1);
+        source.stop();
+        reading.unwrap().join().unwrap();
+    }
+}
