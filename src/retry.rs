@@ -88,6 +88,8 @@ fn is_cut(error: &Error) -> bool {
 
 /// The tries of one read so far.
 struct Tries {
+    /// Whether the caller has a backoff of its own for failures without a named wait.
+    backs_off: bool,
     since: Instant,
     failed: u32,
     last: Option<Error>,
@@ -109,7 +111,10 @@ impl Tries {
     ) -> Result<Duration, Error> {
         let before = self.last.replace(error.clone());
         self.failed = self.failed.saturating_add(1);
-        let (failed, retry) = (self.failed, retry(&error));
+        let (failed, retry) = match retry(&error) {
+            Retry::Once if self.backs_off => (self.failed, Retry::Never),
+            retry => (self.failed, retry),
+        };
         if error.is_stopped() || retry == Retry::Never && before.is_none() {
             return Err(error);
         }
@@ -142,6 +147,7 @@ impl Tries {
 
 /// Sends `request` until it is answered, fails for good, or `deadline` leaves no time for the wait.
 ///
+/// A caller that `backs_off` by itself after failures waits here only as the server asks it to.
 /// Blocks as `request` does, and between the tries until `deadline` or `stop`.
 ///
 /// # Errors
@@ -151,10 +157,12 @@ pub(crate) fn patiently<T>(
     clock: &Clock,
     deadline: Deadline,
     stop: &StopToken,
+    backs_off: bool,
     mut request: impl FnMut() -> Result<T, Error>,
 ) -> Result<T, Error> {
     let since = clock.now();
     let mut tries = Tries {
+        backs_off,
         since,
         failed: 0,
         last: None,
@@ -231,6 +239,7 @@ mod tests {
         let start = Clock::system().now();
         let (mut now, mut pauses) = (start, Vec::new());
         let mut tries = Tries {
+            backs_off: false,
             since: start,
             failed: 0,
             last: None,
@@ -311,6 +320,7 @@ mod tests {
     fn a_time_limit_after_a_refusal_names_the_refusal() {
         let start = Clock::system().now();
         let mut tries = Tries {
+            backs_off: false,
             since: start,
             failed: 0,
             last: None,
@@ -333,7 +343,7 @@ mod tests {
         let (clock, stop) = (Clock::from(fake.clone()), source.token());
         let reading = crate::worker::Worker::spawn("reading", move |_| {
             let mut retries = Vec::new();
-            let read = patiently(&clock, Deadline::NEVER, &stop, || {
+            let read = patiently(&clock, Deadline::NEVER, &stop, true, || {
                 retries.push(is_retry());
                 Err::<(), _>(answer(429, 5))
             });

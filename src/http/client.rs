@@ -153,7 +153,7 @@ impl Client {
             self.getter(),
         );
         let clock = &self.inner.context.options.clock;
-        patiently(clock, deadline, &stop, || {
+        patiently(clock, deadline, &stop, false, || {
             getter.get(key, &newest, deadline, &stop)
         })
     }
@@ -220,7 +220,7 @@ impl Client {
         let (clock, stop) = (&self.inner.context.options.clock, StopToken::never());
         loop {
             let (mut undecodable, mut is_empty, before) = (None, true, objects.len());
-            let page = patiently(clock, deadline, &stop, || {
+            let page = patiently(clock, deadline, &stop, false, || {
                 // A try that failed may have brought some.
                 (undecodable, is_empty, bound.left_out) = (None, true, 0);
                 objects.truncate(before);
