@@ -28,6 +28,7 @@ use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{FailedAttempt, Phase};
+use crate::retry::patiently;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
@@ -305,6 +306,24 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             };
             hook.tell(&failed.port(), &failed);
         }
+    }
+
+    /// Sends a request as [`request`](Self::request) does, and again while the server refuses it
+    /// for a while, on behalf of a reader that has nothing else to return. `backs_off`: failures
+    /// without a named wait are left to the entry's backoff.
+    ///
+    /// # Errors
+    ///
+    /// As [`request`](Self::request).
+    pub(crate) fn request_patiently(
+        &self,
+        context: &RequestContext<'_>,
+        version: &ResourceVersion,
+        backs_off: bool,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        let send = || self.request(context, version);
+        let (clock, deadline, stop) = (context.clock, context.deadline, context.stop);
+        patiently(clock, deadline, stop, backs_off, send)
     }
 
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {

@@ -70,7 +70,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if first || stop.is_stopped() {
             context.check::<K>(&read.version)?;
         }
-        let error = match table.request(&context, &read.version) {
+        let error = match table.request_patiently(&context, &read.version, false) {
             Err(error) if !error.is_not_found() => error,
             found => return complete(&read, found, false),
         };

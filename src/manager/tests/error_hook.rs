@@ -52,7 +52,7 @@ fn the_hook_is_told_of_each_failed_get_and_its_panic_costs_no_answer() {
 #[test]
 fn the_hook_is_not_told_what_each_reader_is() {
     let (stage, told) = stage(ChangeDetection::Get);
-    stage.fail_all();
+    stage.fail_next(super::stage::refused());
     stage.get("s").unwrap_err();
     assert_eq!(*told.lock(), []);
 }

@@ -107,10 +107,10 @@ fn sc_2_errors_are_the_servers_own() {
     let missing = stage.get("s").unwrap_err();
     assert_eq!(missing.to_string(), "secrets \"s\" not found");
     assert_eq!(missing.status().unwrap().code(), 404, "nothing is lost");
-    stage.fail_next(failed(500, "etcdserver: leader changed"));
+    stage.fail_next(failed(409, "etcdserver: leader changed"));
     let failed = stage.get("s").unwrap_err();
     assert_eq!(failed.to_string(), "etcdserver: leader changed");
-    assert_eq!(failed.status().unwrap().code(), 500);
+    assert_eq!(failed.status().unwrap().code(), 409);
     stage.source.set_undecodable("ns", "s");
     assert_eq!(stage.get("s").unwrap_err().kind(), ErrorKind::Undecodable);
     assert_eq!(stage.inspect("s").state, ObjectState::Undecodable);
@@ -197,10 +197,10 @@ fn a_row_shows_how_the_last_read_ended() {
     assert_eq!(row.resource_version.as_str(), "2");
     assert_eq!(row.since_contact, Some(SECOND));
     assert!(!format!("{row:?}").contains("canary"));
-    stage.fail_next(failed(503, "one moment"));
+    stage.fail_next(failed(422, "one moment"));
     stage.get("s").unwrap_err();
     stage.clock.advance(SECOND);
-    stage.fail_next(failed(503, "one moment"));
+    stage.fail_next(failed(422, "one moment"));
     stage.get("s").unwrap_err();
     let row = stage.inspect("s");
     assert_eq!(row.reason, "2 failed in 1.0s: one moment");
@@ -247,7 +247,7 @@ fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
     let row = stage.inspect("s");
     let expected = (ObjectState::Forbidden, "no relationship found");
     assert_eq!((row.state, row.reason.as_str()), expected);
-    stage.fail_next(failed(500, "other"));
+    stage.fail_next(failed(422, "other"));
     stage.get("s").unwrap_err();
     refuse();
     assert_eq!(
@@ -280,10 +280,10 @@ fn subscribers_hear_when_reads_end_otherwise() {
     stage.set("s");
     stage.get("s").unwrap();
     notified(true, "it changed");
-    stage.fail_next(failed(500, "once"));
+    stage.fail_next(failed(422, "once"));
     stage.get("s").unwrap_err();
     notified(true, "it failed");
-    stage.fail_next(failed(500, "twice"));
+    stage.fail_next(failed(422, "twice"));
     stage.get("s").unwrap_err();
     notified(false, "it fails");
     stage.source.delete("ns", "s");

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::fake::{pod, secret};
-use super::stage::{FIRST_BACKOFF, MINUTE, millis, refused, seconds, unavailable};
+use super::stage::{FIRST_BACKOFF, MINUTE, failed, millis, refused, seconds};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
@@ -64,7 +64,7 @@ enum Fault {
 impl Fault {
     fn error(self) -> Error {
         match self {
-            Self::Unavailable => unavailable(),
+            Self::Unavailable => failed(422, "the object is invalid"),
             Self::Refused => refused(),
             Self::Busy => {
                 let status = Status::new(429, "too many requests");
@@ -484,7 +484,10 @@ impl TtlModel {
 
     fn read(&mut self) -> (Said, Said) {
         let (name, now) = (self.name(), self.clock.now());
-        let real = self.manager.get("ns", &name);
+        // No read has the time for the server's pause.
+        let real = self
+            .manager
+            .get_by("ns", &name, Deadline::at(later(now, PAUSE)));
         (Said::of(real), self.naive.get(&name, now))
     }
 
@@ -506,7 +509,7 @@ impl TtlModel {
 
     fn read_from_server(&mut self, at_least: bool) -> (Said, Said) {
         let (name, now) = (self.name(), self.clock.now());
-        let deadline = Deadline::at(later(now, seconds(10)));
+        let deadline = Deadline::at(later(now, PAUSE));
         if at_least {
             let wanted = self.dice.roll(self.naive.version).max(1);
             let text = ResourceVersion::from(wanted.to_string());

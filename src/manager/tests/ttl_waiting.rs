@@ -7,14 +7,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::fake::secret;
 use super::stage::{
-    FIRST_BACKOFF, MINUTE, PATIENCE, Stage, in_parallel, less, millis, refused, seconds,
+    FIRST_BACKOFF, MINUTE, PATIENCE, Stage, failed, in_parallel, less, millis, refused, seconds,
     unavailable, version,
 };
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::Getter;
-use crate::manager::Changed;
 use crate::manager::report::ObjectState;
+use crate::manager::{ChangeDetection, Changed};
 use crate::object::{ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;
@@ -391,17 +391,18 @@ fn r11_a_fresh_read_is_stored_with_its_time() {
 fn r11_a_fresh_read_that_fails_is_not_stored() {
     let stage = Stage::with_secret();
     stage.get("s").unwrap();
-    stage.fail_next(unavailable());
+    stage.fail_next(refused());
     stage.get_fresh("s").unwrap_err();
     let kept = stage.get("s").unwrap();
     assert!(!kept.is_stale());
     assert!(kept.last_error().is_some());
     stage.expire();
-    stage.fail_next(unavailable());
+    stage.fail_next(refused());
     stage.get_fresh("s").unwrap_err();
     assert!(!stage.get("s").unwrap().is_stale(), "no backoff");
     stage.expire();
-    stage.fail_next(unavailable().with_retry_after(seconds(3)));
+    // Its deadline comes before the end of the wait.
+    stage.fail_next(unavailable().with_retry_after(seconds(11)));
     stage.get_fresh("s").unwrap_err();
     assert!(
         stage.get("s").unwrap().is_stale(),
@@ -650,4 +651,105 @@ fn subscribers_hear_of_what_changes() {
     told("a drop", true);
     stage.get("s").unwrap_err();
     told("an absence again", true);
+}
+
+fn busy(wait: Duration) -> Error {
+    failed(429, "storage is (re)initializing").with_retry_after(wait)
+}
+
+/// R19: a first read and those that wait for it wait as long as the server asks, and send one
+/// request each time.
+#[test]
+fn r19_a_first_read_waits_as_the_server_asks() {
+    for is_kept in [true, false] {
+        let mode = if is_kept {
+            ChangeDetection::Cache
+        } else {
+            ChangeDetection::Get
+        };
+        let stage = Stage::of(mode).start();
+        stage.add("s", "p");
+        stage.set("s");
+        stage.fail_next(busy(seconds(2)));
+        std::thread::scope(|scope| {
+            let leader = scope.spawn(|| stage.get("s"));
+            let wait = stage.clock.wait_for_timers(1);
+            assert!((seconds(2)..seconds(3)).contains(&wait), "{wait:?}");
+            let follower = is_kept.then(|| scope.spawn(|| stage.get("s")));
+            stage.clock.wait_for_timers(1 + usize::from(is_kept));
+            assert_eq!(stage.requests(), 1);
+            stage.clock.advance(wait);
+            leader.join().unwrap().unwrap();
+            if let Some(follower) = follower {
+                follower.join().unwrap().unwrap();
+            }
+        });
+        assert_eq!(stage.requests(), 2, "{mode:?}");
+    }
+}
+
+/// R19: what is stored is the answer, and the entry's own backoff keeps the wait.
+#[test]
+fn r19_a_read_with_something_to_return_does_not_wait() {
+    let stage = Stage::with_secret();
+    stage.get("s").unwrap();
+    stage.expire();
+    stage.fail_next(busy(seconds(2)));
+    assert!(stage.get("s").unwrap().is_stale());
+    stage.clock.advance(less(seconds(2), millis(1)));
+    assert!(stage.get("s").unwrap().is_stale());
+    assert_eq!(stage.requests(), 2);
+    stage.clock.advance(millis(1));
+    assert!(!stage.get("s").unwrap().is_stale());
+    assert_eq!(stage.requests(), 3);
+}
+
+/// R19: the end of the read says so, and until the wait has passed no other read asks.
+#[test]
+fn r19_a_wait_that_is_longer_than_the_read_may_take_is_its_error_at_once() {
+    let stage = Stage::with_secret();
+    stage.fail_next(busy(seconds(60)));
+    let error = stage.get("s").unwrap_err();
+    let told = "storage is (re)initializing: attempt 1, ";
+    assert!(error.to_string().starts_with(told), "{error}");
+    let told = "the server asks for a wait of 60s, and the deadline is in ";
+    assert!(error.to_string().contains(told), "{error}");
+    assert_eq!(error.kind(), ErrorKind::TooManyRequests);
+    stage.get("s").unwrap_err();
+    stage.clock.advance(less(seconds(60), millis(1)));
+    stage.get("s").unwrap_err();
+    assert_eq!(stage.requests(), 1);
+    stage.clock.advance(millis(1));
+    stage.get("s").unwrap();
+}
+
+/// R19: a fresh read waits too, and one that met a broken server is sent once more.
+#[test]
+fn r19_a_fresh_read_waits_and_is_sent_once_more_after_a_failure() {
+    let stage = Stage::with_secret();
+    stage.get("s").unwrap();
+    for (error, least) in [(busy(seconds(2)), 2), (unavailable(), 0)] {
+        let before = stage.requests();
+        stage.fail_next(error);
+        std::thread::scope(|scope| {
+            let fresh = scope.spawn(|| stage.get_fresh("s"));
+            let wait = stage.clock.wait_for_timers(1);
+            assert_eq!(wait.as_secs(), least);
+            stage.clock.advance(wait);
+            fresh.join().unwrap().unwrap();
+        });
+        assert_eq!(stage.requests(), before + 2);
+    }
+}
+
+#[test]
+fn r19_a_stop_ends_a_wait_that_the_server_asked_for() {
+    let stage = Stage::with_secret();
+    stage.fail_next(busy(seconds(2)));
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| stage.get("s"));
+        stage.clock.wait_for_timers(1);
+        stage.manager.stop();
+        assert!(read.join().unwrap().unwrap_err().is_stopped());
+    });
 }

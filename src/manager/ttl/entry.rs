@@ -283,6 +283,11 @@ impl<K: Object> TtlEntry<K> {
         ends.is_none_or(|ends| at.now < ends)
     }
 
+    /// Whether there is something to return, or a backoff of failures.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.object().is_some() || self.content.seed().is_some() || self.failures.count() > 0
+    }
+
     /// The object, once it was fetched since the last invalidation.
     pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         self.content.object().filter(|_| self.updated.is_some())

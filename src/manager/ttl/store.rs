@@ -53,9 +53,10 @@ impl<K: Object> TtlStore<K> {
                     return Some(state.late(None, &at));
                 }
                 NextStep::Fetch => {
+                    let is_first = !self.keeps || !state.has_begun();
                     let fetch = state.start_fetch(&at);
                     drop(state);
-                    return Some(self.fetch_as_leader(entry, &fetch, deadline));
+                    return Some(self.fetch_as_leader(entry, &fetch, is_first, deadline));
                 }
                 NextStep::Wait(number) => {
                     waited_for = Some(number);
@@ -65,11 +66,13 @@ impl<K: Object> TtlStore<K> {
         }
     }
 
-    /// Makes the fetch that others wait for.
+    /// Makes the fetch that others wait for. `is_first`: the entry has neither an object nor a
+    /// backoff, so the fetch waits as long as the server asks.
     fn fetch_as_leader(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
         fetch: &ReadPosition,
+        is_first: bool,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let stop = self.table.stop.token();
@@ -81,7 +84,14 @@ impl<K: Object> TtlStore<K> {
             is_urgent: true,
         };
         let checked = context.check::<K>(&fetch.version);
-        let found = checked.and_then(|()| self.table.request(&context, &fetch.version));
+        let found = checked.and_then(|()| {
+            if is_first {
+                self.table
+                    .request_patiently(&context, &fetch.version, self.keeps)
+            } else {
+                self.table.request(&context, &fetch.version)
+            }
+        });
         let error = found.as_ref().err();
         let late = error.is_some_and(|error| context.was_ended_by_deadline(error));
         self.complete_read(entry, fetch, (found, late), deadline)
@@ -125,7 +135,9 @@ impl<K: Object> TtlStore<K> {
         entry.state.notify_all();
         let (result, is_news) = match completed {
             Completion::Done(result, is_news) => (result, is_news),
-            Completion::Again(fetch) => return self.fetch_as_leader(entry, &fetch, deadline),
+            Completion::Again(fetch) => {
+                return self.fetch_as_leader(entry, &fetch, false, deadline);
+            }
         };
         if let Some(failures) = failures.filter(|_| self.keeps) {
             self.table.tell_failed(&entry.key, &failures);
