@@ -64,7 +64,7 @@ enum Fault {
 impl Fault {
     fn error(self) -> Error {
         match self {
-            Self::Unavailable => failed(422, "the object is invalid"),
+            Self::Unavailable => failed(409, "the object has a conflict"),
             Self::Refused => refused(),
             Self::Busy => {
                 let status = Status::new(429, "too many requests");
