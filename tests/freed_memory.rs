@@ -375,11 +375,12 @@ const PLACES: [(&str, &[Way]); 8] = [
 ];
 
 /// What decodes an object, or asks for one.
-const DECODING: [&str; 4] = [
+const DECODING: [&str; 5] = [
     "decode_object",
     "EventDecoder",
     "ListDecoder",
     "table.request(",
+    "table.request_patiently(",
 ];
 
 /// The decoders themselves.

@@ -171,7 +171,7 @@ fn a_test_in_any_language_rotates_a_secret_and_ends_the_server_through_the_contr
 fn faults_come_from_a_file_and_through_the_control_port_which_tells_what_they_met() {
     let folder = TempDirectory::new("serve");
     let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
-    let faults = json!([{"act": "status", "code": 503, "resource": "pods", "times": 1}]);
+    let faults = json!([{"act": "status", "code": 503, "resource": "pods", "times": 2}]);
     fs::write(path("faults.json"), faults.to_string()).unwrap();
     let serving = Serving::start(&[
         "--faults",
@@ -183,8 +183,9 @@ fn faults_come_from_a_file_and_through_the_control_port_which_tells_what_they_me
 
     let listed = serving.control("GET", "/faults", "");
     assert_eq!(listed[0]["fault"], faults[0]);
+    // After a 503 the client asks once more.
     let error = client.list::<Pod>(Scope::namespace("shop")).unwrap_err();
-    assert_eq!(error.status().unwrap().code(), 503);
+    assert_eq!((error.status().unwrap().code(), error.attempts()), (503, 2));
     client.list::<Pod>(Scope::namespace("shop")).unwrap();
     let added = r#"{"act": "status", "code": 403, "resource": "pods"}"#;
     let added = serving.control("POST", "/faults", added);
@@ -201,7 +202,7 @@ fn faults_come_from_a_file_and_through_the_control_port_which_tells_what_they_me
     let answered: Vec<_> = pods
         .map(|request| request["answered"].as_str().unwrap())
         .collect();
-    assert_eq!(answered, ["Fault", "Served", "Fault", "Served"]);
+    assert_eq!(answered, ["Fault", "Fault", "Served", "Fault", "Served"]);
     let count = requests.len();
     let wait = serving.control("GET", &format!("/wait/requests/{count}"), "");
     assert_eq!(wait, json!({ "count": count }));

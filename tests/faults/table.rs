@@ -10,16 +10,17 @@ faults! {
     meet(Bed::new);
     refuse {
         fault: r#"{"act":"refuse"}"#,
-        reads: ["one", "Unreachable", "one", "one"],
-        says: "Connection reset",
+        // All of them have kept a connection.
+        reads: ["one", "2 objects", "one", "one"],
+        says: "",
         kept: "-",
         told: Some(ErrorKind::Unreachable),
         hangs: false,
     }
     silent {
         fault: r#"{"act":"silent"}"#,
-        reads: ["one", "Timeout", "one", "one"],
-        says: "no answer within 1.0s",
+        reads: ["one", "2 objects", "one", "one"],
+        says: "",
         kept: "-",
         told: None,
         hangs: true,

@@ -71,9 +71,7 @@ fn errors(config: &Config, server: &Server, text: &str) -> Vec<Error> {
             });
             [Some(got), Some(listed), watched.err()]
         });
-        // A token out of a file is read again after a 401, and the request goes out once more.
-        let twice = text.contains(" 401 ") && format!("{config:?}").contains("file");
-        for _ in 0..if twice { 6 } else { 3 } {
+        for _ in 0..3 {
             answer(server, text);
         }
         calls.join().unwrap().into_iter().flatten().collect()
