@@ -111,15 +111,16 @@ impl Tries {
     ) -> Result<Duration, Error> {
         let before = self.last.replace(error.clone());
         self.failed = self.failed.saturating_add(1);
-        let (failed, retry) = match retry(&error) {
-            Retry::Once if self.backs_off => (self.failed, Retry::Never),
-            retry => (self.failed, retry),
-        };
+        let mut retry = retry(&error);
+        if retry == Retry::Once && self.backs_off {
+            retry = Retry::Never;
+        }
+        let failed = self.failed;
         if error.is_stopped() || retry == Retry::Never && before.is_none() {
             return Err(error);
         }
         let tried = now.saturating_duration_since(self.since);
-        let mut hint = format!("attempt {failed}, {tried:.1?} after the first began");
+        let hint = format!("attempt {failed}, {tried:.1?} after the first began");
         let named = named_wait(&error);
         let doubled = PAUSE.saturating_mul(1 << failed.saturating_sub(1).min(TRIES_MAX));
         let wait = named.unwrap_or(doubled.min(PAUSE_MAX));
@@ -130,17 +131,20 @@ impl Tries {
             Retry::Later => failed < TRIES_MAX,
         };
         if has_tries && wait < left {
-            let spread = wait.max(PAUSE).min(SPREAD_MAX).min((left - wait) / 2);
+            let half = left.saturating_sub(wait).checked_div(2).unwrap_or_default();
+            let spread = wait.max(PAUSE).min(SPREAD_MAX).min(half);
             return Ok(wait.saturating_add(spread.mul_f64(chance)));
         }
-        if let Some(named) = named.filter(|_| has_tries) {
-            hint.push_str(&format!(
+        let why = match (named.filter(|_| has_tries), before) {
+            (Some(named), _) => format!(
                 ": the server asks for a wait of {named:?}, and the deadline is in {left:.1?}"
-            ));
-        } else if let Some(before) = before.filter(|_| error.kind() == ErrorKind::Timeout) {
-            hint.push_str(&format!(": the attempt before: {before}"));
-        }
-        let told = error.clone().with_hint(&hint);
+            ),
+            (None, Some(before)) if error.kind() == ErrorKind::Timeout => {
+                format!(": the attempt before: {before}")
+            }
+            (None, _) => String::new(),
+        };
+        let told = error.clone().with_hint(&[hint, why].concat());
         Err(told.with_failures(failed, self.since, Some(error)))
     }
 }
@@ -188,6 +192,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
     use super::*;
+    use crate::clock::later;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -237,7 +242,7 @@ mod tests {
     /// The pauses of a read that always fails so, and its error.
     fn pauses(error: &Error, deadline: Duration, chance: f64) -> (Vec<Duration>, Error) {
         let start = Clock::system().now();
-        let (mut now, mut pauses) = (start, Vec::new());
+        let (mut now, mut pauses, ends) = (start, Vec::new(), later(start, deadline));
         let mut tries = Tries {
             backs_off: false,
             since: start,
@@ -245,9 +250,9 @@ mod tests {
             last: None,
         };
         loop {
-            match tries.failed(error.clone(), now, Deadline::at(start + deadline), chance) {
+            match tries.failed(error.clone(), now, Deadline::at(ends), chance) {
                 Ok(pause) => {
-                    now += pause;
+                    now = later(now, pause);
                     pauses.push(pause);
                 }
                 Err(error) => return (pauses, error),

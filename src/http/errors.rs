@@ -4,7 +4,7 @@
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use k8s_openapi::jiff::fmt::rfc2822;
+use k8s_openapi::jiff::{Timestamp, fmt::rfc2822};
 
 use super::transport::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
@@ -182,7 +182,7 @@ pub(crate) fn retry_after(value: &str, date: &str) -> Option<Duration> {
         let parsed = rfc2822::DateTimeParser::new()
             .relaxed_weekday(true)
             .parse_timestamp(text.trim());
-        parsed.ok().map(|date| date.as_second())
+        parsed.ok().map(Timestamp::as_second)
     };
     let wait = value.trim().parse().ok().or_else(|| {
         let here = || {

@@ -108,6 +108,15 @@ pub(crate) struct ResponseReader {
     pub(crate) call: CallContext,
 }
 
+impl HttpRequest<'_> {
+    /// How long a new connection may be silent before a second try. `None`: the server may need long
+    /// before the first byte, as of a pooled list.
+    fn silence(&self, endpoint: &Endpoint) -> Option<Duration> {
+        let is_slow = self.of_collection && self.sooner_if_kept;
+        (!is_slow).then_some(endpoint.second_try_after)
+    }
+}
+
 impl Endpoint {
     /// Returns the headers of every request, `headers` among them.
     ///
@@ -167,11 +176,20 @@ impl Endpoint {
         Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
     }
 
-    /// Whether a plugin is asked for another certificate, since the server refused what it gave.
-    fn asks_anew(&self, tried_by: Option<&CallContext>, shown: Option<&Credential>) -> bool {
+    /// Whether a plugin has given another certificate, since the server refused what it gave.
+    ///
+    /// # Errors
+    ///
+    /// As [`is_renewed`](Self::is_renewed).
+    fn asks_anew(
+        &self,
+        tried_by: Option<&CallContext>,
+        shown: Option<&Credential>,
+        call: &CallContext,
+    ) -> Result<bool, Error> {
         let is_refused = tried_by.is_some_and(|call| call.handshake.refuses_identity);
         let refused = shown.filter(|shown| is_refused && shown.identity.is_some());
-        self.credentials.rejected(refused)
+        Ok(self.credentials.rejected(refused) && self.is_renewed(refused, call)?)
     }
 }
 
@@ -303,10 +321,7 @@ impl Agent {
             let sooner_if_kept = request.sooner_if_kept && second_try.is_some();
             let mut trying = call.clone();
             trying.first_byte = Some(first_byte);
-            // A server may need long before the first byte of a collection.
-            let is_slow = request.of_collection && request.sooner_if_kept;
-            let silence = second_try.filter(|_| !is_slow);
-            trying.silence = silence.map(|_| endpoint.second_try_after);
+            trying.silence = second_try.and_then(|_| request.silence(endpoint));
             trying.kept_silence = sooner_if_kept.then(kept_silence).flatten();
             trying.output_bytes = head_bytes(&head);
             trying.head_bytes_left = Some(HEADS_BYTES_MAX);
@@ -333,12 +348,9 @@ impl Agent {
                 continue;
             }
             endpoint.metrics.sent(None, is_retry);
-            if asks && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref()) {
-                asks = false;
-                if endpoint.is_renewed(credential.as_deref(), call)? {
-                    is_retry = true;
-                    continue;
-                }
+            if asks && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref(), call)? {
+                (asks, is_retry) = (false, true);
+                continue;
             }
             // The silent connection is closed before any wait.
             drop((agent, socket, tried_by));
