@@ -109,8 +109,8 @@ pub(crate) struct ResponseReader {
 }
 
 impl HttpRequest<'_> {
-    /// How long a new connection may be silent before a second try. `None`: the server may need long
-    /// before the first byte, as of a pooled list.
+    /// How long a new connection may be silent before a second try. `None`: the server may need
+    /// long before the first byte, as of a pooled list.
     fn silence(&self, endpoint: &Endpoint) -> Option<Duration> {
         let is_slow = self.of_collection && self.sooner_if_kept;
         (!is_slow).then_some(endpoint.second_try_after)
