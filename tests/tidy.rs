@@ -709,6 +709,34 @@ fn only_the_guard_and_the_ends_of_threads_catch_panics() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
+/// A configuration comes from the environment that it is given. What else reads the process would
+/// answer differently, and no test could tell it what to read.
+#[test]
+fn only_the_environment_reads_the_process() {
+    const READS: [&str; 7] = [
+        "env::var",
+        "env::vars",
+        "env::current_dir",
+        "env::home_dir",
+        "env::temp_dir",
+        "use std::env",
+        "path::absolute",
+    ];
+    let mut wrong = Vec::new();
+    for source in rust_files("src")
+        .iter()
+        .filter(|source| !source.is_test_only())
+    {
+        let may = source.path.ends_with("src/http/config/environment.rs");
+        for (number, line) in source.code().filter(|_| !may) {
+            if READS.iter().any(|read| line.contains(read)) {
+                wrong.push(format!("{}:{}", source.path.display(), number + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
 /// The library that counts can be replaced: no type of it is in the public face, which is the
 /// room's first file.
 #[test]

@@ -8,7 +8,9 @@ use std::{io, net::SocketAddr};
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_metric::{ClientMetric, ClientState};
 use super::client_options::ClientOptions;
-use super::config::{Config, Environment};
+use super::config::Config;
+#[cfg(feature = "testing")]
+use super::config::Environment;
 use super::credentials::CredentialsStatus;
 use super::limiter::Limiter;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
@@ -89,7 +91,7 @@ impl Client {
     /// [`Config`](crate::ErrorKind::Config) names field and file of a configuration that cannot
     /// work.
     pub fn new(config: &Config, options: ClientOptions) -> Result<Self, Error> {
-        let proxy = Proxy::new(config, &Environment::process())?;
+        let proxy = Proxy::new(config, &config.environment)?;
         Self::build(config, options, proxy, Box::new(system_lookup))
     }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustls::crypto::CryptoProvider;
 
 use super::super::credentials::{Credentials, TokenSource};
+use super::environment::Environment;
 use super::pem::{ClientIdentity, Pem};
 use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
@@ -43,6 +44,8 @@ pub struct Config {
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) compression: bool,
     pub(crate) source: String,
+    /// Names the proxy and the system's authorities.
+    pub(crate) environment: Arc<Environment>,
 }
 
 /// Through which proxy the server is reached.
@@ -112,10 +115,10 @@ impl Config {
         let server = ServerUrl::parse(url, false);
         let server = server
             .map_err(|why| Error::config(format!("the server's URL cannot be used: {why}")))?;
-        Ok(Self::new(server))
+        Ok(Self::new(server, &Environment::process()))
     }
 
-    pub(crate) fn new(server: ServerUrl) -> Self {
+    pub(crate) fn new(server: ServerUrl, environment: &Environment) -> Self {
         Self {
             source: format!("server {server}"),
             server,
@@ -126,7 +129,16 @@ impl Config {
             namespace: DEFAULT_NAMESPACE.to_owned(),
             headers: Vec::new(),
             compression: true,
+            environment: Arc::new(environment.clone()),
         }
+    }
+
+    /// Takes the proxy and the system's authorities from this environment. Default: that from
+    /// which the configuration was made.
+    #[must_use]
+    pub fn with_environment(mut self, environment: Environment) -> Self {
+        self.environment = Arc::new(environment);
+        self
     }
 
     /// Trusts these certificate authorities, in PEM text, and no others.
@@ -170,8 +182,8 @@ impl Config {
     /// Reaches the server through the proxy at `url`: `http`, `https` or `socks5`, with or without
     /// user and password.
     ///
-    /// Default: the proxy that the environment names when
-    /// [`Client::new`](crate::http::Client::new) is called. `HTTPS_PROXY` is for a server with
+    /// Default: the proxy that the environment names when the configuration is made, or that
+    /// [`with_environment`](Self::with_environment) names. `HTTPS_PROXY` is for a server with
     /// `https`, `HTTP_PROXY` for one with `http`, and `ALL_PROXY` for both. `NO_PROXY` lists
     /// exceptions, as in Go: domains, addresses, CIDRs, `*`. Each may be written in small letters.
     /// A server on this machine has no proxy.

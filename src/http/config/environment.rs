@@ -1,8 +1,9 @@
-//! The environment variables and the service account's directory that a configuration is read from.
+//! The environment that a configuration is read from: variables, directories, the pod's files.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
 use super::local_file::read_text;
 
@@ -12,22 +13,104 @@ const NAMESPACE_BYTES_MAX: u64 = 1024;
 /// Where a pod finds its service account's token, certificate authority and namespace.
 const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// Environment variables and the service account's directory, of the process or of a test. The
-/// default has none.
-#[derive(Default)]
-pub(crate) struct Environment {
+/// The environment that a configuration is read from, of the process or as a program gives it.
+///
+/// These variables count:
+///
+/// - `KUBECONFIG`, and `HOME` with its `.kube/config`;
+/// - `KUBERNETES_SERVICE_HOST`, `KUBERNETES_SERVICE_PORT` and `POD_NAMESPACE` in a pod;
+/// - the proxies of [`Config::with_proxy`](super::Config::with_proxy);
+/// - `SSL_CERT_FILE` and `SSL_CERT_DIR`, where no certificate authority is configured;
+/// - `PATH`, to find the command of a credential plugin. The plugin gets all variables.
+///
+/// A variable that is empty counts as not set. The [`default`](Self::default) has no variables and
+/// no working directory, and the usual directory of the service account. `Debug` shows no value.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::http::{Config, Environment, KubeconfigOptions};
+/// # let home = std::env::temp_dir().join(format!("kubecache-home-{}", std::process::id()));
+/// # std::fs::create_dir_all(home.join(".kube"))?;
+/// # let text = "current-context: a
+/// # contexts: [{name: a, context: {cluster: c}}]
+/// # clusters: [{name: c, cluster: {server: http://shop.example:80}}]".replace("\n# ", "\n");
+/// # std::fs::write(home.join(".kube/config"), text)?;
+///
+/// let environment = Environment::default()
+///     .home(&home) // a directory with .kube/config
+///     .variable("HTTP_PROXY", "http://proxy.example:3128");
+/// let config = Config::infer_with(&KubeconfigOptions::default().environment(environment))?;
+/// assert_eq!(config.server_url(), "http://shop.example:80");
+/// # std::fs::remove_dir_all(home)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+#[must_use]
+pub struct Environment {
     variables: HashMap<OsString, OsString>,
+    /// Empty, if relative paths are left to the system.
+    working_directory: PathBuf,
     /// The directory with a pod's token, certificate authority and namespace.
-    pub(crate) service_account: PathBuf,
+    service_account: PathBuf,
 }
 
 impl Environment {
-    /// The environment of this process.
-    pub(crate) fn process() -> Self {
+    /// Returns the environment of this process as it is now.
+    ///
+    /// No other function of this crate reads the variables or the working directory of the process.
+    pub fn process() -> Self {
         Self {
             variables: std::env::vars_os().collect(),
-            service_account: PathBuf::from(SERVICE_ACCOUNT_DIR),
+            working_directory: std::env::current_dir().unwrap_or_default(),
+            ..Self::default()
         }
+    }
+
+    /// Sets a variable. An empty value counts as not set.
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the home directory: the variable `HOME`.
+    pub fn home(self, path: impl Into<PathBuf>) -> Self {
+        self.variable("HOME", path.into())
+    }
+
+    /// Sets the directory that relative paths start from, and in which plugins run. Relative paths
+    /// come from options, from variables and from [`service_account`](Self::service_account).
+    /// Default: none, which leaves relative paths to the system.
+    pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
+        self.working_directory = path.into();
+        self
+    }
+
+    /// Sets the directory of a pod's service account, with `token`, `ca.crt` and `namespace`.
+    /// Default: `/var/run/secrets/kubernetes.io/serviceaccount`.
+    pub fn service_account(mut self, path: impl Into<PathBuf>) -> Self {
+        self.service_account = path.into();
+        self
+    }
+
+    /// All variables.
+    pub(crate) fn variables(&self) -> &HashMap<OsString, OsString> {
+        &self.variables
+    }
+
+    /// Returns the working directory, if there is one.
+    pub(crate) fn directory(&self) -> Option<&Path> {
+        Some(self.working_directory.as_path()).filter(|path| path.is_dir())
+    }
+
+    /// Returns a path that starts from the working directory, if it is relative.
+    pub(crate) fn at(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.working_directory.join(path)
+    }
+
+    /// The directory with a pod's token, certificate authority and namespace.
+    pub(super) fn pod_directory(&self) -> PathBuf {
+        self.at(&self.service_account)
     }
 
     /// Returns the value of a variable; `None` if it is not set or empty.
@@ -53,7 +136,7 @@ impl Environment {
             var("KUBERNETES_SERVICE_HOST")?,
             var("KUBERNETES_SERVICE_PORT")?,
         ];
-        let token = self.service_account.join("token");
+        let token = self.pod_directory().join("token");
         if token.is_file() {
             Ok(service)
         } else {
@@ -70,7 +153,7 @@ impl Environment {
         if let Some(namespace) = self.text("POD_NAMESPACE") {
             return Some(namespace);
         }
-        let path = self.service_account.join("namespace");
+        let path = self.pod_directory().join("namespace");
         match read_text(&path, NAMESPACE_BYTES_MAX) {
             Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
             Err(why) => {
@@ -84,6 +167,25 @@ impl Environment {
     }
 }
 
+impl Default for Environment {
+    fn default() -> Self {
+        Self {
+            variables: HashMap::new(),
+            working_directory: PathBuf::new(),
+            service_account: PathBuf::from(SERVICE_ACCOUNT_DIR),
+        }
+    }
+}
+
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Environment")
+            .field("working_directory", &self.working_directory)
+            .field("service_account", &self.service_account)
+            .finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,13 +195,11 @@ mod tests {
         pub(crate) fn from_pairs<N: Into<OsString>, V: Into<OsString>>(
             pairs: impl IntoIterator<Item = (N, V)>,
         ) -> Self {
+            let none = Self::default().service_account("/nonexistent/serviceaccount");
             let pairs = pairs.into_iter();
-            Self {
-                variables: pairs
-                    .map(|(name, value)| (name.into(), value.into()))
-                    .collect(),
-                service_account: PathBuf::from("/nonexistent/serviceaccount"),
-            }
+            pairs.fold(none, |environment, (name, value)| {
+                environment.variable(name, value)
+            })
         }
     }
 

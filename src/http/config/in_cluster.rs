@@ -23,8 +23,8 @@ pub(super) fn load(
         Ok(service) => service,
         Err(missing) => return Ok(Err(missing)),
     };
-    let directory = &environment.service_account;
-    let mut config = Config::new(server(&host, &port)?);
+    let directory = &environment.pod_directory();
+    let mut config = Config::new(server(&host, &port)?, environment);
     config.source = format!("service account in {}", directory.display());
     let no_user = Section::default();
     config.credentials = match kubeconfig::credentials(&no_user, options)? {
@@ -34,7 +34,7 @@ pub(super) fn load(
         given @ (Credentials::Fixed(_) | Credentials::Renewed(_)) => given,
     };
     config.tls.authorities = match &options.certificate_authority {
-        Some(path) => Some(Pem::file(path, "--certificate-authority")),
+        Some(path) => Some(Pem::file(environment.at(path), "--certificate-authority")),
         None => authorities(directory),
     };
     config.tls.check()?;
@@ -97,9 +97,7 @@ mod tests {
                 ("HOME", "/nonexistent"),
             ];
             let pairs = service.into_iter().chain(more.iter().copied());
-            let mut environment = Environment::from_pairs(pairs);
-            environment.service_account = self.0.to_path_buf();
-            environment
+            Environment::from_pairs(pairs).service_account(&*self.0)
         }
     }
 

@@ -25,13 +25,14 @@ impl Config {
     /// If the options have a path, the method looks nowhere else. In a pod these options apply:
     /// tokens, passwords and impersonation, `namespace`, `certificate_authority` and
     /// `disable_compression`. With `server` the service account is not used, because its token is
-    /// for its own server alone.
+    /// for its own server alone. [`KubeconfigOptions::environment`] replaces the environment of the
+    /// process.
     ///
     /// # Errors
     ///
     /// As [`infer`](Self::infer).
     pub fn infer_with(options: &KubeconfigOptions) -> Result<Self, Error> {
-        Self::infer_from(options, &Environment::process())
+        Self::infer_from(options, &options.environment_or_process())
     }
 
     /// Reads the configuration of a pod from its environment and the files of its service account.
@@ -43,7 +44,17 @@ impl Config {
     /// [`NotConfigured`](ErrorKind::NotConfigured) names the variable or file that is missing.
     /// [`Config`](ErrorKind::Config) names what cannot work.
     pub fn in_cluster() -> Result<Self, Error> {
-        let found = in_cluster::load(&KubeconfigOptions::default(), &Environment::process())?;
+        Self::in_cluster_of(&Environment::process())
+    }
+
+    /// Reads the configuration of a pod as [`in_cluster`](Self::in_cluster) does, from a given
+    /// environment.
+    ///
+    /// # Errors
+    ///
+    /// As [`in_cluster`](Self::in_cluster).
+    pub fn in_cluster_of(environment: &Environment) -> Result<Self, Error> {
+        let found = in_cluster::load(&KubeconfigOptions::default(), environment)?;
         found.map_err(|absent| not_configured("not in a cluster", &absent))
     }
 
@@ -64,4 +75,116 @@ impl Config {
 
 fn not_configured(what: &str, missing: &str) -> Error {
     Error::new(ErrorKind::NotConfigured, format!("{what}: {missing}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::super::ServerUrl;
+    use super::*;
+    use crate::temp_directory::TempDirectory;
+
+    const KUBECONFIG: &str = "\
+        current-context: a\n\
+        contexts: [{name: a, context: {cluster: c, user: u}}]\n\
+        clusters: [{name: c, cluster: {server: https://a.test, certificate-authority: ca.pem}}]\n\
+        users: [{name: u, user: {exec: {command: sh, interactiveMode: Never, args: [-c, PRINT], \
+        apiVersion: client.authentication.k8s.io/v1}}}]\n";
+
+    /// Writes what the plugin is told as its token.
+    const PRINT: &str = "'printf \"{\\\"apiVersion\\\":\\\"client.authentication.k8s.io/v1\\\",\
+        \\\"kind\\\":\\\"ExecCredential\\\",\\\"status\\\":{\\\"token\\\":\
+        \\\"$MINE-${CARGO_MANIFEST_DIR-none}-$(pwd)\\\"}}\"'";
+
+    fn write(bed: &Path, name: &str, text: &str) {
+        let path = bed.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn token(config: &Config) -> String {
+        let header = config.credentials.authorization_at_start().unwrap();
+        header.unwrap().as_str().to_owned()
+    }
+
+    /// Each relative path starts from the given working directory, and the plugin has the given
+    /// variables alone.
+    #[test]
+    fn a_given_environment_takes_the_place_of_the_process() {
+        let bed = TempDirectory::new("given-environment");
+        let text = KUBECONFIG.replace("PRINT", PRINT);
+        let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/certs/authority.pem");
+        for folder in ["cfg", ".kube", "."] {
+            write(&bed, &format!("{folder}/config"), &text);
+            fs::copy(authority, bed.join(folder).join("ca.pem")).unwrap();
+        }
+        let environment = Environment::default()
+            .variable("PATH", "/usr/bin:/bin")
+            .variable("MINE", "given")
+            .variable("HTTPS_PROXY", "http://proxy.test:3128")
+            .working_directory(&*bed);
+        let options = KubeconfigOptions::default().environment(environment.clone());
+        let ways = [
+            options.clone().path("config"),
+            options
+                .clone()
+                .path("config")
+                .certificate_authority("ca.pem"),
+            KubeconfigOptions::default().environment(
+                environment
+                    .clone()
+                    .variable("KUBECONFIG", "none:cfg/config"),
+            ),
+            KubeconfigOptions::default().environment(environment.clone().home(".")),
+        ];
+        let here = fs::canonicalize(&*bed).unwrap();
+        for options in ways {
+            let config = Config::infer_with(&options).unwrap();
+            assert_eq!(
+                token(&config),
+                format!("Bearer given-none-{}", here.display())
+            );
+            let (proxy, _) = config.environment.proxy(&config.server).unwrap().unwrap();
+            assert_eq!(proxy.to_string(), "http://proxy.test:3128");
+        }
+        let error = Config::infer_with(&options.path("missing")).unwrap_err();
+        let expected = format!("kubeconfig {}: no such file", bed.join("missing").display());
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn a_pod_is_found_in_a_given_environment() {
+        let bed = TempDirectory::new("given-pod");
+        write(&bed, "pod/token", "made-up");
+        write(&bed, "pod/namespace", "shop");
+        let environment = Environment::default()
+            .variable("KUBERNETES_SERVICE_HOST", "10.96.0.1")
+            .variable("KUBERNETES_SERVICE_PORT", "443")
+            .working_directory(&*bed)
+            .service_account("pod");
+        let config = Config::in_cluster_of(&environment).unwrap();
+        assert_eq!(
+            (token(&config).as_str(), config.namespace()),
+            ("Bearer made-up", "shop")
+        );
+        let outside = Config::in_cluster_of(&Environment::default()).unwrap_err();
+        assert_eq!(outside.kind(), ErrorKind::NotConfigured);
+    }
+
+    #[test]
+    fn a_configuration_of_a_program_takes_a_given_environment_too() {
+        let environment = Environment::default().variable("HTTP_PROXY", "http://canary.test:1");
+        assert!(!format!("{environment:?}").contains("canary"));
+        let config = Config::for_server("http://a.test")
+            .unwrap()
+            .with_environment(environment);
+        let server = ServerUrl::parse("http://a.test", false).unwrap();
+        let (proxy, variable) = config.environment.proxy(&server).unwrap().unwrap();
+        assert_eq!(
+            (proxy.to_string().as_str(), variable),
+            ("http://canary.test:1", "HTTP_PROXY")
+        );
+    }
 }

@@ -20,7 +20,7 @@ mod system_authorities;
 
 pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
-pub(super) use self::environment::Environment;
+pub use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
 #[cfg(feature = "testing")]
 pub(crate) use self::kubeconfig::yaml_values;

@@ -28,11 +28,13 @@ const SYSTEM_DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
 ///
 /// `Config`, if the system has none.
 pub(crate) fn system_authorities(environment: &Environment) -> Result<Pem, Error> {
-    let file = environment.var("SSL_CERT_FILE").map(PathBuf::from);
+    let file = environment.var("SSL_CERT_FILE");
+    let file = file.map(|path| environment.at(path));
     let directories = environment.var("SSL_CERT_DIR");
     let directories = directories.map_or_else(Vec::new, |list| {
         let named = std::env::split_paths(list);
-        named.filter(|path| !path.as_os_str().is_empty()).collect()
+        let named = named.filter(|path| !path.as_os_str().is_empty());
+        named.map(|path| environment.at(path)).collect()
     });
     let field = match (&file, directories.is_empty()) {
         (Some(_), true) => "SSL_CERT_FILE",

@@ -256,7 +256,7 @@ fn tls_of_proxy(config: &Config, url: &ProxyUrl) -> Result<Tls, Error> {
     if let Some(of_server) = &config.tls.authorities {
         let mut both = of_server.loaded()?.bytes.to_vec();
         // A system without a bundle leaves those of the server.
-        if let Ok(of_system) = system_authorities(&Environment::process()) {
+        if let Ok(of_system) = system_authorities(&config.environment) {
             both.push(b'\n');
             both.extend_from_slice(&of_system.loaded()?.bytes);
         }

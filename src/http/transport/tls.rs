@@ -17,9 +17,7 @@ use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::super::client_metric::ClientCertificate;
-use super::super::config::{
-    ClientIdentity, Config, Environment, Pem, TlsSettings, system_authorities,
-};
+use super::super::config::{ClientIdentity, Config, Pem, TlsSettings, system_authorities};
 use super::super::credentials::client_certificate;
 use super::call_context::{self, CallContext};
 use super::helper_threads::HelperThreads;
@@ -92,7 +90,7 @@ impl Tls {
     pub(crate) fn new(config: &Config) -> Result<Self, Error> {
         let mut settings = config.tls.clone();
         if settings.authorities.is_none() && !settings.insecure_skip_verify {
-            settings.authorities = Some(system_authorities(&Environment::process())?);
+            settings.authorities = Some(system_authorities(&config.environment)?);
         }
         let provider = provider(config.provider.as_ref())?;
         let host = || config.server.name().to_owned();

@@ -13,7 +13,7 @@ mod tests;
 mod values;
 mod yaml;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use self::merge::Merged;
 pub use self::options::KubeconfigOptions;
@@ -33,7 +33,8 @@ pub(super) fn load(
 ) -> Result<Result<Config, String>, Error> {
     let is_named = !options.paths.is_empty();
     let (paths, source) = if is_named {
-        (options.paths.clone(), "")
+        let paths = options.paths.iter().map(|path| environment.at(path));
+        (paths.collect(), "")
     } else {
         usual_paths(environment)
     };
@@ -72,15 +73,16 @@ fn usual_paths(environment: &Environment) -> (Vec<PathBuf>, &'static str) {
     if let Some(list) = environment.var("KUBECONFIG") {
         let mut paths = Vec::new();
         for path in std::env::split_paths(list) {
-            if !path.as_os_str().is_empty() && !paths.contains(&path) {
-                paths.push(path);
+            let absolute = environment.at(&path);
+            if !path.as_os_str().is_empty() && !paths.contains(&absolute) {
+                paths.push(absolute);
             }
         }
         return (paths, "KUBECONFIG: ");
     }
     match environment.var("HOME") {
         Some(home) => (
-            vec![Path::new(home).join(".kube/config")],
+            vec![environment.at(home).join(".kube/config")],
             "KUBECONFIG (not set); ",
         ),
         None => (

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::super::credentials::{PluginOptions, PluginPolicy};
+use super::super::environment::Environment;
 
 /// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.
 ///
@@ -55,6 +56,7 @@ pub struct KubeconfigOptions {
     pub(crate) insecure_skip_tls_verify: bool,
     pub(crate) disable_compression: bool,
     pub(crate) plugins: PluginOptions,
+    environment: Option<Environment>,
 }
 
 impl KubeconfigOptions {
@@ -63,6 +65,18 @@ impl KubeconfigOptions {
     pub fn path(mut self, path: impl Into<PathBuf>) -> Self {
         self.paths.push(path.into());
         self
+    }
+
+    /// Reads variables, home, working directory and the pod's files from this environment. Default:
+    /// [`Environment::process`], when the configuration is made.
+    pub fn environment(mut self, environment: Environment) -> Self {
+        self.environment = Some(environment);
+        self
+    }
+
+    pub(crate) fn environment_or_process(&self) -> Environment {
+        let given = self.environment.clone();
+        given.unwrap_or_else(Environment::process)
     }
 
     /// Uses this context instead of the current one.

@@ -15,6 +15,7 @@ use super::section::Section;
 use super::{exec, impersonation};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::sync::Arc;
 
 /// Makes the configuration; `None` if neither files nor options name a cluster.
 pub(super) fn resolve(
@@ -47,8 +48,8 @@ pub(super) fn resolve(
         (None, None) => String::new(),
     };
     let cluster = cluster.unwrap_or(&nothing);
-    let mut tls = tls(cluster, options)?;
-    let mut config = Config::new(server(cluster, user, options, &tls)?);
+    let mut tls = tls(cluster, options, environment)?;
+    let mut config = Config::new(server(cluster, user, options, &tls)?, environment);
     if !source.is_empty() {
         config.source = source;
     }
@@ -66,14 +67,14 @@ pub(super) fn resolve(
     }
     apply(user, options, &mut config)?;
     if config.server.https {
-        tls.identity = identity(user, options)?;
+        tls.identity = identity(user, options, environment)?;
         tls.check()?;
         config.tls = tls;
         config.credentials = credentials(user, options)?;
         if user.has("exec") {
-            add_plugin(cluster, user, options, environment, &mut config)?;
+            add_plugin(cluster, user, options, &mut config)?;
         }
-    } else if !matches!(identity(user, options), Ok(None))
+    } else if !matches!(identity(user, options, environment), Ok(None))
         || !matches!(credentials(user, options), Ok(Credentials::None))
         || user.has("exec")
     {
@@ -90,7 +91,6 @@ fn add_plugin(
     cluster: &Section,
     user: &Section,
     options: &KubeconfigOptions,
-    environment: &Environment,
     config: &mut Config,
 ) -> Result<(), Error> {
     let is_needed =
@@ -117,8 +117,8 @@ fn add_plugin(
         config: exec::extension(cluster)?,
     };
     let plugin = exec::exec_config(user, cluster_info)?;
-    let search_path = environment.var("PATH").unwrap_or_default().to_owned();
-    let plugin = ExecPlugin::new(plugin, options.plugins.clone(), search_path)?;
+    let environment = Arc::clone(&config.environment);
+    let plugin = ExecPlugin::new(plugin, options.plugins.clone(), environment)?;
     config.credentials = Credentials::source(plugin);
     Ok(())
 }
@@ -165,7 +165,11 @@ pub(crate) fn apply(
 }
 
 /// Reads how the server is trusted.
-fn tls(cluster: &Section, options: &KubeconfigOptions) -> Result<TlsSettings, Error> {
+fn tls(
+    cluster: &Section,
+    options: &KubeconfigOptions,
+    environment: &Environment,
+) -> Result<TlsSettings, Error> {
     let mut tls = TlsSettings {
         authorities: cluster.pem("certificate-authority")?,
         insecure_skip_verify: cluster.flag("insecure-skip-tls-verify")?,
@@ -176,7 +180,8 @@ fn tls(cluster: &Section, options: &KubeconfigOptions) -> Result<TlsSettings, Er
     if options.insecure_skip_tls_verify || options.certificate_authority.is_some() {
         tls.insecure_skip_verify = options.insecure_skip_tls_verify;
         let given = options.certificate_authority.as_ref();
-        tls.authorities = given.map(|path| Pem::file(path, "--certificate-authority"));
+        tls.authorities =
+            given.map(|path| Pem::file(environment.at(path), "--certificate-authority"));
     }
     if options.server.is_some() || options.tls_server_name.is_some() {
         tls.server_name.clone_from(&options.tls_server_name);
@@ -207,9 +212,13 @@ fn server(
 }
 
 /// Reads the client certificate and its key.
-fn identity(user: &Section, options: &KubeconfigOptions) -> Result<Option<ClientIdentity>, Error> {
+fn identity(
+    user: &Section,
+    options: &KubeconfigOptions,
+    environment: &Environment,
+) -> Result<Option<ClientIdentity>, Error> {
     let pem = |given: &Option<PathBuf>, field: &str| match given {
-        Some(path) => Ok(Some(Pem::file(path, format!("--{field}")))),
+        Some(path) => Ok(Some(Pem::file(environment.at(path), format!("--{field}")))),
         None => user.pem(field),
     };
     // client-go looks at the key only where there is a certificate.

@@ -40,10 +40,8 @@ pub(crate) fn resolve(command: &str, directory: &Path) -> String {
     if !command.contains('/') {
         return command.to_owned();
     }
-    let joined = directory.join(command);
-    let absolute = std::path::absolute(&joined).unwrap_or(joined);
     let mut path = PathBuf::new();
-    for component in absolute.components() {
+    for component in directory.join(command).components() {
         match component {
             Component::ParentDir => drop(path.pop()),
             Component::CurDir => {}

@@ -7,7 +7,7 @@ mod policy;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
 pub(crate) use self::command::resolve as resolve_command;
 pub(crate) use self::exec_credential::{ClusterInfo, ExecVersion};
 pub use self::policy::PluginPolicy;
-use super::super::config::{ClientIdentity, Pem};
+use super::super::config::{ClientIdentity, Environment, Pem};
 use super::super::transport::call_context::{CallContext, NamedDeadline};
 use super::super::transport::interrupt::{Interrupt, Limit};
 use super::super::transport::thread_pool::JobKind;
@@ -29,6 +29,7 @@ use super::lifetime::renew_after;
 use super::plugin_run::PluginEnd;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
 use crate::error::{Error, ErrorKind, visible};
+use crate::sync::Arc;
 
 /// Tells a plugin what is asked of it.
 const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
@@ -88,8 +89,8 @@ pub(crate) struct ExecPlugin {
     name: String,
     config: ExecConfig,
     options: PluginOptions,
-    /// The `PATH` of the program.
-    search_path: OsString,
+    /// Has the search path. The plugin gets its variables.
+    environment: Arc<Environment>,
 }
 
 impl ExecPlugin {
@@ -102,7 +103,7 @@ impl ExecPlugin {
     pub(crate) fn new(
         config: ExecConfig,
         options: PluginOptions,
-        search_path: OsString,
+        environment: Arc<Environment>,
     ) -> Result<Self, Error> {
         let name = format!(
             "{}: the credential plugin {:?}",
@@ -112,7 +113,7 @@ impl ExecPlugin {
             name,
             config,
             options,
-            search_path,
+            environment,
         };
         let policy = &plugin.options.policy;
         policy
@@ -121,7 +122,7 @@ impl ExecPlugin {
         if *policy == PluginPolicy::DenyAll {
             return Err(plugin.forbidden("the program forbids plugins"));
         }
-        if command::find(&plugin.config.command, &plugin.search_path).is_ok() {
+        if command::find(&plugin.config.command, plugin.search_path()).is_ok() {
             plugin.find()?;
         }
         Ok(plugin)
@@ -136,10 +137,14 @@ impl ExecPlugin {
         Error::new(ErrorKind::Credentials, format!("{} {why}", self.name))
     }
 
+    fn search_path(&self) -> &OsStr {
+        self.environment.var("PATH").unwrap_or_default()
+    }
+
     /// Finds the file that may run.
     fn find(&self) -> Result<PathBuf, Error> {
         let command = &self.config.command;
-        let path = command::find(command, &self.search_path).map_err(|why| {
+        let path = command::find(command, self.search_path()).map_err(|why| {
             let error = self.failed(&format!("cannot be run: {why}: install it"));
             match &self.config.install_hint {
                 Some(hint) => error.with_hint(&visible(hint)),
@@ -149,7 +154,7 @@ impl ExecPlugin {
         if self
             .options
             .policy
-            .allows(command, &path, &self.search_path)
+            .allows(command, &path, self.search_path())
         {
             Ok(path)
         } else {
@@ -191,6 +196,8 @@ impl ExecPlugin {
         command
             .arg0(&config.command)
             .args(&config.args)
+            .env_clear()
+            .envs(self.environment.variables())
             .envs(
                 config
                     .env
@@ -205,6 +212,9 @@ impl ExecPlugin {
             })
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit());
+        if let Some(directory) = self.environment.directory() {
+            command.current_dir(directory);
+        }
         let usual = if is_interactive {
             INTERACTIVE_TIMEOUT
         } else {

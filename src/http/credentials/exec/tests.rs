@@ -72,8 +72,12 @@ impl Bed {
     }
 }
 
+fn with_path(path: impl Into<std::ffi::OsString>) -> Arc<Environment> {
+    Arc::new(Environment::from_pairs([("PATH", path)]).home("/home/u"))
+}
+
 fn plugin(config: ExecConfig, options: PluginOptions) -> Result<ExecPlugin, Error> {
-    ExecPlugin::new(config, options, "/usr/bin:/bin".into())
+    ExecPlugin::new(config, options, with_path("/usr/bin:/bin"))
 }
 
 /// The error of a run, with the plugin's name as `P`. It never shows what the script wrote.
@@ -118,7 +122,7 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
     let bed = Bed::new("told");
     let body = "printf '%s\\n' \"$0\" \"$@\" >$DIR/args\nprintf '%s' \"$MARK\" >$DIR/env\n\
                 printf '%s' \"$KUBERNETES_EXEC_INFO\" >$DIR/info\ncat >$DIR/stdin\n\
-                printf '%s' \"${HOME+inherited}\" >$DIR/home\n";
+                printf '%s' \"$HOME\" >$DIR/home\n";
     let config = ExecConfig {
         args: vec!["get token".to_owned(), String::new(), "$x".to_owned()],
         env: vec![("MARK".to_owned(), Zeroizing::new("set".to_owned()))],
@@ -146,10 +150,7 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
         (bed.read("env"), bed.read("stdin")),
         ("set".to_owned(), String::new())
     );
-    assert_eq!(
-        bed.read("home").is_empty(),
-        std::env::var_os("HOME").is_none()
-    );
+    assert_eq!(bed.read("home"), "/home/u");
     let info: Value = serde_json::from_str(&bed.read("info")).unwrap();
     let expected = json!({
         "apiVersion": "client.authentication.k8s.io/v1beta1",
@@ -182,7 +183,7 @@ fn a_name_is_run_by_path_and_says_its_name() {
         command: "plugin".to_owned(),
         ..config
     };
-    let path = bed.0.as_os_str().to_owned();
+    let path = with_path(&*bed.0);
     let plugin = ExecPlugin::new(config, PluginOptions::default(), path).unwrap();
     assert_eq!(token(&fetch(&plugin).unwrap()), "Bearer t");
 }
