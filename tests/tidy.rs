@@ -35,7 +35,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("rounds", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
-    ("http", &["list_watch", "wire"]),
+    // A client waits for one object in a store that a reflector fills.
+    ("http", &["list_watch", "wire", "reflector", "store"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
     ("manager", &["reflector", "store", "list_watch"]),

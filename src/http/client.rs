@@ -318,7 +318,7 @@ impl Client {
         self.inner.context.endpoint.credentials.status()
     }
 
-    fn resource<K: Object>(&self) -> Resource {
+    pub(super) fn resource<K: Object>(&self) -> Resource {
         let own = self.resource.as_deref();
         own.map_or_else(K::resource, Resource::clone)
     }
@@ -408,7 +408,6 @@ impl Client {
     }
 }
 
-#[cfg(any(test, feature = "testing"))]
 impl Client {
     pub(crate) fn inner(&self) -> &Arc<ClientInner> {
         &self.inner

@@ -39,6 +39,8 @@ pub(crate) struct HttpListerWatcher<K> {
     scope: Scope,
     /// Which objects are decoded; all without one.
     selection: Option<Arc<dyn Selection>>,
+    /// Whether each list is read with quorum.
+    consistent: bool,
     agent: Arc<Agent>,
     /// Whether `agent` is the client's pool.
     is_pooled: bool,
@@ -58,6 +60,7 @@ impl<K: Object> HttpListerWatcher<K> {
             resource,
             scope,
             selection: None,
+            consistent: false,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
             is_pooled: false,
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
@@ -80,6 +83,14 @@ impl<K: Object> HttpListerWatcher<K> {
         Self {
             agent: Arc::clone(&self.client.pool),
             is_pooled: true,
+            ..self
+        }
+    }
+
+    /// Lists no content of the server's cache that may be older than the request.
+    pub(crate) fn consistent(self) -> Self {
+        Self {
+            consistent: true,
             ..self
         }
     }
@@ -214,7 +225,11 @@ impl<K: Object> HttpListerWatcher<K> {
         stop: &StopToken,
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error> {
-        let path = requests::list(&self.resource, &self.scope, request)?;
+        let mut asked = request.clone();
+        if self.consistent && asked.resource_version.is_unset() {
+            asked.resource_version = ResourceVersion::most_recent();
+        }
+        let path = requests::list(&self.resource, &self.scope, &asked)?;
         let metrics = &self.client.context.endpoint.metrics;
         if request.urgent {
             self.urgency.set(true);

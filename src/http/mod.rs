@@ -23,6 +23,7 @@ mod request_threads;
 mod requests;
 mod slots;
 mod transport;
+mod wait_until;
 mod watch_stream;
 
 pub use client::Client;

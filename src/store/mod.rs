@@ -17,6 +17,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod version_guard;
+mod wait_until;
 mod writer;
 
 pub use index::{Indexers, NAMESPACE_INDEX};

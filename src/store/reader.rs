@@ -170,7 +170,7 @@ impl<K: Object> Store<K> {
         if self.has_synced() {
             return Ok(());
         }
-        self.wait_until(deadline, |state| state.synced)
+        self.wait_for(deadline, |state| state.synced)
     }
 
     /// Blocks until the content is at least at `version`, at most until `deadline`: for reads after
@@ -195,7 +195,7 @@ impl<K: Object> Store<K> {
         if is_there(&self.state.lock()) {
             return Ok(());
         }
-        self.wait_until(deadline, is_there)
+        self.wait_for(deadline, is_there)
     }
 
     /// Returns the object of that name; `None` if the store has none.
@@ -419,7 +419,7 @@ impl<K: Object> Store<K> {
     }
 
     /// Waits until something holds of the state, or nothing can be hoped for.
-    fn wait_until(
+    pub(super) fn wait_for(
         &self,
         deadline: Deadline,
         holds: impl Fn(&StoreContent<K>) -> bool,
@@ -454,7 +454,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    fn not_synced(&self, state: &StoreContent<K>) -> Error {
+    pub(super) fn not_synced(&self, state: &StoreContent<K>) -> Error {
         let now = self.clock.now();
         let failures = state.status.failures_of_wait(state.since, now);
         failures.not_synced(&self.name(), now)

@@ -20,7 +20,7 @@ use crate::informer::InformerMetric;
 use crate::informer::handlers::Processor;
 use crate::informer::{EventHandler, HandlerOptions, Handlers, Registration};
 use crate::list_watch::ListerWatcher;
-use crate::object::Object;
+use crate::object::{Object, ObjectKey, StoredObject};
 use crate::reflector::{ReflectorOptions, ReflectorStatus, Waiters};
 use crate::store::{Indexers, Store};
 use crate::sync::{
@@ -275,6 +275,21 @@ impl<K: Object> SharedInformer<K> {
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         self.store.wait_until_synced(deadline)
+    }
+
+    /// Blocks until `predicate` holds for the object with `key`, at most until `deadline`, as
+    /// [`Store::wait_until`] does. Sends no request of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::wait_until`].
+    pub fn wait_until(
+        &self,
+        key: &ObjectKey,
+        predicate: impl FnMut(Option<&K>) -> bool,
+        deadline: Deadline,
+    ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
+        self.store.wait_until(key, predicate, deadline)
     }
 
     /// Returns the state of the informer's reflector. Never blocks on the network.

@@ -1,0 +1,259 @@
+//! The wait of a caller until one object in a store is as the caller wants it.
+
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::guard::guard;
+use crate::list_watch::Listed;
+use crate::object::{KeyRef, Object, ObjectKey, StoredObject};
+use crate::store::Store;
+use crate::store::state::StoreContent;
+use crate::sync::Arc;
+
+/// A state of the object, as the store has it.
+enum SeenState<K: Object> {
+    Absent,
+    Object(Arc<StoredObject<K>>),
+    Undecodable(Error),
+}
+
+impl<K: Object> SeenState<K> {
+    fn of(state: &StoreContent<K>, key: &ObjectKey) -> Self {
+        let key = KeyRef {
+            namespace: key.namespace(),
+            name: key.name(),
+        };
+        match state.items.get(&key).map(|entry| &entry.item) {
+            None => Self::Absent,
+            Some(Listed::Object(object)) => Self::Object(Arc::clone(object)),
+            Some(Listed::Undecodable(why)) => Self::Undecodable(why.error.clone()),
+        }
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Absent, Self::Absent) => true,
+            (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other),
+            (Self::Undecodable(one), Self::Undecodable(other)) => {
+                one.to_string() == other.to_string()
+            }
+            (Self::Absent | Self::Object(_) | Self::Undecodable(_), _) => false,
+        }
+    }
+
+    fn describe(&self) -> String {
+        match self {
+            Self::Absent => "absent".to_owned(),
+            Self::Object(object) => format!("version {}", object.version()),
+            Self::Undecodable(why) => format!("undecodable: {why}"),
+        }
+    }
+}
+
+impl<K: Object> Store<K> {
+    /// Blocks until `predicate` holds for the object with `key`, at most until `deadline`. Returns
+    /// the object for which it held; `None` for its absence.
+    ///
+    /// Once the store is synced, the method calls `predicate` on the caller's thread with the
+    /// present state. It calls again with each newer state. `None` stands for absence. States
+    /// that follow each other quickly may be passed over, the last one never. An object that does
+    /// not decode is no state. The wait also ends when the server's refusal has become an answer,
+    /// and when the reflector ends.
+    ///
+    /// # Errors
+    ///
+    /// [`Timeout`](ErrorKind::Timeout) at the deadline names the last state: absent, or its
+    /// version and how long ago it was met. [`NotSynced`](ErrorKind::NotSynced) if the store had
+    /// no state, with the last failure. `Forbidden` or `NotFound` for the server's refusal.
+    /// `Stopped` when nothing will change the store any more. `Panicked` if `predicate` panics.
+    pub fn wait_until(
+        &self,
+        key: &ObjectKey,
+        mut predicate: impl FnMut(Option<&K>) -> bool,
+        deadline: Deadline,
+    ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
+        let what = format!("{} {key}", self.name());
+        let mut last: Option<(SeenState<K>, _)> = None;
+        loop {
+            // An object that changes all the time must not keep the caller beyond the deadline.
+            let is_late = last.is_some() && self.clock().has_passed(deadline);
+            let is_new = |state: &StoreContent<K>| {
+                let last = last.as_ref();
+                state.synced
+                    && !is_late
+                    && last.is_none_or(|(last, _)| !last.is(&SeenState::of(state, key)))
+            };
+            if let Err(error) = self.wait_for(deadline, is_new) {
+                return Err(self.unmet(&what, last, error));
+            }
+            let seen = self.look(|state| SeenState::of(state, key));
+            let object = match &seen {
+                SeenState::Absent => Some(None),
+                SeenState::Object(object) => Some(Some(object)),
+                SeenState::Undecodable(_) => None,
+            };
+            if let Some(object) = object {
+                let port = format_args!("the predicate of a wait for {what}").to_string();
+                if guard(port, || predicate(object.map(|object| &***object)))? {
+                    return Ok(object.map(Arc::clone));
+                }
+            }
+            last = Some((seen, self.clock().now()));
+        }
+    }
+
+    /// The error of a wait that ended by `error`, with the last state.
+    fn unmet(
+        &self,
+        what: &str,
+        last: Option<(SeenState<K>, std::time::Instant)>,
+        error: Error,
+    ) -> Error {
+        let Some((seen, since)) = last else {
+            return error.context(&format!("waiting for {what}"));
+        };
+        let now = self.clock().now();
+        let (seen, age) = (seen.describe(), now.saturating_duration_since(since));
+        if error.kind() != ErrorKind::NotSynced {
+            return error.context(&format!("waiting for {what}, last seen {seen}"));
+        }
+        let (failures, silence) = self.look(|state| {
+            let status = &state.status;
+            (status.failures_of_wait(since, now), status.silence(now))
+        });
+        let wait = format!(
+            "{what} to fulfil the condition: last seen {seen}, {age:.1?} ago; the server was last \
+             heard {silence:.1?} ago"
+        );
+        if failures.last().is_none() {
+            return Error::new(ErrorKind::Timeout, format!("timed out waiting for {wait}"));
+        }
+        failures.timed_out(&wait, now)
+    }
+}
+
+#[cfg(feature = "testing")]
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::clock::Clock;
+    use crate::reflector::ReflectorOptions;
+    use crate::store::Indexers;
+    use crate::testing::{FakeSource, objects};
+
+    fn key() -> ObjectKey {
+        ObjectKey::new("shop", "settings")
+    }
+
+    #[test]
+    fn a_wait_meets_absence_each_state_and_the_end_again() {
+        let source = Arc::new(FakeSource::<ConfigMap>::new());
+        let options = ReflectorOptions::default();
+        let from = Arc::clone(&source);
+        let (store, _reflector) = Store::spawn("s", from, Indexers::new(), options).unwrap();
+        let mut met = Vec::new();
+        let found = store.wait_until(
+            &key(),
+            |object| {
+                met.push(object.map(|object| object.data.clone().unwrap()["step"].clone()));
+                let step = met.len();
+                if step < 3 {
+                    // The change comes while the predicate runs: it must not be missed.
+                    let data = [("step", format!("{step}"))];
+                    let data = data.each_ref().map(|(name, text)| (*name, text.as_str()));
+                    source.set(objects::config_map("shop", "settings", "", &data));
+                } else if step == 3 {
+                    source.delete("shop", "settings");
+                }
+                step > 3 && object.is_none()
+            },
+            Deadline::NEVER,
+        );
+        assert!(found.unwrap().is_none());
+        let step = |step: &str| Some(step.to_owned());
+        assert_eq!(met, [None, step("1"), step("2"), None]);
+    }
+
+    /// Waits with this predicate until a deadline that has passed.
+    fn error_of(
+        source: FakeSource<ConfigMap>,
+        predicate: impl FnMut(Option<&ConfigMap>) -> bool,
+    ) -> Error {
+        let options = ReflectorOptions::default();
+        let (store, _reflector) =
+            Store::spawn("s", Arc::new(source), Indexers::new(), options).unwrap();
+        store.wait_until_synced(Deadline::NEVER).unwrap();
+        let past = Deadline::at(Clock::system().now());
+        store.wait_until(&key(), predicate, past).unwrap_err()
+    }
+
+    #[test]
+    fn a_wait_in_vain_tells_the_last_state() {
+        let source = FakeSource::new();
+        let error = error_of(source, |_| false);
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let start = "timed out waiting for configmap shop/settings to fulfil the condition: last \
+             seen absent, ";
+        assert!(error.to_string().starts_with(start), "{error}");
+
+        let source = FakeSource::new();
+        source.set(objects::config_map("shop", "settings", "", &[]));
+        let error = error_of(source, |_| false).to_string();
+        assert!(error.contains("last seen version 2"), "{error}");
+
+        let source = FakeSource::new();
+        source.set_undecodable("shop", "settings");
+        let error = error_of(source, |_| true);
+        assert!(
+            error.to_string().contains("last seen undecodable: "),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_predicate_that_panics_is_the_error_of_its_call() {
+        let error = error_of(FakeSource::new(), |_| panic!("mine"));
+        assert_eq!(error.kind(), ErrorKind::Panicked);
+        let expected = "the predicate of a wait for configmap shop/settings panicked: mine";
+        assert_eq!(error.to_string(), expected);
+    }
+
+    /// Each call of the predicate writes the next state, so that there always is a new one.
+    #[test]
+    fn an_object_that_always_changes_keeps_no_caller_beyond_the_deadline() {
+        let source = Arc::new(FakeSource::<ConfigMap>::new());
+        let (options, from) = (ReflectorOptions::default(), Arc::clone(&source));
+        let (store, _reflector) = Store::spawn("s", from, Indexers::new(), options).unwrap();
+        let clock = Clock::system();
+        let until = clock.now() + std::time::Duration::from_millis(50);
+        let never = |_: Option<&ConfigMap>| {
+            let version = source.set(objects::config_map("shop", "settings", "", &[]));
+            let version = version.to_string().as_str().into();
+            store
+                .wait_until_at_least(&version, Deadline::NEVER)
+                .unwrap();
+            false
+        };
+        let error = store
+            .wait_until(&key(), never, Deadline::at(until))
+            .unwrap_err();
+        assert!(clock.now() >= until);
+        assert!(
+            matches!(error.kind(), ErrorKind::Timeout | ErrorKind::NotSynced),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_store_that_has_ended_ends_the_wait() {
+        let (store, writer) = Store::<ConfigMap>::new(Indexers::new(), Clock::system());
+        drop(writer);
+        let error = store
+            .wait_until(&key(), |_| true, Deadline::NEVER)
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Stopped);
+        let start = "waiting for configmap shop/settings: ";
+        assert!(error.to_string().starts_with(start), "{error}");
+    }
+}
