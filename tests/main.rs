@@ -65,6 +65,8 @@ mod snapshot_memory;
 #[path = "sockets/main.rs"]
 mod sockets;
 mod support;
+#[cfg(feature = "testing")]
+mod writes;
 
 use peak_alloc::PeakAlloc;
 use stats_alloc::StatsAlloc;

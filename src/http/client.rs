@@ -318,6 +318,10 @@ impl Client {
         self.inner.context.endpoint.credentials.status()
     }
 
+    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
+        &self.inner
+    }
+
     pub(super) fn resource<K: Object>(&self) -> Resource {
         let own = self.resource.as_deref();
         own.map_or_else(K::resource, Resource::clone)
@@ -405,12 +409,6 @@ impl Client {
     ) -> Result<Self, Error> {
         let proxy = Proxy::new(config, &Environment::default())?;
         Self::build(config, options, proxy, Box::new(lookup))
-    }
-}
-
-impl Client {
-    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
-        &self.inner
     }
 }
 

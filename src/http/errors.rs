@@ -29,6 +29,16 @@ pub(crate) fn cut_off(what: &str, interrupt: Interrupt) -> Error {
     )
 }
 
+/// Adds what a program must know of an update whose end is not known.
+pub(crate) fn maybe_applied_if(maybe_applied: bool, error: Error) -> Error {
+    if !maybe_applied {
+        return error;
+    }
+    error.with_hint(
+        "the server may have applied it; read the object before you send the request again",
+    )
+}
+
 fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
     match interrupt {
         Interrupt::Stopped => Error::stopped(what),
@@ -36,7 +46,7 @@ fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)
         Interrupt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),
         Interrupt::Failed(error) => error.context(what),
         Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-            let is_plain = what.starts_with("GET http://") && kind_of_eof == ErrorKind::Unreachable;
+            let is_plain = what.contains(" http://") && kind_of_eof == ErrorKind::Unreachable;
             // As OpenSSL answers plain HTTP.
             let hint = if is_plain {
                 ": does it speak TLS on this port (https://)?"

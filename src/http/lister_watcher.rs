@@ -120,7 +120,7 @@ impl<K: Object> HttpListerWatcher<K> {
 }
 
 /// Reads the available bytes of a body. Blocks until the first byte, at most until `until`.
-fn read_some(
+pub(super) fn read_some(
     answer: &mut ResponseReader,
     space: &mut [u8],
     until: NamedDeadline,
@@ -167,6 +167,7 @@ impl<K: Object> ListJob<K> {
         let context = &self.context;
         let permit = || context.permit(&call.stop, call.whole.deadline, &self.urgency);
         let request = HttpRequest {
+            payload: None,
             path: &self.path,
             gzip: self.context.gzip,
             first_byte: if self.one_object {
@@ -302,6 +303,7 @@ impl<K: Object> HttpListerWatcher<K> {
         let (progress, selection) = (self.progress.clone(), self.selection.clone());
         let opening = move |slot, _caller: &_| {
             let request = HttpRequest {
+                payload: None,
                 path: &path,
                 // A server compresses a streamed list, and no other watch.
                 gzip: initial_events && context.gzip,
@@ -530,6 +532,7 @@ impl<K: Object> ObjectGetter<K> {
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_slot(slot).with_progress(&progress);
         let request = HttpRequest {
+            payload: None,
             path,
             gzip: false,
             first_byte: context.options.get_first_byte_timeout,

@@ -21,10 +21,12 @@ mod raw_answer;
 mod request_metrics;
 mod request_threads;
 mod requests;
+mod send;
 mod slots;
 mod transport;
 mod wait_until;
 mod watch_stream;
+mod writes;
 
 pub use client::Client;
 pub use client_metric::{ClientCertificate, ClientMetric, ClientState};
@@ -35,7 +37,9 @@ pub use config::{Config, Environment, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]
 pub(crate) use raw_answer::RawAnswer;
+pub use send::{Request, Response, ResponseStream};
 #[cfg(feature = "testing")]
 pub(crate) use transport::certificate::certificate_subject;
 
 pub use crate::wire::{DecodeOptions, Trim};
+pub use writes::{Patch, WriteOptions};

@@ -28,6 +28,7 @@ impl Client {
         let inner = self.inner();
         let call = CallContext::new(stop, NamedDeadline::NEVER)?;
         let request = HttpRequest {
+            payload: None,
             path,
             gzip: false,
             first_byte: inner.context.options.list_first_byte_timeout,

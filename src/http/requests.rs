@@ -112,17 +112,44 @@ pub(crate) fn get(
     key: &ObjectKey,
     version: &ResourceVersion,
 ) -> Result<String, Error> {
+    let mut path = object(resource, key, "")?;
+    add(&mut path, VERSION, version.as_str());
+    Ok(path)
+}
+
+/// The path of an object, or of its subresource.
+///
+/// # Errors
+///
+/// As [`get`], and for a subresource that is no path segment.
+pub(crate) fn object(
+    resource: &Resource,
+    key: &ObjectKey,
+    subresource: &str,
+) -> Result<String, Error> {
+    let mut path = create(resource, key)?;
+    path.push('/');
+    segment(&mut path, "name", key.name())?;
+    if !subresource.is_empty() {
+        path.push('/');
+        segment(&mut path, "subresource", subresource)?;
+    }
+    Ok(path)
+}
+
+/// The path of the collection in which an object is created.
+///
+/// # Errors
+///
+/// As [`get`], but for the name.
+pub(crate) fn create(resource: &Resource, key: &ObjectKey) -> Result<String, Error> {
     let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
     if namespace.is_none() && resource.is_namespaced() {
         let (kind, name) = (resource.kind(), key.name());
         let message = format!("{kind} {name:?}: a namespace is needed");
         return Err(Error::new(ErrorKind::Config, message));
     }
-    let mut path = collection(resource, namespace)?;
-    path.push('/');
-    segment(&mut path, "name", key.name())?;
-    add(&mut path, VERSION, version.as_str());
-    Ok(path)
+    collection(resource, namespace)
 }
 
 /// What a scope selects, for messages: `secrets in namespace "shop" (metadata.name=db)`.
@@ -182,7 +209,7 @@ fn add_selectors(path: &mut String, scope: &Scope) {
 }
 
 /// Adds a parameter of the query, unless its value is empty.
-fn add(path: &mut String, name: &str, value: &str) {
+pub(crate) fn add(path: &mut String, name: &str, value: &str) {
     if !value.is_empty() {
         path.push(if path.contains('?') { '&' } else { '?' });
         path.push_str(name);

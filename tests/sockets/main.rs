@@ -24,6 +24,7 @@ mod proxies;
 #[cfg(feature = "testing")]
 mod redial;
 mod request_metrics;
+mod sends;
 mod server;
 mod slots;
 mod stops;

@@ -136,6 +136,14 @@ impl<S: Read + Write> Peer<S> {
         Some(Request { line, headers })
     }
 
+    /// Reads the body of a request.
+    pub(crate) fn body(&mut self, length: usize) -> Vec<u8> {
+        while self.read.len() < length {
+            assert_ne!(self.read_more(), 0, "the client closed within a body");
+        }
+        self.read.drain(..length).collect()
+    }
+
     fn read_more(&mut self) -> usize {
         let mut bytes = [0; 4096];
         let count = self.stream.read(&mut bytes).unwrap();

@@ -5,15 +5,16 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, USER_AGENT};
-use ureq::http::{HeaderMap, HeaderValue, Request, Response};
+use ureq::SendBody;
+use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, USER_AGENT};
+use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
 
 use super::super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::super::errors;
 use super::super::request_metrics::RequestMetrics;
 use super::super::requests;
 use super::body::ResponseBody;
-use super::buffers::UNREAD_BYTES_MAX;
+use super::buffers::{BODY_PIECE_BYTES_MAX, UNREAD_BYTES_MAX};
 use super::call_context::{CallContext, NamedDeadline};
 use super::connector::{ServerConnector, UreqConnector};
 use super::interrupt::{Interrupt, Limit};
@@ -53,6 +54,8 @@ pub(crate) struct Endpoint {
 
 /// One request.
 pub(crate) struct HttpRequest<'a> {
+    /// What makes it another request than a get; `None` for a get.
+    pub(crate) payload: Option<&'a Payload<'a>>,
     pub(crate) path: &'a str,
     pub(crate) gzip: bool,
     pub(crate) first_byte: Duration,
@@ -67,6 +70,14 @@ pub(crate) struct HttpRequest<'a> {
     pub(crate) of_collection: bool,
     /// The representation of objects that the server is to send.
     pub(crate) accept: &'static str,
+}
+
+/// The method, the headers and the body of a request of the program's own.
+pub(crate) struct Payload<'a> {
+    pub(crate) method: Method,
+    /// These replace the client's own of the same name.
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: &'a [u8],
 }
 
 /// A ureq agent with its pool of connections.
@@ -96,7 +107,7 @@ pub(crate) struct UnreadResponse {
 
 /// Reads the body of a response, within the limits of a call.
 pub(crate) struct ResponseReader {
-    /// `GET` and the whole URL.
+    /// The method and the whole URL.
     pub(crate) what: Arc<str>,
     body: ResponseBody,
     /// The socket of the body.
@@ -106,15 +117,6 @@ pub(crate) struct ResponseReader {
     /// How many bytes of the body [`read`](Self::read) gave.
     pub(crate) body_bytes: usize,
     pub(crate) call: CallContext,
-}
-
-impl HttpRequest<'_> {
-    /// How long a new connection may be silent before a second try. `None`: the server may need
-    /// long before the first byte, as of a pooled list.
-    fn silence(&self, endpoint: &Endpoint) -> Option<Duration> {
-        let is_slow = self.of_collection && self.sooner_if_kept;
-        (!is_slow).then_some(endpoint.second_try_after)
-    }
 }
 
 impl Endpoint {
@@ -176,20 +178,11 @@ impl Endpoint {
         Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
     }
 
-    /// Whether a plugin has given another certificate, since the server refused what it gave.
-    ///
-    /// # Errors
-    ///
-    /// As [`is_renewed`](Self::is_renewed).
-    fn asks_anew(
-        &self,
-        tried_by: Option<&CallContext>,
-        shown: Option<&Credential>,
-        call: &CallContext,
-    ) -> Result<bool, Error> {
+    /// Whether a plugin is asked for another certificate, since the server refused what it gave.
+    fn asks_anew(&self, tried_by: Option<&CallContext>, shown: Option<&Credential>) -> bool {
         let is_refused = tried_by.is_some_and(|call| call.handshake.refuses_identity);
         let refused = shown.filter(|shown| is_refused && shown.identity.is_some());
-        Ok(self.credentials.rejected(refused) && self.is_renewed(refused, call)?)
+        self.credentials.rejected(refused)
     }
 }
 
@@ -243,7 +236,31 @@ impl Agent {
         request: &HttpRequest<'_>,
         call: &CallContext,
     ) -> Result<ResponseReader, Error> {
-        let what = requests::shown(&format!("GET {}{}", endpoint.base, request.path));
+        let (what, sent) = self.ask(endpoint, request, call)?;
+        let content_type = sent.header("content-type");
+        if !content_type.is_empty() && !content_type.contains("json") {
+            return Err(errors::not_json(&what, &sent.redacted(&content_type)));
+        }
+        Ok(sent.into_answer(what, call.clone()))
+    }
+
+    /// Sends a request as [`get`](Self::get) does, of any method. Returns its name for messages and
+    /// the successful response of any type.
+    ///
+    /// An update goes out again only where the server did not read it, or answered 401. Any other
+    /// error says that the server may have applied it.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub(crate) fn ask(
+        &self,
+        endpoint: &Endpoint,
+        request: &HttpRequest<'_>,
+        call: &CallContext,
+    ) -> Result<(String, UnreadResponse), Error> {
+        let (base, path) = (&endpoint.base, request.path);
+        let what = requests::shown(&format!("{} {base}{path}", request.method()));
         endpoint.dialer.refresh(call);
         let mut sent = self.send(endpoint, request, call, &what)?;
         if sent.response.status() == 401
@@ -275,26 +292,44 @@ impl Agent {
             return Err(if is_rejection {
                 endpoint.credentials.explain_rejection(refusal)
             } else {
-                refusal
+                errors::maybe_applied_if(request.is_update() && status.is_server_error(), refusal)
             });
-        }
-        let content_type = sent.header("content-type");
-        if !content_type.is_empty() && !content_type.contains("json") {
-            return Err(errors::not_json(&what, &sent.redacted(&content_type)));
         }
         let encoding = sent.header("content-encoding");
         let is_known = matches!(&*encoding, "" | "identity") || request.gzip && encoding == "gzip";
         if !is_known {
-            return Err(errors::unknown_encoding(&what, &sent.redacted(&encoding)));
+            let error = errors::unknown_encoding(&what, &sent.redacted(&encoding));
+            return Err(errors::maybe_applied_if(request.is_update(), error));
         }
-        Ok(sent.into_answer(what, call.clone()))
+        Ok((what, sent))
+    }
+
+    /// The call with the limits of silence of one try, which is not the last if `is_tried_again`.
+    fn limited(
+        &self,
+        endpoint: &Endpoint,
+        request: &HttpRequest<'_>,
+        call: &CallContext,
+        is_tried_again: bool,
+    ) -> CallContext {
+        let left = call.whole.deadline.remaining(Clock::system().now());
+        let last_wait = self.pool.lock().last_wait;
+        let kept_silence = || kept_first_byte(request.first_byte, left, last_wait);
+        // A server may need long before the first byte of a collection.
+        let is_slow = request.of_collection && request.sooner_if_kept;
+        let kept = request.sooner_if_kept && is_tried_again;
+        let mut trying = call.clone();
+        trying.silence = (is_tried_again && !is_slow).then_some(endpoint.second_try_after);
+        trying.kept_silence = kept.then(kept_silence).flatten();
+        trying
     }
 
     /// Sends a request. Returns a response of any status.
     ///
     /// Sends the request again if a kept connection was closed meanwhile, once more if the server
     /// stays silent (see [`HttpRequest::second_try`]), and once more if it refuses the certificate
-    /// that a plugin gave and the plugin may give another.
+    /// that a plugin gave and the plugin may give another. An update of which a byte went out is
+    /// sent again for a refused certificate alone, because the server reads nothing before that.
     pub(crate) fn send(
         &self,
         endpoint: &Endpoint,
@@ -315,45 +350,41 @@ impl Agent {
                 credential.inspect_err(|_none| endpoint.metrics.sent(None, is_retry))?;
             let head = head(endpoint, request, credential.as_deref(), what)?;
             let begun = Clock::system().now();
-            let left = call.whole.deadline.remaining(begun);
-            let last_wait = self.pool.lock().last_wait;
-            let kept_silence = || kept_first_byte(request.first_byte, left, last_wait);
-            let sooner_if_kept = request.sooner_if_kept && second_try.is_some();
-            let mut trying = call.clone();
+            let mut trying = self.limited(endpoint, request, call, second_try.is_some());
             trying.first_byte = Some(first_byte);
-            trying.silence = second_try.and_then(|_| request.silence(endpoint));
-            trying.kept_silence = sooner_if_kept.then(kept_silence).flatten();
-            trying.output_bytes = head_bytes(&head);
-            trying.head_bytes_left = Some(HEADS_BYTES_MAX);
-            let (answered, tried_by) = trying.during(|| agent.run(head));
+            let (answered, tried_by) = run(&agent, head, request.body(), trying);
+            let maybe_applied = request.maybe_applied(tried_by.as_ref());
             let dialed = tried_by.as_ref().is_some_and(|call| call.dialed);
-            let socket = tried_by.as_ref().and_then(|call| call.socket.clone());
-            let now = Clock::system().now();
+            let waited = Clock::system().now().saturating_duration_since(begun);
             let interrupt = match answered {
                 Ok(response) => {
-                    self.pool.lock().last_wait = now.saturating_duration_since(begun);
+                    self.pool.lock().last_wait = waited;
                     let status = response.status().as_u16();
                     call.enter_phase(RequestPhase::Body { status, bytes: 0 });
                     endpoint.metrics.sent(Some(status), is_retry);
                     return Ok(UnreadResponse {
                         response,
-                        socket,
+                        socket: tried_by.and_then(|call| call.socket),
                         credential,
                     });
                 }
                 Err(error) => Interrupt::from(error),
             };
             // Each turn uses up one kept connection, so the loop ends.
-            if !dialed && interrupt.is_closed_by_peer() {
+            if !dialed && interrupt.is_closed_by_peer() && !maybe_applied {
                 continue;
             }
             endpoint.metrics.sent(None, is_retry);
-            if asks && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref(), call)? {
-                (asks, is_retry) = (false, true);
-                continue;
+            let may_repeat = dialed || !maybe_applied;
+            if asks && may_repeat && endpoint.asks_anew(tried_by.as_ref(), credential.as_deref()) {
+                asks = false;
+                is_retry = endpoint.is_renewed(credential.as_deref(), call)?;
+                if is_retry {
+                    continue;
+                }
             }
             // The silent connection is closed before any wait.
-            drop((agent, socket, tried_by));
+            drop((agent, tried_by));
             let silence = interrupt.silence();
             if silence.is_some() || !dialed && matches!(interrupt, Interrupt::Limit(_)) {
                 // The path or the server is dead. Connections of the same age are not tried one by
@@ -374,13 +405,55 @@ impl Agent {
                 continue;
             }
             let error = errors::failed(&format!("{what}{tried}"), call.explain(interrupt));
+            let error = errors::maybe_applied_if(maybe_applied, error);
             return Err(redact(error, authorization_of(credential.as_deref())));
         }
     }
 }
 
+impl HttpRequest<'_> {
+    fn method(&self) -> &Method {
+        self.payload.map_or(&Method::GET, |payload| &payload.method)
+    }
+
+    fn body(&self) -> &[u8] {
+        self.payload.map_or(&[], |payload| payload.body)
+    }
+
+    /// Whether the server may have read an update of this try.
+    fn maybe_applied(&self, tried_by: Option<&CallContext>) -> bool {
+        self.is_update() && tried_by.is_none_or(|call| call.bytes_out > 0)
+    }
+
+    /// Whether the request may change something, so that it must not arrive twice.
+    pub(crate) fn is_update(&self) -> bool {
+        !self.method().is_safe()
+    }
+}
+
 fn authorization_of(credential: Option<&Credential>) -> Option<&Authorization> {
     credential.and_then(|credential| credential.authorization.as_deref())
+}
+
+/// Sends one request within the limits of `trying`. Returns that context as it is then, too.
+fn run(
+    agent: &ureq::Agent,
+    head: Request<()>,
+    mut body: &[u8],
+    mut trying: CallContext,
+) -> (
+    Result<Response<ureq::Body>, ureq::Error>,
+    Option<CallContext>,
+) {
+    trying.head_bytes_left = Some(HEADS_BYTES_MAX);
+    trying.output_bytes = head_bytes(&head).max(body.len().min(BODY_PIECE_BYTES_MAX));
+    trying.during(|| {
+        if head.headers().contains_key(CONTENT_LENGTH) {
+            agent.run(head.map(|()| SendBody::from_reader(&mut body)))
+        } else {
+            agent.run(head)
+        }
+    })
 }
 
 /// Returns whether the request may be sent once more. Blocks for that without the slot of `call`.
@@ -544,7 +617,9 @@ fn head(
     let unwritable = |error: ureq::http::Error| {
         errors::failed(what, Interrupt::Protocol(ureq::Error::Http(error)))
     };
-    let mut request = Request::get(format!("{}{}", endpoint.base, asked.path))
+    let mut request = Request::builder()
+        .method(asked.method())
+        .uri(format!("{}{}", endpoint.base, asked.path))
         .body(())
         .map_err(unwritable)?;
     let headers = request.headers_mut();
@@ -552,6 +627,17 @@ fn head(
     headers.insert(ACCEPT, HeaderValue::from_static(asked.accept));
     let encoding = if asked.gzip { "gzip" } else { "identity" };
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
+    if let Some(payload) = asked.payload {
+        for name in payload.headers.keys() {
+            headers.remove(name);
+        }
+        for (name, value) in &payload.headers {
+            headers.append(name, value.clone());
+        }
+        if asked.is_update() || !payload.body.is_empty() {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(payload.body.len()));
+        }
+    }
     if let Some(authorization) = authorization_of(credential) {
         let value = HeaderValue::from_str(authorization.as_str());
         let mut value = value.map_err(|error| unwritable(error.into()))?;

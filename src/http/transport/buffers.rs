@@ -12,6 +12,9 @@ const INPUT_BYTES_MIN: usize = 4 * 1024;
 /// The maximum of the room for one read.
 const INPUT_BYTES_MAX: usize = 64 * 1024;
 
+/// The maximum of the output buffer of a request's body.
+pub(crate) const BODY_PIECE_BYTES_MAX: usize = 64 * 1024;
+
 /// The maximum of unread bytes, and so of the head of a response.
 pub(crate) const UNREAD_BYTES_MAX: usize = 64 * 1024;
 
@@ -75,6 +78,7 @@ impl Buffers for GrowingBuffers {
     }
 
     fn tmp_and_output(&mut self) -> (&mut [u8], &mut [u8]) {
+        self.output();
         (self.input.space(), &mut self.output)
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct CallContext {
     pub(crate) handshake: HandshakeNotes,
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
+    /// How many bytes of the request have gone out, at least.
+    pub(crate) bytes_out: usize,
     /// Whether its request was sent before, for metrics.
     pub(crate) is_retry: bool,
     /// Whether waits fail instead of blocking.
@@ -169,6 +171,7 @@ impl CallContext {
             dialed: false,
             handshake: HandshakeNotes::default(),
             socket: None,
+            bytes_out: 0,
             is_retry: false,
             is_nonblocking: false,
             account: None,

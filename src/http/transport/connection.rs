@@ -222,7 +222,10 @@ fn write(
 ) -> Result<usize, Interrupt> {
     match attempt(|| write(stream))? {
         Some(0) => Err(Interrupt::Io(io::ErrorKind::WriteZero.into())),
-        Some(count) => Ok(count),
+        Some(count) => call_context::current(|call| {
+            call.bytes_out = call.bytes_out.saturating_add(count);
+            Ok(count)
+        }),
         None => {
             call_context::current(|call| call.wait(&*stream, PollFlags::OUT))?;
             Ok(0)

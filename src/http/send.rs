@@ -1,0 +1,573 @@
+//! Requests of the program's own: any method and path, and the response as it came.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::io::{self, Read};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+use super::admission::Urgency;
+use super::client::Client;
+use super::errors;
+use super::lister_watcher::read_some;
+use super::requests;
+use super::transport::agent::{HttpRequest, Payload, ResponseReader, UnreadResponse};
+use super::transport::call_context::NamedDeadline;
+use super::transport::interrupt::Limit;
+use crate::clock::Deadline;
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::RequestProgress;
+use crate::object::visible;
+use crate::sync::Arc;
+use crate::wire::{Buffer, Wiped};
+use crate::worker::StopToken;
+
+/// The first read of a response has this room.
+const FIRST_READ_BYTES: usize = 8 * 1024;
+
+/// The room for each read of a large response.
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// The methods that a request may have.
+const METHODS: [Method; 7] = [
+    Method::GET,
+    Method::HEAD,
+    Method::OPTIONS,
+    Method::POST,
+    Method::PUT,
+    Method::PATCH,
+    Method::DELETE,
+];
+
+/// The headers that the transport sets, beside those that the configuration sets.
+const OWN_HEADERS: [&str; 10] = [
+    "accept-encoding",
+    "authorization",
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// A request of the program's own, for [`Client::send`] and [`Client::stream`].
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::http::Request;
+/// use serde_json::json;
+///
+/// let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+/// let review = json!({"spec": {"resourceAttributes": {"verb": "list", "resource": "pods"}}});
+/// let request = Request::new("POST", path).query("dryRun", "All").json(&review)?;
+/// # drop(request);
+/// # Ok::<(), kubecache::Error>(())
+/// ```
+#[must_use]
+pub struct Request {
+    method: String,
+    path: String,
+    headers: Vec<(String, String)>,
+    body: Wiped,
+    stop: StopToken,
+}
+
+impl Request {
+    /// Makes a request of `method` (`GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, `PATCH` or `DELETE`)
+    /// for `path` on the client's server.
+    ///
+    /// The path begins with a slash and may have a query. It is sent as it is, behind the path of
+    /// the configuration's server: percent-encode what needs it. The client accepts JSON, and any
+    /// other type as the second choice.
+    pub fn new(method: impl Into<String>, path: impl Into<String>) -> Self {
+        Self {
+            method: method.into(),
+            path: path.into(),
+            headers: Vec::new(),
+            body: Wiped::default(),
+            stop: StopToken::never(),
+        }
+    }
+
+    /// Makes a `GET` for `path`, as [`new`](Self::new) does.
+    pub fn get(path: impl Into<String>) -> Self {
+        Self::new("GET", path)
+    }
+
+    /// Adds a parameter of the query. Percent-encodes its value.
+    pub fn query(mut self, name: &str, value: &str) -> Self {
+        requests::add(&mut self.path, name, value);
+        self
+    }
+
+    /// Adds a header. `Accept` replaces the client's own. Two of one name are both sent.
+    ///
+    /// The client sets the headers of the transport, such as `Host` and `Content-Length`, and those
+    /// of its configuration, such as `Authorization` and `User-Agent`. A request with one of them
+    /// fails.
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the body. The header `Content-Type` says what it is. The bytes are overwritten before
+    /// their memory is freed.
+    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
+        self.body = Wiped::from(body.into());
+        self
+    }
+
+    /// Sets the body to the JSON of `value`, such as a [`serde_json::Value`], and the header
+    /// `Content-Type`.
+    ///
+    /// # Errors
+    ///
+    /// [`Config`](crate::ErrorKind::Config) if `value` cannot be written as JSON.
+    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
+        self.json_as(value, requests::JSON)
+    }
+
+    /// The same, with a content type.
+    pub(super) fn json_as(
+        mut self,
+        value: &(impl Serialize + ?Sized),
+        content_type: &str,
+    ) -> Result<Self, Error> {
+        self.body = json_bytes(value).map_err(|error| self.unusable("body", &error))?;
+        Ok(self.header("Content-Type", content_type))
+    }
+
+    /// Sets the stop that ends the request, and the reads of its stream. Default: none.
+    pub fn stop(mut self, stop: &StopToken) -> Self {
+        self.stop = stop.clone();
+        self
+    }
+
+    /// The request as its own, if it may be sent. `own` are the headers of the client's
+    /// configuration.
+    ///
+    /// # Errors
+    ///
+    /// `Config` names the field that cannot be sent; `TooLarge` for a body beyond `bytes_max`.
+    fn payload(&self, own: &HeaderMap, bytes_max: usize) -> Result<Payload<'_>, Error> {
+        let method = METHODS.into_iter().find(|known| *known == *self.method);
+        let method = method.ok_or_else(|| {
+            let names = METHODS.map(|method| method.to_string()).join(", ");
+            self.unusable("method", &format!("it is none of {names}"))
+        })?;
+        let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        let foreign = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'#' | b'\\');
+        let fault = if !path.starts_with('/') || path.starts_with("//") {
+            Some("it does not begin with one slash: the server is the client's own")
+        } else if self.path.bytes().any(foreign) {
+            Some("it has a character that is to be percent-encoded")
+        } else if path.split('/').any(is_dots) {
+            Some("it leads out of the server's own path")
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            return Err(self.unusable("path", &fault));
+        }
+        let mut headers = HeaderMap::new();
+        let accept = HeaderValue::from_static("application/json, */*");
+        headers.insert(ureq::http::header::ACCEPT, accept);
+        let mut is_default = true;
+        for (name, value) in &self.headers {
+            let field = format!("header {:?}", errors::printable(name));
+            let named = HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_name| self.unusable(&field, &"its name is no header's"))?;
+            if OWN_HEADERS.contains(&named.as_str()) || own.contains_key(&named) {
+                return Err(self.unusable(&field, &"the client sets it itself"));
+            }
+            let is_bare = value.is_ascii() && value.trim() == value;
+            let value = HeaderValue::from_str(value).ok().filter(|_| is_bare);
+            let value = value.ok_or_else(|| {
+                let fault = "its value has a line break, a blank at an end, or a character that \
+                             is not printable ASCII";
+                self.unusable(&field, &fault)
+            })?;
+            if named == ureq::http::header::ACCEPT && std::mem::take(&mut is_default) {
+                headers.remove(&named);
+            }
+            headers.append(named, value);
+        }
+        if self.body.held() > bytes_max {
+            let text = format!(
+                "{self:?}: the body is larger than {bytes_max} bytes; \
+                 DecodeOptions::item_bytes_max raises the limit"
+            );
+            return Err(Error::new(ErrorKind::TooLarge, text));
+        }
+        Ok(Payload {
+            method,
+            headers,
+            body: &self.body,
+        })
+    }
+
+    fn unusable(&self, field: &str, fault: &dyn fmt::Display) -> Error {
+        Error::config(format!(
+            "{self:?}: the request's {field} cannot be sent: {fault}"
+        ))
+    }
+
+    fn is_update(&self) -> bool {
+        !matches!(&*self.method, "GET" | "HEAD" | "OPTIONS")
+    }
+
+    /// The bytes of the body, from which the object of an answer without one is read.
+    pub(super) fn body_bytes(&self) -> &[u8] {
+        &self.body
+    }
+}
+
+/// Prints method and path alone.
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = requests::shown(&self.path);
+        let (method, path) = (visible(&self.method), errors::printable(&path));
+        write!(f, "{method} {path}")
+    }
+}
+
+/// Whether a segment of a path means a directory, also if it is percent-encoded.
+fn is_dots(segment: &str) -> bool {
+    let dots = segment.replace("%2e", ".").replace("%2E", ".");
+    matches!(&*dots, "." | "..")
+}
+
+/// Writes `value` into one block of memory, because a vector that grows leaves copies behind.
+fn json_bytes(value: &(impl Serialize + ?Sized)) -> Result<Wiped, serde_json::Error> {
+    struct Counter(usize);
+    impl io::Write for Counter {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_add(bytes.len());
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, value)?;
+    let mut bytes = Vec::with_capacity(counter.0);
+    let written = serde_json::to_writer(&mut bytes, value);
+    let bytes = Wiped::from(bytes);
+    written.map(|()| bytes)
+}
+
+/// The status and the headers of a successful response.
+struct ResponseHead {
+    status: u16,
+    headers: HeaderMap,
+}
+
+impl ResponseHead {
+    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        let value = self.headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()))
+    }
+}
+
+/// A successful response, whole. Its body is overwritten when it is dropped.
+pub struct Response {
+    head: ResponseHead,
+    what: Arc<str>,
+    body: Buffer,
+}
+
+impl Response {
+    /// The HTTP status code, from 200 to 299.
+    pub fn status(&self) -> u16 {
+        self.head.status
+    }
+
+    /// The value of a header. A name has no case.
+    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.head.header(name)
+    }
+
+    /// The request, for messages.
+    pub(super) fn request(&self) -> &str {
+        &self.what
+    }
+
+    /// The body.
+    pub fn body(&self) -> &[u8] {
+        self.body.pending()
+    }
+
+    /// Decodes the body, such as to a [`serde_json::Value`]. Blocks for nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`Undecodable`](crate::ErrorKind::Undecodable) if it is not the JSON of a `T`.
+    pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        serde_json::from_slice(self.body()).map_err(|error| {
+            let at = (error.line(), error.column());
+            let text = format!("{}: the answer does not decode at {at:?}", self.what);
+            Error::new(ErrorKind::Undecodable, text)
+        })
+    }
+}
+
+/// Prints no byte of the body.
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("request", &self.what)
+            .field("status", &self.head.status)
+            .field("body_bytes", &self.body().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A successful response whose body is read as it comes. A drop closes its connection.
+///
+/// A read blocks until bytes come, the body ends, the deadline passes, or the stop is raised. It
+/// has no limit of silence. It holds 64 KiB of the body at most, and none of the 16 requests that
+/// work at a time. A read's [`io::Error`] has an [`Error`] inside; [`TimedOut`] is its kind for a
+/// [`Timeout`](crate::ErrorKind::Timeout). After an error each read fails with the same one.
+///
+/// [`TimedOut`]: io::ErrorKind::TimedOut
+pub struct ResponseStream {
+    head: ResponseHead,
+    what: Arc<str>,
+    /// Why the stream has ended, after that.
+    body: Result<ResponseReader, Option<Error>>,
+}
+
+impl ResponseStream {
+    /// The HTTP status code, from 200 to 299.
+    pub fn status(&self) -> u16 {
+        self.head.status
+    }
+
+    /// The value of a header. A name has no case.
+    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.head.header(name)
+    }
+}
+
+impl Read for ResponseStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        if let Ok(body) = &mut self.body {
+            let until = body.call.whole;
+            let stopped = body.call.stop.is_stopped();
+            let read = if stopped {
+                Err(Error::stopped(&self.what))
+            } else {
+                read_some(body, into, until)
+            };
+            match read {
+                Ok(0) => self.body = Err(None),
+                Ok(count) => return Ok(count),
+                Err(error) => self.body = Err(Some(error)),
+            }
+        }
+        match &self.body {
+            Err(Some(error)) => {
+                let kind = if error.kind() == ErrorKind::Timeout {
+                    io::ErrorKind::TimedOut
+                } else {
+                    io::ErrorKind::Other
+                };
+                Err(io::Error::new(kind, error.clone()))
+            }
+            _ => Ok(0),
+        }
+    }
+}
+
+impl fmt::Debug for ResponseStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseStream")
+            .field("request", &self.what)
+            .field("status", &self.head.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Sends a request of the program's own. Returns its response if that is a success.
+    ///
+    /// Blocks until the whole response has come, within the limits of a list of a collection, at
+    /// most until `deadline`. Takes part in the rate limit. Sends the request once more after a 401
+    /// with renewed credentials. Apart from that, a request that may change something is never sent
+    /// twice, and no answer makes the client wait and repeat it:
+    /// [`Error::retry_after`](crate::Error::retry_after) is how long the server asks to wait.
+    ///
+    /// # Errors
+    ///
+    /// The server's error, with its [`Status`](crate::Error::status), or what went wrong on the
+    /// way. [`TooLarge`](crate::ErrorKind::TooLarge) if a body exceeds
+    /// [`DecodeOptions::item_bytes_max`](super::DecodeOptions::item_bytes_max).
+    /// [`Config`](crate::ErrorKind::Config) names the field of a request that cannot be sent. If
+    /// the server may have applied the request all the same, the text says so.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use kubecache::clock::{Clock, Deadline};
+    /// use kubecache::http::{Client, ClientOptions, Config, Request};
+    /// use std::time::Duration;
+    /// # let server = kubecache::testing::ApiServer::new()?;
+    /// # let config = Config::for_server(&server.url())?;
+    ///
+    /// // let config = Config::infer()?;
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let soon = Clock::system().after(Duration::from_secs(10));
+    /// let version = client.send(&Request::get("/version"), soon)?;
+    /// let version: serde_json::Value = version.json()?;
+    /// assert_eq!(version["major"], "1");
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn send(&self, request: &Request, deadline: Deadline) -> Result<Response, Error> {
+        let metrics = &self.inner().context.endpoint.metrics;
+        metrics.ended(|| {
+            let (head, mut answer) = self.open(request, deadline, false)?;
+            let body = self.read_whole(&mut answer);
+            let body =
+                body.map_err(|error| errors::maybe_applied_if(request.is_update(), error))?;
+            let (what, bytes) = (Arc::clone(&answer.what), answer.body_bytes);
+            Ok((Response { head, what, body }, bytes))
+        })
+    }
+
+    /// Sends a request of the program's own. Returns its response as a stream, such as the logs of
+    /// a pod with `follow`.
+    ///
+    /// Blocks until the head of the response has come, at most until `deadline`. `deadline` ends
+    /// the reads of the stream too. Does all else as [`send`](Self::send) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use kubecache::clock::Deadline;
+    /// use kubecache::http::{Client, ClientOptions, Config, Request};
+    /// use std::io::{BufRead, BufReader};
+    /// # use kubecache::testing::{Answer, Exchange, FixtureServer, Recording};
+    /// # let path = "/api/v1/namespaces/shop/pods/web-0/log?follow=true";
+    /// # let text = Answer::text(200, "one\ntwo\n").header("Content-Type", "text/plain");
+    /// # let recording = Recording::new().with(Exchange::get(path, text));
+    /// # let server = FixtureServer::replaying(recording).start()?;
+    /// # let config = Config::for_server(&server.url())?;
+    ///
+    /// // let config = Config::infer()?;
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let request = Request::get("/api/v1/namespaces/shop/pods/web-0/log");
+    /// let request = request.query("follow", "true");
+    /// for line in BufReader::new(client.stream(&request, Deadline::NEVER)?).lines() {
+    ///     println!("{}", line?);
+    /// }
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn stream(&self, request: &Request, deadline: Deadline) -> Result<ResponseStream, Error> {
+        let (head, answer) = self.open(request, deadline, true)?;
+        Ok(ResponseStream {
+            head,
+            what: Arc::clone(&answer.what),
+            body: Ok(answer),
+        })
+    }
+
+    /// Sends a request and waits for the head of its response.
+    fn open(
+        &self,
+        request: &Request,
+        deadline: Deadline,
+        is_stream: bool,
+    ) -> Result<(ResponseHead, ResponseReader), Error> {
+        let inner = self.inner();
+        let (context, stop) = (&inner.context, &request.stop);
+        let bytes_max = context.options.decode.item_bytes_max;
+        let payload = request.payload(&context.endpoint.headers, bytes_max)?;
+        let urgency = Urgency::new(true);
+        let named = |error: Error| error.context(&format!("{request:?}"));
+        let permitted = context.permit(stop, deadline, &urgency);
+        permitted.map_err(named)?;
+        let progress = RequestProgress::new(Arc::clone(&context.server));
+        let slot = inner
+            .threads
+            .slots
+            .enter(&urgency, &progress, stop, deadline);
+        let slot = slot.map_err(|interrupt| errors::failed(&format!("{request:?}"), interrupt))?;
+        let call = context.call(stop, NamedDeadline::caller(deadline))?;
+        let sent = HttpRequest {
+            payload: Some(&payload),
+            path: &request.path,
+            gzip: context.gzip && !is_stream,
+            // The head of a stream may come as late as its first byte.
+            first_byte: if is_stream {
+                Duration::MAX
+            } else {
+                context.options.list_first_byte_timeout
+            },
+            second_try: None,
+            sooner_if_kept: false,
+            of_collection: false,
+            accept: requests::JSON,
+        };
+        let asking = call.with_slot(slot).with_progress(&progress);
+        let (what, answer) = inner.pool.ask(&context.endpoint, &sent, &asking)?;
+        let head = ResponseHead::of(&answer);
+        // Reads of a stream work without a slot, because they keep nothing.
+        let reading = if is_stream { call } else { asking };
+        Ok((head, answer.into_answer(what, reading)))
+    }
+
+    /// Reads a body within the limits of the client's options.
+    fn read_whole(&self, answer: &mut ResponseReader) -> Result<Buffer, Error> {
+        let options = &self.inner().context.options;
+        let bytes_max = options.decode.item_bytes_max;
+        let mut body = Buffer::new(FIRST_READ_BYTES, READ_BYTES_MAX);
+        let end = answer.call.until.within(options.body_timeout, Limit::Body);
+        loop {
+            let granted = body.reserve(&mut |growth| answer.call.grow(growth));
+            granted.map_err(|error| error.context(&answer.what))?;
+            answer.call.settle(body.held());
+            let until = end.within(options.body_idle_timeout, Limit::Idle);
+            let count = read_some(answer, body.space(), until)?;
+            if count == 0 {
+                return Ok(body);
+            }
+            body.filled(count);
+            if body.pending().len() > bytes_max {
+                let text = format!(
+                    "{}: the answer is larger than {bytes_max} bytes; \
+                     DecodeOptions::item_bytes_max raises the limit, Client::stream has none",
+                    answer.what
+                );
+                return Err(Error::new(ErrorKind::TooLarge, text));
+            }
+        }
+    }
+}
+
+impl ResponseHead {
+    fn of(answer: &UnreadResponse) -> Self {
+        Self {
+            status: answer.response.status().as_u16(),
+            headers: answer.response.headers().clone(),
+        }
+    }
+}

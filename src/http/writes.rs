@@ -1,0 +1,309 @@
+//! Creates, replaces, patches and deletes objects, by requests of [`send`](super::send).
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Trim;
+use super::client::Client;
+use super::errors;
+use super::requests;
+use super::send::Request;
+use crate::clock::Deadline;
+use crate::error::Error;
+use crate::object::{Object, ObjectKey, StoredObject};
+use crate::sync::Arc;
+use crate::wire::{decode_object, decode_status};
+use crate::worker::StopToken;
+
+/// A patch, in one of the languages that API servers know.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Patch {
+    /// Steps of RFC 6902: `application/json-patch+json`.
+    Json(Value),
+    /// RFC 7386: null deletes a field, and a list is replaced: `application/merge-patch+json`.
+    Merge(Value),
+    /// As `Merge`, but lists of built-in kinds are merged by their keys:
+    /// `application/strategic-merge-patch+json`.
+    Strategic(Value),
+    /// The fields that a manager owns, the object's `apiVersion` and `kind` among them:
+    /// `application/apply-patch+yaml`. The server needs the parameter `fieldManager`.
+    Apply(Value),
+}
+
+impl Patch {
+    /// The content type and the body.
+    fn parts(&self) -> (&'static str, &Value) {
+        match self {
+            Self::Json(patch) => ("application/json-patch+json", patch),
+            Self::Merge(patch) => ("application/merge-patch+json", patch),
+            Self::Strategic(patch) => ("application/strategic-merge-patch+json", patch),
+            Self::Apply(patch) => ("application/apply-patch+yaml", patch),
+        }
+    }
+}
+
+/// The options of a write. The defaults write the object itself.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::http::WriteOptions;
+///
+/// let options = WriteOptions::default().subresource("status").query("fieldManager", "rotator");
+/// # drop(options);
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct WriteOptions {
+    subresource: String,
+    query: Vec<(String, String)>,
+    stop: Option<StopToken>,
+}
+
+impl WriteOptions {
+    /// Sets the subresource that is written, such as `status` or `eviction`. Default: none.
+    ///
+    /// A subresource may have a type of its own. Write that with a client of the object's resource:
+    /// `client.with_resource(Pod::resource())` creates an `Eviction`, the `eviction` of the pod
+    /// with its name.
+    pub fn subresource(self, subresource: impl Into<String>) -> Self {
+        let subresource = subresource.into();
+        Self {
+            subresource,
+            ..self
+        }
+    }
+
+    /// Adds a parameter of the query, such as `fieldManager`, `force` or `dryRun`.
+    pub fn query(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.query.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the stop that ends the request. Default: none.
+    pub fn stop(self, stop: &StopToken) -> Self {
+        let stop = Some(stop.clone());
+        Self { stop, ..self }
+    }
+
+    fn request<K: Object>(&self, method: &str, path: String) -> Request {
+        let accept = requests::accept::<K>(false);
+        let mut request = Request::new(method, path).header("Accept", accept);
+        for (name, value) in &self.query {
+            request = request.query(name, value);
+        }
+        match &self.stop {
+            Some(stop) => request.stop(stop),
+            None => request,
+        }
+    }
+}
+
+impl Client {
+    /// Creates an object. Returns it as the server stored it.
+    ///
+    /// Blocks and fails as [`send`](Self::send) does. Where the server answers with a status alone,
+    /// as for an eviction or a binding, returns the object that was sent.
+    /// [`Compact`](crate::Compact), [`Dynamic`](crate::Dynamic) and
+    /// [`Metadata`](crate::Metadata) cannot be created: use [`patch`](Self::patch) with
+    /// [`Patch::Apply`], or [`send`](Self::send). The client overwrites the JSON that it sends;
+    /// it cannot overwrite copies that `K` makes while it writes itself.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send). An object of that name exists if the
+    /// [`Status`](crate::Error::status) has the code 409.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::{Event, ObjectReference};
+    /// use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    /// use kubecache::clock::Deadline;
+    /// use kubecache::http::{Client, ClientOptions, Config, WriteOptions};
+    /// # let server = kubecache::testing::ApiServer::new()?;
+    /// # let config = Config::for_server(&server.url())?;
+    ///
+    /// // let config = Config::infer()?;
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let (namespace, name) = (Some("default".to_owned()), Some("web-0".to_owned()));
+    /// let kind = Some("Pod".to_owned());
+    /// let generate_name = Some("web-0-".to_owned());
+    /// let event = Event {
+    ///     metadata: ObjectMeta { namespace: namespace.clone(), generate_name, ..<_>::default() },
+    ///     involved_object: ObjectReference { kind, namespace, name, ..<_>::default() },
+    ///     reason: Some("Rotated".to_owned()),
+    ///     type_: Some("Normal".to_owned()),
+    ///     ..Event::default()
+    /// };
+    /// let event = client.create(&event, &WriteOptions::default(), Deadline::NEVER)?;
+    /// assert!(event.metadata.name.as_ref().unwrap().starts_with("web-0-"));
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn create<K: Object + Serialize>(
+        &self,
+        object: &K,
+        options: &WriteOptions,
+        deadline: Deadline,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        let (resource, key) = (self.resource::<K>(), object.key());
+        let path = match &*options.subresource {
+            "" => requests::create(&resource, &key)?,
+            subresource => requests::object(&resource, &key, subresource)?,
+        };
+        let request = options.request::<K>("POST", path).json(object)?;
+        self.write(&request, deadline)
+    }
+
+    /// Replaces an object, if it still has the version of `object`. Returns it as the server stored
+    /// it.
+    ///
+    /// An object without a version replaces any. One out of a cache lacks what only writers need,
+    /// unless the client keeps it ([`Trim::Keep`](super::Trim)): replace one that
+    /// [`get`](Self::get) has read.
+    ///
+    /// Blocks and fails as [`create`](Self::create) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create). Somebody else has changed the object if the
+    /// [`Status`](crate::Error::status) has the code 409: read it again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubecache::clock::Deadline;
+    /// use kubecache::http::{Client, ClientOptions, Config, WriteOptions};
+    /// use kubecache::object::{ObjectKey, StoredObject};
+    /// # let server = kubecache::testing::ApiServer::new()?;
+    /// # let map = serde_json::json!({"metadata": {"name": "web", "namespace": "shop"}});
+    /// # server.create(&serde_json::from_value::<ConfigMap>(map)?)?;
+    /// # let config = Config::for_server(&server.url())?;
+    ///
+    /// // let config = Config::infer()?;
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let map = client.get::<ConfigMap>(&ObjectKey::new("shop", "web"))?;
+    /// let map = StoredObject::edited(map, |map| map.immutable = Some(true));
+    /// let map = client.replace(&**map, &WriteOptions::default(), Deadline::NEVER)?;
+    /// assert_eq!(map.immutable, Some(true));
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn replace<K: Object + Serialize>(
+        &self,
+        object: &K,
+        options: &WriteOptions,
+        deadline: Deadline,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        let path = requests::object(&self.resource::<K>(), &object.key(), &options.subresource)?;
+        let request = options.request::<K>("PUT", path).json(object)?;
+        self.write(&request, deadline)
+    }
+
+    /// Patches the object with `key`. Returns it as the server stored it, with the fields that
+    /// [`get`](Self::get) returns.
+    ///
+    /// Blocks and fails as [`send`](Self::send) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use k8s_openapi::api::core::v1::Node;
+    /// use kubecache::clock::Deadline;
+    /// use kubecache::http::{Client, ClientOptions, Config, Patch, WriteOptions};
+    /// use kubecache::object::ObjectKey;
+    /// use serde_json::json;
+    /// # let server = kubecache::testing::ApiServer::new()?;
+    /// # let node = json!({"metadata": {"name": "node-1"}});
+    /// # server.create(&serde_json::from_value::<Node>(node)?)?;
+    /// # let config = Config::for_server(&server.url())?;
+    ///
+    /// // let config = Config::infer()?;
+    /// let client = Client::new(&config, ClientOptions::default())?;
+    /// let (key, never) = (ObjectKey::new("", "node-1"), Deadline::NEVER);
+    /// let note = json!({"metadata": {"annotations": {"example.com/rack": "7"}}});
+    /// client.patch::<Node>(&key, &Patch::Merge(note), &WriteOptions::default(), never)?;
+    ///
+    /// let status = WriteOptions::default().subresource("status");
+    /// let ready = json!({"type": "RackReady", "status": "True", "reason": "InPlace"});
+    /// let ready = json!({"status": {"conditions": [ready]}});
+    /// let node = client.patch::<Node>(&key, &Patch::Strategic(ready), &status, never)?;
+    /// assert_eq!(node.metadata.annotations.as_ref().unwrap()["example.com/rack"], "7");
+    /// # }
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn patch<K: Object>(
+        &self,
+        key: &ObjectKey,
+        patch: &Patch,
+        options: &WriteOptions,
+        deadline: Deadline,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        let place = requests::object(&self.resource::<K>(), key, &options.subresource)?;
+        let (content_type, body) = patch.parts();
+        let request = options.request::<K>("PATCH", place);
+        let request = request.json_as(body, content_type)?;
+        self.write(&request, deadline)
+    }
+
+    /// Deletes the object with `key`. `how` are the fields of `DeleteOptions`, such as
+    /// `{"preconditions": {"uid": …}}`, `propagationPolicy` and `gracePeriodSeconds`, or null.
+    ///
+    /// The object may still exist when the method returns: finalizers and a grace period delay its
+    /// end.
+    ///
+    /// Blocks and fails as [`send`](Self::send) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send). The object is another one than the preconditions name if the
+    /// [`Status`](crate::Error::status) has the code 409.
+    pub fn delete<K: Object>(
+        &self,
+        key: &ObjectKey,
+        how: &Value,
+        options: &WriteOptions,
+        deadline: Deadline,
+    ) -> Result<(), Error> {
+        let path = requests::object(&self.resource::<K>(), key, &options.subresource)?;
+        // Not by `accept`: a server may answer with a status, of which there is no metadata alone.
+        let mut request = options.request::<K>("DELETE", path);
+        if !how.is_null() {
+            request = request.json(how)?;
+        }
+        self.send(&request, deadline).map(drop)
+    }
+
+    /// Sends a write and decodes the object in its answer.
+    fn write<K: Object>(
+        &self,
+        request: &Request,
+        deadline: Deadline,
+    ) -> Result<Arc<StoredObject<K>>, Error> {
+        let response = self.send(request, deadline)?;
+        let decode = self.inner().context.options.decode.clone();
+        let decode = if K::TRIMMED_ON_GET {
+            decode
+        } else {
+            decode.trim(Trim::Keep)
+        };
+        let is_status = decode_status(response.body()).is_some();
+        let object = if is_status {
+            request.body_bytes()
+        } else {
+            response.body()
+        };
+        decode_object(object, &decode)
+            .map_err(|error| errors::maybe_applied_if(true, error.context(response.request())))
+    }
+}
