@@ -66,3 +66,5 @@ mod strategies;
 mod support;
 #[path = "cluster/watch_budget.rs"]
 mod watch_budget;
+#[path = "cluster/writes.rs"]
+mod writes;

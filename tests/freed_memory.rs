@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::http::{Client, ClientOptions, Config};
+use kubecache::http::{Client, ClientOptions, Config, Patch, Request, WriteOptions};
 use kubecache::list_watch::{
     EventKind, Getter, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchEvent,
     WatchRequest,
@@ -32,6 +32,7 @@ use kubecache::object::{
 use kubecache::worker::StopToken;
 use kubecache::{Compact, Dynamic, Metadata};
 use serde::Deserialize;
+use serde_json::json;
 use zeroize::Zeroizing;
 
 use crate::support::alone;
@@ -51,6 +52,7 @@ pub(crate) type Bytes = Zeroizing<Vec<u8>>;
 const DECODED: u64 = 1;
 const UNDECODABLE: u64 = 2;
 const TABLE: u64 = 5;
+const WRITTEN: u64 = 7;
 
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -264,6 +266,51 @@ fn nothing_that_was_read_stays_in_memory() {
     });
 }
 
+/// The body of a request, that of its response, and the JSON of an object that was written.
+#[test]
+fn nothing_that_was_written_stays_in_memory() {
+    alone(|| {
+        let sample = inverted(&base64(&value(WRITTEN)));
+        assert_eq!(found(&sample), 0, "before anything was written");
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let options = ClientOptions::default().gzip(false);
+        let client = Client::new(&Config::for_server(&url).unwrap(), options).unwrap();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut stream = listener.accept().unwrap().0;
+                for _ in 0..2 {
+                    // Byte by byte: a buffer would keep the begin of the body.
+                    let (mut head, mut byte) = (Vec::new(), [0]);
+                    while !head.ends_with(b"\r\n\r\n") {
+                        stream.read_exact(&mut byte).unwrap();
+                        head.extend(byte);
+                    }
+                    let head = String::from_utf8(head).unwrap();
+                    let mut lines = head.lines();
+                    let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+                    let length = length.unwrap();
+                    let mut body: Bytes = Zeroizing::new(vec![0; length.parse().unwrap()]);
+                    stream.read_exact(&mut body).unwrap();
+                    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+                    stream.write_all(head.as_bytes()).unwrap();
+                    stream.write_all(&body).unwrap();
+                }
+            });
+            let body = secret_with(&value(WRITTEN), "", "sent", "");
+            let secret = serde_json::from_slice::<Dynamic>(&body).unwrap();
+            let request = Request::new("PUT", "/x").body(body.to_vec());
+            let response = client.send(&request, Deadline::NEVER).unwrap();
+            assert!(response.body() == &**body, "another body came back");
+            let text = Zeroizing::new(secret.field::<String>("/data/k").unwrap().unwrap());
+            let request = Request::new("PUT", "/x").json(&*text).unwrap();
+            drop(client.send(&request, Deadline::NEVER).unwrap());
+        });
+        drop(client);
+        assert_eq!(found(&sample), 0);
+    });
+}
+
 const REASONS: [&str; 4] = [
     "the value is no map",
     "the value is no base64",
@@ -351,6 +398,7 @@ enum Way {
     StreamedList,
     Watch,
     Get,
+    Patch,
     FreshRead,
     Poll,
     Check,
@@ -359,12 +407,13 @@ enum Way {
 
 /// Each place of the crate that decodes objects, or asks a getter for one, and the ways that lead
 /// there. A snapshot writes and reads its own text: see `snapshot_memory`.
-const PLACES: [(&str, &[Way]); 8] = [
+const PLACES: [(&str, &[Way]); 9] = [
     (
         "src/http/lister_watcher.rs",
         &[Way::List, Way::StreamedList, Way::Watch, Way::Get],
     ),
     ("src/http/watch_stream.rs", &[Way::StreamedList, Way::Watch]),
+    ("src/http/writes.rs", &[Way::Patch]),
     ("src/manager/entry/consistent_reads.rs", &[Way::FreshRead]),
     ("src/manager/ttl/store.rs", &[Way::Cache]),
     ("src/manager/watch/immutable_check.rs", &[Way::Check]),
@@ -496,11 +545,12 @@ const OUTCOMES: [Outcome; 6] = [
     Outcome::CutOff,
 ];
 
-const WAYS: [Way; 8] = [
+const WAYS: [Way; 9] = [
     Way::List,
     Way::StreamedList,
     Way::Watch,
     Way::Get,
+    Way::Patch,
     Way::FreshRead,
     Way::Poll,
     Way::Check,
@@ -585,6 +635,7 @@ impl Server {
     fn connection(&self, mut stream: BufReader<TcpStream>) {
         loop {
             let (mut first, mut line) = (String::new(), String::new());
+            let mut body_bytes = 0;
             if stream.read_line(&mut first).unwrap_or_default() == 0 {
                 return;
             }
@@ -593,6 +644,13 @@ impl Server {
                 if stream.read_line(&mut line).unwrap_or_default() == 0 {
                     return;
                 }
+                if let Some(length) = line.strip_prefix("content-length: ") {
+                    body_bytes = length.trim().parse().unwrap();
+                }
+            }
+            let mut body = vec![0; body_bytes];
+            if stream.read_exact(&mut body).is_err() {
+                return;
             }
             let (is_watch, is_get) = (first.contains("watch=true"), first.contains("/db"));
             // A client that was stopped may have closed the connection.
@@ -684,6 +742,15 @@ fn send(stream: &mut BufReader<TcpStream>, body: &[u8], is_cut: bool) -> io::Res
     Ok(())
 }
 
+fn patched<K: Representation>(
+    client: &Client,
+    key: &ObjectKey,
+    soon: Deadline,
+) -> Option<Arc<StoredObject<K>>> {
+    let (patch, whole) = (Patch::Merge(json!({})), WriteOptions::default());
+    client.patch(key, &patch, &whole, soon).ok()
+}
+
 /// What the reader sees: whether kubectl's copy is there, or nothing.
 fn see<K: Representation>(
     (way, outcome): (Way, Outcome),
@@ -732,6 +799,7 @@ fn see<K: Representation>(
             }
         }
         Way::Get => client.get::<K>(&key).ok().map(|object| of(&object)),
+        Way::Patch => patched::<K>(client, &key, soon()).map(|object| of(&object)),
         Way::FreshRead => {
             let manager = manager(options);
             let read = manager.get_fresh("shop", "db", soon());
@@ -798,7 +866,7 @@ fn table<K: Representation>(keeps_copy_on_get: bool) {
             let seen = cell::<K>(way, outcome);
             let what = format!("{} by {way:?}, {outcome:?}", std::any::type_name::<K>());
             assert_eq!(count(), [0, 0], "{what}: bytes in freed memory");
-            let keeps = keeps_copy_on_get && way == Way::Get;
+            let keeps = keeps_copy_on_get && matches!(way, Way::Get | Way::Patch);
             if outcome == Outcome::Good {
                 assert_eq!(seen, Some(keeps), "{what}");
             }

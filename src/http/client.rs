@@ -48,12 +48,12 @@ const READERS_MAX: usize = 16;
 ///
 /// A clone is cheap. Clones share connections, TLS sessions and the rate limit. [`new`](Self::new)
 /// connects to nothing. The client implements [`Api`] for every kind. Each lister-watcher has a
-/// connection of its own, on which it lists and watches, one after the other. Gets and
-/// [`list`](Self::list) share a pool of connections.
+/// connection of its own, on which it lists and watches, one after the other. All other requests
+/// share a pool of connections.
 ///
 /// # Threads
 ///
-/// - Gets run on the caller's thread.
+/// - Gets, writes and requests of the program's own run on the caller's thread.
 /// - Threads called `ask-1` and so on read lists and open watches. They end with their requests.
 /// - Threads called `read-1` and so on, at most 16, decode what comes on watches. The threads that
 ///   watch keep small stacks, because a stack stays as large as it once was. One `read` thread

@@ -120,7 +120,7 @@ impl ClientOptions {
     }
 
     /// Sets the limit from sending a list of a collection to the first byte of the answer. Default:
-    /// 60 s.
+    /// 60 s. It is that of the program's own requests too.
     pub fn list_first_byte_timeout(self, list_first_byte_timeout: Duration) -> Self {
         Self {
             list_first_byte_timeout,

@@ -1,9 +1,10 @@
 //! The client of a Kubernetes API server, over HTTP/1.1 and TLS.
 //!
 //! [`Config`] says where the server is, how it is trusted and as whom the client sends requests. A
-//! [`Client`] sends them. [`Client::get`] and [`Client::list`] read objects with one call. Sources
-//! for reflectors, informers and managers implement the traits of
-//! [`list_watch`](crate::list_watch).
+//! [`Client`] sends them. [`Client::get`] and [`Client::list`] read objects with one call.
+//! [`Client::create`], [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them.
+//! [`Client::send`] and [`Client::stream`] take any other request. Sources for reflectors,
+//! informers and managers implement the traits of [`list_watch`](crate::list_watch).
 
 mod config;
 mod credentials;

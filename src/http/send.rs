@@ -312,8 +312,9 @@ impl Response {
     /// [`Undecodable`](crate::ErrorKind::Undecodable) if it is not the JSON of a `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(self.body()).map_err(|error| {
-            let at = (error.line(), error.column());
-            let text = format!("{}: the answer does not decode at {at:?}", self.what);
+            // The decoder's own words may have values of the body.
+            let (what, line, column) = (&self.what, error.line(), error.column());
+            let text = format!("{what}: the answer does not decode: line {line}, column {column}");
             Error::new(ErrorKind::Undecodable, text)
         })
     }

@@ -146,7 +146,12 @@ impl<S: Read + Write> Peer<S> {
 
     fn read_more(&mut self) -> usize {
         let mut bytes = [0; 4096];
-        let count = self.stream.read(&mut bytes).unwrap();
+        let count = loop {
+            match self.stream.read(&mut bytes) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.unwrap(),
+            }
+        };
         self.read.extend_from_slice(&bytes[..count]);
         count
     }
@@ -158,6 +163,8 @@ impl<S: Read + Write> Peer<S> {
             match self.stream.read(&mut bytes) {
                 Ok(0) => return,
                 Ok(_) => {}
+                // A read with a limit is not begun again after a signal.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return,
                 // A client that stops says no goodbye in TLS.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return,
