@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::admission::Urgency;
 use super::client_context::{ClientContext, ClientInner};
+use super::client_options::ClientOptions;
 use super::errors;
 use super::request_threads::{Requester, RunningRequest};
 use super::requests;
@@ -132,6 +133,28 @@ pub(super) fn read_some(
         answer.read(space, until)
     };
     read.map_err(|interrupt| answer.cut_off(interrupt))
+}
+
+/// Reads a body whole, or until it has more than `bytes_max`.
+pub(super) fn read_body(
+    answer: &mut ResponseReader,
+    options: &ClientOptions,
+    bytes_max: usize,
+) -> Result<Buffer, Error> {
+    let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
+    let end = answer.call.until.within(options.body_timeout, Limit::Body);
+    while buffer.pending().len() <= bytes_max {
+        let granted = buffer.reserve(&mut |growth| answer.call.grow(growth));
+        granted.map_err(|error| error.context(&answer.what))?;
+        answer.call.settle(buffer.held());
+        let until = end.within(options.body_idle_timeout, Limit::Idle);
+        let count = read_some(answer, buffer.space(), until)?;
+        if count == 0 {
+            break;
+        }
+        buffer.filled(count);
+    }
+    Ok(buffer)
 }
 
 /// One list, on a thread of its own.
@@ -444,21 +467,8 @@ impl<K: Object> ObjectGetter<K> {
         mut answer: ResponseReader,
     ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
         let options = &self.client.context.options;
-        let bytes_max = self.decode.item_bytes_max;
-        let mut buffer = Buffer::new(OBJECT_BYTES, OBJECT_READ_BYTES_MAX);
-        let end = answer.call.until.within(options.body_timeout, Limit::Body);
         // The decoder refuses a body with one byte more than the maximum.
-        while buffer.pending().len() <= bytes_max {
-            let granted = buffer.reserve(&mut |growth| answer.call.grow(growth));
-            granted.map_err(|error| error.context(&answer.what))?;
-            answer.call.settle(buffer.held());
-            let until = end.within(options.body_idle_timeout, Limit::Idle);
-            let count = read_some(&mut answer, buffer.space(), until)?;
-            if count == 0 {
-                break;
-            }
-            buffer.filled(count);
-        }
+        let buffer = read_body(&mut answer, options, self.decode.item_bytes_max)?;
         let object = decode_object(buffer.pending(), &self.decode);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
         // One object's content under the name of another is worse than none.

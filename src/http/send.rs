@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind as Io, Read};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -12,11 +12,10 @@ use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use super::admission::Urgency;
 use super::client::Client;
 use super::errors;
-use super::lister_watcher::read_some;
+use super::lister_watcher::{read_body, read_some};
 use super::requests;
-use super::transport::agent::{HttpRequest, Payload, ResponseReader, UnreadResponse};
+use super::transport::agent::{HttpRequest, Payload, ResponseReader};
 use super::transport::call_context::NamedDeadline;
-use super::transport::interrupt::Limit;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestProgress;
@@ -25,36 +24,15 @@ use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
 use crate::worker::StopToken;
 
-/// The first read of a response has this room.
-const FIRST_READ_BYTES: usize = 8 * 1024;
-
-/// The room for each read of a large response.
-const READ_BYTES_MAX: usize = 64 * 1024;
-
 /// The methods that a request may have.
-const METHODS: [Method; 7] = [
-    Method::GET,
-    Method::HEAD,
-    Method::OPTIONS,
-    Method::POST,
-    Method::PUT,
-    Method::PATCH,
-    Method::DELETE,
-];
+const METHODS: &str = "GET, HEAD, OPTIONS, POST, PUT, PATCH, DELETE";
 
 /// The headers that the transport sets, beside those that the configuration sets.
-const OWN_HEADERS: [&str; 10] = [
-    "accept-encoding",
-    "authorization",
-    "connection",
-    "content-length",
-    "expect",
-    "host",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+const OWN_HEADERS: &str = "accept-encoding authorization connection content-length expect host te \
+                           trailer transfer-encoding upgrade";
+
+/// The default of `Accept`.
+const ACCEPT: &str = "application/json, */*";
 
 /// A request of the program's own, for [`Client::send`] and [`Client::stream`].
 ///
@@ -124,24 +102,19 @@ impl Request {
         self
     }
 
-    /// Sets the body to the JSON of `value`, such as a [`serde_json::Value`], and the header
-    /// `Content-Type`.
+    /// Sets the body to the JSON of `value`, such as a [`serde_json::Value`]. Sets the header
+    /// `Content-Type`, unless the request has one.
     ///
     /// # Errors
     ///
     /// [`Config`](crate::ErrorKind::Config) if `value` cannot be written as JSON.
-    pub fn json(self, value: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
-        self.json_as(value, requests::JSON)
-    }
-
-    /// The same, with a content type.
-    pub(super) fn json_as(
-        mut self,
-        value: &(impl Serialize + ?Sized),
-        content_type: &str,
-    ) -> Result<Self, Error> {
+    pub fn json(mut self, value: &(impl Serialize + ?Sized)) -> Result<Self, Error> {
         self.body = json_bytes(value).map_err(|error| self.unusable("body", &error))?;
-        Ok(self.header("Content-Type", content_type))
+        let mut names = self.headers.iter().map(|(name, _)| name);
+        if names.any(|name| name.eq_ignore_ascii_case("content-type")) {
+            return Ok(self);
+        }
+        Ok(self.header("Content-Type", requests::JSON))
     }
 
     /// Sets the stop that ends the request, and the reads of its stream. Default: none.
@@ -157,34 +130,36 @@ impl Request {
     ///
     /// `Config` names the field that cannot be sent; `TooLarge` for a body beyond `bytes_max`.
     fn payload(&self, own: &HeaderMap, bytes_max: usize) -> Result<Payload<'_>, Error> {
-        let method = METHODS.into_iter().find(|known| *known == *self.method);
-        let method = method.ok_or_else(|| {
-            let names = METHODS.map(|method| method.to_string()).join(", ");
-            self.unusable("method", &format!("it is none of {names}"))
-        })?;
+        let known = METHODS.split(", ").find(|known| *known == self.method);
+        let method = known.and_then(|known| Method::from_bytes(known.as_bytes()).ok());
+        let method =
+            method.ok_or_else(|| self.unusable("method", &format!("it is none of {METHODS}")))?;
         let (path, _) = self.path.split_once('?').unwrap_or((&self.path, ""));
         let foreign = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b'#' | b'\\');
-        let fault = if !path.starts_with('/') || path.starts_with("//") {
-            Some("it does not begin with one slash: the server is the client's own")
-        } else if self.path.bytes().any(foreign) {
-            Some("it has a character that is to be percent-encoded")
-        } else if path.split('/').any(is_dots) {
-            Some("it leads out of the server's own path")
-        } else {
-            None
-        };
-        if let Some(fault) = fault {
-            return Err(self.unusable("path", &fault));
+        let faults = [
+            (
+                !path.starts_with('/') || path.starts_with("//"),
+                "it does not begin with one slash: the server is the client's own",
+            ),
+            (
+                self.path.bytes().any(foreign),
+                "it has a character that is to be percent-encoded",
+            ),
+            (
+                path.split('/').any(is_dots),
+                "it leads out of the server's own path",
+            ),
+        ];
+        if let Some((_, fault)) = faults.iter().find(|(is_so, _)| *is_so) {
+            return Err(self.unusable("path", fault));
         }
         let mut headers = HeaderMap::new();
-        let accept = HeaderValue::from_static("application/json, */*");
-        headers.insert(ureq::http::header::ACCEPT, accept);
-        let mut is_default = true;
         for (name, value) in &self.headers {
             let field = format!("header {:?}", errors::printable(name));
             let named = HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_name| self.unusable(&field, &"its name is no header's"))?;
-            if OWN_HEADERS.contains(&named.as_str()) || own.contains_key(&named) {
+            let mut kept = OWN_HEADERS.split(' ');
+            if own.contains_key(&named) || kept.any(|name| name == named) {
                 return Err(self.unusable(&field, &"the client sets it itself"));
             }
             let is_bare = value.is_ascii() && value.trim() == value;
@@ -194,17 +169,10 @@ impl Request {
                              is not printable ASCII";
                 self.unusable(&field, &fault)
             })?;
-            if named == ureq::http::header::ACCEPT && std::mem::take(&mut is_default) {
-                headers.remove(&named);
-            }
             headers.append(named, value);
         }
         if self.body.held() > bytes_max {
-            let text = format!(
-                "{self:?}: the body is larger than {bytes_max} bytes; \
-                 DecodeOptions::item_bytes_max raises the limit"
-            );
-            return Err(Error::new(ErrorKind::TooLarge, text));
+            return Err(too_large(&format!("{self:?}: the body"), bytes_max));
         }
         Ok(Payload {
             method,
@@ -323,11 +291,7 @@ impl Response {
 /// Prints no byte of the body.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Response")
-            .field("request", &self.what)
-            .field("status", &self.head.status)
-            .field("body_bytes", &self.body().len())
-            .finish_non_exhaustive()
+        write!(f, "{}: {}", self.what, self.head.status)
     }
 }
 
@@ -365,38 +329,24 @@ impl Read for ResponseStream {
         }
         if let Ok(body) = &mut self.body {
             let until = body.call.whole;
-            let stopped = body.call.stop.is_stopped();
-            let read = if stopped {
-                Err(Error::stopped(&self.what))
-            } else {
-                read_some(body, into, until)
-            };
-            match read {
+            match read_some(body, into, until) {
                 Ok(0) => self.body = Err(None),
                 Ok(count) => return Ok(count),
                 Err(error) => self.body = Err(Some(error)),
             }
         }
-        match &self.body {
-            Err(Some(error)) => {
-                let kind = if error.kind() == ErrorKind::Timeout {
-                    io::ErrorKind::TimedOut
-                } else {
-                    io::ErrorKind::Other
-                };
-                Err(io::Error::new(kind, error.clone()))
-            }
-            _ => Ok(0),
-        }
+        let Err(Some(error)) = &self.body else {
+            return Ok(0);
+        };
+        let is_late = error.kind() == ErrorKind::Timeout;
+        let kind = if is_late { Io::TimedOut } else { Io::Other };
+        Err(io::Error::new(kind, error.clone()))
     }
 }
 
 impl fmt::Debug for ResponseStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseStream")
-            .field("request", &self.what)
-            .field("status", &self.head.status)
-            .finish_non_exhaustive()
+        write!(f, "{}: {}", self.what, self.head.status)
     }
 }
 
@@ -513,24 +463,24 @@ impl Client {
             .enter(&urgency, &progress, stop, deadline);
         let slot = slot.map_err(|interrupt| errors::failed(&format!("{request:?}"), interrupt))?;
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
+        let limit = context.options.list_first_byte_timeout;
         let sent = HttpRequest {
             payload: Some(&payload),
             path: &request.path,
             gzip: context.gzip && !is_stream,
             // The head of a stream may come as late as its first byte.
-            first_byte: if is_stream {
-                Duration::MAX
-            } else {
-                context.options.list_first_byte_timeout
-            },
+            first_byte: if is_stream { Duration::MAX } else { limit },
             second_try: None,
             sooner_if_kept: false,
             of_collection: false,
-            accept: requests::JSON,
+            accept: ACCEPT,
         };
         let asking = call.with_slot(slot).with_progress(&progress);
         let (what, answer) = inner.pool.ask(&context.endpoint, &sent, &asking)?;
-        let head = ResponseHead::of(&answer);
+        let head = ResponseHead {
+            status: answer.response.status().as_u16(),
+            headers: answer.response.headers().clone(),
+        };
         // Reads of a stream work without a slot, because they keep nothing.
         let reading = if is_stream { call } else { asking };
         Ok((head, answer.into_answer(what, reading)))
@@ -540,35 +490,20 @@ impl Client {
     fn read_whole(&self, answer: &mut ResponseReader) -> Result<Buffer, Error> {
         let options = &self.inner().context.options;
         let bytes_max = options.decode.item_bytes_max;
-        let mut body = Buffer::new(FIRST_READ_BYTES, READ_BYTES_MAX);
-        let end = answer.call.until.within(options.body_timeout, Limit::Body);
-        loop {
-            let granted = body.reserve(&mut |growth| answer.call.grow(growth));
-            granted.map_err(|error| error.context(&answer.what))?;
-            answer.call.settle(body.held());
-            let until = end.within(options.body_idle_timeout, Limit::Idle);
-            let count = read_some(answer, body.space(), until)?;
-            if count == 0 {
-                return Ok(body);
-            }
-            body.filled(count);
-            if body.pending().len() > bytes_max {
-                let text = format!(
-                    "{}: the answer is larger than {bytes_max} bytes; \
-                     DecodeOptions::item_bytes_max raises the limit, Client::stream has none",
-                    answer.what
-                );
-                return Err(Error::new(ErrorKind::TooLarge, text));
-            }
+        let body = read_body(answer, options, bytes_max)?;
+        if body.pending().len() > bytes_max {
+            return Err(too_large(
+                &format!("{}: the answer", answer.what),
+                bytes_max,
+            ));
         }
+        Ok(body)
     }
 }
 
-impl ResponseHead {
-    fn of(answer: &UnreadResponse) -> Self {
-        Self {
-            status: answer.response.status().as_u16(),
-            headers: answer.response.headers().clone(),
-        }
-    }
+fn too_large(what: &str, bytes_max: usize) -> Error {
+    let text = format!(
+        "{what} is larger than {bytes_max} bytes; DecodeOptions::item_bytes_max raises the limit"
+    );
+    Error::new(ErrorKind::TooLarge, text)
 }

@@ -252,7 +252,7 @@ impl Client {
         let place = requests::object(&self.resource::<K>(), key, &options.subresource)?;
         let (content_type, body) = patch.parts();
         let request = options.request::<K>("PATCH", place);
-        let request = request.json_as(body, content_type)?;
+        let request = request.header("Content-Type", content_type).json(body)?;
         self.write(&request, deadline)
     }
 
