@@ -308,6 +308,7 @@ mod failures;
 mod guard;
 mod hooks;
 pub mod object;
+mod policy;
 mod retry;
 mod rounds;
 

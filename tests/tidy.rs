@@ -17,8 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 10] = [
-    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "retry", "rounds",
+const COMMON: [&str; 11] = [
+    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "policy", "retry",
+    "rounds",
 ];
 
 /// What each room may use besides the common ones. There are no other arrows.
@@ -31,8 +32,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("failures", &[]),
     ("guard", &[]),
     ("hooks", &[]),
-    ("retry", &[]),
+    ("retry", &["policy"]),
     ("rounds", &[]),
+    ("policy", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
     // A client waits for one object in a store that a reflector fills.

@@ -27,6 +27,9 @@ pub mod other_languages {}
 #[doc = include_str!("owners.md")]
 pub mod owners {}
 
+#[doc = include_str!("policy.md")]
+pub mod policy {}
+
 #[doc = include_str!("test_servers.md")]
 pub mod test_servers {}
 

@@ -179,21 +179,24 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             }
             Action::Commit(of) => self.commit(&of),
             Action::Resync => Input::Resynced(self.sink.resync()),
-            Action::Pause { until, on_demand } => {
-                self.core.pauses(Some(until));
-                self.publish_and_wait();
-                let deadline = Deadline::at(until);
-                let is_expedited = self.waiters.pause(&self.clock, deadline, stop, on_demand);
-                self.core.pauses(None);
-                if is_expedited {
-                    Input::Demanded
-                } else {
-                    Input::Paused
-                }
-            }
+            Action::Pause { until, on_demand } => self.pause(until, on_demand, stop),
+            Action::PauseInList { until } => self.pause(until, false, stop),
             Action::End => return None,
         };
         Some(input)
+    }
+
+    fn pause(&mut self, until: Instant, on_demand: bool, stop: &StopToken) -> Input {
+        self.core.pauses(Some(until));
+        self.publish_and_wait();
+        let deadline = Deadline::at(until);
+        let is_expedited = self.waiters.pause(&self.clock, deadline, stop, on_demand);
+        self.core.pauses(None);
+        if is_expedited {
+            Input::Demanded
+        } else {
+            Input::Paused
+        }
     }
 
     /// Closes what the action does not go on with (RF-44): a watch ends before the next request
@@ -206,6 +209,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             | Action::Bookmark(_)
             | Action::Resync
             | Action::Commit(_)
+            | Action::PauseInList { .. }
             | Action::List { fresh: false, .. } => {}
             Action::List { fresh: true, .. }
             | Action::Open(_)

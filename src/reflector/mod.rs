@@ -1,10 +1,8 @@
 //! Reflectors: each lists, watches, and keeps a sink equal to the server, on one thread of its own.
 
-mod backoff;
 mod core;
 mod driver;
 mod error_hook;
-mod failure_class;
 mod guarded;
 mod measured;
 mod metrics;
@@ -16,10 +14,11 @@ mod status;
 mod tests;
 mod waiters;
 
+pub use crate::policy::BackoffOptions;
+pub(crate) use crate::policy::{FORBIDDEN_GRACE, asked_wait};
 pub use error_hook::FailedAttempt;
 pub use metrics::ReflectorMetric;
-pub use options::{BackoffOptions, ReflectorOptions};
-pub(crate) use options::{FORBIDDEN_GRACE, asked_wait};
+pub use options::ReflectorOptions;
 pub use sink::{Replacement, Sink};
 pub use status::{Phase, ReflectorStatus};
 pub use waiters::{WaiterGuard, Waiters};

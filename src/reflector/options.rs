@@ -7,10 +7,10 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 
 use crate::clock::Clock;
-use crate::error::Error;
 use crate::failures::FailureLog;
 use crate::hooks::Hook;
 use crate::object::ResourceVersion;
+use crate::policy::{BackoffOptions, FORBIDDEN_GRACE};
 use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the
@@ -19,19 +19,6 @@ pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(5 * 60);
 /// Two bookmarks, which servers send about once a minute, and ten seconds of slack. Where they come
 /// more seldom, the reflector waits for three times as long as they do.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
-/// How long the node authorizer may lag behind the binding of a pod (R4): a single request that is
-/// refused waits as long before the refusal is an answer.
-pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
-/// The longest wait a server can ask for, of any request: beyond it a wrong header would silence a
-/// cache for hours.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
-
-/// The wait that the server asks for before the same request, as far as it is followed.
-pub(crate) fn asked_wait(error: &Error) -> Option<Duration> {
-    let asked = error.retry_after().filter(|wait| !wait.is_zero());
-    asked.map(|wait| wait.min(RETRY_AFTER_MAX))
-}
-
 /// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and set what
 /// differs.
 ///
@@ -207,80 +194,6 @@ impl ReflectorOptions {
     }
 }
 
-/// The waits after failed lists and watches. Each is a random time from its base up to base × (1 +
-/// jitter).
-///
-/// # Examples
-///
-/// ```
-/// use std::time::Duration;
-///
-/// use kubecache::reflector::BackoffOptions;
-///
-/// let patient = BackoffOptions::default()
-///     .initial(Duration::from_secs(2))
-///     .cap(Duration::from_secs(60));
-/// # drop(patient);
-/// ```
-#[derive(Clone, Debug, PartialEq)]
-#[must_use = "options do nothing before they are those of a reflector"]
-pub struct BackoffOptions {
-    pub(crate) initial: Duration,
-    pub(crate) factor: f64,
-    pub(crate) cap: Duration,
-    pub(crate) refused_cap: Duration,
-    pub(crate) jitter: f64,
-    pub(crate) reset_after: Duration,
-}
-
-impl BackoffOptions {
-    /// Sets the first base. Default: 800 ms.
-    pub fn initial(mut self, base: Duration) -> Self {
-        self.initial = base;
-        self
-    }
-
-    /// Sets the factor by which each wait's base grows. With 1 or less it does not grow. Default:
-    /// 2.
-    pub fn factor(mut self, factor: f64) -> Self {
-        self.factor = factor;
-        self
-    }
-
-    /// Sets the largest base. Default: 30 seconds.
-    pub fn cap(mut self, base: Duration) -> Self {
-        self.cap = base;
-        self
-    }
-
-    /// Sets the largest base while a refusal lasts: 403, or 404 for the resource, for longer than
-    /// [`ReflectorOptions::forbidden_grace`]. Default: 150 seconds, so that the server is asked at
-    /// least every 5 minutes. The [`cap`](Self::cap) applies where it is more.
-    ///
-    /// A read shortens a wait to one of the cap's.
-    pub fn refused_cap(mut self, base: Duration) -> Self {
-        self.refused_cap = base;
-        self
-    }
-
-    /// Sets the largest random share of the base that is added to it. Default: 1, so that a wait is
-    /// in [base, 2 × base).
-    pub fn jitter(mut self, share: f64) -> Self {
-        self.jitter = share;
-        self
-    }
-
-    /// Sets how long after the opening of a watch the waits start again at the first base. Zero
-    /// keeps them there. Default: 2 minutes.
-    ///
-    /// They start again sooner when the server proves that it works: by an event, a watch that
-    /// lived five seconds, an expired version, or an answer other than 5xx and 429.
-    pub fn reset_after(mut self, health: Duration) -> Self {
-        self.reset_after = health;
-        self
-    }
-}
-
 #[cfg(test)]
 impl ReflectorOptions {
     /// Options on `clock` with which every wait is exact.
@@ -311,19 +224,6 @@ impl Default for ReflectorOptions {
             metrics: None,
             on_error: None,
             failure_log: None,
-        }
-    }
-}
-
-impl Default for BackoffOptions {
-    fn default() -> Self {
-        Self {
-            initial: Duration::from_millis(800),
-            factor: 2.0,
-            cap: Duration::from_secs(30),
-            refused_cap: Duration::from_secs(150),
-            jitter: 1.0,
-            reset_after: Duration::from_secs(2 * 60),
         }
     }
 }

@@ -4,8 +4,8 @@
 use crate::error::Error;
 use crate::list_watch::{ListPage, ListRequest, Pages};
 use crate::object::ResourceVersion;
+use crate::policy::{NextRequest, Request, WaitRule};
 use crate::reflector::Phase;
-use crate::reflector::failure_class::{classify, is_expired_page};
 
 use super::messages::{Action, Facts};
 use super::state::History;
@@ -39,6 +39,7 @@ impl Core {
             asked,
             page_size,
             version: None,
+            token: None,
             pages: Pages::default(),
             cycle,
             is_probe,
@@ -67,6 +68,7 @@ impl Core {
         };
         self.step = Step::Listing(Listing {
             version: None,
+            token: None,
             pages: Pages::default(),
             ..listing
         });
@@ -101,31 +103,36 @@ impl Core {
         self.state.progress(facts.now);
         self.state.lives_again();
         match token {
-            Some(token) => self.next_page(listing, page.resource_version, token, facts),
+            Some(token) => {
+                listing.version.get_or_insert(page.resource_version);
+                listing.token = Some(token);
+                self.next_page(listing, facts)
+            }
             None => self.listed(listing, page.resource_version, facts),
         }
     }
 
-    fn next_page(
-        &mut self,
-        listing: Listing,
-        version: ResourceVersion,
-        token: String,
-        facts: &Facts,
-    ) -> Action {
+    /// The list from its first page, or the page that was refused.
+    pub(super) fn ask_again(&mut self, listing: Listing, facts: &Facts) -> Action {
+        if listing.token.is_some() {
+            return self.next_page(listing, facts);
+        }
+        let limit = listing.page_size;
+        self.ask(listing, limit, facts)
+    }
+
+    fn next_page(&mut self, listing: Listing, facts: &Facts) -> Action {
+        self.state.status.phase = Phase::Listing;
         if listing.asked == ResourceVersion::any() {
             self.state.paged = true;
         }
         let request = ListRequest {
             limit: listing.page_size,
-            continue_token: Some(token),
+            continue_token: listing.token.clone(),
             urgent: facts.urgent,
             ..ListRequest::default()
         };
-        self.step = Step::Listing(Listing {
-            version: listing.version.or(Some(version)),
-            ..listing
-        });
+        self.step = Step::Listing(listing);
         Action::List {
             request,
             fresh: false,
@@ -150,22 +157,40 @@ impl Core {
         error: Error,
         facts: &Facts,
     ) -> Action {
-        let later_page = listing.version.is_some();
-        if later_page && is_expired_page(&error) && use_up(&mut listing.cycle.full_list) {
-            return self.ask(listing, 0, facts);
-        }
-        let most_recent = classify(&error).calls_for_most_recent();
-        if most_recent {
-            self.state.history = History::Unavailable;
-            if !listing.asked.is_empty() && use_up(&mut listing.cycle.most_recent) {
-                return self.ask_most_recent(listing, facts);
+        let at_a_version = !listing.asked.is_unset();
+        let request = match (&listing.token, at_a_version) {
+            (Some(_), _) if !listing.cycle.full_list => Request::LaterPage,
+            (_, true) => Request::ListAt,
+            (_, false) => Request::List,
+        };
+        let was_most_recent = listing.asked.is_empty() || listing.cycle.most_recent;
+        let step = self.state.after(request, &error, was_most_recent);
+        match (step.next, step.wait) {
+            (NextRequest::ListWhole, _) => {
+                listing.cycle.full_list = true;
+                return self.ask(listing, 0, facts);
             }
+            (NextRequest::MostRecent, wait) => {
+                self.state.history = History::Unavailable;
+                if wait == WaitRule::AtOnce && !was_most_recent {
+                    listing.cycle.most_recent = true;
+                    return self.ask_most_recent(listing, facts);
+                }
+            }
+            _ => {}
         }
+        let has_status = error.status().is_some();
         let error = error.context(&format!("failed to list {}", self.state.what));
-        if listing.is_probe && !most_recent {
-            return self.fail(error, AfterPause::Probe, facts);
+        if listing.is_probe && step.next != NextRequest::MostRecent {
+            return self.fail(error, step.wait, AfterPause::Probe, facts);
         }
         self.state.fell_behind(facts.now);
-        self.fail(error, AfterPause::Cycle, facts)
+        // Without an answer, a part of the page may have been staged.
+        let next = if step.next == NextRequest::Same && has_status {
+            AfterPause::Again(listing)
+        } else {
+            AfterPause::Cycle
+        };
+        self.fail(error, step.wait, next, facts)
     }
 }

@@ -83,6 +83,10 @@ pub(crate) enum Action {
         until: Instant,
         on_demand: bool,
     },
+    /// The same within a list whose first pages are staged.
+    PauseInList {
+        until: Instant,
+    },
     End,
 }
 

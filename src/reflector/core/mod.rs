@@ -34,6 +34,7 @@ use std::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Bound, EventKind, RequestProgress};
 use crate::object::ResourceVersion;
+use crate::policy::WaitRule;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
 use state::{History, ReflectorState};
@@ -151,7 +152,7 @@ impl Core {
 
     /// Starts a cycle: a streamed list where it is wanted and known to work, else a plain one.
     fn begin_cycle(&mut self, facts: &Facts) -> Action {
-        if facts.streams && self.state.may_stream {
+        if facts.streams && self.state.may_stream(facts.now) {
             self.open_stream(Cycle::default(), facts)
         } else {
             self.list(Cycle::default(), facts)
@@ -161,6 +162,7 @@ impl Core {
     fn go_on(&mut self, next: AfterPause, facts: &Facts) -> Action {
         match next {
             AfterPause::Cycle => self.begin_cycle(facts),
+            AfterPause::Again(listing) => self.ask_again(listing, facts),
             AfterPause::List(cycle) => self.list(cycle, facts),
             AfterPause::Stream(cycle) => self.open_stream(cycle, facts),
             AfterPause::Watch => self.open(facts),
@@ -168,10 +170,9 @@ impl Core {
         }
     }
 
-    /// Notes a failure and pauses before `next`: as long as the server asks, else as the backoffs
-    /// say.
-    fn fail(&mut self, error: Error, next: AfterPause, facts: &Facts) -> Action {
-        let (until, on_demand) = self.state.failed(error, facts);
+    /// Notes a failure and pauses before `next`, as the policy's `wait` says.
+    fn fail(&mut self, error: Error, wait: WaitRule, next: AfterPause, facts: &Facts) -> Action {
+        let (until, on_demand) = self.state.failed(error, wait, facts);
         self.pause(until, on_demand, next, facts)
     }
 
@@ -202,6 +203,7 @@ impl Core {
         let stale = format!("the list at version {version} is older than what is known");
         self.fail(
             Error::new(ErrorKind::Stale, stale),
+            WaitRule::Backoff,
             AfterPause::Cycle,
             facts,
         )
@@ -214,12 +216,18 @@ impl Core {
         next: AfterPause,
         facts: &Facts,
     ) -> Action {
+        let in_list = matches!(&next, AfterPause::Again(listing) if listing.token.is_some());
+        let action = if in_list {
+            Action::PauseInList { until }
+        } else {
+            Action::Pause { until, on_demand }
+        };
         self.step = Step::Pausing {
             since: facts.now,
             until,
             next,
         };
-        Action::Pause { until, on_demand }
+        action
     }
 
     /// A caller waits now: the pause becomes a fast one, counted from its beginning.

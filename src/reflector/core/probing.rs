@@ -7,8 +7,8 @@
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListRequest;
 use crate::object::ResourceVersion;
+use crate::policy::{NextRequest, Request, WaitRule};
 use crate::reflector::Phase;
-use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::messages::{Action, Facts};
 use super::state::History;
@@ -49,20 +49,21 @@ impl Core {
                 self.state.what
             ),
         );
-        self.list_most_recent_soon(error, facts)
+        self.list_most_recent(error, WaitRule::Soon, facts)
     }
 
     pub(super) fn probe_failed(&mut self, error: Error, facts: &Facts) -> Action {
-        let expired = classify(&error) == FailureClass::Expired;
+        let again = !self.state.may_list_soon;
+        let step = self.state.after(Request::Probe, &error, again);
         let error = error.context(&format!("failed to probe {}", self.state.what));
-        if expired {
-            return self.list_most_recent_soon(error, facts);
+        if step.next == NextRequest::MostRecent {
+            return self.list_most_recent(error, step.wait, facts);
         }
-        self.fail(error, AfterPause::Probe, facts)
+        self.fail(error, step.wait, AfterPause::Probe, facts)
     }
 
-    fn list_most_recent_soon(&mut self, error: Error, facts: &Facts) -> Action {
+    fn list_most_recent(&mut self, error: Error, wait: WaitRule, facts: &Facts) -> Action {
         self.state.history = History::Unavailable;
-        self.expired(error, facts)
+        self.expired(error, wait, facts)
     }
 }

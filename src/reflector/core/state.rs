@@ -8,9 +8,11 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::{Bound, OBJECTS_MAX};
 use crate::object::ResourceVersion;
-use crate::reflector::backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow};
-use crate::reflector::failure_class::{FailureClass, classify};
-use crate::reflector::options::{WATCH_TIMEOUT_MIN, asked_wait};
+use crate::policy::{
+    self, Answer, Backoff, Chance, Fast, NAMED_MAX, REOPEN_AT_ONCE, Request, RetryWindow, WaitRule,
+    asked_wait,
+};
+use crate::reflector::options::WATCH_TIMEOUT_MIN;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
 use super::messages::{Effect, Facts};
@@ -84,6 +86,9 @@ pub(super) struct ReflectorState {
     known_version: ResourceVersion,
     /// Whether lists may be streamed.
     pub(super) may_stream: bool,
+    /// Streams were refused again and again: until then lists are plain.
+    streams_from: Option<Instant>,
+    stream_pauses: Backoff,
     watch_timeout_min: Duration,
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
@@ -94,9 +99,13 @@ pub(super) struct ReflectorState {
     /// What an answer may do once until a watch has served again, so that a server whose every
     /// watch expires, or whose lists succeed while its watches fail, is not asked without end at
     /// the first step of the backoff (B9, B10): an expired position leads to a list soon.
-    may_list_soon: bool,
+    pub(super) may_list_soon: bool,
     /// The same of an answer after failures that prove no life: it starts the backoff again.
     may_restart: bool,
+    /// Waits that the server has named since a watch served.
+    named: u32,
+    /// Answers in a row by which the server may not read the position.
+    unreadable: u32,
     backoff: Backoff,
     fast: Fast,
     chance: Chance,
@@ -139,6 +148,8 @@ impl ReflectorState {
             one_object,
             known_version: options.known_version.clone().unwrap_or_default(),
             may_stream: options.watch_list,
+            streams_from: None,
+            stream_pauses: Backoff::of_streams(),
             watch_timeout_min: options.watch_timeout_min.max(WATCH_TIMEOUT_MIN),
             resync_period: options.resync_period.filter(|period| !period.is_zero()),
             forbidden_grace: options.forbidden_grace,
@@ -146,6 +157,8 @@ impl ReflectorState {
             away: false,
             may_list_soon: true,
             may_restart: true,
+            named: 0,
+            unreadable: 0,
             backoff: Backoff::new(options.backoff.clone()),
             fast: Fast::default(),
             chance: Chance::new(options.seed),
@@ -166,6 +179,41 @@ impl ReflectorState {
     pub(super) fn give_up_streams(&mut self) {
         self.may_stream = false;
         self.effects.push(Effect::WatchListFailed);
+    }
+
+    /// Whether a list may be streamed now.
+    pub(super) fn may_stream(&self, now: Instant) -> bool {
+        self.may_stream && self.streams_from.is_none_or(|from| from <= now)
+    }
+
+    /// Streams were refused again and again: lists are plain for a while, each time for longer.
+    pub(super) fn pause_streams(&mut self, now: Instant) {
+        self.streams_from = Some(later(now, self.stream_pauses.next(&mut self.chance)));
+    }
+
+    /// A streamed list is complete.
+    pub(super) fn streams_work(&mut self) {
+        self.streams_from = None;
+        self.stream_pauses.restart();
+    }
+
+    /// The policy's word on a failure. `again`: it has come to this before.
+    pub(super) fn after(
+        &mut self,
+        request: Request,
+        error: &Error,
+        again: bool,
+    ) -> policy::PolicyStep {
+        let mut failed = 1_u32.saturating_add(again.into());
+        let at_a_version = matches!(request, Request::ListAt | Request::Open | Request::Watch);
+        let may_be_unreadable = matches!(Answer::of(error), Answer::Unreadable | Answer::Internal);
+        if at_a_version && may_be_unreadable {
+            self.unreadable = self.unreadable.saturating_add(1);
+            failed = self.unreadable;
+        } else if at_a_version && error.status().is_some() {
+            self.unreadable = 0;
+        }
+        policy::after(request, error, failed)
     }
 
     /// Whether a watch on which nothing comes has fallen silent.
@@ -218,6 +266,7 @@ impl ReflectorState {
     /// An event or a bookmark came on a watch: the server lives, and the watch serves.
     pub(super) fn watch_served(&mut self) {
         (self.away, self.may_list_soon, self.may_restart) = (false, true, true);
+        (self.named, self.unreadable) = (0, 0);
         self.backoff.restart();
     }
 
@@ -289,6 +338,7 @@ impl ReflectorState {
         self.status.lists = self.status.lists.saturating_add(1);
         self.status.behind_since = None;
         self.history = History::Known;
+        self.unreadable = 0;
         self.succeeded();
         self.contact(now);
         self.rearm_resync(now);
@@ -338,14 +388,24 @@ impl ReflectorState {
     }
 
     /// Notes a failure; says when to go on, and whether a caller that waits may expedite it.
-    pub(super) fn failed(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
-        let class = classify(&error);
-        let asked = asked_wait(&error);
+    pub(super) fn failed(
+        &mut self,
+        error: Error,
+        wait: WaitRule,
+        facts: &Facts,
+    ) -> (Instant, bool) {
+        let answer = Answer::of(&error);
+        let asked = asked_wait(&error).map(|asked| later(facts.now, asked));
         self.note(error, facts);
         self.status.phase = Phase::BackingOff;
-        // The server chose this wait, so it uses up no step of the backoff.
         if let Some(asked) = asked {
-            return (later(facts.now, asked), false);
+            self.named = self.named.saturating_add(1);
+            // The server chose this wait, so it uses up no step of the backoff.
+            if wait == WaitRule::Named && self.named <= NAMED_MAX {
+                return (asked, false);
+            }
+            let wait = self.backoff.next(&mut self.chance).max(STEADY_MIN);
+            return (asked.max(later(facts.now, wait)), false);
         }
         let grace_end = self.grace_end().filter(|end| *end > facts.now);
         let fast = self.draw_fast(facts, grace_end.is_some());
@@ -369,7 +429,7 @@ impl ReflectorState {
             self.unconfirmed_since = until;
         }
         let expedited = if self.status.synced {
-            class != FailureClass::TooMany
+            answer != Answer::TooMany
         } else {
             fast.is_none()
         };
@@ -379,9 +439,14 @@ impl ReflectorState {
     /// Notes that the position has expired. Says when the list follows, and whether a caller may
     /// expedite it: at a random time within a second, once until a watch has served (B9); else as
     /// after any failure.
-    pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> (Instant, bool) {
-        if asked_wait(&error).is_some() || !std::mem::take(&mut self.may_list_soon) {
-            return self.failed(error, facts);
+    pub(super) fn expired(
+        &mut self,
+        error: Error,
+        wait: WaitRule,
+        facts: &Facts,
+    ) -> (Instant, bool) {
+        if wait != WaitRule::Soon || !std::mem::take(&mut self.may_list_soon) {
+            return self.failed(error, wait, facts);
         }
         self.note(error, facts);
         self.backoff.restart();

@@ -46,9 +46,11 @@ pub(super) struct Committing {
 }
 
 /// What follows a pause.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum AfterPause {
     Cycle,
+    /// The list, or its later page, that was refused: what is staged of it stays.
+    Again(Listing),
     List(Cycle),
     Stream(Cycle),
     Watch,
@@ -68,6 +70,8 @@ pub(super) struct Cycle {
     pub(super) plain_list: bool,
     /// Streamed lists of this cycle that ended early (WL-6).
     pub(super) streams: u8,
+    /// Streamed lists of this cycle that were refused in a way that calls for another.
+    pub(super) refused_streams: u8,
 }
 
 /// Whether an exemption is still there; it is used up by that.
@@ -84,6 +88,8 @@ pub(super) struct Listing {
     pub(super) page_size: u32,
     /// The version of the first page is that of the list (PG-5); set from the second page on.
     pub(super) version: Option<ResourceVersion>,
+    /// Of the later page that is asked for.
+    pub(super) token: Option<String>,
     pub(super) pages: Pages,
     pub(super) cycle: Cycle,
     /// It stands in for a probe: its failure says nothing of what is held (B11).

@@ -7,8 +7,8 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
+use crate::policy::{Answer, NextRequest, Request, WaitRule};
 use crate::reflector::Phase;
-use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::messages::{Action, Facts, Seen};
 use super::state::History;
@@ -144,6 +144,7 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         self.state.expect_bookmarks(Some(Duration::ZERO));
+        self.state.streams_work();
         self.state.lives_again();
         let mut cycle = streaming.cycle;
         if version.is_empty() {
@@ -173,8 +174,13 @@ impl Core {
         let Streaming {
             asked, mut cycle, ..
         } = streaming;
-        let class = classify(&error);
-        if class.calls_for_most_recent() {
+        let answer = Answer::of(&error);
+        let again = cycle.refused_streams > 0;
+        let step = self.state.after(Request::Stream, &error, again);
+        // A server that does not listen refuses nothing.
+        let refused = u8::from(answer != Answer::Refused);
+        cycle.refused_streams = cycle.refused_streams.saturating_add(refused);
+        if matches!(answer, Answer::Expired | Answer::Gone | Answer::TooLarge) {
             self.state.history = History::Unavailable;
             if !asked.is_empty() && use_up(&mut cycle.most_recent) {
                 return self.open_stream(cycle, facts);
@@ -182,30 +188,28 @@ impl Core {
         }
         let error = error.context(&format!("failed to stream {}", self.state.what));
         self.state.fell_behind(facts.now);
-        match class {
-            // WL-7: the streamed list again.
-            _ if class.calls_for_the_same(&error) => {
-                self.fail(error, AfterPause::Stream(cycle), facts)
+        let next = match (step.next, step.wait) {
+            (NextRequest::ListPlainly, WaitRule::AtOnce) => {
+                return self.fall_back(cycle, error, facts);
             }
-            FailureClass::Internal | FailureClass::Answer => self.fall_back(cycle, error, facts),
-            // No answer came that would call for another request at once (B9).
-            FailureClass::Silence => self.fail(error, AfterPause::List(cycle), facts),
-            FailureClass::OverLimit => {
-                // The next stream would be as large; a list in pages may fit.
-                self.state.may_stream = false;
-                self.fail(error, AfterPause::List(cycle), facts)
+            (NextRequest::ListPlainly, _) => {
+                if answer == Answer::OverLimit {
+                    // The next stream would be as large; a list in pages may fit.
+                    self.state.may_stream = false;
+                } else if again {
+                    self.state.pause_streams(facts.now);
+                }
+                AfterPause::List(cycle)
             }
-            FailureClass::Expired
-            | FailureClass::TooLarge
-            | FailureClass::TooMany
-            | FailureClass::Refused => self.fail(error, AfterPause::Cycle, facts),
-        }
+            _ => AfterPause::Stream(cycle),
+        };
+        self.fail(error, step.wait, next, facts)
     }
 
     /// WL-9: a plain list for this cycle; the next cycle streams again.
     pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error, facts: &Facts) -> Action {
         if !use_up(&mut cycle.plain_list) {
-            return self.fail(error, AfterPause::Cycle, facts);
+            return self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts);
         }
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"

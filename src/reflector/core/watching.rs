@@ -6,8 +6,8 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
+use crate::policy::{Answer, NextRequest, Request, WaitRule};
 use crate::reflector::Phase;
-use crate::reflector::failure_class::{FailureClass, classify};
 
 use super::messages::{Action, Effect, Facts, Seen};
 use super::state::History;
@@ -132,8 +132,7 @@ impl Core {
             self.state.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, AfterPause::Probe, facts);
         }
-        let again = classify(&error).calls_for_the_same(&error);
-        self.watch_failed(again, error, facts)
+        self.watch_failed(Request::Open, error, facts)
     }
 
     /// The replacement is the content: watch from there.
@@ -178,7 +177,7 @@ impl Core {
             return self.fall_back(cycle, error, facts);
         }
         let error = error.context("unable to sync list result");
-        self.fail(error, AfterPause::Cycle, facts)
+        self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts)
     }
 
     pub(super) fn applied(
@@ -193,7 +192,7 @@ impl Core {
         };
         self.state.fell_behind(facts.now);
         let error = error.context("a change of the watch could not be applied");
-        self.fail(error, AfterPause::Cycle, facts)
+        self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts)
     }
 
     pub(super) fn resynced(
@@ -203,7 +202,8 @@ impl Core {
         facts: &Facts,
     ) -> Action {
         if let Err(error) = result {
-            return self.fail(error.context("resync failed"), AfterPause::Cycle, facts);
+            let error = error.context("resync failed");
+            return self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts);
         }
         self.state.rearm_resync(facts.now);
         self.read(watching)
@@ -279,43 +279,45 @@ impl Core {
     fn watch_error(&mut self, watching: &Watching, error: Error, facts: &Facts) -> Action {
         let lived = facts.now.saturating_duration_since(watching.asked_at);
         self.state.watch_lived(lived);
-        let class = classify(&error);
-        if class == FailureClass::Internal && self.state.internal_errors.admits(facts.now) {
+        let internal = Answer::of(&error) == Answer::Internal;
+        if internal && self.state.internal_errors.admits(facts.now) {
             let why = format!("the watch is retried after an internal error err={error}");
             self.state.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
                 let error = error.context("watch ended with error");
-                return self.fail(error, AfterPause::Watch, facts);
+                return self.fail(error, WaitRule::Named, AfterPause::Watch, facts);
             }
             return self.reopen_after(lived, AfterPause::Watch, facts);
         }
-        let again = matches!(class, FailureClass::TooMany | FailureClass::Refused);
-        if !again {
-            self.state.fell_behind(facts.now);
-        }
         let error = error.context("watch ended with error");
-        self.watch_failed(again, error, facts)
+        self.watch_failed(Request::Watch, error, facts)
     }
 
-    /// A backoff, then the watch `again` at the last version or else a new cycle.
-    fn watch_failed(&mut self, again: bool, error: Error, facts: &Facts) -> Action {
-        if classify(&error) == FailureClass::Expired {
-            self.state.history = History::Expired;
-            return self.expired(error, facts);
+    /// The watch again at the last version, or else a new cycle.
+    fn watch_failed(&mut self, request: Request, error: Error, facts: &Facts) -> Action {
+        let again = !self.state.may_list_soon;
+        let step = self.state.after(request, &error, again);
+        if step.next == NextRequest::Same {
+            return self.fail(error, step.wait, AfterPause::Watch, facts);
         }
-        let next = if again {
-            AfterPause::Watch
-        } else {
-            AfterPause::Cycle
-        };
-        self.fail(error, next, facts)
+        if request == Request::Watch {
+            self.state.fell_behind(facts.now);
+        }
+        if matches!(Answer::of(&error), Answer::Expired | Answer::Gone) {
+            self.state.history = History::Expired;
+            return self.expired(error, step.wait, facts);
+        }
+        if step.next == NextRequest::MostRecent {
+            self.state.history = History::Unavailable;
+        }
+        self.fail(error, step.wait, AfterPause::Cycle, facts)
     }
 
     /// The position is not in the server's history: the content is behind, and listed again soon
     /// (RF-34, RF-41, B9).
-    pub(super) fn expired(&mut self, error: Error, facts: &Facts) -> Action {
+    pub(super) fn expired(&mut self, error: Error, wait: WaitRule, facts: &Facts) -> Action {
         self.state.fell_behind(facts.now);
-        let (until, on_demand) = self.state.expired(error, facts);
+        let (until, on_demand) = self.state.expired(error, wait, facts);
         self.pause(until, on_demand, AfterPause::Cycle, facts)
     }
 
@@ -338,7 +340,7 @@ impl Core {
             if let Some(end) = end {
                 error = error.with_source(end);
             }
-            return self.fail(error, AfterPause::Cycle, facts);
+            return self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts);
         }
         if let Some(end) = end {
             let why = format!("the watch broke off err={end}");
@@ -360,7 +362,10 @@ impl Core {
         }
         self.state.status.phase = match &next {
             AfterPause::Watch | AfterPause::Probe => Phase::Opening,
-            AfterPause::Cycle | AfterPause::List(_) | AfterPause::Stream(_) => Phase::Listing,
+            AfterPause::Cycle
+            | AfterPause::Again(_)
+            | AfterPause::List(_)
+            | AfterPause::Stream(_) => Phase::Listing,
         };
         let until = later(facts.now, wait);
         self.pause(until, false, next, facts)

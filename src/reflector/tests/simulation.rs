@@ -14,7 +14,7 @@ use super::*;
 use crate::dice::seeds;
 use crate::list_watch::{ObjectEvent, WatchEvent};
 use crate::object::Object as _;
-use crate::reflector::backoff::Chance;
+use crate::policy::Chance;
 use crate::reflector::core::{Action, Input};
 use crate::reflector::driver::ReflectorDriver;
 use crate::reflector::guarded::Guarded;
@@ -283,6 +283,10 @@ impl Simulation {
                     request.resource_version, request.send_initial_events
                 )
             }
+            Action::PauseInList { until } => {
+                self.advance_to(*until);
+                return Input::Paused;
+            }
             Action::Pause { until, on_demand } => {
                 if !calm {
                     self.happen();
@@ -291,13 +295,7 @@ impl Simulation {
                     self.world.fake.advance(millis(self.chance.below(100)));
                     return Input::Demanded;
                 }
-                let wait = until.saturating_duration_since(self.now());
-                assert!(
-                    wait <= seconds(300),
-                    "seed {}: a pause of {wait:?}",
-                    self.seed
-                );
-                self.world.fake.advance(wait);
+                self.advance_to(*until);
                 return Input::Paused;
             }
             Action::Read { until } => return self.read(*until, calm),
@@ -319,6 +317,16 @@ impl Simulation {
         );
         self.made.push(Made { what, at, data });
         input
+    }
+
+    fn advance_to(&self, until: Instant) {
+        let wait = until.saturating_duration_since(self.now());
+        assert!(
+            wait <= seconds(300),
+            "seed {}: a pause of {wait:?}",
+            self.seed
+        );
+        self.world.fake.advance(wait);
     }
 
     /// A read that never blocks: it looks at what is there, after some time and some events.

@@ -10,6 +10,7 @@
 mod bounds;
 mod health;
 mod lists;
+mod policy;
 mod readings;
 mod refusals;
 mod streams;
@@ -98,7 +99,7 @@ impl Bench {
         let action = self.core.step(input, &facts);
         self.effects.extend(self.core.take_effects());
         self.pause_until = match &action {
-            Action::Pause { until, .. } => Some(*until),
+            Action::Pause { until, .. } | Action::PauseInList { until } => Some(*until),
             _ => None,
         };
         action
@@ -180,6 +181,7 @@ impl Bench {
                 let waiters = if *on_demand { " on-demand" } else { "" };
                 format!("pause {}{waiters}", ahead(until))
             }
+            Action::PauseInList { until } => format!("pause-in-list {}", ahead(until)),
             Action::End => "end".to_owned(),
         }
     }

@@ -75,7 +75,7 @@ const STREAMED_LISTS: &[Row] = &[
     ",
     ),
     row(
-        "WL-7: refused or 429, at the opening or in the stream: backoff, the stream again",
+        "WL-7: refused: backoff, the stream again; a second 429: backoff, a plain list",
         "streams",
         "
         start               -> stream most-recent
@@ -85,11 +85,11 @@ const STREAMED_LISTS: &[Row] = &[
         paused              -> stream most-recent
         opened              -> read
         error 429           -> pause 3.2s
-        paused              -> stream most-recent
+        paused              -> list 0 limit=500
     ",
     ),
     row(
-        "WL-8: expired: at once at the most recent, once per cycle, then a backoff (B9)",
+        "WL-8: expired: at once at the most recent, then a backoff and a plain list (B9)",
         "streams",
         "
         start               -> stream most-recent
@@ -102,7 +102,7 @@ const STREAMED_LISTS: &[Row] = &[
         error 504 too-large -> stream most-recent
         opened              -> read
         error 410 Expired   -> pause
-        paused              -> stream most-recent
+        paused              -> list most-recent limit=500
     ",
     ),
     row(

@@ -4,7 +4,6 @@
 use std::time::{Duration, Instant};
 
 use crate::clock::later;
-use crate::reflector::BackoffOptions;
 
 /// First wait of a first sync that a caller waits for (B3), and of a watch that did not last (B9).
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -22,8 +21,100 @@ pub(crate) const REOPEN_AT_ONCE: Duration = Duration::from_secs(5);
 const REOPEN_RESET: Duration = Duration::from_secs(30);
 /// The longest wait before a watch is reopened.
 const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);
+/// The first pause of streamed lists that are refused, and the longest; the random share may double
+/// them.
+const STREAM_PAUSE: Duration = Duration::from_secs(30);
+const STREAM_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 /// Internal errors further apart than this begin a new series (BK-9).
 const RETRY_SERIES_GAP: Duration = Duration::from_secs(60);
+
+/// The waits after failed lists and watches. Each is a random time from its base up to base × (1 +
+/// jitter).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use kubecache::reflector::BackoffOptions;
+///
+/// let patient = BackoffOptions::default()
+///     .initial(Duration::from_secs(2))
+///     .cap(Duration::from_secs(60));
+/// # drop(patient);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use = "options do nothing before they are those of a reflector"]
+pub struct BackoffOptions {
+    pub(crate) initial: Duration,
+    pub(crate) factor: f64,
+    pub(crate) cap: Duration,
+    pub(crate) refused_cap: Duration,
+    pub(crate) jitter: f64,
+    pub(crate) reset_after: Duration,
+}
+
+impl BackoffOptions {
+    /// Sets the first base. Default: 800 ms.
+    pub fn initial(mut self, base: Duration) -> Self {
+        self.initial = base;
+        self
+    }
+
+    /// Sets the factor by which each wait's base grows. With 1 or less it does not grow. Default:
+    /// 2.
+    pub fn factor(mut self, factor: f64) -> Self {
+        self.factor = factor;
+        self
+    }
+
+    /// Sets the largest base. Default: 30 seconds.
+    pub fn cap(mut self, base: Duration) -> Self {
+        self.cap = base;
+        self
+    }
+
+    /// Sets the largest base while a refusal lasts: 403, or 404 for the resource, for longer than
+    /// the [grace](crate::reflector::ReflectorOptions::forbidden_grace). The [`cap`](Self::cap)
+    /// applies where it is more. Default: 150 seconds, so that the server is asked at least every 5
+    /// minutes.
+    ///
+    /// A read shortens a wait to one of the cap's.
+    pub fn refused_cap(mut self, base: Duration) -> Self {
+        self.refused_cap = base;
+        self
+    }
+
+    /// Sets the largest random share of the base that is added to it. Default: 1, so that a wait is
+    /// in [base, 2 × base).
+    pub fn jitter(mut self, share: f64) -> Self {
+        self.jitter = share;
+        self
+    }
+
+    /// Sets how long after the opening of a watch the waits start again at the first base. Zero
+    /// keeps them there. Default: 2 minutes.
+    ///
+    /// They start again sooner when the server proves that it works: by an event, a watch that
+    /// lived five seconds, an expired version, or an answer other than 5xx and 429.
+    pub fn reset_after(mut self, health: Duration) -> Self {
+        self.reset_after = health;
+        self
+    }
+}
+
+impl Default for BackoffOptions {
+    fn default() -> Self {
+        Self {
+            initial: Duration::from_millis(800),
+            factor: 2.0,
+            cap: Duration::from_secs(30),
+            refused_cap: Duration::from_secs(150),
+            jitter: 1.0,
+            reset_after: Duration::from_secs(2 * 60),
+        }
+    }
+}
 
 /// A small generator (`SplitMix64`) for jitter: reproducible from its seed, not for secrets.
 #[derive(Clone, Debug)]
@@ -88,6 +179,15 @@ impl Backoff {
     /// The waits before a watch is opened again that did not fail (B9).
     pub(crate) fn of_reopening() -> Self {
         Self::doubling(REOPEN_WAIT_MAX, 0.0)
+    }
+
+    /// The pauses of streamed lists that are refused: ten minutes at the most.
+    pub(crate) fn of_streams() -> Self {
+        Self::new(BackoffOptions {
+            initial: STREAM_PAUSE,
+            cap: STREAM_PAUSE_MAX,
+            ..BackoffOptions::default()
+        })
     }
 
     fn doubling(cap: Duration, jitter: f64) -> Self {

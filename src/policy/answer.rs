@@ -1,0 +1,107 @@
+//! What came instead of what was asked for, as far as the policy decides by it.
+
+use std::error::Error as StdError;
+use std::io;
+
+use crate::error::{Error, ErrorKind};
+use crate::object::{Reason, Status};
+
+/// What a failed request was answered with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// No process listens at the server's address.
+    Refused,
+    /// The connection failed, or ended in the answer.
+    Cut,
+    /// A time limit passed.
+    Silent,
+    /// The request was not sent: configuration, credentials, TLS, the system, a stop, a panic.
+    Unsent,
+    /// The answer is not what the protocol says: no JSON, cut off, of another type.
+    Malformed,
+    /// More came than the options allow.
+    OverLimit,
+    Unauthorized,
+    Forbidden,
+    NotFound,
+    NotAcceptable,
+    /// 400 and 422: of a request at a version, the server may not read that version.
+    Unreadable,
+    /// The version, or the token of a page, fell out of the server's history: 410 with `Expired`.
+    Expired,
+    /// The same with `Gone`, or without a reason.
+    Gone,
+    /// The version lies in the server's future (RF-13).
+    TooLarge,
+    TooMany,
+    /// The server failed inside (RF-38).
+    Internal,
+    /// 502, 503, 504, and 500 for another reason.
+    Unavailable,
+    /// Another answer of the server, such as 405, 408, 409 or 415.
+    Other,
+}
+
+impl Answer {
+    /// What an error was.
+    pub(crate) fn of(error: &Error) -> Self {
+        use ErrorKind as Kind;
+        let status = error.status();
+        match error.kind() {
+            Kind::Expired if status.is_some_and(|status| status.reason() == Reason::Expired) => {
+                Self::Expired
+            }
+            Kind::Expired => Self::Gone,
+            _ if status.is_some_and(Status::is_too_large_resource_version) => Self::TooLarge,
+            Kind::TooManyRequests => Self::TooMany,
+            _ if status.is_some_and(Status::is_internal_error) => Self::Internal,
+            Kind::TooLarge => Self::OverLimit,
+            Kind::Unreachable if is_refused(error) => Self::Refused,
+            Kind::Unreachable => Self::Cut,
+            Kind::Timeout => Self::Silent,
+            Kind::Tls
+            | Kind::Resources
+            | Kind::Config
+            | Kind::Credentials
+            | Kind::NotConfigured
+            | Kind::Panicked
+            | Kind::Stopped => Self::Unsent,
+            Kind::NotFound
+            | Kind::Forbidden
+            | Kind::Unauthorized
+            | Kind::Api
+            | Kind::NotRegistered
+            | Kind::NotSynced
+            | Kind::Protocol
+            | Kind::Stale
+            | Kind::Undecodable
+            | Kind::TooManyReflectors => status.map_or(Self::Malformed, Self::of_status),
+        }
+    }
+
+    fn of_status(status: &Status) -> Self {
+        match (status.reason(), status.code()) {
+            (Reason::Unauthorized, _) => Self::Unauthorized,
+            (Reason::Forbidden, _) => Self::Forbidden,
+            (Reason::NotFound, _) => Self::NotFound,
+            (Reason::BadRequest | Reason::Invalid, _) | (_, 400 | 422) => Self::Unreadable,
+            (_, 406) => Self::NotAcceptable,
+            (Reason::Timeout | Reason::ServerTimeout | Reason::ServiceUnavailable, _)
+            | (_, 500 | 502..=504) => Self::Unavailable,
+            _ => Self::Other,
+        }
+    }
+}
+
+fn is_refused(error: &Error) -> bool {
+    let mut next: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(current) = next {
+        let io = current.downcast_ref::<io::Error>().map(io::Error::kind);
+        if io == Some(io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = current.source();
+    }
+    let text = error.to_string().to_ascii_lowercase();
+    text.contains("connection refused")
+}

@@ -1,0 +1,195 @@
+//! One policy for each refusal: what is asked next, when, and how often. A table that the code runs
+//! on and the manual prints.
+
+mod answer;
+mod backoff;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use answer::Answer;
+pub use backoff::BackoffOptions;
+pub(crate) use backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow};
+
+use std::time::Duration;
+
+use crate::error::Error;
+
+/// How long the node authorizer may lag behind the binding of a pod (R4): a single request that is
+/// refused waits as long before the refusal is an answer.
+pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
+/// The longest wait a server can ask for, of any request: beyond it a wrong header would silence a
+/// cache for hours.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
+/// So many waits in a row that the server names are followed as they are.
+pub(crate) const NAMED_MAX: u32 = 10;
+/// A row whose first step holds without end.
+const EVER: u32 = u32::MAX;
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// A get, or a page of a list, that a caller waits for.
+    Read,
+    /// A reflector's list at no version or at `0`.
+    List,
+    /// A reflector's list at a version.
+    ListAt,
+    LaterPage,
+    /// A streamed list: its opening, and what ends it with an error.
+    Stream,
+    /// The opening of a watch.
+    Open,
+    /// An error event within a watch.
+    Watch,
+    /// The list of one item that shows the server's version.
+    Probe,
+}
+
+/// What is asked next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NextRequest {
+    /// The same request.
+    Same,
+    /// A list, streamed where streams are in use.
+    List,
+    /// A list that is not streamed.
+    ListPlainly,
+    /// One list without pages.
+    ListWhole,
+    /// A list at no version: the most recent.
+    MostRecent,
+    /// Nothing: the caller has the error.
+    Fail,
+}
+
+/// When it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitRule {
+    AtOnce,
+    /// At a random time within a second.
+    Soon,
+    /// The next wait of the backoff.
+    Backoff,
+    /// The wait that the server names; after ten in a row the backoff's where that is longer.
+    Named,
+    /// The wait that the server names or the backoff's, whichever is longer.
+    Longer,
+}
+
+/// What is asked next, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyStep {
+    pub(crate) next: NextRequest,
+    pub(crate) wait: WaitRule,
+}
+
+/// One row of the policy.
+#[derive(Debug)]
+struct Row {
+    requests: &'static [Request],
+    /// Empty stands for each answer that no row above has.
+    answers: &'static [Answer],
+    /// Whether the server names a wait; `None` where that is all the same.
+    named: Option<bool>,
+    first: PolicyStep,
+    /// How often in a row `first` is done.
+    times: u32,
+    then: PolicyStep,
+}
+
+macro_rules! row {
+    ($requests:tt; $answers:tt; $named:expr; $first:ident $wait:ident) => {
+        row!($requests; $answers; $named; $first $wait EVER; Fail AtOnce)
+    };
+    ([$($request:ident)+]; [$($answer:ident)*]; $named:expr; $first:ident $wait:ident $times:expr;
+        $then:ident $then_wait:ident) => {
+        Row {
+            requests: &[$(Request::$request),+],
+            answers: &[$(Answer::$answer),*],
+            named: $named,
+            first: PolicyStep { next: NextRequest::$first, wait: WaitRule::$wait },
+            times: $times,
+            then: PolicyStep { next: NextRequest::$then, wait: WaitRule::$then_wait },
+        }
+    };
+}
+
+const YES: Option<bool> = Some(true);
+const NO: Option<bool> = Some(false);
+const EITHER: Option<bool> = None;
+
+/// The first row that fits is the one that counts. A last one fits each request.
+#[rustfmt::skip]
+const ROWS: &[Row] = &[
+    row!([Read]; [Expired Gone TooLarge NotFound]; EITHER; Fail AtOnce),
+    row!([Read]; []; YES; Same Named 9; Fail AtOnce),
+    row!([Read]; [TooMany]; NO; Same Backoff 9; Fail AtOnce),
+    row!([Read]; [Internal Unavailable Cut]; NO; Same Soon 1; Fail AtOnce),
+    row!([Read]; []; NO; Fail AtOnce),
+
+    row!([LaterPage]; [Expired]; EITHER; ListWhole AtOnce),
+    row!([List LaterPage ListAt]; [Expired Gone TooLarge]; EITHER;
+        MostRecent AtOnce 1; MostRecent Longer),
+    row!([ListAt]; [Unreadable Internal]; NO; List Backoff 1; MostRecent AtOnce),
+    row!([ListAt Open Watch]; [Unreadable Internal]; YES; Same Named 9; MostRecent Longer),
+    row!([List ListAt LaterPage]; []; YES; Same Named),
+    row!([List ListAt LaterPage]; []; NO; List Backoff),
+
+    row!([Stream]; [Refused]; EITHER; Same Longer),
+    row!([Stream]; [Expired Gone TooLarge TooMany]; EITHER; Same Longer 1; ListPlainly Longer),
+    row!([Stream]; [OverLimit]; EITHER; ListPlainly Longer),
+    row!([Stream]; []; YES; Same Named 1; ListPlainly Longer),
+    row!([Stream]; [Cut Silent Unsent]; NO; ListPlainly Backoff),
+    row!([Stream]; []; NO; ListPlainly AtOnce),
+
+    row!([Open Watch]; [Expired Gone]; NO; List Soon 1; List Backoff),
+    row!([Open Watch]; [Expired Gone TooLarge]; EITHER; List Longer),
+    row!([Open Watch]; [TooMany Refused]; NO; Same Backoff),
+    row!([Open Watch]; []; YES; Same Named),
+    row!([Open Watch]; []; NO; List Backoff),
+
+    row!([Probe]; [Expired Gone]; NO; MostRecent Soon 1; MostRecent Backoff),
+    row!([Probe]; [Expired Gone]; YES; MostRecent Longer),
+    row!([Probe]; []; YES; Same Named),
+    row!([Probe]; []; NO; Same Backoff),
+];
+
+impl Row {
+    fn fits(&self, request: Request, answer: Answer, named: bool) -> bool {
+        self.requests.contains(&request)
+            && (self.answers.is_empty() || self.answers.contains(&answer))
+            && self.named.is_none_or(|is| is == named)
+    }
+}
+
+/// What follows the answer `error` to `request`, of which so many in a row have failed alike, this
+/// one included.
+pub(crate) fn after(request: Request, error: &Error, failed: u32) -> PolicyStep {
+    step(
+        request,
+        Answer::of(error),
+        asked_wait(error).is_some(),
+        failed,
+    )
+}
+
+fn step(request: Request, answer: Answer, named: bool, failed: u32) -> PolicyStep {
+    let fail = PolicyStep {
+        next: NextRequest::Fail,
+        wait: WaitRule::AtOnce,
+    };
+    let row = ROWS.iter().find(|row| row.fits(request, answer, named));
+    row.map_or(fail, |row| {
+        if failed <= row.times {
+            row.first
+        } else {
+            row.then
+        }
+    })
+}
+
+/// The wait that the server asks for before the same request, as far as it is followed.
+pub(crate) fn asked_wait(error: &Error) -> Option<Duration> {
+    let asked = error.retry_after().filter(|wait| !wait.is_zero());
+    asked.map(|wait| wait.min(RETRY_AFTER_MAX))
+}

@@ -1,0 +1,204 @@
+//! The rows of the table: that they are whole, that the manual prints them, what they promise.
+
+use std::io;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::object::Status;
+
+const REQUESTS: [Request; 8] = [
+    Request::Read,
+    Request::List,
+    Request::ListAt,
+    Request::LaterPage,
+    Request::Stream,
+    Request::Open,
+    Request::Watch,
+    Request::Probe,
+];
+
+const ANSWERS: [Answer; 18] = [
+    Answer::Refused,
+    Answer::Cut,
+    Answer::Silent,
+    Answer::Unsent,
+    Answer::Malformed,
+    Answer::OverLimit,
+    Answer::Unauthorized,
+    Answer::Forbidden,
+    Answer::NotFound,
+    Answer::NotAcceptable,
+    Answer::Unreadable,
+    Answer::Expired,
+    Answer::Gone,
+    Answer::TooLarge,
+    Answer::TooMany,
+    Answer::Internal,
+    Answer::Unavailable,
+    Answer::Other,
+];
+
+fn cases() -> impl Iterator<Item = (Request, Answer, bool)> {
+    let pairs = REQUESTS
+        .into_iter()
+        .flat_map(|request| ANSWERS.into_iter().map(move |answer| (request, answer)));
+    pairs.flat_map(|(request, answer)| [true, false].map(|named| (request, answer, named)))
+}
+
+#[test]
+fn each_answer_to_each_request_has_a_row_and_each_row_an_answer() {
+    let mut used = vec![false; ROWS.len()];
+    for (request, answer, named) in cases() {
+        let row = ROWS.iter().position(|row| row.fits(request, answer, named));
+        let row = row.unwrap_or_else(|| panic!("{request:?} {answer:?} {named} has no row"));
+        used[row] = true;
+    }
+    let idle: Vec<_> = ROWS.iter().zip(used).filter(|(_, used)| !used).collect();
+    assert!(idle.is_empty(), "{idle:?}");
+}
+
+/// A row as the manual has it.
+fn printed(row: &Row) -> String {
+    let answers: Vec<_> = row.answers.iter().map(|it| format!("`{it:?}`")).collect();
+    let answers = if answers.is_empty() {
+        "any other".to_owned()
+    } else {
+        answers.join(", ")
+    };
+    let named = match row.named {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "either",
+    };
+    let step = |step: PolicyStep| {
+        let fails = step.next == NextRequest::Fail;
+        let wait = if fails {
+            String::new()
+        } else {
+            format!(" {:?}", step.wait)
+        };
+        format!("`{:?}{wait}`", step.next)
+    };
+    let first = step(row.first);
+    let follows = match row.times {
+        EVER => first,
+        1 => format!("{first}, then {}", step(row.then)),
+        times => format!("{times} times {first}, then {}", step(row.then)),
+    };
+    format!("| {answers} | {named} | {follows} |")
+}
+
+#[test]
+fn the_manual_prints_the_table() {
+    let page = include_str!("../manual/policy.md");
+    for request in REQUESTS {
+        let of_request = ROWS.iter().filter(|row| row.requests.contains(&request));
+        let expected: Vec<_> = of_request.map(printed).collect();
+        let section = page
+            .split_once(&format!("\n# `{request:?}`"))
+            .unwrap_or_default()
+            .1;
+        let section = section.split("\n# ").next().unwrap_or_default();
+        let rows: Vec<_> = section
+            .lines()
+            .filter(|line| line.starts_with('|'))
+            .skip(2)
+            .collect();
+        let is_to_be = expected.join("\n");
+        assert!(
+            rows == expected,
+            "the table of {request:?} is to be:\n{is_to_be}"
+        );
+    }
+    let words = page.split('`').skip(1).step_by(2).collect::<Vec<_>>();
+    for answer in ANSWERS {
+        let word = format!("- `{answer:?}`");
+        let explained = page.contains(&word) || words.contains(&format!("{answer:?}").as_str());
+        assert!(explained, "{answer:?} is not explained");
+    }
+}
+
+/// Each answer of the protocol, and what it is to the policy.
+#[test]
+fn answers_are_told_apart() {
+    let status = |code: u16, reason: &str| {
+        let status = meta::Status {
+            code: Some(code.into()),
+            reason: Some(reason.to_owned()),
+            ..meta::Status::default()
+        };
+        Error::from_status(Status::from(status))
+    };
+    let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    let unreachable = || Error::new(ErrorKind::Unreachable, "could not connect");
+    let rows = [
+        (unreachable().with_source(refused), Answer::Refused),
+        (unreachable(), Answer::Cut),
+        (Error::new(ErrorKind::Timeout, ""), Answer::Silent),
+        (Error::new(ErrorKind::Tls, ""), Answer::Unsent),
+        (Error::new(ErrorKind::Credentials, ""), Answer::Unsent),
+        (
+            Error::new(ErrorKind::Protocol, "no JSON"),
+            Answer::Malformed,
+        ),
+        (Error::new(ErrorKind::TooLarge, ""), Answer::OverLimit),
+        (status(401, ""), Answer::Unauthorized),
+        (status(403, ""), Answer::Forbidden),
+        (status(404, ""), Answer::NotFound),
+        (status(406, "NotAcceptable"), Answer::NotAcceptable),
+        (status(400, ""), Answer::Unreadable),
+        (status(0, "BadRequest"), Answer::Unreadable),
+        (status(422, "Invalid"), Answer::Unreadable),
+        (status(410, "Expired"), Answer::Expired),
+        (status(410, ""), Answer::Gone),
+        (status(429, "TooManyRequests"), Answer::TooMany),
+        (status(500, ""), Answer::Internal),
+        (status(500, "InternalError"), Answer::Internal),
+        (status(500, "StoreReadError"), Answer::Unavailable),
+        (status(502, ""), Answer::Unavailable),
+        (status(503, ""), Answer::Unavailable),
+        (status(504, "Timeout"), Answer::Unavailable),
+        (status(405, "MethodNotAllowed"), Answer::Other),
+        (status(408, ""), Answer::Other),
+        (status(409, "Conflict"), Answer::Other),
+        (status(415, "UnsupportedMediaType"), Answer::Other),
+    ];
+    for (error, expected) in rows {
+        assert_eq!(Answer::of(&error), expected, "{error}");
+    }
+    let future = Status::new(504, "Timeout: Too large resource version: 9, current: 3");
+    let mut future = future.as_api().clone();
+    future.details = Some(meta::StatusDetails::default());
+    let future = Error::from_status(Status::from(future));
+    assert_eq!(Answer::of(&future), Answer::TooLarge);
+}
+
+/// What no row of a reflector says: that nothing is asked again.
+#[test]
+fn a_reflector_never_ends_and_a_read_ends_after_ten_tries() {
+    for (request, answer, named) in cases() {
+        let ends = step(request, answer, named, 10).next == NextRequest::Fail;
+        assert_eq!(ends, request == Request::Read, "{request:?} {answer:?}");
+    }
+}
+
+/// A wait that is named is never shortened, and calls for the same request the first time, unless
+/// the position is gone.
+#[test]
+fn a_named_wait_is_a_wait() {
+    let gone = [Answer::Expired, Answer::Gone, Answer::TooLarge];
+    for (request, answer, _) in cases().filter(|(_, _, named)| *named) {
+        let step = step(request, answer, true, 1);
+        let else_gone = (request, answer) == (Request::Read, Answer::NotFound)
+            || (request, answer) == (Request::Stream, Answer::OverLimit);
+        if !gone.contains(&answer) && !else_gone {
+            let is_wait = matches!(step.wait, WaitRule::Named | WaitRule::Longer);
+            assert!(
+                is_wait && step.next == NextRequest::Same,
+                "{request:?} {answer:?} {step:?}"
+            );
+        }
+    }
+}
