@@ -4,24 +4,22 @@
 //! A reflector has a backoff of its own and does not come here.
 
 use std::cell::Cell;
-use std::error::Error as StdError;
 use std::hash::{BuildHasher as _, RandomState};
-use std::io;
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::object::Status;
+use crate::policy::{self, NextRequest, Request, WaitRule};
 use crate::worker::{StopToken, WaitEnd};
-
-/// The tries of one read, as client-go has them.
-const TRIES_MAX: u32 = 10;
 
 /// The first pause where the server names no wait. Each further one is twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// The longest pause where the server names no wait.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// As often a pause is doubled: it is the longest by then.
+const DOUBLINGS_MAX: u32 = 10;
 
 /// The most that chance adds to a wait, so that many callers do not come back at once.
 const SPREAD_MAX: Duration = Duration::from_secs(1);
@@ -35,55 +33,8 @@ pub(crate) fn is_retry() -> bool {
     IS_RETRY.get()
 }
 
-/// How often a read that failed is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Retry {
-    Never,
-    /// Once more, soon: the failure may last.
-    Once,
-    /// After a wait, until it is answered: the server asks to come later.
-    Later,
-}
-
-/// The policy of one-shot reads.
-fn retry(error: &Error) -> Retry {
-    let is = |kinds: &[ErrorKind]| kinds.contains(&error.kind());
-    let status = error.status();
-    let lags = status.is_some_and(Status::is_too_large_resource_version);
-    if lags || is(&[ErrorKind::NotFound, ErrorKind::Expired]) {
-        // The version or the object is gone, or is yet to come: another request is right.
-        Retry::Never
-    } else if is(&[ErrorKind::TooManyRequests]) || named_wait(error).is_some() {
-        Retry::Later
-    } else if status.is_some_and(|status| [500, 502, 503, 504].contains(&status.code()))
-        || is_cut(error)
-    {
-        Retry::Once
-    } else {
-        Retry::Never
-    }
-}
-
 fn named_wait(error: &Error) -> Option<Duration> {
     error.retry_after().filter(|wait| !wait.is_zero())
-}
-
-/// Whether the connection ended before the answer did.
-fn is_cut(error: &Error) -> bool {
-    let mut next: Option<&(dyn StdError + 'static)> = error.source();
-    while let Some(source) = next {
-        if let Some(error) = source.downcast_ref::<io::Error>() {
-            return matches!(
-                error.kind(),
-                io::ErrorKind::UnexpectedEof
-                    | io::ErrorKind::ConnectionReset
-                    | io::ErrorKind::ConnectionAborted
-                    | io::ErrorKind::BrokenPipe
-            );
-        }
-        next = source.source();
-    }
-    false
 }
 
 /// The tries of one read so far.
@@ -111,31 +62,24 @@ impl Tries {
     ) -> Result<Duration, Error> {
         let before = self.last.replace(error.clone());
         self.failed = self.failed.saturating_add(1);
-        let mut retry = retry(&error);
-        if retry == Retry::Once && self.backs_off {
-            retry = Retry::Never;
-        }
         let failed = self.failed;
-        if error.is_stopped() || retry == Retry::Never && before.is_none() {
+        let step = policy::after(Request::Read, &error, failed);
+        let ends = step.next != NextRequest::Same || self.backs_off && step.wait == WaitRule::Soon;
+        if error.is_stopped() || ends && before.is_none() {
             return Err(error);
         }
         let tried = now.saturating_duration_since(self.since);
         let hint = format!("attempt {failed}, {tried:.1?} after the first began");
         let named = named_wait(&error);
-        let doubled = PAUSE.saturating_mul(1 << failed.saturating_sub(1).min(TRIES_MAX));
+        let doubled = PAUSE.saturating_mul(1 << failed.saturating_sub(1).min(DOUBLINGS_MAX));
         let wait = named.unwrap_or(doubled.min(PAUSE_MAX));
         let left = deadline.remaining(now).unwrap_or(Duration::MAX);
-        let has_tries = match retry {
-            Retry::Never => false,
-            Retry::Once => failed == 1,
-            Retry::Later => failed < TRIES_MAX,
-        };
-        if has_tries && wait < left {
+        if !ends && wait < left {
             let half = left.saturating_sub(wait).checked_div(2).unwrap_or_default();
             let spread = wait.max(PAUSE).min(SPREAD_MAX).min(half);
             return Ok(wait.saturating_add(spread.mul_f64(chance)));
         }
-        let why = match (named.filter(|_| has_tries), before) {
+        let why = match (named.filter(|_| !ends), before) {
             (Some(named), _) => format!(
                 ": the server asks for a wait of {named:?}, and the deadline is in {left:.1?}"
             ),
@@ -189,10 +133,13 @@ pub(crate) fn patiently<T>(
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
     use super::*;
     use crate::clock::later;
+    use crate::object::Status;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -213,29 +160,32 @@ mod tests {
         let too_large = r#"{"code":504,"reason":"Timeout","details":{"retryAfterSeconds":1,
             "causes":[{"reason":"ResourceVersionTooLarge"}]}}"#;
         let too_large: meta::Status = serde_json::from_str(too_large).unwrap();
+        let (later, soon) = (Some(WaitRule::Named), Some(WaitRule::Soon));
         let mut rows = vec![
-            (answer(429, 0), Retry::Later),
-            (Error::from_status(too_large.into()), Retry::Never),
-            (cut(io::ErrorKind::UnexpectedEof), Retry::Once),
-            (cut(io::ErrorKind::ConnectionReset), Retry::Once),
-            (cut(io::ErrorKind::ConnectionRefused), Retry::Never),
-            (Error::new(ErrorKind::Timeout, "silent"), Retry::Never),
-            (Error::new(ErrorKind::Undecodable, "odd"), Retry::Never),
-            (Error::stopped("it"), Retry::Never),
-            (answer(404, 1), Retry::Never),
-            (answer(410, 1), Retry::Never),
+            (answer(429, 0), Some(WaitRule::Backoff)),
+            (Error::from_status(too_large.into()), None),
+            (cut(io::ErrorKind::UnexpectedEof), soon),
+            (cut(io::ErrorKind::ConnectionReset), soon),
+            (cut(io::ErrorKind::ConnectionRefused), None),
+            (Error::new(ErrorKind::Timeout, "silent"), None),
+            (Error::new(ErrorKind::Undecodable, "odd"), None),
+            (Error::stopped("it"), None),
+            (answer(404, 1), None),
+            (answer(410, 1), None),
         ];
         for code in [400, 403, 409, 422, 429, 500, 502, 503, 504] {
-            rows.push((answer(code, 1), Retry::Later));
+            rows.push((answer(code, 1), later));
         }
         for code in [500, 502, 503, 504] {
-            rows.push((answer(code, 0), Retry::Once));
+            rows.push((answer(code, 0), soon));
         }
         for code in [400, 401, 403, 404, 406, 409, 410, 415, 422, 501] {
-            rows.push((answer(code, 0), Retry::Never));
+            rows.push((answer(code, 0), None));
         }
         for (error, expected) in rows {
-            assert_eq!(retry(&error), expected, "{error:?}");
+            let step = policy::after(Request::Read, &error, 1);
+            let wait = (step.next == NextRequest::Same).then_some(step.wait);
+            assert_eq!(wait, expected, "{error:?}");
         }
     }
 
