@@ -133,10 +133,13 @@ impl<K: Object> ImmutableChecks<K> {
         self.queue.notify_all();
     }
 
-    /// Forgets the checks that wait.
+    /// Forgets the checks that wait, and the absences to be confirmed.
     fn clear(&self) {
-        let waiting = std::mem::take(&mut self.queue.lock().waiting);
-        drop(waiting);
+        let mut queue = self.queue.lock();
+        let waiting = std::mem::take(&mut queue.waiting);
+        let later = std::mem::take(&mut queue.later);
+        drop(queue);
+        drop((waiting, later));
     }
 
     /// Waits until `deadline` for the ends of the checks under way: milliseconds, since the

@@ -253,27 +253,31 @@ impl<K: Object> Poller<K> {
     ) {
         let now = self.context.table.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
-        let waiting: Vec<u64> = {
-            let mut polls = self.polls.lock();
-            let is_new = polls
-                .by_number
-                .get(&number)
-                .is_some_and(|it| !it.has_failed);
-            let before = if is_silent { polls.silent } else { 0 };
-            polls.silent = before.saturating_add(usize::from(is_silent && is_new));
-            let is_away = polls.silent >= SILENT_POLLS;
-            let others = polls.by_number.iter().filter(|_| is_away);
-            let others = others.filter(|(other, poll)| **other != number && poll.due <= now);
-            others.map(|(other, _)| *other).collect()
-        };
         let silent = Error::new(
             error.kind(),
             format!("its poll waits for a server that answers none: {error}"),
         );
-        for other in waiting {
-            self.settle(other, |poll| {
-                poll.status.failures.add(silent.clone(), began, now);
-            });
+        let mut blamed = Vec::new();
+        let mut polls = self.polls.lock();
+        let is_new = polls
+            .by_number
+            .get(&number)
+            .is_some_and(|it| !it.has_failed);
+        let before = if is_silent { polls.silent } else { 0 };
+        polls.silent = before.saturating_add(usize::from(is_silent && is_new));
+        let is_away = polls.silent >= SILENT_POLLS;
+        // An object that another thread polls has that poll's status.
+        let others = polls.by_number.iter_mut().filter(|(other, poll)| {
+            is_away && **other != number && poll.began.is_none() && poll.due <= now
+        });
+        for (other, poll) in others {
+            poll.status.failures.add(silent.clone(), began, now);
+            poll.changes = poll.changes.wrapping_add(1);
+            blamed.push(*other);
+        }
+        drop(polls);
+        for other in blamed {
+            self.tell(other);
         }
         let failures = self.settle(number, |poll| {
             poll.fail(error, began, now, pace);
@@ -342,6 +346,11 @@ impl<K: Object> Poller<K> {
         let stop = self.context.table.stop.token();
         let (number, writer) = self.wait_for_next(&stop).unwrap();
         self.poll(number, &writer, &stop);
+    }
+
+    /// Lets the next failure be the one after which the server counts as silent.
+    pub(crate) fn expect_silence(&self) {
+        self.polls.lock().silent = SILENT_POLLS - 1;
     }
 
     /// Waits until a poll has changed, whether or not its object was told.

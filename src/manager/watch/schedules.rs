@@ -600,6 +600,31 @@ fn an_object_keeps_the_status_of_its_last_poll_whichever_thread_tells_it_last() 
     }
 }
 
+/// A poll after which the server counts as silent blames its objects while another thread polls one
+/// of them: what that poll found stays.
+#[test]
+fn an_object_that_was_polled_meanwhile_is_not_blamed_for_another() {
+    check_by(PctScheduler::new(3, SCHEDULES), || {
+        let clock = FakeClock::new();
+        let model = Model::polled_by(&clock);
+        model.manager.register_pod(&pod("p", &["s", "t"]));
+        let silent = Error::new(ErrorKind::Timeout, "no answer");
+        model.getter.answer(Err(silent));
+        model.getter.answer(Err(failed(404, "none")));
+        let poller = model.manager.store().checks().runs.poller.as_ref();
+        poller.unwrap().expect_silence();
+        let pollers = (0..2).map(|_| model.poll_once()).collect();
+        model.getter.wait_for_asked(1);
+        clock.advance(ROUND);
+        let model = model.join(pollers);
+        let reports = model.manager.inspect().into_values().flatten();
+        let failing = reports.filter(|report| report.last_error.is_some()).count();
+        assert!(failing <= 1, "the object that was answered is blamed");
+        model.manager.stop();
+        model.assert_over();
+    });
+}
+
 /// A new reference tells the object that its poll waits, while other threads poll it already.
 #[test]
 fn a_poll_that_fails_at_once_is_not_hidden_by_the_beginning_of_the_polls() {
