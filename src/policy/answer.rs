@@ -59,6 +59,7 @@ impl Answer {
             Kind::Unreachable if is_refused(error) => Self::Refused,
             Kind::Unreachable => Self::Cut,
             Kind::Timeout => Self::Silent,
+            Kind::Protocol if status.is_none() && is_io(error, &CUT) => Self::Cut,
             Kind::Tls
             | Kind::Resources
             | Kind::Config
@@ -93,15 +94,27 @@ impl Answer {
     }
 }
 
-fn is_refused(error: &Error) -> bool {
+/// How the system tells that a connection ended.
+const CUT: [io::ErrorKind; 4] = [
+    io::ErrorKind::UnexpectedEof,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::BrokenPipe,
+];
+
+fn is_io(error: &Error, kinds: &[io::ErrorKind]) -> bool {
     let mut next: Option<&(dyn StdError + 'static)> = Some(error);
     while let Some(current) = next {
         let io = current.downcast_ref::<io::Error>().map(io::Error::kind);
-        if io == Some(io::ErrorKind::ConnectionRefused) {
+        if io.is_some_and(|kind| kinds.contains(&kind)) {
             return true;
         }
         next = current.source();
     }
+    false
+}
+
+fn is_refused(error: &Error) -> bool {
     let text = error.to_string().to_ascii_lowercase();
-    text.contains("connection refused")
+    is_io(error, &[io::ErrorKind::ConnectionRefused]) || text.contains("connection refused")
 }
