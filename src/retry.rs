@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::policy::{self, NextRequest, Request, WaitRule};
+use crate::policy::{self, NextRequest, RequestKind, WaitRule};
 use crate::worker::{StopToken, WaitEnd};
 
 /// The first pause where the server names no wait. Each further one is twice as long.
@@ -63,7 +63,7 @@ impl Tries {
         let before = self.last.replace(error.clone());
         self.failed = self.failed.saturating_add(1);
         let failed = self.failed;
-        let step = policy::after(Request::Read, &error, failed);
+        let step = policy::after(RequestKind::Read, &error, failed);
         let ends = step.next != NextRequest::Same || self.backs_off && step.wait == WaitRule::Soon;
         if error.is_stopped() || ends && before.is_none() {
             return Err(error);
@@ -183,7 +183,7 @@ mod tests {
             rows.push((answer(code, 0), None));
         }
         for (error, expected) in rows {
-            let step = policy::after(Request::Read, &error, 1);
+            let step = policy::after(RequestKind::Read, &error, 1);
             let wait = (step.next == NextRequest::Same).then_some(step.wait);
             assert_eq!(wait, expected, "{error:?}");
         }

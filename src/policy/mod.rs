@@ -27,7 +27,7 @@ const EVER: u32 = u32::MAX;
 
 /// What was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Request {
+pub(crate) enum RequestKind {
     /// A get, or a page of a list, that a caller waits for.
     Read,
     /// A reflector's list at no version or at `0`.
@@ -86,7 +86,7 @@ pub(crate) struct PolicyStep {
 /// One row of the policy.
 #[derive(Debug)]
 struct Row {
-    requests: &'static [Request],
+    requests: &'static [RequestKind],
     /// Empty stands for each answer that no row above has.
     answers: &'static [Answer],
     /// Whether the server names a wait; `None` where that is all the same.
@@ -104,7 +104,7 @@ macro_rules! row {
     ([$($request:ident)+]; [$($answer:ident)*]; $named:expr; $first:ident $wait:ident $times:expr;
         $then:ident $then_wait:ident) => {
         Row {
-            requests: &[$(Request::$request),+],
+            requests: &[$(RequestKind::$request),+],
             answers: &[$(Answer::$answer),*],
             named: $named,
             first: PolicyStep { next: NextRequest::$first, wait: WaitRule::$wait },
@@ -155,7 +155,7 @@ const ROWS: &[Row] = &[
 ];
 
 impl Row {
-    fn fits(&self, request: Request, answer: Answer, named: bool) -> bool {
+    fn fits(&self, request: RequestKind, answer: Answer, named: bool) -> bool {
         self.requests.contains(&request)
             && (self.answers.is_empty() || self.answers.contains(&answer))
             && self.named.is_none_or(|is| is == named)
@@ -164,7 +164,7 @@ impl Row {
 
 /// What follows the answer `error` to `request`, of which so many in a row have failed alike, this
 /// one included.
-pub(crate) fn after(request: Request, error: &Error, failed: u32) -> PolicyStep {
+pub(crate) fn after(request: RequestKind, error: &Error, failed: u32) -> PolicyStep {
     step(
         request,
         Answer::of(error),
@@ -173,7 +173,7 @@ pub(crate) fn after(request: Request, error: &Error, failed: u32) -> PolicyStep 
     )
 }
 
-fn step(request: Request, answer: Answer, named: bool, failed: u32) -> PolicyStep {
+fn step(request: RequestKind, answer: Answer, named: bool, failed: u32) -> PolicyStep {
     let fail = PolicyStep {
         next: NextRequest::Fail,
         wait: WaitRule::AtOnce,

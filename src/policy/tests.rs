@@ -8,15 +8,15 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::object::Status;
 
-const REQUESTS: [Request; 8] = [
-    Request::Read,
-    Request::List,
-    Request::ListAt,
-    Request::LaterPage,
-    Request::Stream,
-    Request::Open,
-    Request::Watch,
-    Request::Probe,
+const REQUESTS: [RequestKind; 8] = [
+    RequestKind::Read,
+    RequestKind::List,
+    RequestKind::ListAt,
+    RequestKind::LaterPage,
+    RequestKind::Stream,
+    RequestKind::Open,
+    RequestKind::Watch,
+    RequestKind::Probe,
 ];
 
 const ANSWERS: [Answer; 18] = [
@@ -40,7 +40,7 @@ const ANSWERS: [Answer; 18] = [
     Answer::Other,
 ];
 
-fn cases() -> impl Iterator<Item = (Request, Answer, bool)> {
+fn cases() -> impl Iterator<Item = (RequestKind, Answer, bool)> {
     let pairs = REQUESTS
         .into_iter()
         .flat_map(|request| ANSWERS.into_iter().map(move |answer| (request, answer)));
@@ -180,7 +180,7 @@ fn answers_are_told_apart() {
 fn a_reflector_never_ends_and_a_read_ends_after_ten_tries() {
     for (request, answer, named) in cases() {
         let ends = step(request, answer, named, 10).next == NextRequest::Fail;
-        assert_eq!(ends, request == Request::Read, "{request:?} {answer:?}");
+        assert_eq!(ends, request == RequestKind::Read, "{request:?} {answer:?}");
     }
 }
 
@@ -191,8 +191,8 @@ fn a_named_wait_is_a_wait() {
     let gone = [Answer::Expired, Answer::Gone, Answer::TooLarge];
     for (request, answer, _) in cases().filter(|(_, _, named)| *named) {
         let step = step(request, answer, true, 1);
-        let else_gone = (request, answer) == (Request::Read, Answer::NotFound)
-            || (request, answer) == (Request::Stream, Answer::OverLimit);
+        let else_gone = (request, answer) == (RequestKind::Read, Answer::NotFound)
+            || (request, answer) == (RequestKind::Stream, Answer::OverLimit);
         if !gone.contains(&answer) && !else_gone {
             let is_wait = matches!(step.wait, WaitRule::Named | WaitRule::Longer);
             assert!(

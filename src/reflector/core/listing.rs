@@ -4,7 +4,7 @@
 use crate::error::Error;
 use crate::list_watch::{ListPage, ListRequest, Pages};
 use crate::object::ResourceVersion;
-use crate::policy::{NextRequest, Request, WaitRule};
+use crate::policy::{NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Facts};
@@ -159,9 +159,9 @@ impl Core {
     ) -> Action {
         let at_a_version = !listing.asked.is_unset();
         let request = match (&listing.token, at_a_version) {
-            (Some(_), _) if !listing.cycle.full_list => Request::LaterPage,
-            (_, true) => Request::ListAt,
-            (_, false) => Request::List,
+            (Some(_), _) if !listing.cycle.full_list => RequestKind::LaterPage,
+            (_, true) => RequestKind::ListAt,
+            (_, false) => RequestKind::List,
         };
         let was_most_recent = listing.asked.is_empty() || listing.cycle.most_recent;
         let step = self.state.after(request, &error, was_most_recent);

@@ -7,7 +7,7 @@
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListRequest;
 use crate::object::ResourceVersion;
-use crate::policy::{NextRequest, Request, WaitRule};
+use crate::policy::{NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Facts};
@@ -54,7 +54,7 @@ impl Core {
 
     pub(super) fn probe_failed(&mut self, error: Error, facts: &Facts) -> Action {
         let again = !self.state.may_list_soon;
-        let step = self.state.after(Request::Probe, &error, again);
+        let step = self.state.after(RequestKind::Probe, &error, again);
         let error = error.context(&format!("failed to probe {}", self.state.what));
         if step.next == NextRequest::MostRecent {
             return self.list_most_recent(error, step.wait, facts);

@@ -9,8 +9,8 @@ use crate::failures::Failures;
 use crate::list_watch::{Bound, OBJECTS_MAX};
 use crate::object::ResourceVersion;
 use crate::policy::{
-    self, Answer, Backoff, Chance, Fast, NAMED_MAX, REOPEN_AT_ONCE, Request, RetryWindow, WaitRule,
-    asked_wait,
+    self, Answer, Backoff, Chance, Fast, NAMED_MAX, REOPEN_AT_ONCE, RequestKind, RetryWindow,
+    WaitRule, asked_wait,
 };
 use crate::reflector::options::WATCH_TIMEOUT_MIN;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
@@ -200,12 +200,15 @@ impl ReflectorState {
     /// The policy's word on a failure. `again`: it has come to this before.
     pub(super) fn after(
         &mut self,
-        request: Request,
+        request: RequestKind,
         error: &Error,
         again: bool,
     ) -> policy::PolicyStep {
         let mut failed = 1_u32.saturating_add(again.into());
-        let at_a_version = matches!(request, Request::ListAt | Request::Open | Request::Watch);
+        let at_a_version = matches!(
+            request,
+            RequestKind::ListAt | RequestKind::Open | RequestKind::Watch
+        );
         let may_be_unreadable = matches!(Answer::of(error), Answer::Unreadable | Answer::Internal);
         if at_a_version && may_be_unreadable {
             self.unreadable = self.unreadable.saturating_add(1);

@@ -7,7 +7,7 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
-use crate::policy::{Answer, NextRequest, Request, WaitRule};
+use crate::policy::{Answer, NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Facts, Seen};
@@ -176,7 +176,7 @@ impl Core {
         } = streaming;
         let answer = Answer::of(&error);
         let again = cycle.refused_streams > 0;
-        let step = self.state.after(Request::Stream, &error, again);
+        let step = self.state.after(RequestKind::Stream, &error, again);
         // A server that does not listen refuses nothing.
         let refused = u8::from(answer != Answer::Refused);
         cycle.refused_streams = cycle.refused_streams.saturating_add(refused);

@@ -6,7 +6,7 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
-use crate::policy::{Answer, NextRequest, Request, WaitRule};
+use crate::policy::{Answer, NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Effect, Facts, Seen};
@@ -132,7 +132,7 @@ impl Core {
             self.state.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, AfterPause::Probe, facts);
         }
-        self.watch_failed(Request::Open, error, facts)
+        self.watch_failed(RequestKind::Open, error, facts)
     }
 
     /// The replacement is the content: watch from there.
@@ -290,17 +290,17 @@ impl Core {
             return self.reopen_after(lived, AfterPause::Watch, facts);
         }
         let error = error.context("watch ended with error");
-        self.watch_failed(Request::Watch, error, facts)
+        self.watch_failed(RequestKind::Watch, error, facts)
     }
 
     /// The watch again at the last version, or else a new cycle.
-    fn watch_failed(&mut self, request: Request, error: Error, facts: &Facts) -> Action {
+    fn watch_failed(&mut self, request: RequestKind, error: Error, facts: &Facts) -> Action {
         let again = !self.state.may_list_soon;
         let step = self.state.after(request, &error, again);
         if step.next == NextRequest::Same {
             return self.fail(error, step.wait, AfterPause::Watch, facts);
         }
-        if request == Request::Watch {
+        if request == RequestKind::Watch {
             self.state.fell_behind(facts.now);
         }
         if matches!(Answer::of(&error), Answer::Expired | Answer::Gone) {
