@@ -329,6 +329,8 @@ pub mod reflector;
 
 pub mod store;
 
+mod wait_until;
+
 pub mod delta_fifo;
 
 pub mod informer;

@@ -37,10 +37,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
-    // A client waits for one object in a store that a reflector fills.
-    ("http", &["list_watch", "wire", "reflector", "store"]),
+    ("http", &["list_watch", "wire"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
+    // A client waits for one object in a store that a reflector fills.
+    ("wait_until", &["http", "reflector", "store"]),
     ("manager", &["reflector", "store", "list_watch"]),
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),

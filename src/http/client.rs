@@ -277,6 +277,15 @@ impl Client {
         ))
     }
 
+    /// Makes a source whose lists are none of the server's cache.
+    pub(crate) fn quorum_lister_watcher<K: Object>(
+        &self,
+        scope: Scope,
+    ) -> Arc<dyn ListerWatcher<K>> {
+        let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope);
+        Arc::new(source.consistent())
+    }
+
     /// Makes a source of single objects, with the fields that [`get`](Self::get) returns. All
     /// getters share the client's pool of connections.
     pub fn getter<K: Object>(&self) -> Arc<dyn Getter<K>> {
@@ -322,7 +331,7 @@ impl Client {
         &self.inner
     }
 
-    pub(super) fn resource<K: Object>(&self) -> Resource {
+    pub(crate) fn resource<K: Object>(&self) -> Resource {
         let own = self.resource.as_deref();
         own.map_or_else(K::resource, Resource::clone)
     }

@@ -25,7 +25,6 @@ mod requests;
 mod send;
 mod slots;
 mod transport;
-mod wait_until;
 mod watch_stream;
 mod writes;
 

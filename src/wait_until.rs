@@ -1,9 +1,8 @@
 //! The wait of a client until one object is as the caller wants it.
 
-use super::client::Client;
-use super::lister_watcher::HttpListerWatcher;
 use crate::clock::Deadline;
 use crate::error::Error;
+use crate::http::Client;
 use crate::object::{Object, ObjectKey, Scope, StoredObject};
 use crate::reflector::ReflectorOptions;
 use crate::store::{Indexers, Store};
@@ -141,11 +140,9 @@ impl Client {
         predicate: impl FnMut(Option<&K>) -> bool,
         deadline: Deadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
-        let resource = self.resource::<K>();
-        let name = format!("wait for {} {key}", resource.singular());
-        let source = HttpListerWatcher::<K>::new(self.inner(), resource, Scope::object(key));
+        let name = format!("wait for {} {key}", self.resource::<K>().singular());
         let options = ReflectorOptions::default().watch_list(false);
-        let source = Arc::new(source.consistent());
+        let source = self.quorum_lister_watcher::<K>(Scope::object(key));
         let (store, _reflector) = Store::spawn(name, source, Indexers::new(), options)?;
         store.wait_until(key, predicate, deadline)
     }
