@@ -3,6 +3,7 @@
 
 use std::io::{BufRead as _, BufReader};
 
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Binding, ConfigMap, Event, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::policy::v1::Eviction;
@@ -21,6 +22,11 @@ const NAMESPACE: &str = "writes";
 
 fn soon() -> Deadline {
     Clock::system().after(PATIENCE)
+}
+
+/// When a wait that must fail ends.
+fn soon_enough() -> Deadline {
+    Clock::system().after(std::time::Duration::from_secs(2))
 }
 
 fn whole() -> WriteOptions {
@@ -224,4 +230,85 @@ fn a_response_is_read_as_a_stream() {
         .json()
         .unwrap();
     assert_eq!(version["major"], "1");
+}
+
+/// `kubectl wait --for=create`, `--for=condition=Ready` and `--for=delete`, and `rollout status`,
+/// while the predicate itself makes each next step happen.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn a_wait_follows_an_object_until_it_is_as_wanted() {
+    let _up = cluster();
+    let client = prepare();
+    let at_once = json!({"gracePeriodSeconds": 0});
+    let remove_pod = || client.delete::<Pod>(&key("waits"), &at_once, &whole(), soon());
+    drop(remove_pod());
+    let status = whole().subresource("status");
+    let containers = json!({"containers": [{"name": "c", "image": "example.com/c"}]});
+    let made: Pod = named("waits", json!({"spec": containers}));
+    let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
+    let mut met = Vec::new();
+    let is_ready = |pod: Option<&Pod>| {
+        let Some(pod) = pod else {
+            met.push("absent");
+            client.create(&made, &whole(), soon()).unwrap();
+            return false;
+        };
+        let conditions = pod.status.iter().flat_map(|status| &status.conditions);
+        let mut conditions = conditions.flatten();
+        let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+        met.push(if is_ready { "ready" } else { "made" });
+        if !is_ready {
+            let patch = Patch::Strategic(ready.clone());
+            client
+                .patch::<Pod>(&key("waits"), &patch, &status, soon())
+                .unwrap();
+        }
+        is_ready
+    };
+    let pod = client.wait_until(&key("waits"), is_ready, soon()).unwrap();
+    assert!(pod.is_some());
+    assert_eq!(met, ["absent", "made", "ready"]);
+
+    let mut removed = 0;
+    let is_gone = |pod: Option<&Pod>| {
+        if pod.is_some() && removed == 0 {
+            removed += 1;
+            remove_pod().unwrap();
+        }
+        pod.is_none()
+    };
+    let gone = client.wait_until(&key("waits"), is_gone, soon()).unwrap();
+    assert!(gone.is_none() && removed == 1);
+
+    drop(client.delete::<Deployment>(&key("waits"), &Value::Null, &whole(), soon()));
+    let labels = json!({"app": "waits"});
+    let template = json!({"metadata": {"labels": labels}, "spec": containers});
+    let selector = json!({"matchLabels": labels});
+    let spec = json!({"replicas": 2, "selector": selector, "template": template});
+    let rollout: Deployment = named("waits", json!({"spec": spec}));
+    client.create(&rollout, &whole(), soon()).unwrap();
+    let mut available = 0;
+    let is_rolled_out = |it: Option<&Deployment>| {
+        let Some(status_of) = it.and_then(|it| it.status.as_ref()) else {
+            return false;
+        };
+        if status_of.available_replicas == Some(2) {
+            return true;
+        }
+        available += 1;
+        let counts = json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2,
+            "readyReplicas": available, "availableReplicas": available});
+        let patch = Patch::Merge(json!({"status": counts}));
+        client
+            .patch::<Deployment>(&key("waits"), &patch, &status, soon())
+            .unwrap();
+        false
+    };
+    let done = client.wait_until(&key("waits"), is_rolled_out, soon());
+    assert!(done.unwrap().is_some());
+    assert_eq!(available, 2);
+
+    let never = client.wait_until::<Deployment>(&key("waits"), |it| it.is_none(), soon_enough());
+    let told = never.unwrap_err().to_string();
+    assert!(told.contains("last seen version "), "{told}");
 }
