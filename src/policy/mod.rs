@@ -131,7 +131,7 @@ const ROWS: &[Row] = &[
     row!([List LaterPage ListAt]; [Expired Gone TooLarge]; EITHER;
         MostRecent AtOnce 1; MostRecent Longer),
     row!([ListAt]; [Unreadable Internal]; NO; List Backoff 1; MostRecent AtOnce),
-    row!([ListAt Open Watch]; [Unreadable Internal]; YES; Same Named 9; MostRecent Longer),
+    row!([ListAt Open]; [Unreadable Internal]; YES; Same Named 9; MostRecent Longer),
     row!([List ListAt LaterPage]; []; YES; Same Named),
     row!([List ListAt LaterPage]; []; NO; List Backoff),
 
@@ -145,7 +145,8 @@ const ROWS: &[Row] = &[
     row!([Open Watch]; [Expired Gone]; NO; List Soon 1; List Backoff),
     row!([Open Watch]; [Expired Gone TooLarge]; EITHER; List Longer),
     row!([Open Watch]; [TooMany Refused]; NO; Same Backoff),
-    row!([Open Watch]; []; YES; Same Named),
+    row!([Open]; []; YES; Same Named),
+    row!([Watch]; []; YES; Same Named 1; Same Longer),
     row!([Open Watch]; []; NO; List Backoff),
 
     row!([Probe]; [Expired Gone]; NO; MostRecent Soon 1; MostRecent Backoff),

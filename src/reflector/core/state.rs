@@ -210,7 +210,9 @@ impl ReflectorState {
             RequestKind::ListAt | RequestKind::Open | RequestKind::Watch
         );
         let may_be_unreadable = matches!(Answer::of(error), Answer::Unreadable | Answer::Internal);
-        if at_a_version && may_be_unreadable {
+        if request == Request::Watch && asked_wait(error).is_some() {
+            failed = failed.max(self.named.saturating_add(1));
+        } else if at_a_version && may_be_unreadable {
             self.unreadable = self.unreadable.saturating_add(1);
             failed = self.unreadable;
         } else if at_a_version && error.status().is_some() {
@@ -503,7 +505,8 @@ impl ReflectorState {
         self.backoff.after(health);
         if proves_life(&error) {
             self.lives_again();
-        } else {
+        } else if asked_wait(&error).is_none() {
+            // A server that names a wait is there: a list that it answers proves nothing new.
             self.away = true;
         }
         self.effects.push(Effect::Failed {

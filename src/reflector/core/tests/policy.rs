@@ -18,16 +18,16 @@ const NAMED_WAITS: &[Row] = &[
         error 500 InternalError retry-after=1 -> pause 1s firm
         paused              -> watch 5
         opened              -> read
-        error 503 ServiceUnavailable retry-after=2 -> pause 2s firm
+        error 503 ServiceUnavailable retry-after=7 -> pause 7s firm
         paused              -> watch 5
         opened              -> read
-        error 504 Timeout retry-after=1 -> pause 1s firm
+        error 504 Timeout retry-after=1 -> pause 1.6s firm
         paused              -> watch 5
         opened              -> read
-        error 429 retry-after=1 -> pause 1s firm
+        error 429 retry-after=1 -> pause 3.2s firm
         paused              -> watch 5
         opened              -> read
-        error 403 retry-after=1 -> pause 1s firm
+        error 403 retry-after=7 -> pause 7s firm
         paused              -> watch 5
         open-error 504 Timeout retry-after=1 -> pause 1s firm
         paused              -> watch 5
@@ -61,16 +61,16 @@ const NAMED_WAITS: &[Row] = &[
         paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 504 too-large retry-after=1 -> pause 1s
+        open-error 504 too-large retry-after=1 -> pause 1.6s
         paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
-        open-error 410 Expired retry-after=1 -> pause 1.6s
+        open-error 410 Expired retry-after=1 -> pause 3.2s
         paused              -> list 5 limit=0
         page 5              -> commit 5 expired
         committed           -> watch 5
         opened              -> read
-        error 504 too-large retry-after=1 -> pause 3.2s
+        error 504 too-large retry-after=1 -> pause 6.4s
         paused              -> list 5 limit=0
         page 5              -> commit 5
         committed           -> watch 5
