@@ -37,6 +37,7 @@ impl Core {
         let page_size = self.page_size(&asked);
         let listing = Listing {
             asked,
+            asked_at: facts.now,
             page_size,
             version: None,
             token: None,
@@ -67,6 +68,7 @@ impl Core {
             ..ListRequest::default()
         };
         self.step = Step::Listing(Listing {
+            asked_at: facts.now,
             version: None,
             token: None,
             pages: Pages::default(),
@@ -148,7 +150,8 @@ impl Core {
             }
             return self.stale(&version, facts);
         }
-        self.commit(&listing.asked, version, listing.cycle, None)
+        let asked_at = listing.asked_at;
+        self.commit(&listing.asked, version, asked_at, listing.cycle, None)
     }
 
     pub(super) fn page_failed(

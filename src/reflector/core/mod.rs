@@ -100,8 +100,8 @@ impl Core {
                 Ok(page) => self.page(listing, page, is_empty, facts),
                 Err(error) => self.page_failed(listing, error, facts),
             },
-            (Step::Probing, Input::Page { page, .. }) => match page {
-                Ok(page) => self.probed(&page.resource_version, facts),
+            (Step::Probing(since), Input::Page { page, .. }) => match page {
+                Ok(page) => self.probed(&page.resource_version, since, facts),
                 Err(error) => self.probe_failed(error, facts),
             },
             (Step::Committing(committing), Input::Done(result)) => match result {
@@ -181,6 +181,7 @@ impl Core {
         &mut self,
         asked: &ResourceVersion,
         version: ResourceVersion,
+        confirmed_at: Instant,
         cycle: Cycle,
         stream: Option<Watching>,
     ) -> Action {
@@ -191,6 +192,7 @@ impl Core {
         };
         self.step = Step::Committing(Committing {
             of: of.clone(),
+            confirmed_at,
             cycle,
             stream,
         });

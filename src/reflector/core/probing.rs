@@ -4,6 +4,8 @@
 //! from a backup lies behind the watch's version, and a watch from a version of the future is
 //! opened and silent.
 
+use std::time::Instant;
+
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListRequest;
 use crate::object::ResourceVersion;
@@ -23,7 +25,7 @@ impl Core {
             return self.list_at(asked, Cycle::default(), true, facts);
         }
         self.state.status.phase = Phase::Opening;
-        self.step = Step::Probing;
+        self.step = Step::Probing(facts.now);
         Action::Probe(ListRequest {
             resource_version: ResourceVersion::most_recent(),
             limit: 1,
@@ -33,9 +35,14 @@ impl Core {
     }
 
     /// A server that has not gone back tells on the next watch whatever was missed.
-    pub(super) fn probed(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
+    pub(super) fn probed(
+        &mut self,
+        version: &ResourceVersion,
+        since: Instant,
+        facts: &Facts,
+    ) -> Action {
         if !version.is_older_than(self.state.version()) {
-            self.state.contact(facts.now);
+            self.state.contact(since);
             self.state.lives_again();
             self.state.succeeded();
             return self.open(facts);

@@ -336,7 +336,7 @@ impl ReflectorState {
 
     /// A list reached the sink: the run is synced, and its version is the position, whatever was
     /// known before.
-    pub(super) fn synced(&mut self, version: ResourceVersion, now: Instant) {
+    pub(super) fn synced(&mut self, version: ResourceVersion, confirmed_at: Instant, now: Instant) {
         self.known_version = version.clone();
         self.status.resource_version = version;
         self.status.synced = true;
@@ -345,7 +345,7 @@ impl ReflectorState {
         self.history = History::Known;
         self.unreadable = 0;
         self.succeeded();
-        self.contact(now);
+        self.contact(confirmed_at);
         self.rearm_resync(now);
     }
 

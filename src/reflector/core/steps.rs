@@ -26,7 +26,8 @@ pub(super) enum Step {
     Committing(Committing),
     Opening(Watching),
     Watching(Watching),
-    Probing,
+    /// Since when.
+    Probing(Instant),
     OpeningStream(Streaming),
     Streaming(Streaming),
     Pausing {
@@ -41,6 +42,8 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Committing {
     pub(super) of: Replacement,
+    /// When its server is known to have had it: when the list was asked for, or the stream ended.
+    pub(super) confirmed_at: Instant,
     pub(super) cycle: Cycle,
     pub(super) stream: Option<Watching>,
 }
@@ -84,6 +87,8 @@ pub(super) fn use_up(exemption: &mut bool) -> bool {
 pub(super) struct Listing {
     /// The version of the whole list; later pages carry none (PG-4).
     pub(super) asked: ResourceVersion,
+    /// When its first page was asked for: the answer is no newer.
+    pub(super) asked_at: Instant,
     /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
     pub(super) page_size: u32,
     /// The version of the first page is that of the list (PG-5); set from the second page on.

@@ -137,10 +137,16 @@ impl Core {
 
     /// The replacement is the content: watch from there.
     pub(super) fn committed(&mut self, committing: Committing, facts: &Facts) -> Action {
-        let Committing { of, stream, .. } = committing;
+        let Committing {
+            of,
+            confirmed_at,
+            stream,
+            ..
+        } = committing;
         self.state.relist_due = None;
         self.state.leaves_out(facts);
-        self.state.synced(of.resource_version, facts.now);
+        self.state
+            .synced(of.resource_version, confirmed_at, facts.now);
         match stream {
             None => self.open(facts),
             Some(watching) => {

@@ -408,3 +408,27 @@ fn b11_the_longest_idle_limit_there_is_never_ends() {
     let due = bench.core.status().contact_deadline.unwrap();
     assert!(due - bench.now > duration("525600m"));
 }
+
+/// The age of what a list brought counts from its first page's request, as that of a get does: the
+/// pages after it bring nothing newer.
+#[test]
+fn what_a_list_brought_is_as_old_as_its_request() {
+    let mut bench = Bench::new("");
+    let asked_at = bench.now;
+    bench.tell(
+        "start -> list 0 limit=500
+        +3s page 5 more=x -> list most-recent limit=500 continue=x
+        +3s page 5 -> commit 5
+        +1s committed -> watch 5",
+    );
+    assert_eq!(bench.core.status().last_contact, Some(asked_at));
+    bench.tell("opened -> read\n+1s error 403 -> pause 800ms\npaused -> list 5 limit=500");
+    let asked_at = bench.now;
+    bench.tell("page-error 429 retry-after=2 -> pause 2s\npaused\n+5s page 6\ncommitted");
+    let asked_again_at = asked_at + Duration::from_secs(2);
+    assert_eq!(bench.core.status().last_contact, Some(asked_again_at));
+    bench.tell("opened -> read\n+6s ended -> probe");
+    let probed_at = bench.now;
+    bench.tell("+4s probed 6 -> watch 6");
+    assert_eq!(bench.core.status().last_contact, Some(probed_at));
+}
