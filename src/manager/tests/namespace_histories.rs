@@ -3,7 +3,7 @@
 //! the server has, and never goes back.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::fake::{pod, secret};
 use super::stage::{MINUTE, SECOND, refused, version};
@@ -19,6 +19,14 @@ const STEPS: usize = 300;
 const OBJECTS: u64 = 8;
 /// Far more looks than the threads need for what is under way.
 const LOOKS_MAX: u32 = 20_000;
+/// And not before so much time of the system has passed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Lets the threads that do the work have a processor. Beside a busy one, a yield costs a whole slice
+/// of time; this does not.
+fn give_way(micros: u64) {
+    std::thread::park_timeout(Duration::from_micros(micros));
+}
 
 struct History {
     dice: Dice,
@@ -128,9 +136,7 @@ impl History {
             20 if self.dice.roll(4) == 0 => self.clock.advance(MINUTE.saturating_mul(6)),
             _ => self.read(),
         }
-        for _ in 0..self.dice.roll(64) {
-            std::thread::yield_now();
-        }
+        give_way(self.dice.roll(64));
         assert!(self.source.open_watches() <= self.watches_max);
     }
 
@@ -204,14 +210,17 @@ impl History {
 
     /// Lets time pass until all is right.
     fn settle(&mut self, mut is_settled: impl FnMut(&mut Self) -> bool) -> bool {
-        for look in 0..LOOKS_MAX {
+        let (began, mut looks) = (Instant::now(), 0_u32);
+        // The threads that do the work need processors, however busy those are.
+        while looks < LOOKS_MAX || began.elapsed() < PATIENCE {
             if is_settled(self) {
                 return true;
             }
-            if look % 64 == 63 {
+            looks = looks.saturating_add(1);
+            if looks.is_multiple_of(64) {
                 self.clock.advance(SECOND.saturating_mul(4));
             }
-            std::thread::yield_now();
+            give_way(20);
         }
         false
     }

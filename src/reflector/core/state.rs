@@ -210,7 +210,7 @@ impl ReflectorState {
             RequestKind::ListAt | RequestKind::Open | RequestKind::Watch
         );
         let may_be_unreadable = matches!(Answer::of(error), Answer::Unreadable | Answer::Internal);
-        if request == Request::Watch && asked_wait(error).is_some() {
+        if request == RequestKind::Watch && asked_wait(error).is_some() {
             failed = failed.max(self.named.saturating_add(1));
         } else if at_a_version && may_be_unreadable {
             self.unreadable = self.unreadable.saturating_add(1);
