@@ -35,9 +35,9 @@ pub struct ReflectorStatus {
     pub phase: Phase,
     /// Whether a list of this run has reached the sink.
     pub synced: bool,
-    /// When the server last confirmed the content: by an answered list, at its request's start, or by
-    /// a whole event or bookmark of a watch. An opened watch, blank lines and the bytes of an incomplete event
-    /// confirm nothing.
+    /// When the server last confirmed the content: by an answered list, at its request's start, or
+    /// by a whole event or bookmark of a watch. An opened watch, blank lines and the bytes of an
+    /// incomplete event confirm nothing.
     pub last_contact: Option<Instant>,
     /// Since when the content is known to be behind the server: its version expired, a change was
     /// lost, or a list that had to follow failed. `None` before the first list, and once a list has

@@ -232,8 +232,8 @@ fn a_response_is_read_as_a_stream() {
     assert_eq!(version["major"], "1");
 }
 
-/// `kubectl wait --for=create`, `--for=condition=Ready` and `--for=delete`, and `rollout status`,
-/// while the predicate itself makes each next step happen.
+/// `kubectl wait --for=create`, `--for=condition=Ready` and `--for=delete`, while the predicate
+/// itself makes each next step happen.
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_wait_follows_an_object_until_it_is_as_wanted() {
@@ -279,7 +279,16 @@ fn a_wait_follows_an_object_until_it_is_as_wanted() {
     };
     let gone = client.wait_until(&key("waits"), is_gone, soon()).unwrap();
     assert!(gone.is_none() && removed == 1);
+}
 
+/// `kubectl rollout status`, and the error of a wait for what does not come.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn a_wait_follows_a_rollout() {
+    let _up = cluster();
+    let client = prepare();
+    let status = whole().subresource("status");
+    let containers = json!({"containers": [{"name": "c", "image": "example.com/c"}]});
     drop(client.delete::<Deployment>(&key("waits"), &Value::Null, &whole(), soon()));
     let labels = json!({"app": "waits"});
     let template = json!({"metadata": {"labels": labels}, "spec": containers});

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::fake::{pod, secret};
 use super::stage::{MINUTE, SECOND, refused, version};
-use crate::clock::{Clock, FakeClock};
+use crate::clock::{Clock, FakeClock, later};
 use crate::dice::Dice;
 use crate::manager::{Cached, ManagerOptions, PastLimit, SecretManager, WatchScope};
 use crate::sync::Arc;
@@ -22,8 +22,8 @@ const LOOKS_MAX: u32 = 20_000;
 /// And not before so much time of the system has passed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lets the threads that do the work have a processor. Beside a busy one, a yield costs a whole slice
-/// of time; this does not.
+/// Lets the threads that do the work have a processor. Beside a busy one, a yield costs a whole
+/// slice of time; this does not.
 fn give_way(micros: u64) {
     std::thread::park_timeout(Duration::from_micros(micros));
 }
@@ -210,9 +210,9 @@ impl History {
 
     /// Lets time pass until all is right.
     fn settle(&mut self, mut is_settled: impl FnMut(&mut Self) -> bool) -> bool {
-        let (began, mut looks) = (Instant::now(), 0_u32);
+        let (began, mut looks) = (Clock::system().now(), 0_u32);
         // The threads that do the work need processors, however busy those are.
-        while looks < LOOKS_MAX || began.elapsed() < PATIENCE {
+        while looks < LOOKS_MAX || Clock::system().now() < later(began, PATIENCE) {
             if is_settled(self) {
                 return true;
             }

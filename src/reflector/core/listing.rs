@@ -151,7 +151,7 @@ impl Core {
             return self.stale(&version, facts);
         }
         let asked_at = listing.asked_at;
-        self.commit(&listing.asked, version, asked_at, listing.cycle, None)
+        self.commit(&listing.asked, (version, asked_at), listing.cycle, None)
     }
 
     pub(super) fn page_failed(

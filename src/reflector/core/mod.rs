@@ -180,8 +180,7 @@ impl Core {
     fn commit(
         &mut self,
         asked: &ResourceVersion,
-        version: ResourceVersion,
-        confirmed_at: Instant,
+        (version, confirmed_at): (ResourceVersion, Instant),
         cycle: Cycle,
         stream: Option<Watching>,
     ) -> Action {

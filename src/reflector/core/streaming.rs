@@ -161,7 +161,12 @@ impl Core {
             return self.stale(&version, facts);
         }
         let watching = Watching::taken_over(streaming.opened_at, streaming.timeout, facts.now);
-        self.commit(&streaming.asked, version, facts.now, cycle, Some(watching))
+        self.commit(
+            &streaming.asked,
+            (version, facts.now),
+            cycle,
+            Some(watching),
+        )
     }
 
     /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.
