@@ -20,6 +20,9 @@ use super::support::*;
 /// A namespace that exists for these tests alone.
 const NAMESPACE: &str = "writes";
 
+/// A node of these tests alone, so that agents of other tests do not meet its pods.
+const WRITES_NODE: &str = "writes-node";
+
 fn soon() -> Deadline {
     Clock::system().after(PATIENCE)
 }
@@ -134,7 +137,7 @@ fn an_event_a_status_and_a_note_are_written() {
         .unwrap();
     assert!(event.metadata.name.as_ref().unwrap().starts_with("web-0-"));
 
-    let name = "writes-node";
+    let name = WRITES_NODE;
     ensure::<Node>(&client, &of(json!({"metadata": {"name": name}})));
     let node = ObjectKey::new("", name);
     let rack = Patch::Merge(json!({"metadata": {"annotations": {"example.com/rack": "7"}}}));
@@ -175,7 +178,10 @@ fn tokens_bindings_and_evictions_have_types_of_their_own() {
     let pod = json!({"spec": {"containers": [{"name": "c", "image": "i"}]}});
     ensure::<Pod>(&client, &named("web", pod));
     let pods = client.with_resource(Pod::resource());
-    let target: Binding = named("web", json!({"target": {"kind": "Node", "name": NODE}}));
+    let target: Binding = named(
+        "web",
+        json!({"target": {"kind": "Node", "name": WRITES_NODE}}),
+    );
     let bound = pods
         .create(&target, &whole().subresource("binding"), soon())
         .unwrap();
@@ -183,7 +189,7 @@ fn tokens_bindings_and_evictions_have_types_of_their_own() {
     let bound = client.get::<Pod>(&key("web")).unwrap();
     assert_eq!(
         bound.spec.as_ref().unwrap().node_name.as_deref(),
-        Some(NODE)
+        Some(WRITES_NODE)
     );
     let evicted: Eviction = named("web", json!({"deleteOptions": {"gracePeriodSeconds": 0}}));
     pods.create(&evicted, &whole().subresource("eviction"), soon())
