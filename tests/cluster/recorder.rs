@@ -67,7 +67,7 @@ fn look(url: &str, change: impl FnOnce()) -> (Seen, bool) {
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_recording_holds_no_secret_and_replays_what_the_client_saw() {
-    let _up = cluster();
+    let _up = cluster_alone();
     let kubeconfig = directory().join("kubeconfig/admin-token.yaml");
     let text = fs::read_to_string(&kubeconfig).unwrap();
     let token = text
