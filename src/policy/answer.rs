@@ -17,7 +17,7 @@ pub(crate) enum Answer {
     Silent,
     /// The request was not sent: configuration, credentials, TLS, the system, a stop, a panic.
     Unsent,
-    /// The answer is not what the protocol says: no JSON, cut off, of another type.
+    /// The answer is not what the protocol says: no JSON, of another type.
     Malformed,
     /// More came than the options allow.
     OverLimit,
