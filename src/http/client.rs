@@ -104,8 +104,8 @@ impl Client {
     /// quorum. A [`getter`](Self::getter) also takes a stop and a version, and asks once.
     ///
     /// If the server asks to come later (429, or an answer that names a wait), the client waits
-    /// and asks again, up to ten times. After a 500, 502, 503 or 504, or a connection that failed or
-    /// was cut, it asks once more after a short pause; not after one that was refused.
+    /// and asks again, up to ten times. After a 500, 502, 503 or 504 it asks once more, after a
+    /// short pause. It does so too after a connection that failed or was cut, but was not refused.
     ///
     /// # Errors
     ///
