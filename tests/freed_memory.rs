@@ -467,6 +467,17 @@ impl Representation for Compact<Secret> {
     }
 }
 
+impl Representation for Compact<Metadata<Secret>> {
+    fn shows_copy(&self) -> bool {
+        let is_metadata_alone = self.field::<BTreeMap<String, SecretText>>("/data");
+        assert!(
+            is_metadata_alone.unwrap().is_none(),
+            "the text has the values"
+        );
+        text_has_copy(self.json())
+    }
+}
+
 impl Representation for Dynamic {
     fn shows_copy(&self) -> bool {
         text_has_copy(self.json())
@@ -613,6 +624,7 @@ fn object(outcome: Outcome, is_metadata: bool, before: &str, after: &str) -> Byt
 struct Server {
     outcome: Outcome,
     way: Way,
+    /// Whether it knows the form of metadata alone. Else it refuses requests for nothing else.
     is_metadata: bool,
     ended: AtomicBool,
     answered: mpsc::Sender<()>,
@@ -635,7 +647,7 @@ impl Server {
     fn connection(&self, mut stream: BufReader<TcpStream>) {
         loop {
             let (mut first, mut line) = (String::new(), String::new());
-            let mut body_bytes = 0;
+            let (mut body_bytes, mut takes_whole) = (0, false);
             if stream.read_line(&mut first).unwrap_or_default() == 0 {
                 return;
             }
@@ -647,10 +659,18 @@ impl Server {
                 if let Some(length) = line.strip_prefix("content-length: ") {
                     body_bytes = length.trim().parse().unwrap();
                 }
+                if let Some(accept) = line.strip_prefix("accept: ") {
+                    takes_whole = accept.trim().rsplit(',').next() == Some("application/json");
+                }
             }
             let mut body = vec![0; body_bytes];
             if stream.read_exact(&mut body).is_err() {
                 return;
+            }
+            if !self.is_metadata && !takes_whole {
+                let head = b"HTTP/1.1 406 Not Acceptable\r\nContent-Length: 0\r\n\r\n";
+                drop(stream.get_mut().write_all(head));
+                continue;
             }
             let (is_watch, is_get) = (first.contains("watch=true"), first.contains("/db"));
             // A client that was stopped may have closed the connection.
@@ -828,14 +848,14 @@ fn see<K: Representation>(
     }
 }
 
-fn cell<K: Representation>(way: Way, outcome: Outcome) -> Option<bool> {
+fn cell<K: Representation>(way: Way, outcome: Outcome, is_metadata: bool) -> Option<bool> {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (sender, answered) = mpsc::channel();
     let server = Server {
         outcome,
         way,
-        is_metadata: K::METADATA_ONLY,
+        is_metadata,
         ended: AtomicBool::new(false),
         answered: sender,
     };
@@ -853,8 +873,13 @@ fn cell<K: Representation>(way: Way, outcome: Outcome) -> Option<bool> {
     })
 }
 
-/// All cells of one representation.
+/// All cells of one representation, in the form that is asked for.
 fn table<K: Representation>(keeps_copy_on_get: bool) {
+    table_of::<K>(keeps_copy_on_get, K::METADATA_ONLY);
+}
+
+/// All cells of one representation and one form of answers.
+fn table_of<K: Representation>(keeps_copy_on_get: bool, is_metadata: bool) {
     let samples = [unit(), base64(&unit())].map(|unit| {
         let turned = unit.iter().map(|byte| !byte);
         turned.collect::<Vec<u8>>().repeat(UNITS_FOUND)
@@ -863,7 +888,7 @@ fn table<K: Representation>(keeps_copy_on_get: bool) {
     assert_eq!(count(), [0, 0], "before anything was read");
     for way in WAYS {
         for outcome in OUTCOMES {
-            let seen = cell::<K>(way, outcome);
+            let seen = cell::<K>(way, outcome, is_metadata);
             let what = format!("{} by {way:?}, {outcome:?}", std::any::type_name::<K>());
             assert_eq!(count(), [0, 0], "{what}: bytes in freed memory");
             let keeps = keeps_copy_on_get && matches!(way, Way::Get | Way::Patch);
@@ -891,6 +916,17 @@ fn no_way_in_leaves_a_secret_in_freed_memory() {
 #[test]
 fn no_way_in_leaves_metadata_of_a_secret_in_freed_memory() {
     alone(|| table::<Metadata<Secret>>(false));
+}
+
+/// A server that does not know the form of metadata alone sends the values too.
+#[test]
+fn no_way_in_leaves_whole_objects_in_answer_to_the_metadata_form_in_freed_memory() {
+    alone(|| table_of::<Metadata<Secret>>(false, false));
+}
+
+#[test]
+fn no_way_in_leaves_whole_objects_as_text_of_their_metadata_in_freed_memory() {
+    alone(|| table_of::<Compact<Metadata<Secret>>>(false, false));
 }
 
 #[test]

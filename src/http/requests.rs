@@ -13,12 +13,17 @@ const VERSION: &str = "resourceVersion";
 /// The representation of objects in full.
 pub(crate) const JSON: &str = "application/json";
 
-/// The representation that requests for a `K` ask for; lists name that of the list.
+/// The representation that requests for a `K` ask for; lists name that of the list. Servers that do
+/// not know metadata alone send whole objects.
 pub(crate) fn accept<K: Object>(is_list: bool) -> &'static str {
     match (K::METADATA_ONLY, is_list) {
         (false, _) => JSON,
-        (true, false) => "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1",
-        (true, true) => "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+        (true, false) => {
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+        }
+        (true, true) => {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        }
     }
 }
 

@@ -74,7 +74,8 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// Whether the server shall send metadata alone, as `PartialObjectMetadata`. Default: false.
+    /// Whether the server shall send metadata alone, as `PartialObjectMetadata`. Of whole objects,
+    /// which a server sends that does not know that form, no more is decoded. Default: false.
     const METADATA_ONLY: bool = false;
 
     /// Whether a plain get leaves out what only writers need, as lists and watches do unless the

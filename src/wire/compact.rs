@@ -177,6 +177,7 @@ macro_rules! object_of_text {
             let skipped = Skipped {
                 trim: true,
                 secret: false,
+                rest: Self::METADATA_ONLY,
             };
             let trimmed = Decoder::of_object(self.$text.bytes(), skipped).decode::<Self>();
             // What was decoded once is decoded again.

@@ -31,6 +31,7 @@ pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
     Skipped {
         trim: options.trim == Trim::Skip,
         secret: SecretData::is_of::<K>(),
+        rest: K::METADATA_ONLY,
     }
 }
 
@@ -138,14 +139,29 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
         .unwrap_or_default()
 }
 
-/// The group and version, and the kind, that objects of the type name; `None` if any will do.
-pub(super) fn expected<K: Object>() -> Option<(Cow<'static, str>, Cow<'static, str>)> {
+/// A group and version, and a kind.
+pub(super) type TypeNames = (Cow<'static, str>, Cow<'static, str>);
+
+/// The names that objects of the type have in the form that is asked for; `None` if any will do.
+pub(super) fn expected<K: Object>() -> Option<TypeNames> {
     if K::METADATA_ONLY {
         let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
         return Some((Cow::Borrowed(group), Cow::Borrowed(kind)));
     }
+    whole_names::<K>()
+}
+
+/// The names that whole objects have; `None` if any will do.
+fn whole_names<K: Object>() -> Option<TypeNames> {
     let (api_version, kind) = K::resource().type_names();
     (!kind.is_empty()).then_some((api_version, kind))
+}
+
+/// Whether the names that an object of a `K` may have are taken. Servers that do not know metadata
+/// alone send whole objects.
+pub(super) fn may_be<K: Object>(takes: impl Fn(&TypeNames) -> bool) -> bool {
+    expected::<K>().is_none_or(|names| takes(&names))
+        || K::METADATA_ONLY && whole_names::<K>().is_none_or(|names| takes(&names))
 }
 
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
@@ -158,8 +174,9 @@ pub(super) fn foreign_kind<K: Object>(
         let said = said.filter(|said| said.starts_with(b"\"") && !spells(said, ""));
         said.is_some_and(|said| !spells(said, ours))
     };
-    let (our_version, our_kind) = expected::<K>()?;
-    if !differs(kind, &our_kind) && !differs(api_version, &our_version) {
+    if may_be::<K>(|(our_version, our_kind)| {
+        !differs(kind, our_kind) && !differs(api_version, our_version)
+    }) {
         return None;
     }
     let word = |said| {

@@ -31,6 +31,8 @@ pub(super) struct Skipped {
     pub(super) trim: bool,
     /// The values of a Secret and kubectl's copy of them, which are decoded apart.
     pub(super) secret: bool,
+    /// All but the metadata and what the object says that it is.
+    pub(super) rest: bool,
 }
 
 /// Members of an object of the API that its decoder noted: the values, as they stand in the text.
@@ -343,11 +345,12 @@ impl<'de> Decoder<'de> {
 
 impl Place {
     fn member(self, key: &str, skipped: Skipped) -> MemberUse {
-        let Skipped { trim, secret } = skipped;
+        let Skipped { trim, secret, rest } = skipped;
         match (self, key) {
             (Self::Object, "metadata") => MemberUse::Value(Self::Metadata),
             (Self::Object, "kind") => MemberUse::Kind,
             (Self::Object, "apiVersion") => MemberUse::ApiVersion,
+            (Self::Object, _) if rest => MemberUse::Skip,
             (Self::Object, "data") if secret => MemberUse::SecretData,
             (Self::Object, "stringData") if secret => MemberUse::SecretStringData,
             (Self::Metadata, "managedFields") | (Self::Annotations, LAST_APPLIED) if trim => {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::buffer::Buffer;
-use super::item::{expected, text};
+use super::item::{expected, may_be, text};
 use super::members::{MemberPart, MemberPlace, Members};
 use super::message::ListPage;
 use super::scan::{NotJson, parse, spells};
@@ -332,18 +332,19 @@ fn page(head: &Value) -> Result<ListPage, Error> {
 
 /// RF-25: as an object, a list that says what it is must be what was asked for.
 fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
-    let Some((api_version, kind)) = expected::<K>() else {
+    // A group with a dot may be of custom resources, which choose the kind of their lists
+    // (`listKind`).
+    let has_dot = K::resource().group().contains('.') && !version.starts_with("meta.k8s.io/");
+    let is_ours = may_be::<K>(|(api_version, kind)| {
+        let is_kind = said.strip_suffix("List") == Some(kind)
+            || said == "List"
+            || has_dot && said.ends_with("List");
+        (said.is_empty() || is_kind) && (version.is_empty() || version == api_version)
+    });
+    let Some((api_version, kind)) = expected::<K>().filter(|_| !is_ours) else {
         return Ok(());
     };
     let ours = format!("{kind}List");
-    // A group with a dot may be of custom resources, which choose the kind of their lists
-    // (`listKind`).
-    let has_dot = K::resource().group().contains('.') && !K::METADATA_ONLY;
-    let is_kind = said == ours || said == "List" || has_dot && said.ends_with("List");
-    let is_version = version.is_empty() || version == api_version;
-    if (said.is_empty() || is_kind) && is_version {
-        return Ok(());
-    }
     let found = format!(
         "{} {}",
         super::reason::clip(version),

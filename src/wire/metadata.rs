@@ -1,4 +1,4 @@
-//! The metadata of an object without the rest, as the server sends it when it is asked for that.
+//! The metadata of an object without the rest, which the server is asked to leave out.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,7 +9,11 @@ use serde::{Deserialize, Deserializer};
 
 use crate::object::{Object, Resource, wipe};
 
-/// The metadata of a `K`. The server sends nothing else of the object.
+/// The metadata of a `K`. The server is asked to send nothing else of the object.
+///
+/// A server that does not know this form, as some aggregated APIs, sends whole objects. Their
+/// metadata is decoded, and the bytes of the rest are overwritten. A `K` that names no kind, as
+/// [`Dynamic`](crate::Dynamic), takes whole objects of any kind.
 ///
 /// Of a Secret that `kubectl apply` wrote, the metadata has the values too: in the annotation
 /// `kubectl.kubernetes.io/last-applied-configuration`, which the server does send. It is left out

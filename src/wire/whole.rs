@@ -46,7 +46,11 @@ pub(crate) fn decode_object<K: Object>(
             let (api_version, kind) = item::expected::<K>().unwrap_or_default();
             protocol(&format!("the answer is {found}, not {api_version} {kind}"))
         }
-        Fault::Undecodable(object) => object.error,
+        // Of a type of any kind, a status is not foreign.
+        Fault::Undecodable(object) => match decode_status(bytes) {
+            Some(status) if object.key.name().is_empty() => Error::from_status(status),
+            _ => object.error,
+        },
     })
 }
 

@@ -200,27 +200,87 @@ fn a_dynamic_object_is_of_any_kind() {
     }
 }
 
+/// A list of one object, which says of what kind it is, or nothing.
+fn list_saying(kind: &str, of: &str, item: &str) -> String {
+    format!(
+        r#"{{"kind":"{kind}List","apiVersion":"{of}","metadata":{{"resourceVersion":"3"}},
+        "items":[{{"data":{{"k":"Q0FOQVJZ"}},{item}"metadata":{{"name":"a",
+        "labels":{{"app":"x"}}}},"spec":{{"metadata":{{"name":"b"}}}}}}]}}"#
+    )
+}
+
 #[test]
-fn metadata_alone_must_be_metadata_alone() {
-    let list = |kind: &str, of: &str| {
-        format!(
-            r#"{{"kind":"{kind}List","apiVersion":"{of}","metadata":{{"resourceVersion":"3"}},
-            "items":[{{"kind":"{kind}","apiVersion":"{of}","metadata":{{"name":"a",
-            "labels":{{"app":"x"}}}}}}]}}"#
-        )
+fn metadata_is_taken_out_of_whole_objects_of_the_kind_and_no_other() {
+    let says = |kind: &str, of: &str| format!(r#""kind":"{kind}","apiVersion":"{of}","#);
+    let partial = ("PartialObjectMetadata", "meta.k8s.io/v1");
+    let whole = ("ConfigMap", "v1");
+    for (kind, of) in [partial, whole] {
+        for item in [says(kind, of), String::new()] {
+            let list = list_saying(kind, of, &item);
+            let outcome = list_of::<Metadata<ConfigMap>>([&list], &DecodeOptions::default());
+            assert_eq!(outcome.items, ["ConfigMap a @"], "{list}");
+            assert_eq!(outcome.end.unwrap().resource_version.as_str(), "3");
+            let items = objects_of::<Metadata<ConfigMap>>(list.as_bytes());
+            assert_eq!(items[0].decoded().unwrap().label("app"), Some("x"));
+            let items = objects_of::<Compact<Metadata<ConfigMap>>>(list.as_bytes());
+            let text = std::str::from_utf8(items[0].decoded().unwrap().json()).unwrap();
+            assert!(
+                !text.contains("data\":{\"k") && !text.contains("spec"),
+                "{text}"
+            );
+        }
+    }
+    let (of_metadata, of_group) = ("meta.k8s.io/v1", "apps/v1");
+    for (kind, of) in [
+        ("Secret", "v1"),
+        ("ConfigMap", of_metadata),
+        ("ConfigMap", of_group),
+        ("PartialObjectMetadata", "v1"),
+    ] {
+        let list = list_saying(kind, of, &says(kind, of));
+        let outcome = list_of::<Metadata<ConfigMap>>([&list], &DecodeOptions::default());
+        assert!(outcome.items[0].starts_with("aside"), "{outcome:?}");
+        let ours = "not meta.k8s.io/v1 PartialObjectMetadataList";
+        assert!(outcome.error().contains(ours), "{outcome:?}");
+    }
+}
+
+#[test]
+fn metadata_is_taken_out_of_events_of_whole_objects_and_their_bookmarks() {
+    let events = |kind: &str| {
+        let object = format!(r#"{{"kind":"{kind}","apiVersion":"v1","metadata":{{"name":"a"}}}}"#);
+        let version = r#"{"resourceVersion":"9"}"#;
+        let body = format!(
+            r#"{{"type":"ADDED","object":{object}}}
+{{"object":{object},"type":"MODIFIED"}}
+{{"type":"BOOKMARK","object":{{"kind":"{kind}","apiVersion":"v1","metadata":{version}}}}}
+"#
+        );
+        watch_of::<Metadata<ConfigMap>>([body], &DecodeOptions::default())
     };
-    let partial = list("PartialObjectMetadata", "meta.k8s.io/v1");
-    let items = objects_of::<Metadata<ConfigMap>>(partial.as_bytes());
-    assert_eq!(items[0].decoded().unwrap().label("app"), Some("x"));
-    let whole = list("ConfigMap", "v1");
-    let outcome = list_of::<Metadata<ConfigMap>>([whole], &DecodeOptions::default());
-    assert!(outcome.items[0].starts_with("aside"), "{outcome:?}");
-    assert!(
-        outcome
-            .error()
-            .contains("not meta.k8s.io/v1 PartialObjectMetadataList"),
-        "{outcome:?}"
-    );
+    let taken = [
+        "Added(ConfigMap a @)",
+        "Modified(ConfigMap a @)",
+        "bookmark @9",
+    ];
+    assert_eq!(events("ConfigMap"), taken);
+    let foreign = events("Secret");
+    let is_foreign = |event: &String| event.starts_with("skipped @: Unexpected");
+    assert!(foreign.iter().all(is_foreign), "{foreign:?}");
+}
+
+/// A type of any kind takes a status for an error, and so does its metadata.
+#[test]
+fn a_status_is_an_error_for_objects_of_any_kind() {
+    let status = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"message":"no","code":403}"#;
+    let options = DecodeOptions::default();
+    let errors = [
+        crate::wire::decode_object::<Dynamic>(status, &options).map(drop),
+        crate::wire::decode_object::<Metadata<Dynamic>>(status, &options).map(drop),
+    ];
+    for error in errors {
+        assert_eq!(error.unwrap_err().kind(), crate::ErrorKind::Forbidden);
+    }
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn trimmed(json: &str) -> Value {
     let skipped = Skipped {
         trim: true,
         secret: false,
+        rest: false,
     };
     // What stands behind the value is none of it.
     let longer = format!("{json},{{\"metadata\":{{\"managedFields\":[");
