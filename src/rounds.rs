@@ -4,8 +4,6 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 
-use std::fmt;
-
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::{Clock, Deadline};
@@ -107,11 +105,5 @@ impl<S: Clone + Send + 'static> Rounds<S> {
     /// To be held by the thread: its drop, also by a panic, ends all waits.
     pub(crate) fn until_dropped(&self) -> RoundsEnd<'_, S> {
         RoundsEnd(self)
-    }
-}
-
-impl<S> fmt::Debug for Rounds<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Rounds").finish_non_exhaustive()
     }
 }

@@ -9,7 +9,6 @@
 mod schedules;
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
@@ -76,11 +75,11 @@ pub(crate) struct QueuedRequest {
 }
 
 /// The requests that wait, in the order of [`QueuedRequest::line`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct WaitQueue([ClassQueue; 4]);
 
 /// Requests of one class, in the order they came.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ClassQueue {
     waiting: VecDeque<QueuedRequest>,
     /// Turns of other classes since the first request of this class could have been admitted.
@@ -337,15 +336,6 @@ impl QueuedRequest {
             (false, true) => 2,
             (false, false) => 3,
         }
-    }
-}
-
-impl fmt::Debug for QueuedRequest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueuedRequest")
-            .field("urgency", &self.urgency)
-            .field("resumed", &self.resumed)
-            .finish_non_exhaustive()
     }
 }
 

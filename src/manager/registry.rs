@@ -2,7 +2,6 @@
 //! find at once, and asked for at the server.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::OnceLock;
 use std::time::Instant;
 
@@ -117,12 +116,6 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) kind: KindTraits<K>,
     /// What an earlier process knew.
     seeds: OnceLock<Box<dyn SeedSource<K>>>,
-}
-
-impl<K: Object, S> fmt::Debug for Registry<K, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").finish_non_exhaustive()
-    }
 }
 
 impl<K: Object, S: EntryState<K>> Registry<K, S> {

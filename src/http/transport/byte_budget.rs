@@ -285,13 +285,5 @@ impl Drop for Holder {
     }
 }
 
-impl std::fmt::Debug for Account {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Account")
-            .field("counted_bytes", &self.0.counted)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,6 @@
 //! The bytes to and from a server: on a socket, or inside the TLS session with a proxy. No method
 //! blocks.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -119,14 +118,5 @@ impl Write for ByteStream {
 impl AsFd for ByteStream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl fmt::Debug for ByteStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ByteStream")
-            .field("socket", &self.socket)
-            .field("proxy_tls", &self.proxy.is_some())
-            .finish()
     }
 }

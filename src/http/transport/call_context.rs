@@ -34,7 +34,7 @@ const OUTPUT_BYTES_MIN: usize = 1024;
 const FRAMING_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The stop, the limits and the state of one call.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CallContext {
     /// Ends every wait at once.
     pub(crate) stop: StopToken,

@@ -277,7 +277,6 @@ impl Transport for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection")
-            .field("stream", &self.stream)
             .field("tls", &self.tls.is_some())
             .finish_non_exhaustive()
     }

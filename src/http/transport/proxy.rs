@@ -1,6 +1,5 @@
 //! Has a proxy connect to the server: by CONNECT, or by the handshake of SOCKS5.
 
-use std::fmt;
 use std::io::{Read, Write};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -440,10 +439,4 @@ fn content_length(head: &str) -> Option<usize> {
     let mut fields = head.lines().filter_map(|line| line.split_once(':'));
     let (_, length) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
     length.trim().parse().ok()
-}
-
-impl fmt::Debug for Proxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Proxy({})", self.url)
-    }
 }

@@ -18,7 +18,6 @@ use crate::sync::Arc;
 /// A write takes the new state out of the `Option` if it is admitted. A refused state stays there,
 /// for the caller to drop under no lock: that may overwrite secrets. A write returns whether
 /// subscribers have news, or `None` if the state was refused.
-#[derive(Debug)]
 pub(crate) struct EntryContent<K: Object> {
     kind: KindTraits<K>,
     object: Option<Arc<StoredObject<K>>>,

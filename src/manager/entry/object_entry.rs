@@ -13,7 +13,6 @@ use crate::reflector::Waiters;
 use crate::sync::{Arc, Monitor, Rank};
 
 /// One referenced object. `S` is what its strategy keeps of it.
-#[derive(Debug)]
 pub(crate) struct ObjectEntry<S> {
     pub(crate) key: ObjectKey,
     /// The readers that wait for the first sync; each run of the reflector looks at it (B3).

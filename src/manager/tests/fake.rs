@@ -22,7 +22,6 @@ use crate::worker::{StopToken, Wake};
 pub(crate) const ROUND: Duration = Duration::from_secs(60);
 
 /// A run as a test sees it: it writes when the test says so.
-#[derive(Debug)]
 pub(crate) struct FakeRun {
     pub(crate) name: String,
     pub(crate) floor: Option<ResourceVersion>,
@@ -33,7 +32,7 @@ pub(crate) struct FakeRun {
 }
 
 /// Every run that was launched, in order.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct FakeRuns {
     runs: Arc<Monitor<Vec<FakeRun>>>,
     /// The watches of namespaces, in order.
@@ -53,7 +52,6 @@ struct Gate {
     reached: bool,
 }
 
-#[derive(Debug)]
 struct FakeHandle {
     runs: FakeRuns,
     index: usize,
@@ -145,7 +143,6 @@ impl Launcher<Secret> for FakeRuns {
 }
 
 /// A namespace's watch as a test sees it.
-#[derive(Debug)]
 struct FakeNamespace {
     sink: Option<NamespaceSink<Secret>>,
     /// The test has the sink, and gives it back.
@@ -153,7 +150,6 @@ struct FakeNamespace {
     stopped: bool,
 }
 
-#[derive(Debug)]
 struct FakeNamespaceHandle {
     runs: FakeRuns,
     index: usize,

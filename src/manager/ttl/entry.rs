@@ -58,7 +58,6 @@ pub(crate) enum Completion<K: Object> {
 }
 
 /// The state of one fetched object.
-#[derive(Debug)]
 pub(crate) struct TtlEntry<K: Object> {
     pub(super) content: EntryContent<K>,
     /// With `Get` no object is kept.

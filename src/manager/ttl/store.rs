@@ -17,7 +17,6 @@ use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
-#[derive(Debug)]
 pub(crate) struct TtlStore<K: Object> {
     table: Arc<Registry<K, TtlEntry<K>>>,
     /// With `Get` no object is kept.

@@ -37,7 +37,6 @@ pub(crate) type WatchedObject<K> = Arc<ObjectEntry<WatchEntry<K>>>;
 pub(crate) type PollResult<K> = Result<Option<Arc<StoredObject<K>>>, Error>;
 
 /// What is known of one object, and which run is at work on it.
-#[derive(Debug)]
 pub(crate) struct WatchEntry<K: Object> {
     machine: WatchMachine,
     pub(crate) content: EntryContent<K>,
@@ -69,7 +68,6 @@ pub(crate) struct WatchEntry<K: Object> {
 }
 
 /// What is left to do once the lock is released.
-#[derive(Debug)]
 #[must_use = "an action that is not performed is lost"]
 pub(crate) struct WatchAction {
     pub(crate) effect: WatchEffect,

@@ -25,14 +25,12 @@ const CHECK_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const CHECKS_MAX: usize = 32;
 
 /// The checks of one manager, and its runs, which a check may start.
-#[derive(Debug)]
 pub(crate) struct ImmutableChecks<K: Object> {
     pub(crate) runs: Runs<K>,
     queue: Arc<Monitor<CheckQueue<K>>>,
     threads: WorkerGroup,
 }
 
-#[derive(Debug)]
 struct CheckQueue<K: Object> {
     waiting: Vec<WatchedObject<K>>,
     /// Absences that are confirmed later, and when.

@@ -3,7 +3,6 @@
 //! longer wants is then ended.
 
 use std::convert::Infallible;
-use std::fmt;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
@@ -98,12 +97,6 @@ pub(crate) struct Runs<K: Object> {
     /// For the objects without room, if the program wants them polled.
     pub(super) poller: Option<Arc<Poller<K>>>,
     failure_log: FailureLog,
-}
-
-impl<K: Object> fmt::Debug for Runs<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runs").finish_non_exhaustive()
-    }
 }
 
 impl<K: Object> Runs<K> {

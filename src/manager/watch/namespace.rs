@@ -1,7 +1,6 @@
 //! The watch of one namespace: one reflector for all watched objects of it. It hands what comes of
 //! an object on to that object's entry, and passes over the objects that nobody references.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -106,14 +105,6 @@ struct AttachedObject<K: Object> {
     /// An entry that knows the object at this version or later misses nothing. `None` while that is
     /// not known.
     required: Option<ResourceVersion>,
-}
-
-impl<K: Object> fmt::Debug for NamespaceWatch<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NamespaceWatch")
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<K: Object> NamespaceWatch<K> {
@@ -307,14 +298,6 @@ pub(crate) struct Attachment<K: Object> {
     number: u64,
 }
 
-impl<K: Object> fmt::Debug for Attachment<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attachment")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
-
 impl<K: Object> RunHandle for Attachment<K> {
     fn thread_name(&self) -> String {
         String::new()
@@ -357,7 +340,6 @@ impl<K: Object> RunHandle for Attachment<K> {
 }
 
 /// The sink of a namespace's watch.
-#[derive(Debug)]
 pub(crate) struct NamespaceSink<K: Object> {
     watch: Arc<NamespaceWatch<K>>,
     /// What the attached objects were told last.

@@ -21,16 +21,13 @@ pub(super) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 const SHORTAGE_PAUSE: Duration = Duration::from_secs(60);
 
 /// The namespaces of one manager in which an object is watched, and when they are looked at.
-#[derive(Debug)]
 pub(crate) struct Namespaces<K: Object>(Mutex<NamespaceTable<K>>);
 
-#[derive(Debug)]
 struct NamespaceTable<K: Object> {
     by_name: HashMap<Box<str>, Namespace<K>>,
     is_closed: bool,
 }
 
-#[derive(Debug)]
 struct Namespace<K: Object> {
     /// Each watch by name has a clone.
     by_name: Arc<()>,

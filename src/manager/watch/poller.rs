@@ -1,7 +1,6 @@
 //! The poller of a manager: it gets the objects which have no room for a watch, each before its
 //! time to live is over. One thread, and so one connection, does that, unless a get is slow.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
@@ -40,12 +39,6 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 pub(crate) struct Poller<K: Object> {
     polls: Arc<Monitor<Polls<K>>>,
     context: RunContext<K>,
-}
-
-impl<K: Object> fmt::Debug for Poller<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poller").finish_non_exhaustive()
-    }
 }
 
 struct Polls<K: Object> {
@@ -425,14 +418,6 @@ impl<K: Object> Poll<K> {
 pub(crate) struct Polled<K: Object> {
     poller: Arc<Poller<K>>,
     number: u64,
-}
-
-impl<K: Object> fmt::Debug for Polled<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Polled")
-            .field("number", &self.number)
-            .finish_non_exhaustive()
-    }
 }
 
 impl<K: Object> RunHandle for Polled<K> {

@@ -1,7 +1,6 @@
 //! The runs of a manager's reflectors: their threads, their room under the limit, and the work that
 //! they leave to the housekeeper.
 
-use std::fmt;
 use std::sync::Weak;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use crate::reflector::{Reflector, ReflectorStatus};
 use crate::sync::{Arc, Monitor};
 
 /// A run's thread, for its owner.
-pub(crate) trait RunHandle: Send + fmt::Debug {
+pub(crate) trait RunHandle: Send {
     fn thread_name(&self) -> String;
 
     /// Whether the thread has ended.
@@ -65,7 +64,6 @@ impl RunHandle for Reflector {
 }
 
 /// A run, and its room under the limit, which is given back after its thread has ended.
-#[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) handle: Box<dyn RunHandle>,
     /// `None` for a run without a thread of its own.
@@ -83,7 +81,7 @@ impl Run {
 }
 
 /// What waits for the housekeeper.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct PendingWork {
     /// Runs that were asked to end and are to be joined.
     pub(crate) ended: Vec<Run>,

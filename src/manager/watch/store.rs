@@ -27,7 +27,6 @@ use crate::worker::{Worker, WorkerGroup};
 
 /// The store of one manager, and its housekeeper. Dropping it stops everything and joins all but
 /// what a shutdown has named as late.
-#[derive(Debug)]
 pub(crate) struct WatchStore<K: Object> {
     checks: Arc<ImmutableChecks<K>>,
     /// The one thread, or none in a model.

@@ -19,7 +19,6 @@ use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex, Rank};
 
 /// The entries of one manager and the work of its housekeeper: what a run's writer needs.
-#[derive(Debug)]
 pub(crate) struct RunContext<K: Object> {
     pub(crate) table: Arc<Registry<K, WatchEntry<K>>>,
     pub(crate) work: Arc<Monitor<PendingWork>>,
@@ -82,7 +81,6 @@ impl<K: Object> RunContext<K> {
 }
 
 /// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
-#[derive(Debug)]
 pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
     object: WatchedObject<K>,
