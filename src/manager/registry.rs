@@ -114,6 +114,8 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) shared_watches: AtomicUsize,
     getter: Arc<dyn Getter<K>>,
     pub(crate) kind: KindTraits<K>,
+    /// No version that the server gave of this kind is newer.
+    newest: Mutex<ResourceVersion>,
     /// What an earlier process knew.
     seeds: OnceLock<Box<dyn SeedSource<K>>>,
 }
@@ -133,6 +135,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             shared_watches: AtomicUsize::new(0),
             getter,
             kind,
+            newest: Mutex::ranked(Rank::NEWEST, ResourceVersion::any()),
             seeds: OnceLock::new(),
         })
     }
@@ -150,6 +153,20 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             now: self.clock().now(),
             coarse,
             ttl: self.options.ttl_now(),
+        }
+    }
+
+    /// The newest version that the server has given of this kind. Those of another kind may come
+    /// from another etcd.
+    pub(crate) fn newest_version(&self) -> ResourceVersion {
+        self.newest.lock().clone()
+    }
+
+    /// The server gave that version.
+    pub(crate) fn note_version(&self, version: &ResourceVersion) {
+        let mut newest = self.newest.lock();
+        if newest.is_older_than(version) {
+            newest.clone_from(version);
         }
     }
 
@@ -218,6 +235,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
 
     /// Shows plain readers what a change has made of the state.
     fn publish(&self, key: &ObjectKey, state: &mut S, before: Before<K>) -> Leftovers<K> {
+        self.note_version(state.content().known_version());
         // The key of a detached entry may belong to another one already.
         let ready = (!before.was_detached).then(|| {
             let ready = state.ready(self.clock());

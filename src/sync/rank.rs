@@ -41,6 +41,7 @@ ranks! {
     46 READ_COPIES "the copies that groups of reading threads have of objects"
     47 NAMESPACE_OBJECTS "the objects that a namespace's watch hands on"
     47 HELD_LIST "the list of a successor whose watch is not open yet"
+    47 NEWEST "the newest version that a manager has seen"
     48 HANDLERS "an informer's table of handlers"
     49 CHECKS "a manager's checks: those that wait, and their threads"
     49 POLLS "the objects that a manager polls"

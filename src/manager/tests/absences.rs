@@ -1,11 +1,12 @@
 //! An absence that came out of a cache of the server: one consistent read confirms it, where a
-//! reader was told of it.
+//! reader was told of it, or where the cache was behind.
 
 use std::time::Duration;
 
-use super::fake::{pod, secret, with_uid};
+use super::fake::{commit, commit_into, opened, pod, secret, with_uid};
 use super::stage::{Stage, failed, unavailable, until};
 use crate::manager::watch::absence::ABSENCE_PAUSE;
+use crate::reflector::Sink as _;
 
 /// A manager whose Secret `s` is on the server, and in no list of its stuck cache.
 fn stuck() -> Stage {
@@ -118,4 +119,115 @@ fn an_object_that_is_let_go_is_asked_for_no_more() {
     stage.manager.unregister_pod(&pod("p", &["s"]));
     pause(&stage);
     nothing_more(&stage, 0);
+}
+
+/// A manager that knows nothing yet of its Secrets `s` and `t`.
+fn unlisted() -> Stage {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.manager.register_pod(&pod("q", &["t"]));
+    stage
+}
+
+/// Another server, or another object's watch, told of a newer version than the list has.
+#[test]
+fn an_absence_out_of_a_list_that_is_behind_is_confirmed_without_a_reader() {
+    let long = "340282366920938463463374607431768211456";
+    let ways: [(&str, fn(&Stage)); 7] = [
+        ("a list", |stage| {
+            stage.runs.list("t", "20", None).unwrap();
+        }),
+        ("an event", |stage| stage.runs.modified(secret("t", "20"))),
+        ("a deletion", |stage| stage.runs.deleted(secret("t", "20"))),
+        ("a bookmark", |stage| {
+            stage.runs.list("t", "5", None).unwrap();
+            stage.runs.write(1, |writer| writer.bookmark(&"20".into()));
+        }),
+        ("a fresh read", |stage| {
+            let read = stage.begin("t", "").unwrap();
+            stage.complete(&read, Ok(secret("t", "20"))).unwrap();
+        }),
+        ("a long version", |stage| {
+            let long = "340282366920938463463374607431768211456";
+            stage.runs.list("t", long, None).unwrap();
+        }),
+        ("a list and then an older event", |stage| {
+            stage.runs.list("t", "20", None).unwrap();
+            stage.manager.register_pod(&pod("r", &["u"]));
+            stage.runs.modified(secret("u", "4"));
+        }),
+    ];
+    for (what, see) in ways {
+        let stage = unlisted();
+        see(&stage);
+        let version = if what == "a long version" {
+            &long[1..]
+        } else {
+            "10"
+        };
+        stage.runs.list("s", version, None).unwrap();
+        stage.getter.answer(Ok(secret("s", "15")));
+        pause(&stage);
+        stage.getter.wait_for_asked(1);
+        until(|| (!stage.inspect("s").resource_version.is_unset()).then_some(()));
+        assert_eq!(stage.getter.asked_in_background(), 1, "{what}");
+        nothing_more(&stage, 1);
+    }
+}
+
+#[test]
+fn an_absence_out_of_a_list_that_is_not_behind_costs_no_request() {
+    let ways: [(&str, fn(&Stage)); 5] = [
+        ("as new", |stage| {
+            stage.runs.list("t", "10", None).unwrap();
+            stage.runs.list("s", "10", None).unwrap();
+        }),
+        ("without an order", |stage| {
+            stage.runs.list("t", "odd", None).unwrap();
+            stage.runs.list("s", "10", None).unwrap();
+        }),
+        ("a consistent list", |stage| {
+            stage.runs.list("t", "20", None).unwrap();
+            let listed = |writer: &mut _| commit(writer, "10", None, true);
+            stage.runs.write(0, listed).unwrap();
+        }),
+        ("an object", |stage| {
+            stage.runs.list("t", "20", None).unwrap();
+            stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
+        }),
+        ("newer things happen while it is under way", |stage| {
+            let listed = stage.runs.write(0, |writer| {
+                let staging = writer.begin();
+                stage.runs.list("t", "20", None).unwrap();
+                commit_into(writer, staging, "10", None, false)
+            });
+            listed.unwrap();
+        }),
+    ];
+    for (what, see) in ways {
+        let stage = unlisted();
+        see(&stage);
+        pause(&stage);
+        assert_eq!(stage.getter.asked(), 0, "{what}");
+        nothing_more(&stage, 0);
+    }
+}
+
+/// The list of a successor counts once its watch is open, by what was known when it began.
+#[test]
+fn an_absence_out_of_a_held_list_that_is_behind_is_confirmed_too() {
+    let stage = super::namespaces::stage_above(1);
+    stage.add("a", "pod");
+    stage.runs.list("a", "10", Some(secret("a", "9"))).unwrap();
+    stage.add("b", "pod");
+    stage
+        .runs
+        .modified_in_namespace(0, secret("stranger", "30"));
+    stage.runs.only_list_namespace(0, "20", []).unwrap();
+    stage.runs.write_namespace(0, |sink| sink.report(&opened()));
+    stage.getter.answer(Ok(secret("a", "25")));
+    stage.getter.answer(Ok(secret("b", "25")));
+    pause(&stage);
+    stage.getter.wait_for_asked(2);
+    assert_eq!(stage.getter.asked_in_background(), 2);
 }

@@ -17,8 +17,9 @@ use crate::clock::{Clock, Deadline};
 use crate::error::ErrorKind;
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
+use crate::manager::watch::absence::ABSENCE_PAUSE;
 use crate::manager::watch::entry::{WatchEntry, WatchedObject};
-use crate::manager::watch::immutable_check::{CHECKS_MAX, take_most_urgent};
+use crate::manager::watch::immutable_check::{CHECKS_MAX, CONFIRMATIONS_MAX, take_most_urgent};
 use crate::manager::watch::state_machine::WatchMachine;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
@@ -141,6 +142,33 @@ fn b7_checks_are_bounded() {
         std::thread::yield_now();
     }
     assert_eq!(failed().unwrap().kind(), ErrorKind::Timeout, "its own end");
+}
+
+/// Seen: as many confirmations of absences as there are threads hung for ten seconds, and a reader
+/// waited for its check in vain. More begin as those end.
+#[test]
+fn confirmations_that_hang_leave_threads_for_the_checks_of_readers() {
+    let all = names(1);
+    let (stage, asked) = stage(&all, |name| name != "s0");
+    let absent: Vec<String> = (0..CHECKS_MAX).map(|number| format!("a{number}")).collect();
+    stage.manager.register_pod(&of("r", &absent));
+    for name in &absent {
+        assert!(stage.get(name).unwrap_err().is_not_found());
+    }
+    stage.clock.advance(ABSENCE_PAUSE);
+    for _ in 0..CONFIRMATIONS_MAX {
+        next(&asked);
+    }
+    stage.manager.register_pod(&of("q", &all));
+    assert_eq!(is_stale(&stage, "s0"), Some(false));
+    assert_eq!(next(&asked), "s0");
+    assert!(asked.is_empty(), "the share");
+    let hung = Duration::from_secs(10);
+    stage.clock.advance(hung);
+    for _ in 0..CONFIRMATIONS_MAX {
+        next(&asked);
+    }
+    stage.source.heal();
 }
 
 /// Who is waited for goes first.

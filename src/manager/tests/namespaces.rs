@@ -22,7 +22,7 @@ fn stage() -> Stage {
     stage_above(2)
 }
 
-fn stage_above(above: usize) -> Stage {
+pub(super) fn stage_above(above: usize) -> Stage {
     let scope = WatchScope::Namespace { above };
     let stage = Stage::watching().options(|options| options.watch_scope(scope));
     stage.by_hand()

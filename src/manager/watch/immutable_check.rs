@@ -15,7 +15,7 @@ use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::registry::RequestContext;
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
-use crate::sync::{Arc, Monitor, Rank};
+use crate::sync::{Arc, Monitor};
 use crate::worker::{StopToken, Worker, WorkerGroup};
 
 /// How long one check may take, counted from its own request. Readers wait at most a second of it.
@@ -24,36 +24,72 @@ const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// The most checks in flight at once. Only if all of them hang does another one wait.
 pub(crate) const CHECKS_MAX: usize = 32;
 
+/// How many of the threads may confirm absences: those that hang leave threads for readers' checks.
+pub(crate) const CONFIRMATIONS_MAX: usize = 8;
+
 /// The checks of one manager, and its runs, which a check may start.
 pub(crate) struct ImmutableChecks<K: Object> {
     pub(crate) runs: Runs<K>,
-    queue: Arc<Monitor<CheckQueue<K>>>,
     threads: WorkerGroup,
 }
 
-struct CheckQueue<K: Object> {
+/// What is to be checked or confirmed, and how many threads do that.
+pub(super) struct CheckQueue<K: Object> {
     waiting: Vec<WatchedObject<K>>,
     /// Absences that are confirmed later, and when.
-    later: Vec<(Instant, WatchedObject<K>)>,
+    pub(super) later: Vec<(Instant, WatchedObject<K>)>,
+    /// Absences whose time has come.
+    absent: Vec<WatchedObject<K>>,
+    /// Threads that confirm an absence.
+    confirming: usize,
     /// Threads that look for work, each before it is started and until it has found none.
     threads: usize,
     /// Threads that are being started and are not among the [`ImmutableChecks::threads`] yet.
     starting: usize,
 }
 
-impl<K: Object> ImmutableChecks<K> {
-    pub(crate) fn new(runs: Runs<K>) -> Arc<Self> {
-        let queue = CheckQueue {
+impl<K: Object> Default for CheckQueue<K> {
+    fn default() -> Self {
+        Self {
             waiting: Vec::new(),
             later: Vec::new(),
+            absent: Vec::new(),
+            confirming: 0,
             threads: 0,
             starting: 0,
-        };
+        }
+    }
+}
+
+impl<K: Object> CheckQueue<K> {
+    /// The next object, and whether its absence is confirmed.
+    fn next(&mut self) -> Option<(WatchedObject<K>, bool)> {
+        if let Some(check) = take_most_urgent(&mut self.waiting) {
+            return Some((check, false));
+        }
+        let is_room = self.confirming < CONFIRMATIONS_MAX;
+        let absent = is_room.then(|| take_most_urgent(&mut self.absent))??;
+        self.confirming = self.confirming.saturating_add(1);
+        Some((absent, true))
+    }
+
+    fn take_all(&mut self) -> Vec<WatchedObject<K>> {
+        let mut all = std::mem::take(&mut self.waiting);
+        all.append(&mut self.absent);
+        all
+    }
+}
+
+impl<K: Object> ImmutableChecks<K> {
+    pub(crate) fn new(runs: Runs<K>) -> Arc<Self> {
         Arc::new(Self {
             runs,
-            queue: Arc::new(Monitor::ranked(Rank::CHECKS, queue)),
             threads: WorkerGroup::default(),
         })
+    }
+
+    fn queue(&self) -> &Arc<Monitor<CheckQueue<K>>> {
+        &self.context().checks
     }
 
     pub(crate) fn context(&self) -> &RunContext<K> {
@@ -83,40 +119,30 @@ impl<K: Object> ImmutableChecks<K> {
         let table = &self.context().table;
         let now = table.clock().now();
         table.change(object, |entry| entry.begin_check(now));
-        self.ask(object);
-    }
-
-    /// A reader was refused the object: if a cache of the server knows none, that is confirmed
-    /// later.
-    pub(crate) fn confirm_later(&self, object: &WatchedObject<K>) {
-        let now = self.context().table.clock().now();
-        let Some(at) = object.state.lock().absence.given(now) else {
-            return;
-        };
-        self.queue.lock().later.push((at, Arc::clone(object)));
-        self.context().tend_at(at);
+        self.ask(|queue| queue.waiting.push(Arc::clone(object)));
     }
 
     /// Has the absences confirmed whose time has come.
     pub(crate) fn confirm_absences(self: &Arc<Self>) {
         let now = self.context().table.clock().now();
-        let mut queue = self.queue.lock();
+        let mut queue = self.queue().lock();
         let all = std::mem::take(&mut queue.later).into_iter();
         let (due, later): (Vec<_>, Vec<_>) = all.partition(|(at, _)| *at <= now);
         let next = later.iter().map(|(at, _)| *at).min();
         queue.later = later;
         drop(queue);
         for (_, object) in due {
-            self.ask(&object);
+            self.ask(|queue| queue.absent.push(object));
         }
         if let Some(next) = next {
             self.context().tend_at(next);
         }
     }
 
-    fn ask(self: &Arc<Self>, object: &WatchedObject<K>) {
+    /// Puts an object in the queue, and starts a thread if there are not too many.
+    fn ask(self: &Arc<Self>, enqueue: impl FnOnce(&mut CheckQueue<K>)) {
         let table = &self.context().table;
-        if !self.enqueue(object) {
+        if !self.enqueue(enqueue) {
             return;
         }
         let (checks, stop) = (Arc::clone(self), table.stop.token());
@@ -125,19 +151,19 @@ impl<K: Object> ImmutableChecks<K> {
             Ok(worker) => self.threads.add(worker),
             Err(error) => self.refuse(&error),
         }
-        let mut queue = self.queue.lock();
+        let mut queue = self.queue().lock();
         queue.starting = queue.starting.saturating_sub(1);
         drop(queue);
-        self.queue.notify_all();
+        self.queue().notify_all();
     }
 
     /// Forgets the checks that wait, and the absences to be confirmed.
     fn clear(&self) {
-        let mut queue = self.queue.lock();
-        let waiting = std::mem::take(&mut queue.waiting);
+        let mut queue = self.queue().lock();
+        let left = queue.take_all();
         let later = std::mem::take(&mut queue.later);
         drop(queue);
-        drop((waiting, later));
+        drop((left, later));
     }
 
     /// Waits until `deadline` for the ends of the checks under way: milliseconds, since the
@@ -145,9 +171,9 @@ impl<K: Object> ImmutableChecks<K> {
     pub(crate) fn join(&self, deadline: Deadline) -> Vec<String> {
         self.clear();
         let clock = self.context().table.clock();
-        let mut queue = self.queue.lock();
+        let mut queue = self.queue().lock();
         while queue.starting > 0 && !clock.has_passed(deadline) {
-            queue = clock.wait_until(&self.queue, queue, deadline);
+            queue = clock.wait_until(self.queue(), queue, deadline);
         }
         drop(queue);
         self.threads.join(clock, deadline)
@@ -159,13 +185,14 @@ impl<K: Object> ImmutableChecks<K> {
         self.threads.close();
     }
 
-    /// Puts the object in the queue. Returns whether one more thread is to be started.
-    fn enqueue(&self, object: &WatchedObject<K>) -> bool {
-        let mut queue = self.queue.lock();
+    /// Puts an object in the queue. Returns whether one more thread is to be started.
+    fn enqueue(&self, enqueue: impl FnOnce(&mut CheckQueue<K>)) -> bool {
+        let mut queue = self.queue().lock();
         if self.context().table.stop.token().is_stopped() {
+            drop(queue);
             return false;
         }
-        queue.waiting.push(Arc::clone(object));
+        enqueue(&mut queue);
         if queue.threads >= CHECKS_MAX {
             return false;
         }
@@ -178,14 +205,14 @@ impl<K: Object> ImmutableChecks<K> {
     /// have failed.
     fn refuse(self: &Arc<Self>, why: &std::io::Error) {
         let waiting = {
-            let mut queue = self.queue.lock();
+            let mut queue = self.queue().lock();
             queue.threads = queue.threads.saturating_sub(1);
             if queue.threads > 0 {
                 return;
             }
-            std::mem::take(&mut queue.waiting)
+            queue.take_all()
         };
-        let text = format!("starting the check of an immutable object: {why}");
+        let text = format!("starting the check of an object: {why}");
         let failure = Error::new(ErrorKind::Resources, text);
         for object in waiting {
             let read = begin_read(
@@ -199,24 +226,29 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// The body of a checking thread.
     fn work(self: &Arc<Self>, stop: &StopToken) {
-        while let Some(object) = self.next(stop) {
+        let mut next = self.next(stop, false);
+        while let Some((object, is_confirmed)) = next {
             if let Err(error) = guard(
                 format_args!("the check of {} {}", resource_name::<K>(), object.key),
                 || self.check_object(&object, stop),
             ) {
                 log::error!("{error}");
             }
+            drop(object);
+            next = self.next(stop, is_confirmed);
         }
     }
 
     /// The next object, or none: the thread is counted out in the same step, so that nothing is
-    /// enqueued in between.
-    fn next(&self, stop: &StopToken) -> Option<WatchedObject<K>> {
-        let mut queue = self.queue.lock();
+    /// enqueued in between. `has_confirmed`: the last object's absence was confirmed.
+    fn next(&self, stop: &StopToken, has_confirmed: bool) -> Option<(WatchedObject<K>, bool)> {
+        let mut queue = self.queue().lock();
+        let confirmed = usize::from(has_confirmed);
+        queue.confirming = queue.confirming.saturating_sub(confirmed);
         let next = if stop.is_stopped() {
             None
         } else {
-            take_most_urgent(&mut queue.waiting)
+            queue.next()
         };
         if next.is_none() {
             queue.threads = queue.threads.saturating_sub(1);
@@ -290,12 +322,12 @@ impl<K: Object> ImmutableChecks<K> {
 
     #[cfg(test)]
     pub(crate) fn is_at_work(&self) -> bool {
-        self.queue.lock().threads > 0
+        self.queue().lock().threads > 0
     }
 
     #[cfg(all(test, feature = "testing"))]
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.lock().waiting.len()
+        self.queue().lock().waiting.len()
     }
 }
 

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::entry::{WatchEntry, WatchedObject};
+use super::immutable_check::CheckQueue;
 use super::namespace::{NamespaceSink, NamespaceWatch};
 use super::namespace_table::Namespaces;
 use super::poller::Poller;
@@ -111,6 +112,7 @@ impl<K: Object> Runs<K> {
         let context = RunContext {
             table,
             work: Arc::new(Monitor::ranked(Rank::HOUSEKEEPER, PendingWork::default())),
+            checks: Arc::new(Monitor::ranked(Rank::CHECKS, CheckQueue::default())),
         };
         Self {
             limit: ReflectorLimit::new(reflectors_max),

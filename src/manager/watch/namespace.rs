@@ -251,11 +251,14 @@ impl<K: Object> NamespaceWatch<K> {
     /// The writer of the object. Without one the event is dropped. In the same step the watch has
     /// come to the event: an entry that is attached from then on does not get it.
     fn writer_of(&self, key: KeyRef<'_>, version: &str) -> Option<Arc<Writer<K>>> {
+        let version = ResourceVersion::from(version);
         let mut objects = self.objects.lock();
         let is_here = key.namespace == &*self.namespace;
         let attached = objects.by_name.get(key.name).filter(|_| is_here);
         let writer = attached.map(|attached| Arc::clone(&attached.writer));
-        objects.pass(version);
+        objects.pass(version.clone());
+        drop(objects);
+        self.context.table.note_version(&version);
         writer
     }
 
@@ -276,8 +279,7 @@ impl<K: Object> NamespaceWatch<K> {
 
 impl<K: Object> AttachedObjects<K> {
     /// The watch has come to that version, if versions can be compared at all.
-    fn pass(&mut self, version: &str) {
-        let version = ResourceVersion::from(version);
+    fn pass(&mut self, version: ResourceVersion) {
         if !version.is_empty() && !version.is_older_than(&self.position) {
             self.position = version;
         }
@@ -461,7 +463,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
 
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.prove();
-        self.watch.objects.lock().pass(version.as_str());
+        self.watch.objects.lock().pass(version.clone());
         for writer in self.watch.writers() {
             writer.confirm(version);
         }

@@ -129,7 +129,7 @@ impl<K: Object> WatchStore<K> {
                 let Some(answer) = answer else { continue };
                 if answer.is_err() {
                     expedite_object(object);
-                    self.checks.confirm_later(object);
+                    self.checks.context().confirm_later(object);
                 }
                 return answer;
             }
@@ -311,7 +311,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         });
         match &cached {
             Some(cached) => self.expedite(namespace, name, cached),
-            None => self.checks.confirm_later(&object),
+            None => self.checks.context().confirm_later(&object),
         }
         Ok(cached)
     }
@@ -334,7 +334,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         if answer.is_ok() {
             self.act(&object, |entry| ((), entry.on_given()));
         } else {
-            self.checks.confirm_later(&object);
+            self.checks.context().confirm_later(&object);
         }
         answer
     }

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crossbeam_channel::Sender;
 
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
+use super::immutable_check::CheckQueue;
 use super::runs::{PendingWork, Run};
 use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
@@ -18,10 +19,11 @@ use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex, Rank};
 
-/// The entries of one manager and the work of its housekeeper: what a run's writer needs.
+/// The entries of one manager, the work of its housekeeper and its checks: what a run's writer needs.
 pub(crate) struct RunContext<K: Object> {
     pub(crate) table: Arc<Registry<K, WatchEntry<K>>>,
     pub(crate) work: Arc<Monitor<PendingWork>>,
+    pub(super) checks: Arc<Monitor<CheckQueue<K>>>,
 }
 
 impl<K: Object> Clone for RunContext<K> {
@@ -29,6 +31,7 @@ impl<K: Object> Clone for RunContext<K> {
         Self {
             table: Arc::clone(&self.table),
             work: Arc::clone(&self.work),
+            checks: Arc::clone(&self.checks),
         }
     }
 }
@@ -63,6 +66,17 @@ impl<K: Object> RunContext<K> {
         work.namespaces = Some(work.namespaces.map_or(at, |before| before.min(at)));
         drop(work);
         self.work.notify_all();
+    }
+
+    /// A reader was refused the object, or a list that left it out was behind. If a cache of the
+    /// server knows no such object, that is confirmed later.
+    pub(super) fn confirm_later(&self, object: &WatchedObject<K>) {
+        let now = self.table.clock().now();
+        let Some(at) = object.state.lock().absence.given(now) else {
+            return;
+        };
+        self.checks.lock().later.push((at, Arc::clone(object)));
+        self.tend_at(at);
     }
 
     /// Has the housekeeper tell the other objects that the server answers again.
@@ -123,7 +137,7 @@ impl<K: Object> Writer<K> {
     fn write(
         &self,
         incoming: Option<&Arc<StoredObject<K>>>,
-        write: impl FnOnce(&mut WatchEntry<K>) -> Result<(bool, WatchAction), Error>,
+        write: impl FnOnce(&mut WatchEntry<K>) -> Written,
     ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let table = &self.context.table;
@@ -159,18 +173,31 @@ impl<K: Object> Writer<K> {
         let held = self.held.lock().take();
         let now = self.context.table.clock().now();
         let taken = match held {
-            Some(((began, mut listed), of)) => {
-                let incoming = object_of(listed.as_ref());
-                self.write(incoming.as_ref(), |entry| {
-                    let listed = (began, &mut listed);
-                    entry.take_over(self.run, listed, &of, now)
-                })
-            }
+            Some((mut staging, of)) => self.take_list(&mut staging, &of, |entry, listed| {
+                entry.take_over(self.run, listed, &of, now)
+            }),
             None => self.write(None, |_| Ok((false, WatchAction::nothing()))),
         };
         if let Err(error) = taken {
             log::debug!("{} is watched or polled as before: {error}", self.key());
         }
+    }
+
+    /// Writes what a list brings of the object.
+    fn take_list(
+        &self,
+        staging: &mut ObjectStaging<K>,
+        of: &Replacement,
+        take: impl FnOnce(&mut WatchEntry<K>, StagedObject<'_, K>) -> Written,
+    ) -> Result<(), Error> {
+        let incoming = object_of(staging.listed.as_ref());
+        let listed = (staging.began, &mut staging.listed);
+        self.write(incoming.as_ref(), |entry| take(entry, listed))?;
+        // The cache that the list came from had not come to what was known before.
+        if of.resource_version.is_older_than(&staging.newest) {
+            self.context.confirm_later(&self.object);
+        }
+        Ok(())
     }
 
     /// A server that ignores the field selector sends other objects too.
@@ -187,43 +214,57 @@ fn object_of<K: Object>(listed: Option<&Listed<K>>) -> Option<Arc<StoredObject<K
     }
 }
 
-/// What a list brings of the one object: the content's revision when the list began, and the
-/// object.
-pub(crate) type ObjectStaging<K> = (u64, Option<Listed<K>>);
+/// What a list brings of the one object.
+#[derive(Debug)]
+pub(crate) struct ObjectStaging<K: Object> {
+    /// The content's revision when the list began.
+    began: u64,
+    /// The newest version of any object that was known then.
+    newest: ResourceVersion,
+    listed: Option<Listed<K>>,
+}
+
+/// The content's revision when a list began, and what that brings of the object.
+type StagedObject<'a, K> = (u64, &'a mut Option<Listed<K>>);
 
 /// What a list has brought, and how it was read.
 type HeldList<K> = (ObjectStaging<K>, Replacement);
+
+/// Whether readers have news, and what is left to do.
+type Written = Result<(bool, WatchAction), Error>;
 
 /// As a sink, which several threads may call: the one of a namespace's watch, and others before it
 /// has its first list.
 impl<K: Object> Writer<K> {
     pub(crate) fn begin_list(&self) -> ObjectStaging<K> {
-        (self.object.state.lock().content.revision(), None)
+        ObjectStaging {
+            began: self.object.state.lock().content.revision(),
+            newest: self.context.table.newest_version(),
+            listed: None,
+        }
     }
 
     pub(crate) fn stage_item(&self, staging: &mut ObjectStaging<K>, event: ObjectEvent<K>) {
         if self.is_ours(&event.object) {
-            staging.1 = (event.kind != EventKind::Deleted).then_some(event.object);
+            staging.listed = (event.kind != EventKind::Deleted).then_some(event.object);
         }
     }
 
     pub(crate) fn commit_list(
         &self,
-        staging: ObjectStaging<K>,
+        mut staging: ObjectStaging<K>,
         of: &Replacement,
     ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
-        let (began, mut listed) = staging;
         let mut is_held = false;
-        let incoming = object_of(listed.as_ref());
-        self.write(incoming.as_ref(), |entry| {
+        self.take_list(&mut staging, of, |entry, listed| {
             is_held = entry.holds_back(self.run, of)?;
             if is_held {
                 return Ok((false, WatchAction::nothing()));
             }
-            entry.replace(self.run, (began, &mut listed), of, now)
+            entry.replace(self.run, listed, of, now)
         })?;
-        let held = is_held.then(|| ((began, listed), of.clone()));
+        let held = is_held.then(|| (staging, of.clone()));
         let before = std::mem::replace(&mut *self.held.lock(), held);
         drop(before);
         Ok(())
