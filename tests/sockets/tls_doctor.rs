@@ -21,7 +21,9 @@ use rustls::{
 };
 
 use super::server::Server;
-use super::tls::{accept_and_fail, config, config_by, config_of, der, fixture, pem};
+use super::tls::{
+    accept, accept_and_fail, config, config_by, config_of, der, fixture, pem, refusing,
+};
 use super::{client_of, get};
 use crate::support::TempDirectory;
 
@@ -97,7 +99,10 @@ impl Bed {
             let what =
                 format!("GET {scheme}://127.0.0.1:{port}/api/v1/namespaces/shop/secrets/db: ");
             let text = error.to_string();
-            let text = text.strip_prefix(&what).unwrap_or_else(|| panic!("{text}"));
+            let text = match text.split_once("Unauthorized: ") {
+                Some((_, what_helps)) => what_helps,
+                None => text.strip_prefix(&what).unwrap_or_else(|| panic!("{text}")),
+            };
             text.replace(&self.directory.display().to_string(), "/home/jane")
         })
     }
@@ -171,6 +176,15 @@ fn another_name() {
     let bed = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
     let told = bed.told_of_certificate("server");
     golden("another name than tls-server-name", &told);
+}
+
+#[test]
+fn names_of_all_kinds() {
+    let bed = Bed::trusting("names-authority.pem");
+    let told = bed.told_of_certificate("odd-names");
+    golden("another name, among names of other kinds", &told);
+    let told = bed.told_of_certificate("no-host");
+    golden("no name of a host", &told);
 }
 
 #[test]
@@ -412,8 +426,20 @@ fn a_server_that_asks_for_a_client_certificate() {
 
 #[test]
 fn a_client_certificate_of_another_authority() {
+    let server = verifying("other-authority.pem");
+    let told = ours().showing("client-one").told_of(&server);
+    let (told, end) = told.split_once(", valid until ").unwrap();
+    let (_, rest) = end.split_once(')').unwrap();
+    golden(
+        "a client certificate is refused",
+        &format!("{told}, valid until END){rest}"),
+    );
+}
+
+/// A server that takes the client certificates of this authority.
+fn verifying(authority: &str) -> Arc<ServerConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(der("other-authority.pem")).unwrap();
+    roots.add(der(authority)).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider));
     let key = PrivateKeyDer::from_pem_slice(&pem("server.key")).unwrap();
@@ -423,13 +449,75 @@ fn a_client_certificate_of_another_authority() {
         .with_client_cert_verifier(verifier.build().unwrap())
         .with_single_cert(vec![der("server.pem")], key)
         .unwrap();
-    let told = ours().showing("client-one").told_of(&Arc::new(server));
-    let (told, end) = told.split_once(", valid until ").unwrap();
-    let (_, rest) = end.split_once(')').unwrap();
-    golden(
-        "a client certificate is refused",
-        &format!("{told}, valid until END){rest}"),
+    Arc::new(server)
+}
+
+/// The server's clock or ours decides, and our own certificate tells us which.
+#[test]
+fn a_client_certificate_that_is_out_of_date() {
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        for (name, failure) in [
+            ("expired", "a client certificate has expired"),
+            ("not-yet", "a client certificate is not valid yet"),
+        ] {
+            let server = refusing(&[&format!("{name}.pem")], version);
+            let told = ours().showing(name).told_of(&server);
+            golden(failure, &at_any_time(&told));
+        }
+        let told = ours().showing("client-one");
+        let told = told.told_of(&refusing(&["client-one.pem"], version));
+        let (told, end) = told.split_once(", valid until ").unwrap();
+        let (_, rest) = end.split_once(')').unwrap();
+        golden(
+            "a client certificate has expired by another clock",
+            &format!("{told}, valid until END){rest}"),
+        );
+    }
+    // An alert that blames something else, as servers of other makes send.
+    let server = verifying("other-authority.pem");
+    let told = ours().showing("expired").told_of(&server);
+    assert!(
+        told.contains(" expired at 2021-01-01T00:00:00Z, "),
+        "{told}"
     );
+}
+
+/// An API server takes any certificate in the handshake, and answers 401.
+#[test]
+fn a_401_to_a_client_certificate_that_is_out_of_date() {
+    let told = ours()
+        .showing("expired")
+        .told(ErrorKind::Unauthorized, |server| {
+            let mut peer = accept(server, &of("server"));
+            peer.request();
+            peer.json(
+                401,
+                "{\"kind\":\"Status\",\"code\":401,\"message\":\"Unauthorized\"}",
+            );
+        });
+    golden(
+        "a 401 to a client certificate that has expired",
+        &at_any_time(&told),
+    );
+}
+
+#[test]
+fn a_401_to_a_client_that_sends_no_credentials_in_the_clear() {
+    for user in ["token: canary", "username: a, password: canary"] {
+        let mut bed = ours();
+        bed.scheme = "http";
+        bed.cluster = "disable-compression: true".to_owned();
+        bed.user = user.to_owned();
+        let told = bed.told(ErrorKind::Unauthorized, |server| {
+            let mut peer = server.accept();
+            assert_eq!(peer.request().header("Authorization"), None);
+            peer.json(
+                401,
+                "{\"kind\":\"Status\",\"code\":401,\"message\":\"Unauthorized\"}",
+            );
+        });
+        golden("a 401 over plain HTTP", &told);
+    }
 }
 
 #[test]

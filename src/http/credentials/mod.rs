@@ -42,6 +42,8 @@ use crate::worker::StopToken;
 pub(crate) enum Credentials {
     /// No header: the client is anonymous, or known by its certificate.
     None,
+    /// No header: there are some, and the server's URL is plain HTTP.
+    Withheld,
     /// One header for all requests.
     Fixed(Arc<Credential>),
     /// What a source gives, fetched again as it expires.
@@ -99,7 +101,7 @@ impl Credentials {
         metrics: Option<Hook<PluginRun>>,
     ) -> (ActiveCredentials, Option<CredentialsLease>) {
         let runner = match self {
-            Self::None | Self::Fixed(_) => None,
+            Self::None | Self::Withheld | Self::Fixed(_) => None,
             Self::Renewed(renewal) => Some(renewal.runner()),
         };
         let active = ActiveCredentials {
@@ -115,7 +117,7 @@ impl Credentials {
     /// How often the source was asked; `None` if there is none.
     pub(crate) fn status(&self) -> Option<CredentialsStatus> {
         match self {
-            Self::None | Self::Fixed(_) => None,
+            Self::None | Self::Withheld | Self::Fixed(_) => None,
             Self::Renewed(renewal) => Some(renewal.status()),
         }
     }
@@ -144,7 +146,7 @@ impl ActiveCredentials {
     /// The source's error. `Timeout` if it is silent. `Stopped`.
     pub(crate) fn current(&self, call: &CallContext) -> Result<Option<Arc<Credential>>, Error> {
         match &self.credentials {
-            Credentials::None => Ok(None),
+            Credentials::None | Credentials::Withheld => Ok(None),
             Credentials::Fixed(fixed) => Ok(Some(Arc::clone(fixed))),
             Credentials::Renewed(renewal) => renewal.current(&self.asker, call).map(Some),
         }
@@ -155,7 +157,7 @@ impl ActiveCredentials {
     pub(crate) fn rejected(&self, rejected: Option<&Credential>) -> bool {
         match (&self.credentials, rejected) {
             (Credentials::Renewed(renewal), Some(rejected)) => renewal.rejected(rejected),
-            (Credentials::None | Credentials::Fixed(_) | Credentials::Renewed(_), _) => false,
+            (_, _) => false,
         }
     }
 
@@ -163,6 +165,10 @@ impl ActiveCredentials {
     pub(crate) fn explain_rejection(&self, error: Error) -> Error {
         match &self.credentials {
             Credentials::None => error,
+            Credentials::Withheld => error.with_hint(
+                "the kubeconfig's credentials were not sent, because its server is plain HTTP: its \
+                 server has to begin with https://",
+            ),
             Credentials::Fixed(_) => error.with_hint(
                 "the token or password is fixed, and the client cannot renew it: configure one \
                  that is valid, a token file, a credential plugin or a TokenSource",
@@ -191,6 +197,7 @@ impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
+            Self::Withheld => f.write_str("withheld"),
             Self::Fixed(_) => f.write_str("fixed"),
             Self::Renewed(renewal) => f.write_str(renewal.name()),
         }

@@ -178,6 +178,12 @@ impl Endpoint {
         Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
     }
 
+    /// Adds to the error of a 401 what can be done about it.
+    fn explain_rejection(&self, error: Error) -> Error {
+        let error = self.dialer.explain_rejection(error);
+        self.credentials.explain_rejection(error)
+    }
+
     /// Whether a plugin is asked for another certificate, since the server refused what it gave.
     fn asks_anew(&self, tried_by: Option<&CallContext>, shown: Option<&Credential>) -> bool {
         let is_refused = tried_by.is_some_and(|call| call.handshake.refuses_identity);
@@ -272,7 +278,7 @@ impl Agent {
                 return Err(refusal);
             }
             if !endpoint.is_renewed(credential.as_deref(), call)? {
-                return Err(endpoint.credentials.explain_rejection(refusal));
+                return Err(endpoint.explain_rejection(refusal));
             }
             sent = self.send(endpoint, request, &call.again(), &what)?;
         }
@@ -290,7 +296,7 @@ impl Agent {
             let refusal = read_refusal(&what, sent, request, call);
             let is_rejection = status == 401 && !refusal.is_stopped();
             return Err(if is_rejection {
-                endpoint.credentials.explain_rejection(refusal)
+                endpoint.explain_rejection(refusal)
             } else {
                 errors::maybe_applied_if(request.is_update() && status.is_server_error(), refusal)
             });

@@ -1,5 +1,6 @@
 //! What the errors of TLS tell of a certificate: its names, times, signature and key.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use k8s_openapi::jiff::SignedDuration;
@@ -18,12 +19,24 @@ const IDENTIFIER_BYTES_MAX: usize = 32;
 mod tag {
     pub(super) const INTEGER: u8 = 0x02;
     pub(super) const BIT_STRING: u8 = 0x03;
+    pub(super) const OCTET_STRING: u8 = 0x04;
     pub(super) const OBJECT_IDENTIFIER: u8 = 0x06;
     pub(super) const SEQUENCE: u8 = 0x30;
     pub(super) const SET: u8 = 0x31;
     pub(super) const UTC_TIME: u8 = 0x17;
     pub(super) const VERSION: u8 = 0xa0;
+    pub(super) const EXTENSIONS: u8 = 0xa3;
+
+    /// Kinds of alternative names.
+    pub(super) const EMAIL: u8 = 0x81;
+    pub(super) const DNS: u8 = 0x82;
+    pub(super) const DIRECTORY: u8 = 0xa4;
+    pub(super) const URI: u8 = 0x86;
+    pub(super) const IP: u8 = 0x87;
 }
+
+/// The extension with a certificate's alternative names, 2.5.29.17.
+const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 
 /// The attributes of names that have a short form.
 const ATTRIBUTES: [(&str, &str); 6] = [
@@ -71,6 +84,10 @@ pub(crate) struct CertificateFacts {
     pub(crate) key: String,
     /// The size of an RSA key.
     pub(crate) rsa_bits: Option<usize>,
+    /// The alternative names that a client can ask for: names of hosts and addresses.
+    pub(crate) hosts: Vec<String>,
+    /// The other alternative names, such as `spiffe://shop.test/api`.
+    pub(crate) other_names: Vec<String>,
 }
 
 impl CertificateFacts {
@@ -90,7 +107,12 @@ impl CertificateFacts {
         let mut key = Der(fields.take(tag::SEQUENCE)?);
         let key_algorithm = algorithm(key.take(tag::SEQUENCE)?);
         let is_rsa = key_algorithm == "RSA";
+        let names = alternative_names(&mut fields).into_iter();
+        let (hosts, other_names): (Vec<_>, Vec<_>) = names.partition(|(is_host, _)| *is_host);
+        let texts = |names: Vec<(bool, String)>| names.into_iter().map(|(_, name)| name).collect();
         Some(Self {
+            hosts: texts(hosts),
+            other_names: texts(other_names),
             subject,
             issuer,
             not_before,
@@ -160,6 +182,54 @@ fn attributes(content: &[u8]) -> Vec<(String, String)> {
         }
     }
     found
+}
+
+/// Reads the alternative names out of the last fields of a certificate, and whether each is a
+/// host's name or address. Names of rare kinds are told by the number of their kind.
+fn alternative_names(fields: &mut Der<'_>) -> Vec<(bool, String)> {
+    let mut found = Vec::new();
+    let mut rest = std::iter::from_fn(|| fields.next());
+    let extensions = rest.find(|(tag, _)| *tag == tag::EXTENSIONS);
+    let extensions = extensions.and_then(|(_, content)| Der(content).take(tag::SEQUENCE));
+    let mut extensions = Der(extensions.unwrap_or_default());
+    while let Some(extension) = extensions.take(tag::SEQUENCE) {
+        let mut extension = Der(extension);
+        if extension.take(tag::OBJECT_IDENTIFIER) != Some(ALTERNATIVE_NAMES) {
+            continue;
+        }
+        // A word that says whether it is critical may stand before it.
+        let mut values = std::iter::from_fn(|| extension.next());
+        let value = values.find(|(tag, _)| *tag == tag::OCTET_STRING);
+        let names = value.and_then(|(_, value)| Der(value).take(tag::SEQUENCE));
+        let mut names = Der(names.unwrap_or_default());
+        while let Some((tag, content)) = names.next() {
+            found.push(alternative_name(tag, content));
+        }
+    }
+    found
+}
+
+fn alternative_name(tag: u8, content: &[u8]) -> (bool, String) {
+    let text = || short(&String::from_utf8_lossy(content));
+    match tag {
+        tag::DNS => (true, text()),
+        tag::EMAIL | tag::URI => (false, text()),
+        tag::DIRECTORY => (
+            false,
+            name(Der(content).take(tag::SEQUENCE).unwrap_or_default()),
+        ),
+        tag::IP => {
+            let v4 = <[u8; 4]>::try_from(content).map(IpAddr::from);
+            let address = v4.or_else(|_| <[u8; 16]>::try_from(content).map(IpAddr::from));
+            let shown = address.map(|address| address.to_string());
+            (
+                shown.is_ok(),
+                shown.unwrap_or_else(|_| "a broken address".to_owned()),
+            )
+        }
+        // The lower bits of a tag are the number of the kind in RFC 5280.
+        _ => (false, format!("a name of kind {}", tag & 0x1f)),
+    }
 }
 
 /// Cuts what a stranger wrote, and makes it visible.
@@ -408,6 +478,28 @@ mod tests {
         assert!(
             shown.starts_with("CN=\\u{1b}[2Jxxx") && shown.ends_with("x…"),
             "{shown}"
+        );
+    }
+
+    #[test]
+    fn alternative_names_of_each_kind_are_read() {
+        let hosts = ["localhost", "api.test", "127.0.0.1", "::1"];
+        assert_eq!(facts("server.pem").hosts, hosts);
+        assert!(facts("no-name.pem").hosts.is_empty());
+        let odd = facts("odd-names.pem");
+        let hosts = ["*.shop.test", "10.0.0.1", "fe80::", "2001:db8:0:1::2:0"];
+        assert_eq!(odd.hosts, hosts);
+        let others = [
+            "spiffe://shop.test/ns/till/sa/api",
+            "jane@shop.test",
+            "O=shop,CN=till",
+            "a name of kind 8",
+            "a name of kind 0",
+        ];
+        assert_eq!(odd.other_names, others);
+        assert_eq!(
+            alternative_name(tag::IP, &[1, 2, 3]),
+            (false, "a broken address".to_owned())
         );
     }
 

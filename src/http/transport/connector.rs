@@ -77,6 +77,15 @@ impl ServerConnector {
         }
     }
 
+    /// Adds to the error of a 401 that the client certificate is out of date.
+    pub(crate) fn explain_rejection(&self, error: Error) -> Error {
+        let why = self.tls.as_ref().and_then(|tls| tls.out_of_date());
+        match why {
+            Some(why) => error.with_hint(&why),
+            None => error,
+        }
+    }
+
     /// Makes a connection, within the limits of the calling thread's context.
     fn dial(&self) -> Result<Connection, Interrupt> {
         let mut call = call_context::current(|call| {

@@ -209,6 +209,11 @@ impl Tls {
         tls_doctor::cut_off(why, &self.shared.settings)
     }
 
+    /// Says that the client certificate has expired or is not valid yet, and what to do.
+    pub(crate) fn out_of_date(&self) -> Option<String> {
+        tls_doctor::out_of_date(self.settings().identity.as_ref()?)
+    }
+
     fn settings(&self) -> TlsSettings {
         self.shared.current.lock().parts.settings()
     }

@@ -1,8 +1,6 @@
 //! What a failure of TLS means to who configured the client: the cause, what the client saw of it,
 //! and the field of the kubeconfig that helps.
 
-use std::net::IpAddr;
-
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -10,7 +8,7 @@ use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatibl
 
 use super::super::config::{ClientIdentity, Pem, TlsSettings};
 use super::call_context::HandshakeNotes;
-use super::certificate::{self, CertificateFacts, short, shown};
+use super::certificate::{self, CertificateFacts, shown};
 use super::tls_errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
 use crate::error::{Error, ErrorKind};
 
@@ -150,26 +148,16 @@ impl<'a> Case<'a> {
         match reason {
             CertificateError::UnknownIssuer => self.unknown_issuer(),
             CertificateError::BadSignature => self.bad_signature(),
-            CertificateError::NotValidForNameContext { presented, .. } => {
-                self.wrong_name(presented)
-            }
+            CertificateError::NotValidForNameContext { .. } => self.wrong_name(),
             CertificateError::ExpiredContext { time, not_after } => {
                 let which = self.dated(|facts| facts.not_after, *not_after);
-                let ago = rounded(time.as_secs().saturating_sub(not_after.as_secs()));
-                let (end, clock) = (shown(*not_after), shown(*time));
-                format!(
-                    "{which} expired at {end}, {ago} ago by the clock of this machine ({clock}): \
-                     renew it, or set the clock; {BEYOND_KUBECONFIG}"
-                )
+                let expired = expired(*not_after, *time);
+                format!("{which} {expired}: renew it, or set the clock; {BEYOND_KUBECONFIG}")
             }
             CertificateError::NotValidYetContext { time, not_before } => {
                 let which = self.dated(|facts| facts.not_before, *not_before);
-                let left = rounded(not_before.as_secs().saturating_sub(time.as_secs()));
-                let (begin, clock) = (shown(*not_before), shown(*time));
-                format!(
-                    "{which} is valid from {begin} on, in {left} by the clock of this machine \
-                     ({clock}): set the clock, or reissue it; {BEYOND_KUBECONFIG}"
-                )
+                let begins = begins(*not_before, *time);
+                format!("{which} {begins}: set the clock, or reissue it; {BEYOND_KUBECONFIG}")
             }
             CertificateError::UnsupportedSignatureAlgorithmContext {
                 signature_algorithm_id: signature,
@@ -336,22 +324,37 @@ impl<'a> Case<'a> {
         )
     }
 
-    fn wrong_name(&self, presented: &[String]) -> String {
+    fn wrong_name(&self) -> String {
         let (its, address) = (self.its_certificate(), self.address);
         let name = self.settings.server_name.as_deref().unwrap_or_default();
-        if presented.is_empty() {
+        let own = self.chain.first();
+        let (hosts, others) = own.map_or((&[][..], &[][..]), |own| (&own.hosts, &own.other_names));
+        let names = list(NAMES_MAX, hosts.iter().chain(others).cloned());
+        if names.is_empty() {
             return format!(
                 "{its} is not for \"{name}\": it has no subject alternative name at all, and a \
                  common name does not count: reissue it with one; {BEYOND_KUBECONFIG}"
             );
         }
-        let names = list(NAMES_MAX, presented.iter().map(|name| plain_name(name)));
+        if hosts.is_empty() {
+            return format!(
+                "{its} is not for \"{name}\", only for {names}, and none of these names a host: \
+                 reissue it with one that does; {BEYOND_KUBECONFIG}"
+            );
+        }
         let or = if self.settings.of_proxy {
             ""
         } else {
             ", or set tls-server-name to one"
         };
-        format!("{its} is not for \"{name}\", only for {names}: use one of these in {address}{or}")
+        let these = if others.is_empty() {
+            "these"
+        } else {
+            "the hosts of these"
+        };
+        format!(
+            "{its} is not for \"{name}\", only for {names}: use one of {these} in {address}{or}"
+        )
     }
 
     fn unknown_algorithm(&self, signature: &[u8], key: Option<String>) -> String {
@@ -397,7 +400,7 @@ impl<'a> Case<'a> {
             is_about_certificate || is_failure && self.notes.asks_for_certificate;
         let told = describe_alert(alert);
         match &self.settings.identity {
-            Some(identity) if is_about_certificate => self.refused_identity(identity, &told),
+            Some(identity) if is_about_certificate => self.refused_identity(identity, alert, &told),
             None if is_about_certificate && self.settings.of_proxy => format!(
                 "the proxy asks for a client certificate, and proxies are shown none: {told}"
             ),
@@ -425,23 +428,70 @@ impl<'a> Case<'a> {
         }
     }
 
-    fn refused_identity(&self, identity: &ClientIdentity, told: &str) -> String {
-        let origin = identity.certificate.origin();
-        let own = CertificateDer::from_pem_slice(&identity.certificate.bytes).ok();
-        let own = own.and_then(|der| CertificateFacts::read(&der));
-        let about = own.map_or_else(String::new, |own| {
-            let end = own
-                .not_after
-                .map(|end| format!(", valid until {}", shown(end)));
-            let end = end.unwrap_or_default();
+    fn refused_identity(
+        &self,
+        identity: &ClientIdentity,
+        alert: AlertDescription,
+        told: &str,
+    ) -> String {
+        let (peer, origin) = (self.peer, identity.certificate.origin());
+        let own = own_facts(identity);
+        let end = own.as_ref().and_then(|own| own.not_after);
+        let end = end.map_or_else(String::new, |end| format!(", valid until {}", shown(end)));
+        let about = own.as_ref().map_or_else(String::new, |own| {
             format!(" (\"{}\" from \"{}\"{end})", own.subject, own.issuer)
         });
-        format!(
-            "{} refuses the client certificate {origin}{about}: {told}: client-certificate needs \
-             one that an authority of the server issued for client authentication",
-            self.peer
-        )
+        let remedy = own.and_then(|own| own.out_of_date(UnixTime::now()));
+        let remedy = remedy.map(|why| format!("it {why}")).unwrap_or_else(|| {
+            if alert == AlertDescription::CertificateExpired {
+                "it is valid by the clock of this machine: set the clock that is wrong, there or \
+                 here, or renew the certificate"
+            } else {
+                "client-certificate needs one that an authority of the server issued for client \
+                 authentication"
+            }
+            .to_owned()
+        });
+        format!("{peer} refuses the client certificate {origin}{about}: {told}: {remedy}")
     }
+}
+
+impl CertificateFacts {
+    /// Says that a client certificate is not valid at this time, and what to do; `None` if it is.
+    fn out_of_date(&self, now: UnixTime) -> Option<String> {
+        if let Some(end) = self.not_after.filter(|end| *end < now) {
+            return Some(format!("{}: renew it, or set the clock", expired(end, now)));
+        }
+        let begin = self.not_before.filter(|begin| *begin > now)?;
+        Some(format!(
+            "{}: set the clock, or reissue it",
+            begins(begin, now)
+        ))
+    }
+}
+
+/// Says that the client certificate has expired or is not valid yet, by the clock of this machine.
+pub(crate) fn out_of_date(identity: &ClientIdentity) -> Option<String> {
+    let why = own_facts(identity)?.out_of_date(UnixTime::now())?;
+    let origin = identity.certificate.origin();
+    Some(format!("the client certificate {origin} {why}"))
+}
+
+fn own_facts(identity: &ClientIdentity) -> Option<CertificateFacts> {
+    let own = CertificateDer::from_pem_slice(&identity.certificate.bytes).ok()?;
+    CertificateFacts::read(&own)
+}
+
+fn expired(end: UnixTime, now: UnixTime) -> String {
+    let ago = rounded(now.as_secs().saturating_sub(end.as_secs()));
+    let (end, clock) = (shown(end), shown(now));
+    format!("expired at {end}, {ago} ago by the clock of this machine ({clock})")
+}
+
+fn begins(begin: UnixTime, now: UnixTime) -> String {
+    let left = rounded(begin.as_secs().saturating_sub(now.as_secs()));
+    let (begin, clock) = (shown(begin), shown(now));
+    format!("is valid from {begin} on, in {left} by the clock of this machine ({clock})")
 }
 
 /// Names what a client with this provider offers.
@@ -493,20 +543,6 @@ fn list(max: usize, names: impl Iterator<Item = String>) -> String {
     names.join(", ")
 }
 
-/// Returns a name without the Rust value around it that rustls prints.
-fn plain_name(name: &str) -> String {
-    let inner = name
-        .strip_prefix("DnsName(\"")
-        .or_else(|| name.strip_prefix("IpAddress("));
-    let inner = inner
-        .unwrap_or(name)
-        .trim_end_matches(')')
-        .trim_matches('"');
-    // rustls writes some addresses in a form of its own.
-    let address = inner.parse::<IpAddr>();
-    address.map_or_else(|_name| short(inner), |address| address.to_string())
-}
-
 /// Writes a time in its largest unit.
 fn rounded(seconds: u64) -> String {
     let rows = [
@@ -529,6 +565,7 @@ fn rounded(seconds: u64) -> String {
 mod tests {
     use rustls::{Error as Tls, ExtendedKeyPurpose, PeerIncompatible, PeerMisbehaved};
 
+    use super::super::call_context::RefusedChain;
     use super::*;
 
     fn other(message: &'static str) -> rustls::OtherError {
@@ -632,12 +669,21 @@ mod tests {
         };
         let wrong_name = CertificateError::NotValidForNameContext {
             expected: "proxy.test".try_into().unwrap(),
-            presented: vec!["DnsName(\"api.test\")".to_owned()],
+            presented: Vec::new(),
+        };
+        let shown = include_bytes!("../../../fixtures/certs/name-only.pem");
+        let shown = CertificateDer::from_pem_slice(shown).unwrap();
+        let notes = HandshakeNotes {
+            refused: Some(crate::sync::Arc::new(RefusedChain {
+                certificates: vec![shown],
+                is_about_key: false,
+            })),
+            ..HandshakeNotes::default()
         };
         let rows = [
             (
                 Tls::InvalidCertificate(wrong_name),
-                "the proxy's certificate is not for \"proxy.test\", only for api.test: use one of \
+                "the proxy's certificate \"CN=name-only\" is not for \"proxy.test\", only for api.test: use one of \
                  these in the kubeconfig's proxy-url",
             ),
             (
@@ -652,7 +698,7 @@ mod tests {
             ),
         ];
         for (error, text) in rows {
-            let shown = explain(error, &settings, &HandshakeNotes::default());
+            let shown = explain(error, &settings, &notes);
             assert_eq!(shown.to_string(), text);
         }
     }

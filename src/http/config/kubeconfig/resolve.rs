@@ -81,6 +81,7 @@ pub(super) fn resolve(
         // client-go does not send them either, but logs nothing.
         let server = &config.server;
         log::warn!("{server} is not https: the user's credentials are not sent");
+        config.credentials = Credentials::Withheld;
     }
     Ok(Some(config))
 }
