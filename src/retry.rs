@@ -1,4 +1,4 @@
-//! Sends a one-shot read again that the server refused for a while. The wait holds no slot and no
+//! Sends a one-shot request again as its rows of the policy say. The wait holds no slot and no
 //! permit: each try is a request of its own.
 //!
 //! A reflector has a backoff of its own and does not come here.
@@ -9,17 +9,9 @@ use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::policy::{self, NextRequest, RequestKind, WaitRule};
+use crate::failures::Failures;
+use crate::policy::{self, Backoff, Chance, NextRequest, RequestKind};
 use crate::worker::{StopToken, WaitEnd};
-
-/// The first pause where the server names no wait. Each further one is twice as long.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// The longest pause where the server names no wait.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
-
-/// As often a pause is doubled: it is the longest by then.
-const DOUBLINGS_MAX: u32 = 10;
 
 /// The most that chance adds to a wait, so that many callers do not come back at once.
 const SPREAD_MAX: Duration = Duration::from_secs(1);
@@ -28,7 +20,8 @@ thread_local! {
     static IS_RETRY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread's request was sent before, for metrics.
+/// Whether this thread's request was sent before, for metrics. Programs implement the traits
+/// between a retry and its request, so these do not pass it on.
 pub(crate) fn is_retry() -> bool {
     IS_RETRY.get()
 }
@@ -37,22 +30,30 @@ fn named_wait(error: &Error) -> Option<Duration> {
     error.retry_after().filter(|wait| !wait.is_zero())
 }
 
-/// The tries of one read so far.
+/// The tries of one request so far.
 struct Tries {
-    /// Whether the caller has a backoff of its own for failures without a named wait.
-    backs_off: bool,
+    kind: RequestKind,
     since: Instant,
-    failed: u32,
-    last: Option<Error>,
+    failures: Failures,
+    waits: Backoff,
 }
 
 impl Tries {
+    fn new(kind: RequestKind, since: Instant) -> Self {
+        Self {
+            kind,
+            since,
+            failures: Failures::none_since(since),
+            waits: Backoff::of_reads(),
+        }
+    }
+
     /// Notes that a try failed. Returns the pause before the next one; `chance` is uniform in
     /// [0, 1).
     ///
     /// # Errors
     ///
-    /// The read's error, if there is no other try.
+    /// The request's error, if there is no other try.
     fn failed(
         &mut self,
         error: Error,
@@ -60,23 +61,22 @@ impl Tries {
         deadline: Deadline,
         chance: f64,
     ) -> Result<Duration, Error> {
-        let before = self.last.replace(error.clone());
-        self.failed = self.failed.saturating_add(1);
-        let failed = self.failed;
-        let step = policy::after(RequestKind::Read, &error, failed);
-        let ends = step.next != NextRequest::Same || self.backs_off && step.wait == WaitRule::Soon;
+        let before = self.failures.last().cloned();
+        self.failures.add(error.clone(), self.since, now);
+        let failed = self.failures.count();
+        let ends = policy::after(self.kind, &error, failed).next != NextRequest::Same;
         if error.is_stopped() || ends && before.is_none() {
             return Err(error);
         }
         let tried = now.saturating_duration_since(self.since);
         let hint = format!("attempt {failed}, {tried:.1?} after the first began");
         let named = named_wait(&error);
-        let doubled = PAUSE.saturating_mul(1 << failed.saturating_sub(1).min(DOUBLINGS_MAX));
-        let wait = named.unwrap_or(doubled.min(PAUSE_MAX));
+        // The chance of a read is added below, within its deadline.
+        let wait = named.unwrap_or_else(|| self.waits.next(&mut Chance::new(0)));
         let left = deadline.remaining(now).unwrap_or(Duration::MAX);
         if !ends && wait < left {
             let half = left.saturating_sub(wait).checked_div(2).unwrap_or_default();
-            let spread = wait.max(PAUSE).min(SPREAD_MAX).min(half);
+            let spread = wait.min(SPREAD_MAX).min(half);
             return Ok(wait.saturating_add(spread.mul_f64(chance)));
         }
         let why = match (named.filter(|_| !ends), before) {
@@ -93,40 +93,44 @@ impl Tries {
     }
 }
 
-/// Sends `request` until it is answered, fails for good, or `deadline` leaves no time for the wait.
-///
-/// A caller that `backs_off` by itself after failures waits here only as the server asks it to.
-/// Blocks as `request` does, and between the tries until `deadline` or `stop`.
-///
-/// # Errors
-///
-/// That of the last try, with attempts and times if there could have been another. `Stopped`.
-pub(crate) fn patiently<T>(
-    clock: &Clock,
-    deadline: Deadline,
-    stop: &StopToken,
-    backs_off: bool,
-    mut request: impl FnMut() -> Result<T, Error>,
-) -> Result<T, Error> {
-    let since = clock.now();
-    let mut tries = Tries {
-        backs_off,
-        since,
-        failed: 0,
-        last: None,
-    };
-    loop {
-        let around = IS_RETRY.replace(tries.failed > 0);
-        let answered = request();
-        IS_RETRY.set(around);
-        let Err(error) = answered else {
-            return answered;
-        };
-        let random = u32::try_from(RandomState::new().hash_one(0_u8) >> 32).unwrap_or(0);
-        let chance = f64::from(random) / 4_294_967_296.0;
-        let pause = tries.failed(error, clock.now(), deadline, chance)?;
-        if stop.wait_until(clock, clock.after(pause)) == WaitEnd::Stopped {
-            return Err(Error::stopped("waiting to send a request again"));
+/// How long a request is sent again: as the rows of `kind` say, until `deadline` or `stop`.
+pub(crate) struct Patience<'a> {
+    pub(crate) kind: RequestKind,
+    pub(crate) clock: &'a Clock,
+    pub(crate) deadline: Deadline,
+    pub(crate) stop: &'a StopToken,
+}
+
+impl Patience<'_> {
+    /// Sends `request` until it is answered, fails for good, or the deadline leaves no time for the
+    /// wait.
+    ///
+    /// Blocks as `request` does, and between the tries until the deadline or the stop. Tells `told`
+    /// of the tries before it waits.
+    ///
+    /// # Errors
+    ///
+    /// That of the last try, with attempts and times if there could have been another. `Stopped`.
+    pub(crate) fn ask<T>(
+        &self,
+        told: impl Fn(&Failures),
+        mut request: impl FnMut() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut tries = Tries::new(self.kind, self.clock.now());
+        loop {
+            let around = IS_RETRY.replace(tries.failures.count() > 0);
+            let answered = request();
+            IS_RETRY.set(around);
+            let Err(error) = answered else {
+                return answered;
+            };
+            let chance = Chance::new(RandomState::new().hash_one(0_u8)).share();
+            let pause = tries.failed(error, self.clock.now(), self.deadline, chance)?;
+            told(&tries.failures);
+            let until = self.clock.after(pause);
+            if self.stop.wait_until(self.clock, until) == WaitEnd::Stopped {
+                return Err(Error::stopped("waiting to send a request again"));
+            }
         }
     }
 }
@@ -140,6 +144,7 @@ mod tests {
     use super::*;
     use crate::clock::later;
     use crate::object::Status;
+    use crate::policy::WaitRule;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -193,12 +198,7 @@ mod tests {
     fn pauses(error: &Error, deadline: Duration, chance: f64) -> (Vec<Duration>, Error) {
         let start = Clock::system().now();
         let (mut now, mut pauses, ends) = (start, Vec::new(), later(start, deadline));
-        let mut tries = Tries {
-            backs_off: false,
-            since: start,
-            failed: 0,
-            last: None,
-        };
+        let mut tries = Tries::new(RequestKind::Read, start);
         loop {
             match tries.failed(error.clone(), now, Deadline::at(ends), chance) {
                 Ok(pause) => {
@@ -274,12 +274,7 @@ mod tests {
     #[test]
     fn a_time_limit_after_a_refusal_names_the_refusal() {
         let start = Clock::system().now();
-        let mut tries = Tries {
-            backs_off: false,
-            since: start,
-            failed: 0,
-            last: None,
-        };
+        let mut tries = Tries::new(RequestKind::Read, start);
         let pause = tries.failed(answer(429, 1), start, Deadline::NEVER, 0.0);
         assert_eq!(pause.unwrap(), SECOND);
         let late = Error::new(ErrorKind::Timeout, "late");
@@ -298,7 +293,16 @@ mod tests {
         let (clock, stop) = (Clock::from(fake.clone()), source.token());
         let reading = crate::worker::Worker::spawn("reading", move |_| {
             let mut retries = Vec::new();
-            let read = patiently(&clock, Deadline::NEVER, &stop, true, || {
+            let patience = Patience {
+                kind: RequestKind::FirstRead,
+                clock: &clock,
+                deadline: Deadline::NEVER,
+                stop: &stop,
+            };
+            let told = Cell::new(0);
+            let tell = |tries: &Failures| told.set(tries.count());
+            let read = patience.ask(tell, || {
+                assert_eq!(usize::try_from(told.get()).unwrap(), retries.len());
                 retries.push(is_retry());
                 Err::<(), _>(answer(429, 5))
             });

@@ -20,6 +20,8 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestProgress;
 use crate::object::visible;
+use crate::policy::RequestKind;
+use crate::retry::Patience;
 use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
 use crate::worker::StopToken;
@@ -441,8 +443,23 @@ impl Client {
         })
     }
 
-    /// Sends a request and waits for the head of its response.
+    /// Sends a request as the policy says, and waits for the head of its response.
     fn open(
+        &self,
+        request: &Request,
+        deadline: Deadline,
+        is_stream: bool,
+    ) -> Result<(ResponseHead, ResponseReader), Error> {
+        let patience = Patience {
+            kind: RequestKind::Raw,
+            clock: &self.inner().context.options.clock,
+            deadline,
+            stop: &request.stop,
+        };
+        patience.ask(|_| (), || self.open_once(request, deadline, is_stream))
+    }
+
+    fn open_once(
         &self,
         request: &Request,
         deadline: Deadline,

@@ -26,8 +26,9 @@ use crate::failures::Failures;
 use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
+use crate::policy::RequestKind;
 use crate::reflector::{FailedAttempt, Phase};
-use crate::retry::patiently;
+use crate::retry::Patience;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
@@ -320,21 +321,27 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     }
 
     /// Sends a request as [`request`](Self::request) does, and again while the server refuses it
-    /// for a while, on behalf of a reader that has nothing else to return. `backs_off`: failures
-    /// without a named wait are left to the entry's backoff.
+    /// for a while, on behalf of a reader that has nothing else to return. Tells `told` of the
+    /// tries before each wait.
     ///
     /// # Errors
     ///
     /// As [`request`](Self::request).
     pub(crate) fn request_patiently(
         &self,
+        kind: RequestKind,
         context: &RequestContext<'_>,
         version: &ResourceVersion,
-        backs_off: bool,
+        told: impl Fn(&Failures),
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let send = || self.request(context, version);
         let (clock, deadline, stop) = (context.clock, context.deadline, context.stop);
-        patiently(clock, deadline, stop, backs_off, send)
+        let patience = Patience {
+            kind,
+            clock,
+            deadline,
+            stop,
+        };
+        patience.ask(told, || self.request(context, version))
     }
 
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {

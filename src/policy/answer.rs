@@ -13,9 +13,12 @@ pub(crate) enum Answer {
     Refused,
     /// The connection failed, or ended in the answer.
     Cut,
+    /// A kept connection had ended before the request, or before any part of its answer.
+    Ended,
     /// A time limit passed.
     Silent,
-    /// The request was not sent: configuration, credentials, TLS, the system, a stop, a panic.
+    /// The request was not sent: an unknown name, configuration, credentials, TLS, the system, a
+    /// stop, a panic.
     Unsent,
     /// The answer is not what the protocol says: no JSON, of another type.
     Malformed,
@@ -57,6 +60,8 @@ impl Answer {
             _ if status.is_some_and(Status::is_internal_error) => Self::Internal,
             Kind::TooLarge => Self::OverLimit,
             Kind::Unreachable if is_refused(error) => Self::Refused,
+            // The server's name is not known.
+            Kind::Unreachable if is_io(error, &[io::ErrorKind::NotFound]) => Self::Unsent,
             Kind::Unreachable => Self::Cut,
             Kind::Timeout => Self::Silent,
             Kind::Protocol if status.is_none() && is_io(error, &CUT) => Self::Cut,
@@ -78,6 +83,11 @@ impl Answer {
             | Kind::Undecodable
             | Kind::TooManyReflectors => status.map_or(Self::Malformed, Self::of_status),
         }
+    }
+
+    /// What a status code alone tells.
+    pub(crate) fn of_code(code: u16) -> Self {
+        Self::of_status(&Status::new(code, ""))
     }
 
     fn of_status(status: &Status) -> Self {

@@ -25,6 +25,9 @@ const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);
 /// them.
 const STREAM_PAUSE: Duration = Duration::from_secs(30);
 const STREAM_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+/// The first pause of a read that a caller waits for, and the longest.
+const READ_PAUSE: Duration = Duration::from_millis(200);
+const READ_PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Internal errors further apart than this begin a new series (BK-9).
 const RETRY_SERIES_GAP: Duration = Duration::from_secs(60);
 
@@ -140,7 +143,7 @@ impl Chance {
     }
 
     /// Uniform in [0, 1).
-    fn share(&mut self) -> f64 {
+    pub(crate) fn share(&mut self) -> f64 {
         let bits = u32::try_from(self.next() >> 32).unwrap_or(u32::MAX);
         f64::from(bits) / 4_294_967_296.0
     }
@@ -177,21 +180,22 @@ impl Backoff {
 
     /// The waits before a watch is opened again that did not fail (B9).
     pub(crate) fn of_reopening() -> Self {
-        Self::doubling(REOPEN_WAIT_MAX, 0.0)
+        Self::doubling(FIRST_WAIT, REOPEN_WAIT_MAX, 0.0)
     }
 
     /// The pauses of streamed lists that are refused: ten minutes at the most.
     pub(crate) fn of_streams() -> Self {
-        Self::new(BackoffOptions {
-            initial: STREAM_PAUSE,
-            cap: STREAM_PAUSE_MAX,
-            ..BackoffOptions::default()
-        })
+        Self::doubling(STREAM_PAUSE, STREAM_PAUSE_MAX, 1.0)
     }
 
-    fn doubling(cap: Duration, jitter: f64) -> Self {
+    /// The pauses of a read that a caller waits for, where the server names none.
+    pub(crate) fn of_reads() -> Self {
+        Self::doubling(READ_PAUSE, READ_PAUSE_MAX, 0.0)
+    }
+
+    fn doubling(initial: Duration, cap: Duration, jitter: f64) -> Self {
         Self::new(BackoffOptions {
-            initial: FIRST_WAIT,
+            initial,
             cap,
             jitter,
             ..BackoffOptions::default()
@@ -273,7 +277,7 @@ impl Default for Fast {
     fn default() -> Self {
         Self {
             began: None,
-            waits: Backoff::doubling(FAST_WAIT_END, FAST_JITTER),
+            waits: Backoff::doubling(FIRST_WAIT, FAST_WAIT_END, FAST_JITTER),
         }
     }
 }

@@ -30,6 +30,14 @@ const EVER: u32 = u32::MAX;
 pub(crate) enum RequestKind {
     /// A get, or a page of a list, that a caller waits for.
     Read,
+    /// The first get of a manager with `Cache`, whose own backoff follows its failures.
+    FirstRead,
+    /// A request of the program's own, writes among them.
+    Raw,
+    /// Any request, as one call of those above sends it.
+    Sent,
+    /// The same of one that may change something, of which bytes went out.
+    Update,
     /// A reflector's list at no version or at `0`.
     List,
     /// A reflector's list at a version.
@@ -58,6 +66,8 @@ pub(crate) enum NextRequest {
     ListWhole,
     /// A list at no version: the most recent.
     MostRecent,
+    /// The same request with other credentials, where the source has some that differ by value.
+    Renewed,
     /// Nothing: the caller has the error.
     Fail,
 }
@@ -121,11 +131,18 @@ const EITHER: Option<bool> = None;
 /// The first row that fits is the one that counts. A last one fits each request.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row!([Read]; [Expired Gone TooLarge NotFound]; EITHER; Fail AtOnce),
-    row!([Read]; []; YES; Same Named 9; Fail AtOnce),
-    row!([Read]; [TooMany]; NO; Same Backoff 9; Fail AtOnce),
+    row!([Read FirstRead]; [Expired Gone TooLarge NotFound]; EITHER; Fail AtOnce),
+    row!([Read FirstRead]; []; YES; Same Named 9; Fail AtOnce),
+    row!([Read FirstRead]; [TooMany]; NO; Same Backoff 9; Fail AtOnce),
     row!([Read]; [Internal Unavailable Cut]; NO; Same Soon 1; Fail AtOnce),
-    row!([Read]; []; NO; Fail AtOnce),
+    row!([Read FirstRead]; []; NO; Fail AtOnce),
+
+    row!([Raw]; []; EITHER; Fail AtOnce),
+
+    row!([Sent]; [Ended]; EITHER; Same AtOnce),
+    row!([Sent]; [Silent]; EITHER; Same AtOnce 1; Fail AtOnce),
+    row!([Sent Update]; [Unauthorized]; EITHER; Renewed AtOnce 1; Fail AtOnce),
+    row!([Sent Update]; []; EITHER; Fail AtOnce),
 
     row!([LaterPage]; [Expired]; EITHER; ListWhole AtOnce),
     row!([List LaterPage ListAt]; [Expired Gone TooLarge]; EITHER;
@@ -172,6 +189,11 @@ pub(crate) fn after(request: RequestKind, error: &Error, failed: u32) -> PolicyS
         asked_wait(error).is_some(),
         failed,
     )
+}
+
+/// The next request after an answer that has no error yet and is the first of its kind.
+pub(crate) fn next(request: RequestKind, answer: Answer) -> NextRequest {
+    step(request, answer, false, 1).next
 }
 
 fn step(request: RequestKind, answer: Answer, named: bool, failed: u32) -> PolicyStep {

@@ -8,8 +8,12 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::object::Status;
 
-const REQUESTS: [RequestKind; 8] = [
+const REQUESTS: [RequestKind; 12] = [
     RequestKind::Read,
+    RequestKind::FirstRead,
+    RequestKind::Raw,
+    RequestKind::Sent,
+    RequestKind::Update,
     RequestKind::List,
     RequestKind::ListAt,
     RequestKind::LaterPage,
@@ -19,9 +23,10 @@ const REQUESTS: [RequestKind; 8] = [
     RequestKind::Probe,
 ];
 
-const ANSWERS: [Answer; 18] = [
+const ANSWERS: [Answer; 19] = [
     Answer::Refused,
     Answer::Cut,
+    Answer::Ended,
     Answer::Silent,
     Answer::Unsent,
     Answer::Malformed,
@@ -136,6 +141,10 @@ fn answers_are_told_apart() {
     let rows = [
         (unreachable().with_source(refused), Answer::Refused),
         (unreachable(), Answer::Cut),
+        (
+            unreachable().with_source(io::Error::from(io::ErrorKind::NotFound)),
+            Answer::Unsent,
+        ),
         (Error::new(ErrorKind::Timeout, ""), Answer::Silent),
         (Error::new(ErrorKind::Tls, ""), Answer::Unsent),
         (Error::new(ErrorKind::Credentials, ""), Answer::Unsent),
@@ -175,12 +184,55 @@ fn answers_are_told_apart() {
     assert_eq!(Answer::of(&future), Answer::TooLarge);
 }
 
+/// The requests that a caller waits for. A reflector makes the others.
+const FOR_CALLERS: [RequestKind; 5] = [
+    RequestKind::Read,
+    RequestKind::FirstRead,
+    RequestKind::Raw,
+    RequestKind::Sent,
+    RequestKind::Update,
+];
+
 /// What no row of a reflector says: that nothing is asked again.
 #[test]
 fn a_reflector_never_ends_and_a_read_ends_after_ten_tries() {
     for (request, answer, named) in cases() {
         let ends = step(request, answer, named, 10).next == NextRequest::Fail;
-        assert_eq!(ends, request == RequestKind::Read, "{request:?} {answer:?}");
+        // Each such try uses up one kept connection.
+        let uses_up = (request, answer) == (RequestKind::Sent, Answer::Ended);
+        let is_to_end = FOR_CALLERS.contains(&request) && !uses_up;
+        assert_eq!(ends, is_to_end, "{request:?} {answer:?}");
+    }
+}
+
+/// A request of the program's own is never asked again, and of an update that may have been applied
+/// no connection gets a second copy: only a server that did not read it says 401.
+#[test]
+fn what_may_change_something_is_sent_once() {
+    for (request, answer, named) in cases() {
+        let next = step(request, answer, named, 1).next;
+        let expected = match (request, answer) {
+            (RequestKind::Update, Answer::Unauthorized) => NextRequest::Renewed,
+            (RequestKind::Update | RequestKind::Raw, _) => NextRequest::Fail,
+            _ => continue,
+        };
+        assert_eq!(next, expected, "{request:?} {answer:?}");
+        assert_eq!(step(request, answer, named, 2).next, NextRequest::Fail);
+    }
+}
+
+/// A first read leaves to its manager's backoff what names no wait, and is else as any read.
+#[test]
+fn a_first_read_waits_as_the_server_asks_alone() {
+    for (_, answer, named) in cases() {
+        let [any, first] =
+            [RequestKind::Read, RequestKind::FirstRead].map(|kind| step(kind, answer, named, 1));
+        let is_soon = any.wait == WaitRule::Soon;
+        assert_eq!(
+            first.next == NextRequest::Fail,
+            any.next == NextRequest::Fail || is_soon
+        );
+        assert!(first == any || is_soon, "{answer:?}");
     }
 }
 
@@ -191,8 +243,10 @@ fn a_named_wait_is_a_wait() {
     let gone = [Answer::Expired, Answer::Gone, Answer::TooLarge];
     for (request, answer, _) in cases().filter(|(_, _, named)| *named) {
         let step = step(request, answer, true, 1);
-        let else_gone = (request, answer) == (RequestKind::Read, Answer::NotFound)
-            || (request, answer) == (RequestKind::Stream, Answer::OverLimit);
+        let is_read = matches!(request, RequestKind::Read | RequestKind::FirstRead);
+        let else_gone = is_read && answer == Answer::NotFound
+            || (request, answer) == (RequestKind::Stream, Answer::OverLimit)
+            || FOR_CALLERS.contains(&request) && !is_read;
         if !gone.contains(&answer) && !else_gone {
             let is_wait = matches!(step.wait, WaitRule::Named | WaitRule::Longer);
             assert!(

@@ -65,12 +65,25 @@ impl Resolver {
         self.helpers.run(&name.clone(), move || {
             let why = match lookup(&host, port) {
                 Ok(addresses) if !addresses.is_empty() => return Ok(addresses),
-                Ok(_) => "the name has no address".to_owned(),
-                Err(error) => error.to_string(),
+                Ok(_) => io::Error::new(io::ErrorKind::NotFound, "the name has no address"),
+                Err(error) if may_pass(&error) => error,
+                Err(error) => io::Error::new(io::ErrorKind::NotFound, error),
             };
-            Err(Error::new(ErrorKind::Unreachable, format!("{name}: {why}")))
+            let error = Error::new(ErrorKind::Unreachable, format!("{name}: {why}"));
+            Err(error.with_source(why))
         })
     }
+}
+
+/// Whether another lookup may find the name: the system's error, or `EAI_AGAIN`, which `std` tells
+/// by the words of glibc or musl alone.
+fn may_pass(error: &io::Error) -> bool {
+    let text = error.to_string();
+    let is_again = |words: &&str| text.ends_with(*words);
+    error.raw_os_error().is_some()
+        || ["Temporary failure in name resolution", "Try again"]
+            .iter()
+            .any(is_again)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::registry::{Registry, RequestContext};
 use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
+use crate::policy::RequestKind;
 use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -70,7 +71,8 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if first || stop.is_stopped() {
             context.check::<K>(&read.version)?;
         }
-        let error = match table.request_patiently(&context, &read.version, false) {
+        let found = table.request_patiently(RequestKind::Read, &context, &read.version, |_| ());
+        let error = match found {
             Err(error) if !error.is_not_found() => error,
             found => return complete(&read, found, false),
         };

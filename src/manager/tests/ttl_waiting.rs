@@ -742,6 +742,60 @@ fn r19_a_fresh_read_waits_and_is_sent_once_more_after_a_failure() {
     }
 }
 
+/// R19: a reader that joins a fetch while the server makes it wait gets the server's words, also if
+/// its deadline comes first.
+#[test]
+fn r19_a_reader_whose_deadline_comes_before_the_wait_gets_the_servers_words() {
+    let stage = Stage::with_secret();
+    let said = "storage is (re)initializing";
+    for _ in 0..2 {
+        stage.fail_next(busy(seconds(2)));
+    }
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| stage.get("s"));
+        for attempts in 1..=2_u32 {
+            let wait = stage.clock.wait_for_timers(1);
+            let follower = scope.spawn(|| {
+                let deadline = Deadline::at(stage.clock.now() + millis(1));
+                stage.manager.get_by("ns", "s", deadline)
+            });
+            stage.clock.wait_for_timers(2);
+            stage.clock.advance(millis(1));
+            let error = follower.join().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::NotSynced, "{error}");
+            let text = error.to_string();
+            assert!(text.starts_with(WORDS) && text.ends_with(said), "{text}");
+            assert_eq!(error.attempts(), attempts, "{text}");
+            assert_eq!(
+                error.last_error().unwrap().kind(),
+                ErrorKind::TooManyRequests
+            );
+            stage.clock.advance(less(wait, millis(1)));
+        }
+        leader.join().unwrap().unwrap();
+    });
+    assert_eq!(stage.requests(), 3);
+}
+
+/// R19: the tries before are counted once in the error of a leader whose deadline ends the last.
+#[test]
+fn r19_a_deadline_in_a_later_try_counts_each_try_once() {
+    let stage = Stage::with_secret();
+    stage.fail_next(busy(seconds(2)));
+    stage.hang_next();
+    std::thread::scope(|scope| {
+        let leader = scope.spawn(|| stage.get("s"));
+        let wait = stage.clock.wait_for_timers(1);
+        stage.clock.advance(wait);
+        stage.clock.wait_for_parked(1);
+        stage.clock.advance(PATIENCE);
+        let error = leader.join().unwrap().unwrap_err();
+        assert_eq!((error.kind(), error.attempts()), (ErrorKind::NotSynced, 2));
+        let text = error.to_string();
+        assert!(text.contains("storage is (re)initializing"), "{text}");
+    });
+}
+
 #[test]
 fn r19_a_stop_ends_a_wait_that_the_server_asked_for() {
     let stage = Stage::with_secret();

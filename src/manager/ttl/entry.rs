@@ -78,8 +78,9 @@ pub(crate) struct TtlEntry<K: Object> {
     superseded: u64,
     /// The server's cache was behind what is known: the next fetch reads past it.
     past_cache: bool,
-    /// The fetches in flight: their numbers and when they began. Readers join no superseded one.
-    in_flight: Vec<(u64, Instant)>,
+    /// The fetches in flight: their numbers, and their tries that have failed. Readers join no
+    /// superseded one.
+    in_flight: Vec<(u64, Failures)>,
     completed: Option<(u64, FetchResult<K>)>,
     /// The failures since the last answer.
     pub(super) failures: Failures,
@@ -181,8 +182,18 @@ impl<K: Object> TtlEntry<K> {
             ResourceVersion::most_recent()
         };
         let fetch = self.content.begin_read(version, at.now);
-        self.in_flight.push((fetch.number, at.now));
+        let tries = Failures::none_since(at.now);
+        self.in_flight.push((fetch.number, tries));
         fetch
+    }
+
+    /// Tries of a fetch have failed, and it waits before the next.
+    pub(crate) fn waits(&mut self, fetch: &ReadPosition, tries: &Failures) {
+        for (number, told) in &mut self.in_flight {
+            if *number == fetch.number {
+                *told = tries.clone();
+            }
+        }
     }
 
     /// Completes a fetch that readers share, or one reader's own request (R11), in one step: no
@@ -306,10 +317,10 @@ impl<K: Object> TtlEntry<K> {
         own: Option<(Instant, &Error)>,
         at: &AnswerContext<'_>,
     ) -> Result<Cached<K>, Error> {
-        let mut failures = self.failures.clone();
-        if let Some((_, began)) = self.in_flight.last() {
-            failures = failures.or_since(*began);
-        }
+        // Only the first fetch has tries of its own, when no other has failed.
+        let tries = self.in_flight.last().map(|(_, tries)| tries);
+        let tries = tries.filter(|_| self.failures.count() == 0);
+        let mut failures = tries.unwrap_or(&self.failures).clone();
         if let Some((began, error)) = own {
             failures.add(error.clone(), began, at.now);
         }

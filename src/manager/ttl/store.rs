@@ -4,6 +4,7 @@
 use super::entry::{Completion, NextStep, TtlEntry};
 use crate::clock::{Coarse, Deadline};
 use crate::error::Error;
+use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
 use crate::manager::entry::consistent_reads::read_from_server;
@@ -14,6 +15,7 @@ use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::{Leftovers, Registry, RequestContext};
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::policy::RequestKind;
 use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
@@ -85,8 +87,14 @@ impl<K: Object> TtlStore<K> {
         let checked = context.check::<K>(&fetch.version);
         let found = checked.and_then(|()| {
             if is_first {
+                let kind = if self.keeps {
+                    RequestKind::FirstRead
+                } else {
+                    RequestKind::Read
+                };
+                let told = |tries: &Failures| entry.state.lock().waits(fetch, tries);
                 self.table
-                    .request_patiently(&context, &fetch.version, self.keeps)
+                    .request_patiently(kind, &context, &fetch.version, told)
             } else {
                 self.table.request(&context, &fetch.version)
             }

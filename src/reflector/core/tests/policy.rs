@@ -386,7 +386,7 @@ fn is_next(next: NextRequest, action: &str, same: &str, has_status: bool) -> boo
         NextRequest::List | NextRequest::ListPlainly => is_list,
         NextRequest::ListWhole => action == "list 0 limit=0",
         NextRequest::MostRecent => is_list && action.starts_with("list most-recent "),
-        NextRequest::Fail => false,
+        NextRequest::Fail | NextRequest::Renewed => false,
     }
 }
 
