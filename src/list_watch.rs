@@ -213,6 +213,16 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         OBJECTS_MAX
     }
 
+    /// Looks at the requests without sending one. A reflector calls this before it starts.
+    /// Default: they can be sent.
+    ///
+    /// # Errors
+    ///
+    /// Why no request can be sent, such as a resource that is not named.
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Names what is listed, for messages: `secrets in namespace "shop"`.
     fn describe(&self) -> String;
 }

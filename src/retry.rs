@@ -26,10 +26,6 @@ pub(crate) fn is_retry() -> bool {
     IS_RETRY.get()
 }
 
-fn named_wait(error: &Error) -> Option<Duration> {
-    error.retry_after().filter(|wait| !wait.is_zero())
-}
-
 /// The tries of one request so far.
 struct Tries {
     kind: RequestKind,
@@ -39,15 +35,6 @@ struct Tries {
 }
 
 impl Tries {
-    fn new(kind: RequestKind, since: Instant) -> Self {
-        Self {
-            kind,
-            since,
-            failures: Failures::none_since(since),
-            waits: Backoff::of_reads(),
-        }
-    }
-
     /// Notes that a try failed. Returns the pause before the next one; `chance` is uniform in
     /// [0, 1).
     ///
@@ -70,7 +57,7 @@ impl Tries {
         }
         let tried = now.saturating_duration_since(self.since);
         let hint = format!("attempt {failed}, {tried:.1?} after the first began");
-        let named = named_wait(&error);
+        let named = error.retry_after().filter(|wait| !wait.is_zero());
         // The chance of a read is added below, within its deadline.
         let wait = named.unwrap_or_else(|| self.waits.next(&mut Chance::new(0)));
         let left = deadline.remaining(now).unwrap_or(Duration::MAX);
@@ -93,44 +80,40 @@ impl Tries {
     }
 }
 
-/// How long a request is sent again: as the rows of `kind` say, until `deadline` or `stop`.
-pub(crate) struct Patience<'a> {
-    pub(crate) kind: RequestKind,
-    pub(crate) clock: &'a Clock,
-    pub(crate) deadline: Deadline,
-    pub(crate) stop: &'a StopToken,
-}
-
-impl Patience<'_> {
-    /// Sends `request` until it is answered, fails for good, or the deadline leaves no time for the
-    /// wait.
-    ///
-    /// Blocks as `request` does, and between the tries until the deadline or the stop. Tells `told`
-    /// of the tries before it waits.
-    ///
-    /// # Errors
-    ///
-    /// That of the last try, with attempts and times if there could have been another. `Stopped`.
-    pub(crate) fn ask<T>(
-        &self,
-        told: impl Fn(&Failures),
-        mut request: impl FnMut() -> Result<T, Error>,
-    ) -> Result<T, Error> {
-        let mut tries = Tries::new(self.kind, self.clock.now());
-        loop {
-            let around = IS_RETRY.replace(tries.failures.count() > 0);
-            let answered = request();
-            IS_RETRY.set(around);
-            let Err(error) = answered else {
-                return answered;
-            };
-            let chance = Chance::new(RandomState::new().hash_one(0_u8)).share();
-            let pause = tries.failed(error, self.clock.now(), self.deadline, chance)?;
-            told(&tries.failures);
-            let until = self.clock.after(pause);
-            if self.stop.wait_until(self.clock, until) == WaitEnd::Stopped {
-                return Err(Error::stopped("waiting to send a request again"));
-            }
+/// Sends `request` as the rows of `kind` say: until it is answered, fails for good, or the deadline
+/// leaves no time for the wait.
+///
+/// Blocks as `request` does, and between the tries until the deadline or the stop. Tells `told` of
+/// the tries before it waits.
+///
+/// # Errors
+///
+/// That of the last try, with attempts and times if there could have been another. `Stopped`.
+pub(crate) fn patiently<T>(
+    kind: RequestKind,
+    clock: &Clock,
+    (deadline, stop): (Deadline, &StopToken),
+    told: &dyn Fn(&Failures),
+    mut request: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    let mut tries = Tries {
+        kind,
+        since: clock.now(),
+        failures: Failures::default(),
+        waits: Backoff::of_reads(),
+    };
+    loop {
+        let around = IS_RETRY.replace(tries.failures.count() > 0);
+        let answered = request();
+        IS_RETRY.set(around);
+        let Err(error) = answered else {
+            return answered;
+        };
+        let chance = Chance::new(RandomState::new().hash_one(0_u8)).share();
+        let pause = tries.failed(error, clock.now(), deadline, chance)?;
+        told(&tries.failures);
+        if stop.wait_until(clock, clock.after(pause)) == WaitEnd::Stopped {
+            return Err(Error::stopped("waiting to send a request again"));
         }
     }
 }
@@ -147,6 +130,15 @@ mod tests {
     use crate::policy::WaitRule;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    fn tries(since: Instant) -> Tries {
+        Tries {
+            kind: RequestKind::Read,
+            since,
+            failures: Failures::default(),
+            waits: Backoff::of_reads(),
+        }
+    }
 
     fn answer(code: u16, wait: u64) -> Error {
         let error = Error::from_status(Status::new(code, "told"));
@@ -198,7 +190,7 @@ mod tests {
     fn pauses(error: &Error, deadline: Duration, chance: f64) -> (Vec<Duration>, Error) {
         let start = Clock::system().now();
         let (mut now, mut pauses, ends) = (start, Vec::new(), later(start, deadline));
-        let mut tries = Tries::new(RequestKind::Read, start);
+        let mut tries = tries(start);
         loop {
             match tries.failed(error.clone(), now, Deadline::at(ends), chance) {
                 Ok(pause) => {
@@ -274,7 +266,7 @@ mod tests {
     #[test]
     fn a_time_limit_after_a_refusal_names_the_refusal() {
         let start = Clock::system().now();
-        let mut tries = Tries::new(RequestKind::Read, start);
+        let mut tries = tries(start);
         let pause = tries.failed(answer(429, 1), start, Deadline::NEVER, 0.0);
         assert_eq!(pause.unwrap(), SECOND);
         let late = Error::new(ErrorKind::Timeout, "late");
@@ -293,15 +285,10 @@ mod tests {
         let (clock, stop) = (Clock::from(fake.clone()), source.token());
         let reading = crate::worker::Worker::spawn("reading", move |_| {
             let mut retries = Vec::new();
-            let patience = Patience {
-                kind: RequestKind::FirstRead,
-                clock: &clock,
-                deadline: Deadline::NEVER,
-                stop: &stop,
-            };
             let told = Cell::new(0);
             let tell = |tries: &Failures| told.set(tries.count());
-            let read = patience.ask(tell, || {
+            let (kind, by) = (RequestKind::FirstRead, (Deadline::NEVER, &stop));
+            let read = patiently(kind, &clock, by, &tell, || {
                 assert_eq!(usize::try_from(told.get()).unwrap(), retries.len());
                 retries.push(is_retry());
                 Err::<(), _>(answer(429, 5))

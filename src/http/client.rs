@@ -27,7 +27,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::policy::RequestKind;
-use crate::retry::Patience;
+use crate::retry::patiently;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -106,8 +106,8 @@ impl Client {
     ///
     /// If the server asks to come later (429, or an answer that names a wait), the client waits
     /// and asks again, up to ten times. After a 500, 502, 503 or 504 it asks once more, after a
-    /// short pause. It does so too after a connection that failed or was cut, but neither after one
-    /// that was refused, nor if the server's name is not known.
+    /// short pause. It does so too after a connection that failed or was cut. It does not if the
+    /// connection was refused, or if the server's name is not known.
     ///
     /// # Errors
     ///
@@ -156,8 +156,10 @@ impl Client {
             StopToken::never(),
             self.getter(),
         );
-        let request = || getter.get(key, &newest, deadline, &stop);
-        self.patience(deadline, &stop).ask(|_| (), request)
+        let (kind, clock) = (RequestKind::Read, &self.inner.context.options.clock);
+        patiently(kind, clock, (deadline, &stop), &|_| (), || {
+            getter.get(key, &newest, deadline, &stop)
+        })
     }
 
     /// Returns all objects in `scope`, in the server's order.
@@ -219,30 +221,28 @@ impl Client {
             ..ListRequest::default()
         };
         let mut objects = Vec::new();
-        let stop = StopToken::never();
+        let (clock, stop) = (&self.inner.context.options.clock, StopToken::never());
+        let (kind, until) = (RequestKind::Read, (deadline, &stop));
         loop {
             let (mut undecodable, mut is_empty, before) = (None, true, objects.len());
-            let page = self.patience(deadline, &stop).ask(
-                |_| (),
-                || {
-                    // A try that failed may have brought some.
-                    (undecodable, is_empty, bound.left_out) = (None, true, 0);
-                    objects.truncate(before);
-                    let mut collect = |item| {
-                        is_empty = false;
-                        match item {
-                            Listed::Object(object) if bound.has_room(objects.len()) => {
-                                objects.push(object);
-                            }
-                            Listed::Object(_) => bound.leave_out(1),
-                            Listed::Undecodable(item) => {
-                                undecodable.get_or_insert(item);
-                            }
+            let page = patiently(kind, clock, until, &|_| (), || {
+                // A try that failed may have brought some.
+                (undecodable, is_empty, bound.left_out) = (None, true, 0);
+                objects.truncate(before);
+                let mut collect = |item| {
+                    is_empty = false;
+                    match item {
+                        Listed::Object(object) if bound.has_room(objects.len()) => {
+                            objects.push(object);
                         }
-                    };
-                    source.list_by(&request, deadline, &stop, &mut collect)
-                },
-            );
+                        Listed::Object(_) => bound.leave_out(1),
+                        Listed::Undecodable(item) => {
+                            undecodable.get_or_insert(item);
+                        }
+                    }
+                };
+                source.list_by(&request, deadline, &stop, &mut collect)
+            });
             let page = match page {
                 Err(error)
                     if error.kind() == ErrorKind::Expired
@@ -337,16 +337,6 @@ impl Client {
     pub(crate) fn resource<K: Object>(&self) -> Resource {
         let own = self.resource.as_deref();
         own.map_or_else(K::resource, Resource::clone)
-    }
-
-    fn patience<'a>(&'a self, deadline: Deadline, stop: &'a StopToken) -> Patience<'a> {
-        let clock = &self.inner.context.options.clock;
-        Patience {
-            kind: RequestKind::Read,
-            clock,
-            deadline,
-            stop,
-        }
     }
 
     fn deadline(&self) -> Deadline {

@@ -431,6 +431,10 @@ impl<K: Object> ListerWatcher<K> for HttpListerWatcher<K> {
         self.client.context.options.decode.list_items_max
     }
 
+    fn check(&self) -> Result<(), Error> {
+        requests::list(&self.resource, &self.scope, &ListRequest::default()).map(drop)
+    }
+
     fn describe(&self) -> String {
         requests::describe(&self.resource, &self.scope)
     }

@@ -17,8 +17,6 @@ mod client_metric;
 mod client_options;
 mod errors;
 mod lister_watcher;
-#[cfg(feature = "testing")]
-mod raw_answer;
 mod request_metrics;
 mod request_threads;
 mod requests;
@@ -36,10 +34,14 @@ pub(crate) use config::yaml_values;
 pub use config::{Config, Environment, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]
-pub(crate) use raw_answer::RawAnswer;
+pub(crate) use requests::{JSON, shown};
 pub use send::{Request, Response, ResponseStream};
 #[cfg(feature = "testing")]
-pub(crate) use transport::certificate::certificate_subject;
+pub(crate) use transport::{
+    agent::{HttpRequest, ResponseReader},
+    call_context::{CallContext, NamedDeadline},
+    certificate::certificate_subject,
+};
 
 pub use crate::wire::{DecodeOptions, Trim};
 pub use writes::{Patch, WriteOptions};

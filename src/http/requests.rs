@@ -31,8 +31,15 @@ pub(crate) fn accept<K: Object>(is_list: bool) -> &'static str {
 ///
 /// # Errors
 ///
-/// `Config`, for a namespace that is no path segment, or that the kind does not have.
-pub(crate) fn collection(resource: &Resource, namespace: Option<&str>) -> Result<String, Error> {
+/// `Config`, for a namespace that is no path segment, or that the kind does not have, and for a
+/// resource without version or plural. That error names the `call`.
+fn collection(call: &str, resource: &Resource, namespace: Option<&str>) -> Result<String, Error> {
+    if resource.version().is_empty() || resource.plural().is_empty() {
+        return Err(Error::config(format!(
+            "{call}: the resource {resource} has no version or no plural; Dynamic has no resource \
+             of its own: ask by client.with_resource(Resource::new(group, version, plural, kind))"
+        )));
+    }
     let mut path = match resource.group() {
         "" => format!("/api/{}", resource.version()),
         group => format!("/apis/{group}/{}", resource.version()),
@@ -61,7 +68,7 @@ pub(crate) fn list(
     scope: &Scope,
     request: &ListRequest,
 ) -> Result<String, Error> {
-    let mut path = collection(resource, scope.namespace_name())?;
+    let mut path = collection("list", resource, scope.namespace_name())?;
     add_selectors(&mut path, scope);
     if request.limit > 0 {
         add(&mut path, "limit", &request.limit.to_string());
@@ -88,7 +95,7 @@ pub(crate) fn watch(
     scope: &Scope,
     request: &WatchRequest,
 ) -> Result<String, Error> {
-    let mut path = collection(resource, scope.namespace_name())?;
+    let mut path = collection("watch", resource, scope.namespace_name())?;
     add_selectors(&mut path, scope);
     add(&mut path, "watch", "true");
     add(&mut path, VERSION, request.resource_version.as_str());
@@ -117,7 +124,7 @@ pub(crate) fn get(
     key: &ObjectKey,
     version: &ResourceVersion,
 ) -> Result<String, Error> {
-    let mut path = object(resource, key, "")?;
+    let mut path = object("GET", resource, key, "")?;
     add(&mut path, VERSION, version.as_str());
     Ok(path)
 }
@@ -128,11 +135,12 @@ pub(crate) fn get(
 ///
 /// As [`get`], and for a subresource that is no path segment.
 pub(crate) fn object(
+    call: &str,
     resource: &Resource,
     key: &ObjectKey,
     subresource: &str,
 ) -> Result<String, Error> {
-    let mut path = create(resource, key)?;
+    let mut path = create(call, resource, key)?;
     path.push('/');
     segment(&mut path, "name", key.name())?;
     if !subresource.is_empty() {
@@ -147,14 +155,14 @@ pub(crate) fn object(
 /// # Errors
 ///
 /// As [`get`], but for the name.
-pub(crate) fn create(resource: &Resource, key: &ObjectKey) -> Result<String, Error> {
+pub(crate) fn create(call: &str, resource: &Resource, key: &ObjectKey) -> Result<String, Error> {
     let namespace = Some(key.namespace()).filter(|namespace| !namespace.is_empty());
     if namespace.is_none() && resource.is_namespaced() {
         let (kind, name) = (resource.kind(), key.name());
         let message = format!("{kind} {name:?}: a namespace is needed");
         return Err(Error::new(ErrorKind::Config, message));
     }
-    collection(resource, namespace)
+    collection(call, resource, namespace)
 }
 
 /// What a scope selects, for messages: `secrets in namespace "shop" (metadata.name=db)`.

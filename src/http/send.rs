@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestProgress;
 use crate::object::visible;
 use crate::policy::RequestKind;
-use crate::retry::Patience;
+use crate::retry::patiently;
 use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
 use crate::worker::StopToken;
@@ -148,7 +148,11 @@ impl Request {
                 "it has a character that is to be percent-encoded",
             ),
             (
-                path.split('/').any(is_dots),
+                // Also if it is percent-encoded.
+                path.to_lowercase()
+                    .replace("%2e", ".")
+                    .split('/')
+                    .any(|part| matches!(part, "." | "..")),
                 "it leads out of the server's own path",
             ),
         ];
@@ -208,12 +212,6 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Whether a segment of a path means a directory, also if it is percent-encoded.
-fn is_dots(segment: &str) -> bool {
-    let dots = segment.replace("%2e", ".").replace("%2E", ".");
-    matches!(&*dots, "." | "..")
-}
-
 /// Writes `value` into one block of memory, because a vector that grows leaves copies behind.
 fn json_bytes(value: &(impl Serialize + ?Sized)) -> Result<Wiped, serde_json::Error> {
     struct Counter(usize);
@@ -234,22 +232,10 @@ fn json_bytes(value: &(impl Serialize + ?Sized)) -> Result<Wiped, serde_json::Er
     written.map(|()| bytes)
 }
 
-/// The status and the headers of a successful response.
-struct ResponseHead {
-    status: u16,
-    headers: HeaderMap,
-}
-
-impl ResponseHead {
-    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        let value = self.headers.get(name)?;
-        Some(String::from_utf8_lossy(value.as_bytes()))
-    }
-}
-
 /// A successful response, whole. Its body is overwritten when it is dropped.
 pub struct Response {
-    head: ResponseHead,
+    status: u16,
+    headers: HeaderMap,
     what: Arc<str>,
     body: Buffer,
 }
@@ -257,17 +243,13 @@ pub struct Response {
 impl Response {
     /// The HTTP status code, from 200 to 299.
     pub fn status(&self) -> u16 {
-        self.head.status
+        self.status
     }
 
     /// The value of a header. A name has no case.
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        self.head.header(name)
-    }
-
-    /// The request, for messages.
-    pub(super) fn request(&self) -> &str {
-        &self.what
+        let value = self.headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()))
     }
 
     /// The body.
@@ -293,7 +275,7 @@ impl Response {
 /// Prints no byte of the body.
 impl fmt::Debug for Response {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.head.status)
+        write!(f, "{}: {}", self.what, self.status)
     }
 }
 
@@ -306,22 +288,9 @@ impl fmt::Debug for Response {
 ///
 /// [`TimedOut`]: io::ErrorKind::TimedOut
 pub struct ResponseStream {
-    head: ResponseHead,
     what: Arc<str>,
     /// Why the stream has ended, after that.
     body: Result<ResponseReader, Option<Error>>,
-}
-
-impl ResponseStream {
-    /// The HTTP status code, from 200 to 299.
-    pub fn status(&self) -> u16 {
-        self.head.status
-    }
-
-    /// The value of a header. A name has no case.
-    pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        self.head.header(name)
-    }
 }
 
 impl Read for ResponseStream {
@@ -348,7 +317,7 @@ impl Read for ResponseStream {
 
 impl fmt::Debug for ResponseStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.what, self.head.status)
+        f.write_str(&self.what)
     }
 }
 
@@ -391,12 +360,18 @@ impl Client {
     pub fn send(&self, request: &Request, deadline: Deadline) -> Result<Response, Error> {
         let metrics = &self.inner().context.endpoint.metrics;
         metrics.ended(|| {
-            let (head, mut answer) = self.open(request, deadline, false)?;
+            let (status, headers, mut answer) = self.open(request, deadline, false)?;
             let body = self.read_whole(&mut answer);
             let body =
                 body.map_err(|error| errors::maybe_applied_if(request.is_update(), error))?;
             let (what, bytes) = (Arc::clone(&answer.what), answer.body_bytes);
-            Ok((Response { head, what, body }, bytes))
+            let response = Response {
+                status,
+                headers,
+                what,
+                body,
+            };
+            Ok((response, bytes))
         })
     }
 
@@ -435,9 +410,8 @@ impl Client {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn stream(&self, request: &Request, deadline: Deadline) -> Result<ResponseStream, Error> {
-        let (head, answer) = self.open(request, deadline, true)?;
+        let (_, _, answer) = self.open(request, deadline, true)?;
         Ok(ResponseStream {
-            head,
             what: Arc::clone(&answer.what),
             body: Ok(answer),
         })
@@ -449,22 +423,7 @@ impl Client {
         request: &Request,
         deadline: Deadline,
         is_stream: bool,
-    ) -> Result<(ResponseHead, ResponseReader), Error> {
-        let patience = Patience {
-            kind: RequestKind::Raw,
-            clock: &self.inner().context.options.clock,
-            deadline,
-            stop: &request.stop,
-        };
-        patience.ask(|_| (), || self.open_once(request, deadline, is_stream))
-    }
-
-    fn open_once(
-        &self,
-        request: &Request,
-        deadline: Deadline,
-        is_stream: bool,
-    ) -> Result<(ResponseHead, ResponseReader), Error> {
+    ) -> Result<(u16, HeaderMap, ResponseReader), Error> {
         let inner = self.inner();
         let (context, stop) = (&inner.context, &request.stop);
         let bytes_max = context.options.decode.item_bytes_max;
@@ -493,14 +452,15 @@ impl Client {
             accept: ACCEPT,
         };
         let asking = call.with_slot(slot).with_progress(&progress);
-        let (what, answer) = inner.pool.ask(&context.endpoint, &sent, &asking)?;
-        let head = ResponseHead {
-            status: answer.response.status().as_u16(),
-            headers: answer.response.headers().clone(),
-        };
+        // Its row has no waits, which would keep the slot.
+        let ask = || inner.pool.ask(&context.endpoint, &sent, &asking);
+        let (kind, clock) = (RequestKind::Raw, &context.options.clock);
+        let (what, answer) = patiently(kind, clock, (deadline, stop), &|_| (), ask)?;
+        let status = answer.response.status().as_u16();
+        let headers = answer.response.headers().clone();
         // Reads of a stream work without a slot, because they keep nothing.
         let reading = if is_stream { call } else { asking };
-        Ok((head, answer.into_answer(what, reading)))
+        Ok((status, headers, answer.into_answer(what, reading)))
     }
 
     /// Reads a body within the limits of the client's options.

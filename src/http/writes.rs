@@ -87,16 +87,26 @@ impl WriteOptions {
         Self { stop, ..self }
     }
 
-    fn request<K: Object>(&self, method: &str, path: String) -> Request {
+    fn request<K: Object>(
+        &self,
+        client: &Client,
+        method: &str,
+        key: &ObjectKey,
+    ) -> Result<Request, Error> {
+        let resource = client.resource::<K>();
+        let path = match (method, &*self.subresource) {
+            ("POST", "") => requests::create(method, &resource, key)?,
+            (_, subresource) => requests::object(method, &resource, key, subresource)?,
+        };
         let accept = requests::accept::<K>(false);
         let mut request = Request::new(method, path).header("Accept", accept);
         for (name, value) in &self.query {
             request = request.query(name, value);
         }
-        match &self.stop {
+        Ok(match &self.stop {
             Some(stop) => request.stop(stop),
             None => request,
-        }
+        })
     }
 }
 
@@ -149,12 +159,8 @@ impl Client {
         options: &WriteOptions,
         deadline: Deadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let (resource, key) = (self.resource::<K>(), object.key());
-        let path = match &*options.subresource {
-            "" => requests::create(&resource, &key)?,
-            subresource => requests::object(&resource, &key, subresource)?,
-        };
-        let request = options.request::<K>("POST", path).json(object)?;
+        let request = options.request::<K>(self, "POST", &object.key())?;
+        let request = request.json(object)?;
         self.write(&request, deadline)
     }
 
@@ -200,8 +206,8 @@ impl Client {
         options: &WriteOptions,
         deadline: Deadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let path = requests::object(&self.resource::<K>(), &object.key(), &options.subresource)?;
-        let request = options.request::<K>("PUT", path).json(object)?;
+        let request = options.request::<K>(self, "PUT", &object.key())?;
+        let request = request.json(object)?;
         self.write(&request, deadline)
     }
 
@@ -249,9 +255,8 @@ impl Client {
         options: &WriteOptions,
         deadline: Deadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let place = requests::object(&self.resource::<K>(), key, &options.subresource)?;
         let (content_type, body) = patch.parts();
-        let request = options.request::<K>("PATCH", place);
+        let request = options.request::<K>(self, "PATCH", key)?;
         let request = request.header("Content-Type", content_type).json(body)?;
         self.write(&request, deadline)
     }
@@ -275,9 +280,8 @@ impl Client {
         options: &WriteOptions,
         deadline: Deadline,
     ) -> Result<(), Error> {
-        let path = requests::object(&self.resource::<K>(), key, &options.subresource)?;
         // Not by `accept`: a server may answer with a status, of which there is no metadata alone.
-        let mut request = options.request::<K>("DELETE", path);
+        let mut request = options.request::<K>(self, "DELETE", key)?;
         if !how.is_null() {
             request = request.json(how)?;
         }
@@ -304,6 +308,6 @@ impl Client {
             response.body()
         };
         decode_object(object, &decode)
-            .map_err(|error| errors::maybe_applied_if(true, error.context(response.request())))
+            .map_err(|error| errors::maybe_applied_if(true, error.context(&format!("{request:?}"))))
     }
 }

@@ -28,7 +28,7 @@ use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::policy::RequestKind;
 use crate::reflector::{FailedAttempt, Phase};
-use crate::retry::Patience;
+use crate::retry::patiently;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
@@ -332,16 +332,11 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         kind: RequestKind,
         context: &RequestContext<'_>,
         version: &ResourceVersion,
-        told: impl Fn(&Failures),
+        told: &dyn Fn(&Failures),
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let (clock, deadline, stop) = (context.clock, context.deadline, context.stop);
-        let patience = Patience {
-            kind,
-            clock,
-            deadline,
-            stop,
-        };
-        patience.ask(told, || self.request(context, version))
+        let send = || self.request(context, version);
+        let until = (context.deadline, context.stop);
+        patiently(kind, context.clock, until, told, send)
     }
 
     fn trimmed(&self, mut found: Arc<StoredObject<K>>) -> Arc<StoredObject<K>> {

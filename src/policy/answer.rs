@@ -85,11 +85,6 @@ impl Answer {
         }
     }
 
-    /// What a status code alone tells.
-    pub(crate) fn of_code(code: u16) -> Self {
-        Self::of_status(&Status::new(code, ""))
-    }
-
     fn of_status(status: &Status) -> Self {
         match (status.reason(), status.code()) {
             (Reason::Unauthorized, _) => Self::Unauthorized,

@@ -191,9 +191,14 @@ pub(crate) fn after(request: RequestKind, error: &Error, failed: u32) -> PolicyS
     )
 }
 
-/// The next request after an answer that has no error yet and is the first of its kind.
-pub(crate) fn next(request: RequestKind, answer: Answer) -> NextRequest {
-    step(request, answer, false, 1).next
+/// What the transport sends after the first such answer to a request, an update or not.
+pub(crate) fn next(is_update: bool, answer: Answer) -> NextRequest {
+    let sent = if is_update {
+        RequestKind::Update
+    } else {
+        RequestKind::Sent
+    };
+    step(sent, answer, false, 1).next
 }
 
 fn step(request: RequestKind, answer: Answer, named: bool, failed: u32) -> PolicyStep {

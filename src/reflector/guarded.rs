@@ -24,9 +24,10 @@ impl<K: Object> Guarded<K> {
     ///
     /// # Errors
     ///
-    /// `Panicked`, if the source panics as it is asked what it lists.
+    /// That of the source's check. `Panicked`, if the source panics as it is asked what it lists.
     pub(super) fn new(reflector: &str, source: Arc<dyn ListerWatcher<K>>) -> Result<Self, Error> {
         let name = format!("the source of reflector {reflector}");
+        guard(&name, || source.check())??;
         let what = guard(&name, || source.describe())?;
         Ok(Self { source, name, what })
     }

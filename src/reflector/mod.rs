@@ -99,8 +99,8 @@ impl Reflector {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give. `Panicked` when the metrics hook or the
-    /// source's `describe` panicked.
+    /// That of the source's [`check`](ListerWatcher::check), such as `Config`. `Resources` when the
+    /// system has no thread to give. `Panicked` when the metrics hook or the source panicked.
     pub fn spawn<K: Object, S: Sink<K>>(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,

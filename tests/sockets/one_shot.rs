@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Node, Secret};
-use kubecache::clock::Clock;
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
+use kubecache::clock::{Clock, Deadline};
 use kubecache::http::DecodeOptions;
-use kubecache::http::{Client, Config};
-use kubecache::object::{ObjectKey, Scope, StoredObject};
+use kubecache::http::{Client, Config, Patch, WriteOptions};
+use kubecache::informer::{InformerOptions, SharedInformer};
+use kubecache::list_watch::ListRequest;
+use kubecache::manager::{ChangeDetection, ManagerOptions, ObjectManager, Owner};
+use kubecache::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 #[cfg(all(feature = "ring", feature = "testing"))]
 use kubecache::testing::{ApiServer, TestAuthority};
-use kubecache::{Error, ErrorKind};
+use kubecache::worker::StopToken;
+use kubecache::{Dynamic, Error, ErrorKind, Metadata};
 #[cfg(all(feature = "ring", feature = "testing"))]
 use rustls::crypto::ring;
 
@@ -250,10 +254,7 @@ fn lists_and_gets_share_the_kept_connections() {
         }
         assert_eq!(server.connections(), 1, "{}", server.url());
         let source = client.lister_watcher::<Secret>(scope());
-        drop(source.watch(
-            &super::watch_from("1"),
-            &kubecache::worker::StopToken::never(),
-        ));
+        drop(source.watch(&super::watch_from("1"), &StopToken::never()));
         assert_eq!(server.connections(), 2, "a watch has its own");
     }
 }
@@ -283,12 +284,118 @@ fn a_list_on_a_silent_kept_connection_is_asked_for_on_a_new_one() {
     });
 }
 
+/// A type without a resource of its own, and a resource that is not whole.
+#[test]
+fn a_request_without_a_resource_is_refused_before_it_is_sent() {
+    let server = Server::start();
+    let plain = client(&server.url());
+    let no_version = Resource::new("example.com", "", "racks", "Rack");
+    let no_plural = Resource::new("", "v1", "", "Rack");
+    let clients = [
+        plain.clone(),
+        plain.with_resource(no_version),
+        plain.with_resource(no_plural),
+    ];
+    for client in &clients {
+        for (call, error) in refused_calls::<Dynamic>(client) {
+            refused_by_name(call, &error);
+        }
+        for (call, error) in refused_calls::<Metadata<Dynamic>>(client) {
+            refused_by_name(call, &error);
+        }
+    }
+    let map = ConfigMap::default();
+    let options = WriteOptions::default();
+    let (create, replace) = (
+        clients[1].create(&map, &options, Deadline::NEVER),
+        clients[1].replace(&map, &options, Deadline::NEVER),
+    );
+    for (call, result) in [("create", create), ("replace", replace)] {
+        // It has no namespace.
+        let error = result.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{call}: {error}");
+    }
+    assert!(!server.has_visitors());
+}
+
+fn refused_by_name(call: &str, error: &Error) {
+    assert_eq!(error.kind(), ErrorKind::Config, "{call}: {error}");
+    let text = error.to_string();
+    assert!(text.contains(&format!("{call}: ")), "{call}: {text}");
+    assert!(text.contains("client.with_resource("), "{call}: {text}");
+}
+
+/// Asks in each way, without any limit of time.
+fn refused_calls<K: Object>(client: &Client) -> Vec<(&'static str, Error)> {
+    let (key, never) = (ObjectKey::new("shop", "r1"), StopToken::never());
+    let scope = || Scope::namespace("shop");
+    let source = client.lister_watcher::<K>(scope());
+    let list = source.list(&ListRequest::default(), &never, &mut |_| ());
+    let watch = source.watch(&super::watch_from("1"), &never).map(drop);
+    let latest = ResourceVersion::most_recent();
+    let got = client.getter::<K>();
+    let got = got.get(&key, &latest, Deadline::NEVER, &never).map(drop);
+    let waited = client.wait_until::<K>(&key, |_| true, Deadline::NEVER);
+    let source = client.lister_watcher::<K>(scope());
+    let stored = Store::spawn(
+        "racks",
+        source,
+        Indexers::new(),
+        ReflectorOptions::default(),
+    );
+    let source = client.lister_watcher::<K>(scope());
+    let informer = SharedInformer::<K>::new(source, InformerOptions::default());
+    let started = informer.start();
+    let synced = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
+    let said = started.as_ref().unwrap_err().to_string();
+    assert!(synced.to_string().contains(&said), "{synced}");
+    let note = Patch::Merge(serde_json::json!({}));
+    let options = WriteOptions::default();
+    let patched = client.patch::<K>(&key, &note, &options, Deadline::NEVER);
+    let body = serde_json::Value::Null;
+    let deleted = client.delete::<K>(&key, &body, &options, Deadline::NEVER);
+    vec![
+        ("GET", client.get::<K>(&key).unwrap_err()),
+        ("GET", got.unwrap_err()),
+        ("list", client.list::<K>(scope()).unwrap_err()),
+        ("list", list.unwrap_err()),
+        ("watch", watch.unwrap_err()),
+        ("list", waited.unwrap_err()),
+        ("list", stored.map(drop).unwrap_err()),
+        ("list", started.unwrap_err()),
+        ("PATCH", patched.unwrap_err()),
+        ("DELETE", deleted.unwrap_err()),
+    ]
+}
+
+/// A manager retries, because it does not fail as a whole: its reads say why.
+#[test]
+fn a_manager_without_a_resource_says_so_and_sends_nothing() {
+    let server = Server::start();
+    for mode in [
+        ChangeDetection::Watch,
+        ChangeDetection::Cache,
+        ChangeDetection::Get,
+    ] {
+        let options = ManagerOptions::default().change_detection(mode);
+        let manager = ObjectManager::<Dynamic>::new(client(&server.url()), options).unwrap();
+        let owner = Owner::new("pod", ObjectKey::new("shop", "p"));
+        manager.add_reference(&owner, &ObjectKey::new("shop", "r1"));
+        let error = manager.get("shop", "r1").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("client.with_resource("), "{mode:?}: {text}");
+    }
+    assert!(!server.has_visitors());
+}
+
 /// The answers of a server that refuses for a while.
 #[cfg(feature = "testing")]
 mod refusals {
+    use kubecache::Hook;
     use kubecache::clock::FakeClock;
     use kubecache::http::ClientMetric;
-    use kubecache::{Hook, worker::StopToken};
+    use std::io;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::super::get_by;
     use super::*;
@@ -322,12 +429,73 @@ mod refusals {
     }
 
     /// A deadline that is far away on both clocks.
-    fn later(fake: &FakeClock) -> kubecache::clock::Deadline {
-        kubecache::clock::Deadline::at(fake.now() + PATIENCE)
+    fn later(fake: &FakeClock) -> Deadline {
+        Deadline::at(fake.now() + PATIENCE)
     }
 
     fn db() -> ObjectKey {
         ObjectKey::new("shop", "db")
+    }
+
+    /// A name that does not exist is looked up once; one of which the resolver does not know is
+    /// looked up once more.
+    #[test]
+    fn a_name_is_looked_up_again_only_if_the_resolver_may_find_it_then() {
+        const PLACE: &str = "failed to lookup address information: ";
+        let rows = [
+            (Io::Uncategorised("Name or service not known"), 1),
+            (Io::Uncategorised("No address associated with hostname"), 1),
+            (
+                Io::Uncategorised("Non-recoverable failure in name resolution"),
+                1,
+            ),
+            (Io::Uncategorised("Name does not resolve"), 1),
+            (Io::Kind(io::ErrorKind::NotFound), 1),
+            (Io::NoAddress, 1),
+            (Io::Uncategorised("Temporary failure in name resolution"), 2),
+            (Io::Uncategorised("Try again"), 2),
+            (Io::System(24), 2),
+        ];
+        for (answer, lookups) in rows {
+            let (fake, asked) = (FakeClock::new(), Arc::new(AtomicUsize::new(0)));
+            let count = Arc::clone(&asked);
+            let config = Config::for_server("http://api.test:1").unwrap();
+            let options = patient().clock(fake.clone().into());
+            let client = Client::with_lookup(&config, options, move |_, _| {
+                count.fetch_add(1, Ordering::SeqCst);
+                match answer {
+                    Io::Uncategorised(text) => Err(io::Error::other([PLACE, text].concat())),
+                    Io::Kind(kind) => Err(kind.into()),
+                    Io::System(code) => Err(io::Error::from_raw_os_error(code)),
+                    Io::NoAddress => Ok(Vec::new()),
+                }
+            });
+            let client = client.unwrap();
+            thread::scope(|scope| {
+                let getting = scope.spawn(|| client.get_by::<Secret>(&db(), later(&fake)));
+                if lookups == 2 {
+                    assert_eq!(pass_wait(&fake), 0, "{answer:?}");
+                }
+                let error = getting.join().unwrap().unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+                assert!(
+                    error.to_string().contains("looking up api.test: "),
+                    "{error}"
+                );
+                let attempts = if lookups == 2 { 2 } else { 0 };
+                assert_eq!(error.attempts(), attempts, "{error}");
+            });
+            assert_eq!(asked.load(Ordering::SeqCst), lookups, "{answer:?}");
+        }
+    }
+
+    /// What a resolver says.
+    #[derive(Clone, Copy, Debug)]
+    enum Io {
+        Uncategorised(&'static str),
+        Kind(io::ErrorKind),
+        System(i32),
+        NoAddress,
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::interrupt::{Interrupt, Limit};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
-use crate::policy::{self, Answer, NextRequest, RequestKind};
+use crate::policy::{self, Answer, NextRequest};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// The longest part of an error response that is read.
@@ -270,8 +270,9 @@ impl Agent {
         let what = requests::shown(&format!("{} {base}{path}", request.method()));
         endpoint.dialer.refresh(call);
         let mut sent = self.send(endpoint, request, call, &what)?;
-        let answer = Answer::of_code(sent.response.status().as_u16());
-        if policy::next(request.kind(true), answer) == NextRequest::Renewed
+        let next = policy::next(request.is_update(), Answer::Unauthorized);
+        if sent.response.status() == 401
+            && next == NextRequest::Renewed
             && endpoint.credentials.rejected(sent.credential.as_deref())
         {
             let credential = sent.credential.clone();
@@ -362,7 +363,7 @@ impl Agent {
             trying.first_byte = Some(first_byte);
             let (answered, tried_by) = run(&agent, head, request.body(), trying);
             let maybe_applied = request.maybe_applied(tried_by.as_ref());
-            let next = |answer| policy::next(request.kind(maybe_applied), answer);
+            let next = |answer| policy::next(maybe_applied, answer);
             let dialed = tried_by.as_ref().is_some_and(|call| call.dialed);
             let waited = Clock::system().now().saturating_duration_since(begun);
             let interrupt = match answered {
@@ -429,15 +430,6 @@ impl HttpRequest<'_> {
 
     fn body(&self) -> &[u8] {
         self.payload.map_or(&[], |payload| payload.body)
-    }
-
-    /// The rows of the policy for this request, of which bytes may have gone out.
-    fn kind(&self, is_sent: bool) -> RequestKind {
-        if is_sent && self.is_update() {
-            RequestKind::Update
-        } else {
-            RequestKind::Sent
-        }
     }
 
     /// Whether the server may have read an update of this try.

@@ -71,7 +71,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if first || stop.is_stopped() {
             context.check::<K>(&read.version)?;
         }
-        let found = table.request_patiently(RequestKind::Read, &context, &read.version, |_| ());
+        let found = table.request_patiently(RequestKind::Read, &context, &read.version, &|_| ());
         let error = match found {
             Err(error) if !error.is_not_found() => error,
             found => return complete(&read, found, false),

@@ -94,7 +94,7 @@ impl<K: Object> TtlStore<K> {
                 };
                 let told = |tries: &Failures| entry.state.lock().waits(fetch, tries);
                 self.table
-                    .request_patiently(kind, &context, &fetch.version, told)
+                    .request_patiently(kind, &context, &fetch.version, &told)
             } else {
                 self.table.request(&context, &fetch.version)
             }

@@ -1,6 +1,7 @@
 //! The recorder: stands between a client and an API server and keeps what passes, with secret
 //! values replaced.
 
+mod raw_answer;
 mod redact;
 mod tap;
 
@@ -8,6 +9,7 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use self::raw_answer::RawAnswer;
 use self::redact::Redactor;
 use self::tap::Tap;
 use super::http::message::{Framing, Request, Requests, write_end, write_head, write_piece};
@@ -15,7 +17,7 @@ use super::http::service::{Handler, Service};
 use super::recording::{Answer, End, Exchange, Recording};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::http::{self, RawAnswer};
+use crate::http;
 use crate::sync::{
     Arc, Mutex,
     atomic::{AtomicBool, Ordering},

@@ -1,10 +1,7 @@
 //! Undecoded answers of any status, for the recorder, which passes them on.
 
-use super::client::Client;
-use super::requests;
-use super::transport::agent::{HttpRequest, ResponseReader};
-use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::error::Error;
+use crate::http::{CallContext, Client, HttpRequest, JSON, NamedDeadline, ResponseReader, shown};
 use crate::worker::StopToken;
 
 /// An answer whose body is not read yet.
@@ -35,10 +32,10 @@ impl Client {
             second_try: None,
             sooner_if_kept: false,
             of_collection: false,
-            accept: requests::JSON,
+            accept: JSON,
         };
         let endpoint = &inner.context.endpoint;
-        let what = requests::shown(&format!("GET {}{path}", endpoint.base));
+        let what = shown(&format!("GET {}{path}", endpoint.base));
         endpoint.dialer.refresh(&call);
         let sent = inner.pool.send(endpoint, &request, &call, &what)?;
         let headers = sent.response.headers().iter().filter_map(|(name, value)| {
