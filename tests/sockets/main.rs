@@ -33,6 +33,7 @@ mod streaming;
 mod tls;
 #[cfg(feature = "ring")]
 mod tls_doctor;
+mod waits;
 mod watch_budget;
 
 use std::sync::Arc;

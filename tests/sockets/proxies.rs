@@ -1,12 +1,14 @@
 //! Proxies on the way to a server: CONNECT and SOCKS5, what a proxy refuses, and how it fails.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::thread;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Deadline;
-use kubecache::http::{Client, Config};
+use kubecache::http::{Client, Config, Patch, WriteOptions};
+use kubecache::object::ObjectKey;
 use kubecache::worker::StopSource;
 use kubecache::{Error, ErrorKind};
 use rustix::net::{AddressFamily, SocketType};
@@ -462,6 +464,106 @@ fn a_proxy_with_tls_carries_tls_to_the_server() {
         }
         watching.join().unwrap();
     });
+}
+
+/// Creates, patches and deletes over one tunnel, then replaces. Returns that last one's error.
+fn write_all(client: &Client) -> Error {
+    let (options, never) = (WriteOptions::default(), Deadline::NEVER);
+    let object: Secret = serde_json::from_str(&secret("db", "1")).unwrap();
+    let key = ObjectKey::new("shop", "db");
+    let created = client.create(&object, &options, never).unwrap();
+    assert_eq!(created.metadata.resource_version.as_deref(), Some("1"));
+    let note = Patch::Merge(serde_json::json!({"type": "Opaque"}));
+    let patched = client.patch::<Secret>(&key, &note, &options, never);
+    assert_eq!(
+        patched.unwrap().metadata.resource_version.as_deref(),
+        Some("2")
+    );
+    let body = serde_json::Value::Null;
+    client
+        .delete::<Secret>(&key, &body, &options, never)
+        .unwrap();
+    client.replace(&object, &options, never).unwrap_err()
+}
+
+/// The server's side of [`write_all`]. Closes the tunnel after the last one's bytes.
+fn serve_writes<S: Read + Write>(mut peer: Peer<S>) {
+    let place = "/api/v1/namespaces/shop/secrets";
+    let one = format!("{place}/db");
+    for (method, place, answer) in [
+        ("POST", place, Some(secret("db", "1"))),
+        ("PATCH", &one, Some(secret("db", "2"))),
+        ("DELETE", &one, Some(secret("db", "2"))),
+        ("PUT", &one, None),
+    ] {
+        let request = peer.request();
+        assert_eq!(request.line, format!("{method} {place} HTTP/1.1"));
+        assert_eq!(request.header("Proxy-Authorization"), None);
+        let length = request.header("content-length").unwrap().parse().unwrap();
+        let body = peer.body(length);
+        assert_eq!(body.is_empty(), method == "DELETE", "{method}");
+        if let Some(answer) = answer {
+            peer.json(200, &answer);
+        }
+    }
+}
+
+/// Writes go through each kind of proxy as gets do, and no tunnel that breaks brings one twice.
+/// A plain server is reached by CONNECT too, so that there is no other kind.
+#[test]
+fn writes_go_through_each_kind_of_proxy_and_are_never_sent_twice() {
+    for kind in ["http", "socks5", "https", "https to a plain server"] {
+        let server = Server::start();
+        let tls = |url: &str| {
+            let config = Config::for_server(url).unwrap();
+            config
+                .with_authorities(pem("authority.pem"))
+                .with_proxy(&server.tls_url())
+                .unwrap()
+        };
+        let config = match kind {
+            "https" => tls("https://api.test:6443").with_tls_server_name("127.0.0.1"),
+            "https to a plain server" => tls("http://api.test:6443"),
+            scheme => through(&server, scheme),
+        };
+        let client = client_of(&config);
+        let error = thread::scope(|scope| {
+            let writing = scope.spawn(|| write_all(&client));
+            if kind.starts_with("https") {
+                let mut proxy = accept(&server, &of_all_names());
+                assert_eq!(proxy.request().line, "CONNECT api.test:6443 HTTP/1.1");
+                proxy.write(OPENED);
+                if kind == "https" {
+                    let inner = ServerConnection::new(of_all_names()).unwrap();
+                    serve_writes(Peer::new(StreamOwned::new(inner, proxy.into_stream())));
+                } else {
+                    serve_writes(proxy);
+                }
+            } else {
+                let mut peer = server.accept();
+                if kind == "http" {
+                    assert_eq!(peer.request().line, "CONNECT api.test:6443 HTTP/1.1");
+                    peer.write(OPENED);
+                } else {
+                    expect(&mut peer, [5, 2, 0, 2]);
+                    peer.write([5, 2]);
+                    expect(&mut peer, *b"\x01\x04jane\x07canary@");
+                    peer.write([1, 0]);
+                    expect(&mut peer, *b"\x05\x01\x00\x03\x08api.test\x19\x2b");
+                    peer.write([5, 0, 0, 1, 10, 0, 0, 1, 0, 80]);
+                }
+                serve_writes(peer);
+            }
+            writing.join().unwrap()
+        });
+        let text = error.to_string();
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{kind}: {text}");
+        let said = "the server may have applied it; read the object before you send the request \
+                    again";
+        assert!(text.ends_with(said), "{kind}: {text}");
+        assert!(!text.contains("canary"), "{kind}: {text}");
+        assert!(!server.has_visitors(), "{kind}: it was sent twice");
+    }
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
-use kubecache::http::{Client, ClientMetric, ClientOptions, Config, Token};
+use kubecache::clock::Deadline;
+use kubecache::http::{Client, ClientMetric, ClientOptions, Config, Request, Token};
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind, Hook};
 
@@ -281,6 +282,57 @@ fn lists_are_measured_and_of_a_watch_its_opening_alone() {
         assert_eq!(calls.join().unwrap(), ["limited", "sent 200", &ended]);
     });
     assert_eq!(told.take(), ["sent 200"]);
+}
+
+/// B21: requests of the program's own and writes are told as gets are, once each: no refusal is
+/// repeated. A stream has no end of its own.
+#[test]
+fn requests_of_the_programs_own_are_told() {
+    const PATH: &str = "/api/v1/namespaces/shop/secrets";
+    let answers = [
+        (200, "", "sent 200", "ended 2"),
+        (409, "", "sent 409", "failed"),
+        (429, "Retry-After: 1\r\n", "sent 429", "failed"),
+        (503, "", "sent 503", "failed"),
+    ];
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+        for (code, headers, sent, ended) in answers {
+            let server = Server::start();
+            let (client, told) = client_told(&server.url(), patient());
+            let request = Request::new(method, PATH);
+            thread::scope(|scope| {
+                let sending = scope.spawn(|| client.send(&request, Deadline::NEVER).map(drop));
+                let mut peer = server.accept();
+                peer.request();
+                peer.answer(code, headers, "{}");
+                assert_eq!(sending.join().unwrap().is_ok(), code == 200);
+            });
+            assert_eq!(told.take(), ["limited", sent, ended], "{method} {code}");
+        }
+        let server = Server::start();
+        let (client, told) = client_told(&server.url(), patient());
+        let request = Request::new(method, PATH);
+        thread::scope(|scope| {
+            let sending = scope.spawn(|| client.send(&request, Deadline::NEVER).map(drop));
+            server.accept().request();
+            sending.join().unwrap().unwrap_err();
+        });
+        let cut = ["limited", "sent <error>", "failed"];
+        assert_eq!(told.take(), cut, "{method}");
+        thread::scope(|scope| {
+            let streaming = scope.spawn(|| client.stream(&request, Deadline::NEVER).map(drop));
+            let mut peer = server.accept();
+            peer.request();
+            peer.begin_with("one");
+            streaming.join().unwrap().unwrap();
+        });
+        assert_eq!(told.take(), ["limited", "sent 200"], "{method}");
+    }
+    let server = Server::start();
+    let (client, told) = client_told(&server.url(), patient());
+    let request = Request::new("BREW", PATH);
+    client.send(&request, Deadline::NEVER).unwrap_err();
+    assert_eq!(told.take(), ["failed"], "it was never sent");
 }
 
 #[test]
