@@ -97,6 +97,14 @@ pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Du
     }
 }
 
+/// What can be done about a 406, whose request asked for these forms.
+pub(crate) fn not_acceptable(accept: &str) -> String {
+    format!(
+        "the request accepts {accept}, and the server sends none of these: does a proxy change the \
+         Accept header? Client::send asks for other forms"
+    )
+}
+
 /// Makes the error of a 404 for a collection, whose resource the server does not serve.
 ///
 /// The body is a Status, or a page if the server does not serve the API group.

@@ -81,8 +81,7 @@ pub(super) fn decode<K: Object>(
 /// Sets an object of another kind aside.
 #[cold]
 fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
-    let (api_version, kind) = expected::<K>().unwrap_or_default();
-    let why = format!("it is {found}, not {api_version} {kind}");
+    let why = format!("it is {found}, not {}", expected_words::<K>(""));
     match set_aside(json, K::resource().kind(), &why) {
         Fault::Undecodable(aside) => Fault::Foreign { found, aside },
         fault @ (Fault::Malformed(_) | Fault::Foreign { .. }) => fault,
@@ -142,8 +141,19 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
 /// A group and version, and a kind.
 pub(super) type TypeNames = (Cow<'static, str>, Cow<'static, str>);
 
+/// What objects of the type, or lists of them, may say that they are.
+#[cold]
+pub(super) fn expected_words<K: Object>(list: &str) -> String {
+    let whole = whole_names::<K>().filter(|_| K::METADATA_ONLY);
+    let names = expected::<K>().into_iter().chain(whole);
+    let words: Vec<_> = names
+        .map(|(api_version, kind)| format!("{api_version} {kind}{list}"))
+        .collect();
+    words.join(" or ")
+}
+
 /// The names that objects of the type have in the form that is asked for; `None` if any will do.
-pub(super) fn expected<K: Object>() -> Option<TypeNames> {
+fn expected<K: Object>() -> Option<TypeNames> {
     if K::METADATA_ONLY {
         let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
         return Some((Cow::Borrowed(group), Cow::Borrowed(kind)));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::buffer::Buffer;
-use super::item::{expected, may_be, text};
+use super::item::{expected_words, may_be, text};
 use super::members::{MemberPart, MemberPlace, Members};
 use super::message::ListPage;
 use super::scan::{NotJson, parse, spells};
@@ -341,10 +341,10 @@ fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
             || has_dot && said.ends_with("List");
         (said.is_empty() || is_kind) && (version.is_empty() || version == api_version)
     });
-    let Some((api_version, kind)) = expected::<K>().filter(|_| !is_ours) else {
+    if is_ours {
         return Ok(());
-    };
-    let ours = format!("{kind}List");
+    }
+    let ours = expected_words::<K>("List");
     let found = format!(
         "{} {}",
         super::reason::clip(version),
@@ -352,9 +352,8 @@ fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
     );
     let found = found.escape_debug().to_string();
     Err(protocol(&format!(
-        "the answer is {}, not {} {ours}",
-        found.trim(),
-        api_version
+        "the answer is {}, not {ours}",
+        found.trim()
     )))
 }
 

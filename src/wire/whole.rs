@@ -43,8 +43,8 @@ pub(crate) fn decode_object<K: Object>(
             if let Some(status) = decode_status(bytes) {
                 return Error::from_status(status);
             }
-            let (api_version, kind) = item::expected::<K>().unwrap_or_default();
-            protocol(&format!("the answer is {found}, not {api_version} {kind}"))
+            let ours = item::expected_words::<K>("");
+            protocol(&format!("the answer is {found}, not {ours}"))
         }
         // Of a type of any kind, a status is not foreign.
         Fault::Undecodable(object) => match decode_status(bytes) {

@@ -4,11 +4,14 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use kubecache::http::Config;
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::clock::Clock;
+use kubecache::http::{Config, Patch, Request as OwnRequest, WriteOptions};
 use kubecache::list_watch::ListerWatcher;
-use kubecache::object::Scope;
+use kubecache::object::{ObjectKey, Scope};
 use kubecache::worker::StopToken;
-use kubecache::{Error, ErrorKind};
+use kubecache::{Error, ErrorKind, Metadata};
+use serde_json::json;
 
 use super::server::{Peer, Request, Server};
 use super::{client, client_of, get, list, secret, secret_list, secrets};
@@ -54,6 +57,56 @@ fn statuses_become_errors_of_their_kind_in_the_servers_own_words() {
         assert_eq!((error.kind(), error.to_string()), (kind, message));
         assert_eq!(error.status().unwrap().code(), code);
         assert_eq!(error.retry_after(), None);
+    }
+}
+
+/// Neither form of an answer that a request takes: told with the forms and the remedy.
+#[test]
+fn a_server_that_sends_no_form_that_is_asked_for_is_told_of_it() {
+    let words = "only the following media types will be accepted: text/plain";
+    let body = status(406, "NotAcceptable", words);
+    let server = Server::start();
+    let client = client(&server.url());
+    let key = ObjectKey::new("default", "db");
+    let refused = |ask: &(dyn Fn() -> Error + Sync)| {
+        thread::scope(|scope| {
+            let asking = scope.spawn(ask);
+            let mut peer = server.accept();
+            peer.request();
+            peer.json(406, &body);
+            drop(peer);
+            asking.join().unwrap().to_string()
+        })
+    };
+    let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+    let (whole, soon) = (
+        WriteOptions::default(),
+        Clock::system().after(Duration::from_secs(300)),
+    );
+    let own = OwnRequest::new("GET", "/metrics").header("Accept", "text/html");
+    let cases: [(&(dyn Fn() -> Error + Sync), &str); 3] = [
+        (
+            &|| client.get::<Metadata<Secret>>(&key).unwrap_err(),
+            metadata,
+        ),
+        (
+            &|| {
+                let patch = Patch::Merge(json!({}));
+                let patched = client.patch::<Metadata<Secret>>(&key, &patch, &whole, soon);
+                patched.unwrap_err()
+            },
+            metadata,
+        ),
+        (&|| client.send(&own, soon).unwrap_err(), "text/html"),
+    ];
+    for (ask, accept) in cases {
+        let error = refused(ask);
+        assert!(error.contains(words), "{error}");
+        let remedy = format!(
+            "the request accepts {accept}, and the server sends none of these: does a proxy \
+             change the Accept header? Client::send asks for other forms"
+        );
+        assert!(error.ends_with(&remedy), "{error}");
     }
 }
 
@@ -387,7 +440,7 @@ fn the_failure_of_a_streamed_list_is_remembered_for_the_resource_and_by_all_clon
     let client = client("http://127.0.0.1:1");
     let all: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(Scope::all());
     let others: Arc<dyn ListerWatcher<ConfigMap>> = client.lister_watcher(Scope::all());
-    let key = kubecache::object::ObjectKey::new("shop", "db");
+    let key = ObjectKey::new("shop", "db");
     let one: Arc<dyn ListerWatcher<Secret>> = client.lister_watcher(Scope::object(&key));
     assert!(all.supports_watch_list() && others.supports_watch_list());
     assert!(!one.supports_watch_list());

@@ -437,6 +437,13 @@ impl HttpRequest<'_> {
         self.is_update() && tried_by.is_none_or(|call| call.bytes_out > 0)
     }
 
+    /// The forms of the answer that it asks for.
+    fn accepts(&self) -> &str {
+        let payload = self.payload.map(|payload| &payload.headers);
+        let own = payload.and_then(|headers| headers.get(ACCEPT)?.to_str().ok());
+        own.unwrap_or(self.accept)
+    }
+
     /// Whether the request may change something, so that it must not arrive twice.
     pub(crate) fn is_update(&self) -> bool {
         !self.method().is_safe()
@@ -709,7 +716,11 @@ fn read_refusal(
     } else {
         errors::refused(what, code, text.as_bytes(), retry_after)
     };
-    redact(error, authorization)
+    let error = redact(error, authorization);
+    if code == 406 {
+        return error.with_hint(&errors::not_acceptable(request.accepts()));
+    }
+    error
 }
 
 /// # Errors

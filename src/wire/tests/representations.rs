@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::mutations::mutated_lists;
 use super::*;
-use crate::wire::{Compact, Dynamic, Metadata, undecodable_reads};
+use crate::wire::{Compact, Dynamic, Metadata, decode_object, undecodable_reads};
 
 const POD: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"web","namespace":"shop",
     "uid":"u-1","resourceVersion":"7","creationTimestamp":"2026-01-02T03:04:05Z",
@@ -139,7 +139,7 @@ fn texts<K: Object>(json: &str) -> [String; 2] {
     let mut kept = serde_json::from_str::<K>(json).unwrap();
     kept.trim();
     let options = DecodeOptions::default();
-    let decoded = crate::wire::decode_object::<Dynamic>(json.as_bytes(), &options).unwrap();
+    let decoded = decode_object::<Dynamic>(json.as_bytes(), &options).unwrap();
     assert_eq!((kept.name(), kept.version()), ("web", "7"));
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let kept: &dyn std::any::Any = &kept;
@@ -240,8 +240,15 @@ fn metadata_is_taken_out_of_whole_objects_of_the_kind_and_no_other() {
         let list = list_saying(kind, of, &says(kind, of));
         let outcome = list_of::<Metadata<ConfigMap>>([&list], &DecodeOptions::default());
         assert!(outcome.items[0].starts_with("aside"), "{outcome:?}");
-        let ours = "not meta.k8s.io/v1 PartialObjectMetadataList";
-        assert!(outcome.error().contains(ours), "{outcome:?}");
+        let ours = "not meta.k8s.io/v1 PartialObjectMetadataList or v1 ConfigMapList";
+        assert!(outcome.error().ends_with(ours), "{outcome:?}");
+        let whole = says(kind, of);
+        let whole = format!(r#"{{{whole}"metadata":{{"name":"a"}}}}"#);
+        let got = decode_object::<Metadata<ConfigMap>>(whole.as_bytes(), &DecodeOptions::default());
+        let ours = "not meta.k8s.io/v1 PartialObjectMetadata or v1 ConfigMap";
+        let error = got.unwrap_err().to_string();
+        assert!(error.ends_with(ours), "{error}");
+        assert!(outcome.items[0].contains(ours), "{outcome:?}");
     }
 }
 
@@ -275,8 +282,8 @@ fn a_status_is_an_error_for_objects_of_any_kind() {
     let status = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"message":"no","code":403}"#;
     let options = DecodeOptions::default();
     let errors = [
-        crate::wire::decode_object::<Dynamic>(status, &options).map(drop),
-        crate::wire::decode_object::<Metadata<Dynamic>>(status, &options).map(drop),
+        decode_object::<Dynamic>(status, &options).map(drop),
+        decode_object::<Metadata<Dynamic>>(status, &options).map(drop),
     ];
     for error in errors {
         assert_eq!(error.unwrap_err().kind(), crate::ErrorKind::Forbidden);
