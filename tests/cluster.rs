@@ -36,6 +36,9 @@ mod informers;
 mod languages;
 #[path = "cluster/managers.rs"]
 mod managers;
+#[cfg(feature = "ring")]
+#[path = "cluster/metadata.rs"]
+mod metadata;
 #[cfg(feature = "testing")]
 #[cfg(feature = "ring")]
 #[path = "cluster/model.rs"]

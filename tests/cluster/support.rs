@@ -8,6 +8,10 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(feature = "ring")]
+use rustls::pki_types::{CertificateDer, pem::PemObject as _};
+#[cfg(feature = "ring")]
+use rustls::{ClientConfig, RootCertStore};
 
 use kubecache::Error;
 use kubecache::clock::Clock;
@@ -126,6 +130,21 @@ pub(crate) fn connect(
     options = options.path(directory().join("kubeconfig").join(kubeconfig));
     let config = Config::infer_with(&options).unwrap();
     Client::new(&config, client).unwrap()
+}
+
+/// TLS to the cluster's server without a client, for tests that write bytes.
+#[cfg(feature = "ring")]
+pub(crate) fn tls_to_the_server() -> Arc<ClientConfig> {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_file(directory().join("certs/ca.crt")).unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Arc::new(config)
 }
 
 pub(crate) fn watcher<K: Object>(client: &Client, scope: Scope) -> Arc<dyn ListerWatcher<K>> {

@@ -5,16 +5,15 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, StreamOwned};
 
 use kubecache::clock::Clock;
 use kubecache::testing::ApiServer;
 
 use super::answers::{Memory, RawAnswer};
 use super::rows::Row;
-use crate::cluster::support::{PATIENCE, directory};
+use crate::cluster::support::{PATIENCE, directory, tls_to_the_server};
 
 /// A server that is asked.
 pub(super) struct ServerUnderTest {
@@ -25,18 +24,9 @@ pub(super) struct ServerUnderTest {
 impl ServerUnderTest {
     pub(super) fn real() -> Self {
         let url = std::env::var("KUBECACHE_CLUSTER_SERVER").expect("run tests/cluster/run");
-        let mut roots = RootCertStore::empty();
-        let authority = CertificateDer::from_pem_file(directory().join("certs/ca.crt")).unwrap();
-        roots.add(authority).unwrap();
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
         Self {
             address: url.strip_prefix("https://").unwrap().to_owned(),
-            tls: Some(Arc::new(config)),
+            tls: Some(tls_to_the_server()),
         }
     }
 
