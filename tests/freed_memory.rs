@@ -2,6 +2,10 @@
 //! program has dropped the Secret. One table has each representation, each way in and each outcome.
 #![cfg(target_os = "linux")]
 
+#[cfg(feature = "snapshot")]
+#[path = "freed_memory/snapshots.rs"]
+mod snapshots;
+
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
@@ -56,6 +60,9 @@ const WRITTEN: u64 = 7;
 
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+/// For a read that cannot succeed.
+const BRIEFLY: Duration = Duration::from_secs(2);
 
 /// A value, which does not stand in the program and never repeats itself.
 pub(crate) fn value(seed: u64) -> Bytes {
@@ -403,10 +410,12 @@ enum Way {
     Poll,
     Check,
     Cache,
+    /// Out of a snapshot's file; the object is written into another one, too.
+    Snapshot,
 }
 
 /// Each place of the crate that decodes objects, or asks a getter for one, and the ways that lead
-/// there. A snapshot writes and reads its own text: see `snapshot_memory`.
+/// there.
 const PLACES: [(&str, &[Way]); 9] = [
     (
         "src/http/lister_watcher.rs",
@@ -418,7 +427,7 @@ const PLACES: [(&str, &[Way]); 9] = [
     ("src/manager/ttl/store.rs", &[Way::Cache]),
     ("src/manager/watch/immutable_check.rs", &[Way::Check]),
     ("src/manager/watch/poller.rs", &[Way::Poll]),
-    ("src/snapshot/loaded.rs", &[]),
+    ("src/snapshot/loaded.rs", &[Way::Snapshot]),
     // Decodes what the process holds already.
     ("src/wire/compact.rs", &[]),
 ];
@@ -438,6 +447,15 @@ const DECODERS: [&str; 4] = ["event.rs", "list.rs", "mod.rs", "whole.rs"];
 /// A type that can hold a Secret, and whether a reader sees kubectl's copy of its values.
 trait Representation: Object + Clone {
     fn shows_copy(&self) -> bool;
+
+    /// Whether a snapshot can hold such objects.
+    const IN_SNAPSHOTS: bool = false;
+
+    /// What a reader sees of an object out of a snapshot, with a client of a server that answers
+    /// and one of a server that is away.
+    fn of_snapshot(_: Outcome, _answers: &Client, _away: &Client) -> Option<bool> {
+        panic!("no snapshot holds such objects")
+    }
 }
 
 fn has_copy(metadata: &ObjectMeta) -> bool {
@@ -450,8 +468,15 @@ fn text_has_copy(json: &[u8]) -> bool {
 }
 
 impl Representation for Secret {
+    const IN_SNAPSHOTS: bool = true;
+
     fn shows_copy(&self) -> bool {
         has_copy(&self.metadata)
+    }
+
+    #[cfg(feature = "snapshot")]
+    fn of_snapshot(outcome: Outcome, answers: &Client, away: &Client) -> Option<bool> {
+        snapshots::see::<Self>(outcome, answers, away)
     }
 }
 
@@ -488,8 +513,12 @@ impl Representation for Dynamic {
 #[derive(Clone, Deserialize)]
 struct Own {
     metadata: OwnMetadata,
-    #[serde(default, rename = "data")]
-    _data: BTreeMap<String, SecretText>,
+    #[cfg_attr(
+        not(feature = "snapshot"),
+        expect(dead_code, reason = "a snapshot alone writes it")
+    )]
+    #[serde(default)]
+    data: BTreeMap<String, SecretText>,
     #[serde(default, rename = "type")]
     _type: Option<String>,
 }
@@ -529,8 +558,15 @@ impl Object for Own {
 }
 
 impl Representation for Own {
+    const IN_SNAPSHOTS: bool = true;
+
     fn shows_copy(&self) -> bool {
         self.metadata.annotations.contains_key(LAST_APPLIED)
+    }
+
+    #[cfg(feature = "snapshot")]
+    fn of_snapshot(outcome: Outcome, answers: &Client, away: &Client) -> Option<bool> {
+        snapshots::see::<Self>(outcome, answers, away)
     }
 }
 
@@ -556,7 +592,7 @@ const OUTCOMES: [Outcome; 6] = [
     Outcome::CutOff,
 ];
 
-const WAYS: [Way; 9] = [
+const WAYS: &[Way] = &[
     Way::List,
     Way::StreamedList,
     Way::Watch,
@@ -566,6 +602,8 @@ const WAYS: [Way; 9] = [
     Way::Poll,
     Way::Check,
     Way::Cache,
+    #[cfg(feature = "snapshot")]
+    Way::Snapshot,
 ];
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -706,7 +744,7 @@ impl Server {
         };
         let outcome = match self.way {
             Way::List => Some(self.outcome),
-            Way::Check => Some(Outcome::Good),
+            Way::Check | Way::Snapshot => Some(Outcome::Good),
             _ => None,
         };
         // A list without the object is older than the object.
@@ -781,7 +819,7 @@ fn see<K: Representation>(
     // A read that cannot succeed need not be patient.
     let patience = match outcome {
         Outcome::Good => PATIENCE,
-        _ => Duration::from_secs(2),
+        _ => BRIEFLY,
     };
     let soon = || Clock::system().after(patience);
     let of = |object: &StoredObject<K>| object.shows_copy();
@@ -817,6 +855,11 @@ fn see<K: Representation>(
                 }
                 _ => None,
             }
+        }
+        Way::Snapshot => {
+            let away = Config::for_server("http://127.0.0.1:1").unwrap();
+            let away = Client::new(&away, ClientOptions::default()).unwrap();
+            K::of_snapshot(outcome, client, &away.with_resource(Secret::resource()))
         }
         Way::Get => client.get::<K>(&key).ok().map(|object| of(&object)),
         Way::Patch => patched::<K>(client, &key, soon()).map(|object| of(&object)),
@@ -886,7 +929,10 @@ fn table_of<K: Representation>(keeps_copy_on_get: bool, is_metadata: bool) {
     });
     let count = || samples.each_ref().map(|sample| found(sample));
     assert_eq!(count(), [0, 0], "before anything was read");
-    for way in WAYS {
+    for &way in WAYS {
+        if way == Way::Snapshot && !K::IN_SNAPSHOTS {
+            continue;
+        }
         for outcome in OUTCOMES {
             let seen = cell::<K>(way, outcome, is_metadata);
             let what = format!("{} by {way:?}, {outcome:?}", std::any::type_name::<K>());
@@ -947,7 +993,7 @@ fn no_way_in_leaves_an_object_of_a_programs_own_type_in_freed_memory() {
 /// A new representation, or a new place that decodes, needs its row above.
 #[test]
 fn the_table_has_each_representation_and_each_way_in() {
-    let mut representations = Vec::new();
+    let (mut representations, mut in_snapshots) = (Vec::new(), Vec::new());
     let mut places = Vec::new();
     for path in rust_files(Path::new("src")) {
         let name = path.to_str().unwrap().to_owned();
@@ -963,9 +1009,12 @@ fn the_table_has_each_representation_and_each_way_in() {
         let code = source.lines().map(str::trim_start);
         let code: Vec<_> = code.filter(|line| !line.starts_with("//")).collect();
         for line in &code {
-            if let Some((_, of)) = line.split_once(" Object for ") {
-                representations.push(of.trim_end_matches(" {").to_owned());
-            }
+            let is_for = |of: &str| {
+                let (_, of) = line.split_once(of)?;
+                Some(of.trim_end_matches(" {").to_owned())
+            };
+            representations.extend(is_for(" Object for "));
+            in_snapshots.extend(is_for("SnapshotObject for "));
         }
         let decodes = |line: &&str| {
             let calls = DECODING.iter().any(|call| line.contains(call));
@@ -978,11 +1027,17 @@ fn the_table_has_each_representation_and_each_way_in() {
     representations.sort();
     let expected = ["Compact<K>", "Dynamic", "K", "Metadata<K>"];
     assert_eq!(representations, expected, "each needs a test above");
+    in_snapshots.sort();
+    let expected = ["ConfigMap", "Secret"];
+    assert_eq!(
+        in_snapshots, expected,
+        "each but ConfigMap needs IN_SNAPSHOTS"
+    );
     places.sort();
     let mut expected = PLACES.map(|(place, _)| place);
     expected.sort_unstable();
     assert_eq!(places, expected, "each needs its row in PLACES");
-    for way in WAYS {
+    for &way in WAYS {
         let of_place = |(_, ways): &(&str, &[Way])| ways.contains(&way);
         assert!(PLACES.iter().any(of_place), "{way:?}");
     }
