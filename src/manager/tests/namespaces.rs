@@ -818,6 +818,10 @@ mod over_the_fake_server {
         }
     }
 
+    /// What 65 seconds of a restart cost one reflector, whose pauses chance spreads: 36 to 46
+    /// requests in 200 runs. Those of one object more, by its name, would add as many.
+    const OF_A_RESTART: usize = 50;
+
     /// A server that restarts is asked for the namespace again, and for nothing by name.
     #[test]
     fn a_restart_of_the_server_costs_no_request_by_name() {
@@ -861,7 +865,7 @@ mod over_the_fake_server {
         });
         assert_eq!(by_name(&stage), before);
         let asked = stage.source.requests().len().saturating_sub(count);
-        assert!(asked < 100, "{asked}");
+        assert!(asked < OF_A_RESTART, "{asked}");
     }
 
     /// A server that refuses everything for long is asked for one object by name.
