@@ -257,6 +257,10 @@ impl ApiServer {
     /// Goes back to the state at `version`, as a server whose etcd was restored from a backup, and
     /// cuts each open watch off. The next change gets the version after that one once more.
     ///
+    /// As on a real server, watches from before `version` are refused with 410, and states before
+    /// it can be listed. A list, a page or a streamed list at a version that was lost is refused
+    /// with 504; a watch from there opens, and tells what comes after that version.
+    ///
     /// # Errors
     ///
     /// [`ErrorKind::Expired`] when the version is compacted, or was not reached yet.

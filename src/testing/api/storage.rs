@@ -269,6 +269,8 @@ pub(super) struct StorageState {
     version: u64,
     /// Versions before this one are compacted.
     compacted: u64,
+    /// The version to which the server went back last.
+    began: u64,
     collections: BTreeMap<StorageKey, Collection>,
     /// Moves when the server goes back in time, or ends its watches: those of an older epoch end.
     pub(super) epoch: u64,
@@ -315,6 +317,21 @@ impl StorageState {
     pub(super) fn reaches(&mut self, kind: &StorageKey, version: u64) -> Result<(), Compacted> {
         let oldest = self.compacted.max(self.collection(kind).forgotten);
         if version < oldest {
+            return Err(Compacted { oldest });
+        }
+        Ok(())
+    }
+
+    /// Whether a watch from that version can be told what came after it. A server that was restored
+    /// began anew: it knows no former changes, although it can read former states.
+    pub(super) fn can_be_watched(
+        &mut self,
+        kind: &StorageKey,
+        version: u64,
+    ) -> Result<(), Compacted> {
+        self.reaches(kind, version)?;
+        if version < self.began {
+            let oldest = self.began;
             return Err(Compacted { oldest });
         }
         Ok(())
@@ -424,6 +441,7 @@ impl Storage {
             registry,
             version: 1,
             compacted: 1,
+            began: 0,
             collections: BTreeMap::new(),
             epoch: 0,
             expired_watches: 0,
@@ -540,6 +558,7 @@ impl Storage {
             state.redefine(kind);
         }
         state.version = version;
+        state.began = version;
         state.epoch = state.epoch.saturating_add(1);
         state.ring_all();
         Ok(())

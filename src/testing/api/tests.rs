@@ -366,6 +366,30 @@ fn a_restored_server_cuts_its_watches_and_goes_back() {
     assert_eq!(watch.told(), "end");
     assert!(server.get::<ConfigMap>("default", "b").unwrap().is_none());
     assert_eq!(server.version(), backup);
+    let lost = backup + 1;
+    let mut old = Watch::open(
+        &server,
+        &format!("{MAPS}?watch=1&resourceVersion={}", backup - 1),
+    );
+    assert_eq!(old.next().unwrap()["object"]["code"], 410);
+    let exact = format!(
+        "{MAPS}?resourceVersionMatch=Exact&resourceVersion={}",
+        backup - 1
+    );
+    assert_eq!(get(&server, &exact).status, 200);
+    let mut stream = Watch::open(
+        &server,
+        &format!(
+            "{MAPS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan\
+             &resourceVersion={lost}"
+        ),
+    );
+    assert_eq!(stream.next().unwrap()["object"]["code"], 504);
+    let mut silent = Watch::open(&server, &format!("{MAPS}?watch=1&resourceVersion={lost}"));
+    server.create(&config_map("c", "1")).unwrap();
+    server.create(&config_map("d", "1")).unwrap();
+    assert_eq!(silent.told(), format!("ADDED d@{}", lost + 1));
+    server.restore(backup).unwrap();
     assert_eq!(
         server.restore(backup + 1).unwrap_err().kind(),
         ErrorKind::Expired

@@ -75,8 +75,8 @@ pub(super) struct WatchBody {
     marks_initial_end: bool,
     epoch: u64,
     expired_watches: u64,
-    /// The version to begin at was compacted before the watch began.
-    too_old: Option<Compacted>,
+    /// Why there is nothing to tell: the version to begin at is too old, or not reached yet.
+    refusal: Option<Refusal>,
     bookmark_every: Option<Duration>,
     next_bookmark: Option<Instant>,
     ends: Instant,
@@ -108,16 +108,17 @@ impl WatchBody {
         let mut state = storage.lock();
         let current = state.version();
         let begins_with_state = sends.unwrap_or(!matches!(asked, AskedVersion::At(_)));
-        if let (AskedVersion::At(asked), Some(true)) = (asked, sends)
-            && asked > current
-        {
-            return Err(Refusal::too_large_version(asked, current));
-        }
+        let too_large = match (asked, sends) {
+            (AskedVersion::At(asked), Some(true)) if asked > current => {
+                Some(Refusal::too_large_version(asked, current))
+            }
+            _ => None,
+        };
         let position = match asked {
             AskedVersion::At(asked) if !begins_with_state => asked,
             AskedVersion::At(_) | AskedVersion::Any | AskedVersion::MostRecent => current,
         };
-        let initial = if begins_with_state {
+        let initial = if begins_with_state && too_large.is_none() {
             let objects = state.collection(&kind).objects.values();
             let matching = objects.filter(|object| filter.matches(resource, object));
             matching.cloned().collect()
@@ -125,7 +126,8 @@ impl WatchBody {
             VecDeque::new()
         };
         let bookmark_every = bookmarks.then_some(settings.bookmark_every);
-        let too_old = state.reaches(&kind, position).err();
+        let expired = state.can_be_watched(&kind, position).err();
+        let expired = expired.map(|Compacted { oldest }| too_old(position, oldest));
         let body = Self {
             storage: Arc::clone(storage),
             resource: Arc::clone(resource),
@@ -134,10 +136,10 @@ impl WatchBody {
             form: settings.form,
             position,
             initial,
-            marks_initial_end: bookmarks && sends == Some(true),
+            marks_initial_end: bookmarks && sends == Some(true) && too_large.is_none(),
             epoch: state.epoch,
             expired_watches: state.expired_watches,
-            too_old,
+            refusal: too_large.or(expired),
             bookmark_every,
             next_bookmark: bookmark_every.map(|every| later(now, every)),
             ends: later(now, timeout),
@@ -229,10 +231,9 @@ impl WatchBody {
         }
     }
 
-    /// The event of a version that has expired, which ends the watch.
-    fn expired(&mut self, oldest: u64) -> Piece {
+    /// The event of a refusal, which ends the watch.
+    fn refused(&mut self, refusal: &Refusal) -> Piece {
         self.has_ended = true;
-        let refusal = too_old(self.position, oldest);
         Piece::Bytes(event("ERROR", &refusal.status()))
     }
 
@@ -242,11 +243,11 @@ impl WatchBody {
             return Some(Piece::Cut);
         }
         if state.expired_watches != self.expired_watches {
-            let oldest = state.version();
-            return Some(self.expired(oldest));
+            let refusal = too_old(self.position, state.version());
+            return Some(self.refused(&refusal));
         }
-        if let Some(Compacted { oldest }) = self.too_old.take() {
-            return Some(self.expired(oldest));
+        if let Some(refusal) = self.refusal.take() {
+            return Some(self.refused(&refusal));
         }
         if !state.remembers(&self.kind, self.position) {
             // A real server ends a watch whose client is too slow without a word.
