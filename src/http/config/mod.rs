@@ -24,6 +24,7 @@ pub use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
 #[cfg(feature = "testing")]
 pub(crate) use self::kubeconfig::yaml_values;
+pub(super) use self::kubeconfig::{Node, yaml_document};
 pub(super) use self::local_file::read_text;
 pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};

@@ -92,7 +92,7 @@ pub(super) fn extension(cluster: &Section) -> Result<Option<Value>, Error> {
 }
 
 /// Returns a node as JSON. Scalars without quotes are read as YAML 1.1 reads them.
-fn json(node: &Node) -> Value {
+pub(super) fn json(node: &Node) -> Value {
     match node {
         Node::Scalar { text, value } => match value {
             ScalarValue::Null | ScalarValue::Number(None) => Value::Null,

@@ -21,6 +21,7 @@ pub(super) use self::resolve::{apply, credentials};
 pub(super) use self::section::Section;
 #[cfg(feature = "testing")]
 pub(crate) use self::values::yaml_values;
+pub(crate) use self::yaml::{Node, yaml_document};
 use super::config::Config;
 use super::environment::Environment;
 use crate::error::Error;

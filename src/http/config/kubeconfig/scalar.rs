@@ -4,7 +4,7 @@ use serde_json::Number;
 
 /// The value of a scalar.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum ScalarValue {
+pub(crate) enum ScalarValue {
     Null,
     Bool(bool),
     /// `None` is infinite, or no number (`.nan`).

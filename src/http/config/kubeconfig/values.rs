@@ -2,33 +2,13 @@
 
 use serde_json::Value;
 
-use super::scalar::ScalarValue;
-use super::yaml::{Node, parse_all};
+use super::exec::json;
+use super::yaml::parse_all;
 
 /// Reads every document of `source`. Errors name the line.
 pub(crate) fn yaml_values(source: &str) -> Result<Vec<Value>, String> {
     let roots = parse_all(source)?;
-    Ok(roots.iter().map(|root| value(root)).collect())
-}
-
-fn value(node: &Node) -> Value {
-    match node {
-        Node::Scalar { text, value } => match value {
-            ScalarValue::Null => Value::Null,
-            ScalarValue::Bool(is) => Value::Bool(*is),
-            ScalarValue::Number(Some(number)) => Value::Number(number.clone()),
-            ScalarValue::Number(None) | ScalarValue::Text => {
-                Value::String(text.as_str().to_owned())
-            }
-        },
-        Node::Sequence(items) => items.iter().map(|item| value(item)).collect(),
-        Node::Mapping(fields) => {
-            let fields = fields.iter();
-            fields
-                .map(|(name, field)| (name.clone(), value(field)))
-                .collect()
-        }
-    }
+    Ok(roots.iter().map(|root| json(root)).collect())
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ impl Default for Node {
 
 impl Node {
     /// Returns the value of a key; `None` also for a null.
-    pub(super) fn get(&self, key: &str) -> Option<&Arc<Self>> {
+    pub(crate) fn get(&self, key: &str) -> Option<&Arc<Self>> {
         let Self::Mapping(entries) = self else {
             return None;
         };
@@ -68,7 +68,7 @@ impl Node {
     }
 
     /// Returns the text of a scalar that is text.
-    pub(super) fn text(&self) -> Option<&str> {
+    pub(crate) fn text(&self) -> Option<&str> {
         match self {
             Self::Scalar {
                 text,
@@ -142,6 +142,12 @@ pub(super) fn parse(source: &str) -> Result<Document, String> {
         root: root.filter(|root| !root.is_null()),
         warnings: reader.warnings,
     })
+}
+
+/// Parses the first document of `bytes`, which may be secret and are no kubeconfig; `None` if it is
+/// empty. Errors repeat no more than one character.
+pub(crate) fn yaml_document(bytes: Zeroizing<Vec<u8>>) -> Result<Option<Arc<Node>>, String> {
+    Ok(parse(&decode(bytes)?)?.root)
 }
 
 /// Parses all documents of `source`. Together they have the limits of one.

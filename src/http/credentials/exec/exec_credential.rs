@@ -6,9 +6,10 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::super::super::config::Pem;
+use super::super::super::config::{Node, Pem, yaml_document};
 use super::super::lifetime;
 use crate::error::Error;
+use crate::sync::Arc;
 use crate::wire::{self, NotOfType, PlainObject};
 
 /// The versions of `client.authentication.k8s.io` that plugins speak.
@@ -103,26 +104,80 @@ pub(super) struct ExecStatus {
     pub(super) valid_for: Option<Duration>,
 }
 
-/// Reads a plugin's answer.
+const NO_TIME: &str = "answered an expirationTimestamp that is no time of RFC 3339";
+
+/// A mapping of an answer, in JSON or in YAML.
+enum Answer<'a> {
+    Json(PlainObject<'a>),
+    Yaml(Arc<Node>),
+}
+
+impl<'a> Answer<'a> {
+    /// Reads an answer as Go does: as JSON if a brace begins it, else as YAML, whose first document
+    /// counts. A byte order mark makes it YAML.
+    fn read(answer: &'a [u8]) -> Result<Self, String> {
+        let why = if answer.trim_ascii_start().starts_with(b"{") {
+            match PlainObject::parse(answer) {
+                Some(object) => return Ok(Self::Json(object)),
+                None => "not JSON".to_owned(),
+            }
+        } else {
+            match yaml_document(Zeroizing::new(answer.to_vec())) {
+                Ok(Some(root)) if matches!(*root, Node::Mapping(_)) => return Ok(Self::Yaml(root)),
+                Ok(_) => "not a mapping".to_owned(),
+                Err(why) => why,
+            }
+        };
+        Err(match answer.trim_ascii().len() {
+            0 => "answered nothing: it must write an ExecCredential to standard output".to_owned(),
+            length => format!(
+                "answered {length} bytes that are no ExecCredential in JSON or YAML ({why}): it \
+                 must write nothing else to standard output"
+            ),
+        })
+    }
+
+    fn object(&self, name: &str) -> Result<Option<Self>, NotOfType> {
+        match self {
+            Self::Json(object) => Ok(object.object(name)?.map(Self::Json)),
+            Self::Yaml(node) => match node.get(name) {
+                Some(field) if !matches!(**field, Node::Mapping(_)) => Err(NotOfType),
+                field => Ok(field.map(|field| Self::Yaml(Arc::clone(field)))),
+            },
+        }
+    }
+
+    /// All texts of that name, and nulls. In YAML the last field of a name replaces the others.
+    fn texts(&self, name: &str) -> Result<Vec<Option<Zeroizing<String>>>, NotOfType> {
+        let node = match self {
+            Self::Json(object) => return object.texts(name),
+            Self::Yaml(node) => node,
+        };
+        let field = node.get(name).into_iter();
+        let texts = field.map(|field| field.text().ok_or(NotOfType));
+        texts
+            .map(|text| Ok(Some(Zeroizing::new(text?.to_owned()))))
+            .collect()
+    }
+
+    /// The last text of that name, which a later null leaves; `None` also for an empty one.
+    fn text(&self, name: &str) -> Result<Option<Zeroizing<String>>, NotOfType> {
+        let last = self.texts(name)?.into_iter().flatten().last();
+        Ok(last.filter(|text| !text.is_empty()))
+    }
+}
+
+/// Reads a plugin's answer, as client-go takes it.
 ///
 /// # Errors
 ///
-/// What is wrong with it, and what to do. The text repeats nothing of the answer.
+/// What is wrong with it, and what to do. The text repeats of the answer no more than one character.
 pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, String> {
     let wrong_type = |_: NotOfType| "answered an ExecCredential with a field of a wrong type";
-    let Some(credential) = PlainObject::parse(answer) else {
-        return Err(match answer.trim_ascii() {
-            [] => "answered nothing: it must write an ExecCredential to standard output".to_owned(),
-            answer => format!(
-                "answered {} bytes that are no ExecCredential in JSON: it must write nothing else \
-                 to standard output",
-                answer.len()
-            ),
-        });
-    };
+    let credential = Answer::read(answer)?;
     let kind = credential.text("kind").map_err(wrong_type)?;
-    if kind.is_none_or(|kind| kind.as_str() != "ExecCredential") {
-        return Err("answered JSON whose kind is not ExecCredential".to_owned());
+    if kind.is_some_and(|kind| kind.as_str() != "ExecCredential") {
+        return Err("answered an object whose kind is not ExecCredential".to_owned());
     }
     let found = credential.text("apiVersion").map_err(wrong_type)?;
     if found
@@ -139,6 +194,7 @@ pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, 
             version.as_str()
         ));
     }
+    credential.object("spec").map_err(wrong_type)?;
     let Some(status) = credential.object("status").map_err(wrong_type)? else {
         return Err("answered an ExecCredential without a status".to_owned());
     };
@@ -156,15 +212,16 @@ pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, 
     if token.is_none() && identity.is_none() {
         return Err("answered a status with neither a token nor a client certificate".to_owned());
     }
-    let valid_for = match text("expirationTimestamp")? {
-        None => None,
-        Some(time) => {
-            let time = wire::time(&time)
-                .ok_or("answered an expirationTimestamp that is no time of RFC 3339")?;
-            let left = lifetime::system_time(time).map(lifetime::left).transpose();
-            left.map_err(|why| format!("answered credentials that {why}"))?
-        }
-    };
+    let ends = status.texts("expirationTimestamp").map_err(wrong_type)?;
+    let ends = ends
+        .into_iter()
+        .map(|end| end.map(|end| wire::time(&end).ok_or(NO_TIME)).transpose())
+        .collect::<Result<Vec<_>, _>>()?;
+    let end = ends.last().copied().flatten();
+    let left = end.and_then(lifetime::system_time).map(lifetime::left);
+    let valid_for = left
+        .transpose()
+        .map_err(|why| format!("answered credentials that {why}"))?;
     Ok(ExecStatus {
         token,
         identity,
@@ -240,9 +297,12 @@ mod tests {
             ("", "answered nothing"),
             (
                 "canary",
-                "answered 6 bytes that are no ExecCredential in JSON",
+                "answered 6 bytes that are no ExecCredential in JSON or YAML (not a mapping)",
             ),
-            ("{\"kind\":\"canary\"}", "whose kind is not ExecCredential"),
+            (
+                "{\"kind\":\"canary\"}",
+                "an object whose kind is not ExecCredential",
+            ),
             (
                 "{\"kind\":\"ExecCredential\",\"apiVersion\":\"canary\"}",
                 "answered apiVersion of another API, but the kubeconfig says \

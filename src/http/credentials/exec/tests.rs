@@ -1,5 +1,7 @@
 //! Plugins that are shell scripts: what they are told, what they answer, and how they fail.
 
+mod answers;
+
 use std::cell::Cell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -203,7 +205,7 @@ fn each_way_to_fail_names_plugin_cause_and_remedy() {
         ),
         (
             "echo canary".to_owned(),
-            "P answered 6 bytes that are no ExecCredential in JSON: ",
+            "P answered 6 bytes that are no ExecCredential in JSON or YAML (not a mapping): ",
         ),
         (
             answer("null"),
