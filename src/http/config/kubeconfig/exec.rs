@@ -25,10 +25,17 @@ pub(super) fn exec_config(user: &Section, cluster: ClusterInfo) -> Result<ExecCo
         let Some(name) = variable.text("name")? else {
             return Err(variable.error("name", "missing: each variable needs a name"));
         };
-        if name.contains(['=', '\0']) {
+        if name.contains('\0') {
             return Err(variable.error("name", "holds a character that no variable's name has"));
         }
         let value = variable.text("value")?.unwrap_or_default();
+        // As in Go, a name may hold `=`: what the plugin sees ends at the first one behind the
+        // first character, and replaces another variable of that name.
+        let whole = Zeroizing::new([name, "=", value].concat());
+        let mut ends = whole.char_indices().skip(1);
+        let end = ends.find(|(_, char)| *char == '=').map_or(0, |(at, _)| at);
+        let (name, value) = whole.split_at(end);
+        let value = value.strip_prefix('=').unwrap_or(value);
         env.push((name.to_owned(), Zeroizing::new(value.to_owned())));
     }
     let args = exec.texts("args")?;

@@ -156,6 +156,41 @@ fn a_token_takes_the_place_of_the_plugin_as_in_client_go() {
     );
 }
 
+/// Measured with Go's `os/exec`, which client-go gives `name=value`.
+#[test]
+fn a_variables_name_with_an_equals_sign_reaches_the_plugin_as_in_go() {
+    let bed = Bed::new("names");
+    for (name, expected) in [
+        ("A", &["A=v"][..]),
+        ("A=B", &["A=B=v"]),
+        ("A=", &["A==v"]),
+        ("=A", &["=A=v", "A=1"]),
+        ("=", &["==v", "A=1"]),
+        ("\u{fc}=x", &["A=1", "\u{fc}=x=v"]),
+    ] {
+        let path = bed.0.join("environ");
+        // It prints what it was given, which a shell would change.
+        let exec = format!(
+            "exec: {{{V1BETA1}, command: cp, args: [/proc/self/environ, '{}'], env: [{{name: \
+             '{name}', value: v}}]}}",
+            path.display()
+        );
+        let options = KubeconfigOptions::default()
+            .path(bed.write("config", user(&exec)))
+            .plugin_stdin(false);
+        let environment = Environment::from_pairs([("PATH", "/usr/bin:/bin"), ("A", "1")]);
+        let config = Config::infer_from(&options, &environment).unwrap();
+        let asked = config.credentials.authorization_at_start().map(drop);
+        let error = asked.unwrap_err().to_string();
+        assert!(error.contains("answered nothing"), "{error}");
+        let text = std::fs::read_to_string(path).unwrap();
+        let told = |variable: &&str| !variable.starts_with("PATH=") && !variable.contains("EXEC");
+        let mut variables: Vec<_> = text.split_terminator('\0').filter(told).collect();
+        variables.sort_unstable();
+        assert_eq!(variables, expected, "{name}");
+    }
+}
+
 #[test]
 fn each_mistake_in_an_exec_field_names_it() {
     let bed = Bed::new("exec-fields");
@@ -187,7 +222,7 @@ fn each_mistake_in_an_exec_field_names_it() {
             "exec.env[0].name: missing: each variable needs a name".to_owned(),
         ),
         (
-            &format!("{v1}, env: [{{name: 'a=b', value: canary}}]"),
+            &format!("{v1}, env: [{{name: \"a=b\\0\", value: canary}}]"),
             "exec.env[0].name: holds a character that no variable's name has".to_owned(),
         ),
         (
