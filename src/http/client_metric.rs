@@ -46,8 +46,8 @@ pub enum ClientMetric {
         /// The length of the body, after decompression; `None` if the request failed.
         body_bytes: Option<usize>,
     },
-    /// A request of this client ran the credential plugin. Clients of one configuration share the
-    /// run; one of them is told.
+    /// A request of this client ran the credential plugin, or the policy forbade that. Clients of
+    /// one configuration share the run; one of them is told.
     PluginRun(PluginRun),
 }
 

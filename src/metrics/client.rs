@@ -8,7 +8,7 @@ use prometheus::{Histogram, HistogramVec, IntCounterVec, Registry};
 use super::page::{Labels, Metric, number, show};
 use super::readings::Readings;
 use crate::error::Error;
-use crate::http::{ClientMetric, ClientState};
+use crate::http::{ClientMetric, ClientState, PluginEnd};
 
 const REQUESTS: Metric = Metric {
     name: "rest_client_requests_total",
@@ -33,6 +33,10 @@ const RESPONSE_SIZE: Metric = Metric {
 const CALLS: Metric = Metric {
     name: "rest_client_exec_plugin_call_total",
     help: "Number of runs of a credential plugin, by exit code and by how it ended",
+};
+const POLICY_CALLS: Metric = Metric {
+    name: "rest_client_exec_plugin_policy_call_total",
+    help: "Number of decisions whether a credential plugin may run, by status",
 };
 const PLUGIN_TTL: Metric = Metric {
     name: "rest_client_exec_plugin_ttl_seconds",
@@ -95,6 +99,7 @@ pub(super) struct ClientSeries {
     limited: HistogramVec,
     response_size: HistogramVec,
     calls: IntCounterVec,
+    policy_calls: IntCounterVec,
     rotation: Histogram,
     readings: Readings<ClientState>,
 }
@@ -109,6 +114,7 @@ impl ClientSeries {
             limited: LIMITED.histograms(&labels, &by, &SECONDS)?,
             response_size: RESPONSE_SIZE.histograms(&labels, &by, &BYTES)?,
             calls: CALLS.counters(&labels, &["code", "call_status"])?,
+            policy_calls: POLICY_CALLS.counters(&labels, &["status"])?,
             rotation: ROTATION.histogram(&labels, &AGES)?,
             readings: Readings::default(),
             labels,
@@ -146,7 +152,12 @@ impl ClientSeries {
                     observe(&self.response_size, host, number(*bytes));
                 }
             }
+            ClientMetric::PluginRun(run) if run.end == PluginEnd::Denied => {
+                let denied = run.end.as_str();
+                self.policy_calls.with_label_values(&[denied]).inc();
+            }
             ClientMetric::PluginRun(run) => {
+                self.policy_calls.with_label_values(&["allowed"]).inc();
                 let code = run.exit_code.to_string();
                 let labels = [&*code, run.end.as_str()];
                 self.calls.with_label_values(&labels).inc();
@@ -159,6 +170,7 @@ impl ClientSeries {
 
     pub(super) fn show(&self, page: &Registry) {
         show(page, [&self.requests, &self.retries, &self.calls]);
+        show(page, [&self.policy_calls]);
         show(page, [&self.duration, &self.limited, &self.response_size]);
         show(page, [&self.rotation]);
         let states = self.readings.states();

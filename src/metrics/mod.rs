@@ -129,6 +129,10 @@
 //!   decompression, by `verb` and `host`. Failed requests do not count; client-go's do.
 //! - `rest_client_exec_plugin_call_total` (counter): runs of a credential plugin, by `code`, the
 //!   exit code, and `call_status`, such as `no_error` ([`PluginEnd`](crate::http::PluginEnd)).
+//! - `rest_client_exec_plugin_policy_call_total` (counter): decisions of the
+//!   [`PluginPolicy`](crate::http::PluginPolicy) before a run, by `status`: `allowed` or `denied`.
+//!   client-go 0.37 has the name but counts nothing; the label is that of a change proposed there.
+//!   A kubeconfig that is refused when it is read makes no client, so nothing counts that.
 //! - `rest_client_exec_plugin_ttl_seconds` (gauge): time until the first client certificate of a
 //!   plugin expires; negative once it has. Infinite without any.
 //! - `rest_client_exec_plugin_certificate_rotation_age` (histogram): the seconds since a plugin's

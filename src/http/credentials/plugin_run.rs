@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// One run of a credential plugin.
+/// One run of a credential plugin, or one that the policy forbade.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PluginRun {
@@ -31,16 +31,19 @@ pub enum PluginEnd {
     NotFound,
     /// It could not be started, or it was killed.
     Broken,
+    /// [`PluginPolicy`](super::super::PluginPolicy) forbade it, so that it did not run.
+    Denied,
 }
 
 impl PluginEnd {
-    /// client-go's word for it, in the label `call_status`.
+    /// client-go's word for it, in the label `call_status`. `Denied` has another label: `status`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Success => "no_error",
             Self::ExitCode => "plugin_execution_error",
             Self::NotFound => "plugin_not_found_error",
             Self::Broken => "client_internal_error",
+            Self::Denied => "denied",
         }
     }
 }

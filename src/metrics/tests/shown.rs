@@ -41,7 +41,11 @@ fn rf_51_rf_52_the_whole_text() {
     manager.get("shop", "db").unwrap();
     manager.get("shop", "gone").unwrap_err();
     let client = world.exposition.client("agent").unwrap();
-    for (exit_code, end) in [(0, PluginEnd::Success), (3, PluginEnd::ExitCode)] {
+    for (exit_code, end) in [
+        (0, PluginEnd::Success),
+        (3, PluginEnd::ExitCode),
+        (1, PluginEnd::Denied),
+    ] {
         let run = PluginRun {
             exit_code,
             end,
