@@ -98,7 +98,8 @@ fn a_kubeconfig_that_is_missing_broken_or_lacks_the_context() {
     }
 }
 
-/// What a plugin says of its failure is on the agent's standard error; what it writes is nowhere.
+/// What a plugin says of its failure is on the agent's standard error, and in the error; what it
+/// answers is nowhere.
 #[test]
 fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
     let directory = TempDirectory::new("agent-plugin");
@@ -123,7 +124,8 @@ fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
     let ended = AGENT.run_in(&arguments, &[("PATH", "/usr/bin:/bin")]);
     assert_eq!(ended.code, 1);
     let expected = format!(
-        "{path}: users[name=u].user.exec: the credential plugin \"sh\" failed with exit code 3: "
+        "{path}: users[name=u].user.exec: the credential plugin \"sh\" failed with exit code 3: run \
+         it by hand to see more: the end of its standard error: no login"
     );
     assert!(ended.stderr.contains(&expected), "{}", ended.stderr);
     assert!(

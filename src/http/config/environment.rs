@@ -51,6 +51,8 @@ pub struct Environment {
     variables: HashMap<OsString, OsString>,
     /// Empty, if relative paths are left to the system.
     working_directory: PathBuf,
+    /// Whether the program named the working directory, so that it must be there.
+    is_named: bool,
     /// The directory with a pod's token, certificate authority and namespace.
     service_account: PathBuf,
 }
@@ -80,9 +82,11 @@ impl Environment {
 
     /// Sets the directory that relative paths start from, and in which plugins run. Relative paths
     /// come from options, from variables and from [`service_account`](Self::service_account).
-    /// Default: none, which leaves relative paths to the system.
+    /// Default: none, which leaves relative paths to the system. A plugin does not run if it is no
+    /// directory.
     pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.working_directory = path.into();
+        self.is_named = true;
         self
     }
 
@@ -98,9 +102,22 @@ impl Environment {
         &self.variables
     }
 
-    /// Returns the working directory, if there is one.
-    pub(crate) fn directory(&self) -> Option<&Path> {
-        Some(self.working_directory.as_path()).filter(|path| path.is_dir())
+    /// Returns the working directory, in which a plugin runs; `None` leaves it to the system, as
+    /// with a directory of this process that was removed meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The program named one that is no directory.
+    pub(crate) fn directory(&self) -> Result<Option<&Path>, String> {
+        let path = self.working_directory.as_path();
+        if self.is_named && !path.as_os_str().is_empty() && !path.is_dir() {
+            return Err(format!(
+                "cannot be run: the working directory {} is no directory: make it, or name \
+                 another by Environment::working_directory",
+                path.display()
+            ));
+        }
+        Ok(Some(path).filter(|path| path.is_dir()))
     }
 
     /// Returns a path that starts from the working directory, if it is relative.
@@ -172,6 +189,7 @@ impl Default for Environment {
         Self {
             variables: HashMap::new(),
             working_directory: PathBuf::new(),
+            is_named: false,
             service_account: PathBuf::from(SERVICE_ACCOUNT_DIR),
         }
     }

@@ -11,6 +11,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::super::super::transport::call_context::CallContext;
 use super::super::super::transport::interrupt::Interrupt;
+use super::last_words::LastWords;
 use crate::clock::{Clock, Deadline};
 use crate::wire::Wiped;
 
@@ -72,7 +73,7 @@ impl Ended {
 ///
 /// With `leads_group` the child leads a process group of its own. The limit, the stop and too much
 /// output kill all of that group. The output ends with the child, even if one of its own children
-/// keeps the pipe open.
+/// keeps the pipe open. `words` hears what the child writes to standard error, if that is a pipe.
 ///
 /// # Errors
 ///
@@ -81,6 +82,7 @@ pub(super) fn run(
     command: &mut Command,
     leads_group: bool,
     call: &CallContext,
+    words: &mut LastWords,
 ) -> Result<Ended, ChildFailure> {
     if leads_group {
         command.process_group(0);
@@ -92,36 +94,46 @@ pub(super) fn run(
         is_reaped: false,
     };
     let mut stdout = running.child.stdout.take();
+    words.from = running.child.stderr.take();
     let exit = running.exit_descriptor();
     let mut output = Output::default();
     loop {
         call.check().map_err(ChildFailure::Interrupted)?;
-        let waited = wait(call, stdout.as_ref(), exit.as_ref());
-        let (is_readable, has_ended) = waited.map_err(ChildFailure::Interrupted)?;
+        let waited = wait(call, stdout.as_ref(), words, exit.as_ref());
+        let [is_readable, can_step, has_ended] = waited.map_err(ChildFailure::Interrupted)?;
         if is_readable {
             output.read(&mut stdout)?;
+        }
+        if can_step {
+            words.step();
         }
         if has_ended || exit.is_none() && running.has_ended() {
             break;
         }
     }
-    while stdout.as_ref().is_some_and(is_readable_now) {
+    let readable = |stdout: &ChildStdout| is_ready_now(PollFd::new(stdout, PollFlags::IN));
+    while stdout.as_ref().is_some_and(readable) {
         output.read(&mut stdout)?;
     }
     let status = running.reap().map_err(ChildFailure::Lost)?;
     Ok(Ended { status, output })
 }
 
-/// Waits until one of the two can be read, or for a tick if the child's end is not told. Returns
-/// which can.
+/// Waits until one of the three is ready, or for a tick if the child's end is not told. Returns
+/// which are.
 fn wait(
     call: &CallContext,
     stdout: Option<&ChildStdout>,
+    words: &LastWords,
     exit: Option<&OwnedFd>,
-) -> Result<(bool, bool), Interrupt> {
-    let mut descriptors = Vec::with_capacity(3);
-    descriptors.extend(stdout.map(|stdout| PollFd::new(stdout, PollFlags::IN)));
-    descriptors.extend(exit.map(|exit| PollFd::new(exit, PollFlags::IN)));
+) -> Result<[bool; 3], Interrupt> {
+    let awaited = [
+        stdout.map(|stdout| PollFd::new(stdout, PollFlags::IN)),
+        words.awaited(),
+        exit.map(|exit| PollFd::new(exit, PollFlags::IN)),
+    ];
+    let is_awaited = awaited.each_ref().map(Option::is_some);
+    let mut descriptors: Vec<_> = awaited.into_iter().flatten().collect();
     descriptors.push(call.wake_descriptor());
     let tick = Clock::system().after(TICK);
     let pause = if exit.is_some() {
@@ -131,15 +143,13 @@ fn wait(
     };
     call.wait_for_any(&mut descriptors, pause)?;
     let mut ready = descriptors.iter().map(|ready| !ready.revents().is_empty());
-    let is_readable = stdout.is_some() && ready.next().unwrap_or_default();
-    let has_ended = exit.is_some() && ready.next().unwrap_or_default();
-    Ok((is_readable, has_ended))
+    Ok(is_awaited.map(|is_awaited| is_awaited && ready.next().unwrap_or_default()))
 }
 
-fn is_readable_now(stdout: &ChildStdout) -> bool {
-    let mut descriptors = [PollFd::new(stdout, PollFlags::IN)];
+/// Whether one descriptor is ready. Does not block.
+pub(super) fn is_ready_now(descriptor: PollFd<'_>) -> bool {
     let now = Timespec::default();
-    matches!(poll(&mut descriptors, Some(&now)), Ok(1..))
+    matches!(poll(&mut [descriptor], Some(&now)), Ok(1..))
 }
 
 impl Output {

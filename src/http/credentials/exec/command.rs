@@ -1,8 +1,19 @@
 //! Finds the file of a plugin's command.
 
 use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
+
+/// The remedy where there is no such command.
+pub(super) const INSTALL: &str = "install it";
+
+/// Why a command cannot be run, and what to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Unfit {
+    pub(super) why: String,
+    pub(super) remedy: &'static str,
+}
 
 /// Finds the file of `command`: itself if it has a slash, else the first in `search_path`.
 ///
@@ -12,22 +23,46 @@ use std::path::{Component, Path, PathBuf};
 /// # Errors
 ///
 /// Why there is none.
-pub(super) fn find(command: &str, search_path: &OsStr) -> Result<PathBuf, &'static str> {
+pub(super) fn find(command: &str, search_path: &OsStr) -> Result<PathBuf, Unfit> {
     if command.contains('/') {
-        let path = PathBuf::from(command);
-        return match std::fs::metadata(&path) {
-            Err(_) => Err("there is no such file"),
-            Ok(file) if file.is_file() && is_executable(&file) => Ok(path),
-            Ok(_) => Err("the file is not executable"),
-        };
+        return look(PathBuf::from(command));
     }
-    std::env::split_paths(search_path)
-        .filter(|directory| directory.is_absolute())
-        .map(|directory| directory.join(command))
-        .find(|path| {
-            std::fs::metadata(path).is_ok_and(|file| file.is_file() && is_executable(&file))
-        })
-        .ok_or("there is no such command in PATH")
+    let mut passed = String::new();
+    for directory in std::env::split_paths(search_path) {
+        match look(directory.join(command)) {
+            _ if !directory.is_absolute() => {}
+            Ok(path) => return Ok(path),
+            Err(unfit) if unfit.remedy != INSTALL && passed.is_empty() => {
+                passed = format!(" ({})", unfit.why);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(Unfit {
+        why: format!("there is no such command in PATH{passed}"),
+        remedy: INSTALL,
+    })
+}
+
+/// Returns `path` if a program stands there.
+fn look(path: PathBuf) -> Result<PathBuf, Unfit> {
+    let shown = path.display();
+    let (why, remedy) = match std::fs::metadata(&path) {
+        Ok(file) if file.is_file() && is_executable(&file) => return Ok(path),
+        Ok(file) if file.is_dir() => (format!("{shown} is a directory"), "name a program in it"),
+        Ok(_) => (
+            format!("{shown} is not executable"),
+            "allow its execution (chmod +x)",
+        ),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            ("there is no such file".to_owned(), INSTALL)
+        }
+        Err(error) => (
+            format!("{shown} cannot be looked at: {error}"),
+            "let the user of this program search the directories above it",
+        ),
+    };
+    Err(Unfit { why, remedy })
 }
 
 fn is_executable(file: &std::fs::Metadata) -> bool {
@@ -56,6 +91,7 @@ pub(crate) fn resolve(command: &str, directory: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::temp_directory::TempDirectory;
 
     #[test]
     fn a_command_with_a_slash_is_relative_to_the_kubeconfig() {
@@ -73,15 +109,41 @@ mod tests {
 
     #[test]
     fn a_name_is_found_in_absolute_directories_only() {
-        assert_eq!(
-            find("sh", OsStr::new("bin::.")),
-            Err("there is no such command in PATH")
-        );
+        let why = find("sh", OsStr::new("bin::.")).unwrap_err().why;
+        assert_eq!(why, "there is no such command in PATH");
         assert!(find("sh", OsStr::new(".:/nonexistent:/bin")).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_program_is_told_by_what_it_is() {
+        let directory = TempDirectory::new("command");
+        std::fs::write(directory.join("text"), "").unwrap();
+        std::fs::create_dir(directory.join("folder")).unwrap();
+        let told = |command: &str, search_path: &Path| {
+            let found = find(command, search_path.as_os_str());
+            let Unfit { why, remedy } = found.unwrap_err();
+            format!("{why}: {remedy}").replace(directory.to_str().unwrap(), "DIR")
+        };
+        let at = |name: &str| told(directory.join(name).to_str().unwrap(), Path::new(""));
+        assert_eq!(at("none"), "there is no such file: install it");
+        assert_eq!(at("text/none"), "there is no such file: install it");
         assert_eq!(
-            find("/nonexistent/aws", OsStr::new("")),
-            Err("there is no such file")
+            at("folder"),
+            "DIR/folder is a directory: name a program in it"
         );
-        assert_eq!(find("/", OsStr::new("")), Err("the file is not executable"));
+        assert_eq!(
+            at("text"),
+            "DIR/text is not executable: allow its execution (chmod +x)"
+        );
+        let long = at(&"n".repeat(300));
+        assert!(long.contains(" cannot be looked at: "), "{long}");
+        for (name, expected) in [
+            ("none", ""),
+            ("folder", " (DIR/folder is a directory)"),
+            ("text", " (DIR/text is not executable)"),
+        ] {
+            let expected = format!("there is no such command in PATH{expected}: install it");
+            assert_eq!(told(name, &directory), expected);
+        }
     }
 }

@@ -167,6 +167,12 @@ impl<'a> Answer<'a> {
     }
 }
 
+/// Returns the token of an answer, whatever else is wrong with that.
+pub(super) fn token(answer: &[u8]) -> Option<Zeroizing<String>> {
+    let status = Answer::read(answer).ok()?.object("status").ok()??;
+    status.text("token").ok()?
+}
+
 /// Reads a plugin's answer, as client-go takes it.
 ///
 /// # Errors

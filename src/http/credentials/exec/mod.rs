@@ -3,6 +3,7 @@
 mod child;
 mod command;
 mod exec_credential;
+mod last_words;
 mod policy;
 #[cfg(test)]
 mod tests;
@@ -10,7 +11,7 @@ mod tests;
 use std::ffi::OsStr;
 use std::io::IsTerminal as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use zeroize::Zeroizing;
 use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
 pub(crate) use self::command::resolve as resolve_command;
 pub(crate) use self::exec_credential::{ClusterInfo, ExecVersion};
+use self::last_words::LastWords;
 pub use self::policy::PluginPolicy;
 use super::super::config::{ClientIdentity, Environment, Pem};
 use super::super::transport::call_context::{CallContext, NamedDeadline};
@@ -144,9 +146,10 @@ impl ExecPlugin {
     /// Finds the file that may run.
     fn find(&self) -> Result<PathBuf, Error> {
         let command = &self.config.command;
-        let path = command::find(command, self.search_path()).map_err(|why| {
-            let error = self.failed(&format!("cannot be run: {why}: install it"));
-            match &self.config.install_hint {
+        let path = command::find(command, self.search_path()).map_err(|unfit| {
+            let error = self.failed(&format!("cannot be run: {}: {}", unfit.why, unfit.remedy));
+            let hint = self.config.install_hint.as_ref();
+            match hint.filter(|_| unfit.remedy == command::INSTALL) {
                 Some(hint) => error.with_hint(&visible(hint)),
                 None => error,
             }
@@ -182,16 +185,31 @@ impl ExecPlugin {
         }
     }
 
-    fn run(&self, reason: &FetchReason<'_>) -> Result<Ended, Error> {
-        let path = self.find().inspect_err(|error| {
-            if error.kind() == ErrorKind::Credentials {
-                reason.plugin_end.set(Some((1, PluginEnd::NotFound)));
-            }
-        })?;
+    /// Runs the plugin to its end. The policy decides behind all that is known before, as in
+    /// client-go.
+    fn run(&self, reason: &FetchReason<'_>, words: &mut LastWords) -> Result<Ended, Error> {
         let is_interactive = self.is_interactive()?;
+        let path = self.find().inspect_err(|error| {
+            let command = self.config.command.as_str();
+            let policy = &self.options.policy;
+            let is_allowed = error.kind() == ErrorKind::Credentials
+                && policy.allows(command, Path::new(command), self.search_path());
+            let end = if is_allowed {
+                PluginEnd::NotFound
+            } else {
+                PluginEnd::Denied
+            };
+            reason.plugin_end.set(Some((1, end)));
+        })?;
         let config = &self.config;
         let info =
             exec_credential::exec_info(config.version, is_interactive, config.cluster.as_ref())?;
+        reason.plugin_end.set(Some((1, PluginEnd::Broken)));
+        let (stdin, stderr) = if is_interactive {
+            (Stdio::inherit(), Stdio::inherit())
+        } else {
+            (Stdio::null(), Stdio::piped())
+        };
         let mut command = Command::new(path);
         command
             .arg0(&config.command)
@@ -205,14 +223,11 @@ impl ExecPlugin {
                     .map(|(name, value)| (name, value.as_str())),
             )
             .env(EXEC_INFO, info)
-            .stdin(if is_interactive {
-                Stdio::inherit()
-            } else {
-                Stdio::null()
-            })
+            .stdin(stdin)
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit());
-        if let Some(directory) = self.environment.directory() {
+            .stderr(stderr);
+        let directory = self.environment.directory();
+        if let Some(directory) = directory.map_err(|why| self.failed(&why))? {
             command.current_dir(directory);
         }
         let usual = if is_interactive {
@@ -223,8 +238,8 @@ impl ExecPlugin {
         let timeout = self.options.timeout.unwrap_or(usual);
         let until = NamedDeadline::NEVER.within(timeout, Limit::Credentials);
         let call = CallContext::new(reason.stop, until)?;
-        reason.plugin_end.set(Some((1, PluginEnd::Broken)));
-        let ended = child::run(&mut command, !is_interactive, &call);
+        let ended = child::run(&mut command, !is_interactive, &call, words);
+        words.drain();
         let ended = ended.map_err(|failure| self.broken(failure))?;
         reason.plugin_end.set(Some(match ended.status.code() {
             Some(0) => (0, PluginEnd::Success),
@@ -236,7 +251,10 @@ impl ExecPlugin {
 
     fn broken(&self, failure: ChildFailure) -> Error {
         match failure {
-            ChildFailure::Start(error) => self.failed(&format!("cannot be started: {error}")),
+            ChildFailure::Start(error) => self.failed(&format!(
+                "cannot be started: {error}: is it a program for this machine, and the \
+                 interpreter that its first line names installed?"
+            )),
             ChildFailure::Interrupted(Interrupt::Stopped) => Error::stopped(&self.name),
             ChildFailure::Interrupted(interrupt @ Interrupt::Limit(_)) => {
                 let message = format!(
@@ -268,25 +286,12 @@ impl ExecPlugin {
             (None, Some(signal)) => format!("was ended by signal {signal}"),
             (None, None) => "failed".to_owned(),
         };
-        Err(self.failed(&format!(
-            "{end}: what it says of that is on the program's standard error; run it by hand to \
-             see it again"
-        )))
-    }
-}
-
-impl CredentialSource for ExecPlugin {
-    fn name(&self) -> &str {
-        &self.name
+        Err(self.failed(&format!("{end}: run it by hand to see more")))
     }
 
-    fn policy(&self) -> &RenewalPolicy {
-        &POLICY
-    }
-
-    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
-        let ended = self.run(reason)?;
-        self.check_end(&ended)?;
+    /// Makes credentials of what a plugin answered.
+    fn fetched(&self, ended: &Ended) -> Result<Fetched, Error> {
+        self.check_end(ended)?;
         let status = exec_credential::decode(ended.stdout(), self.config.version);
         let status = status.map_err(|why| self.failed(&why))?;
         let authorization = status.token.map(|token| Authorization::bearer(&token));
@@ -307,5 +312,32 @@ impl CredentialSource for ExecPlugin {
             renew_after: status.valid_for.map(renew_after),
             valid_for: status.valid_for,
         })
+    }
+
+    /// Adds to an error the end of what the plugin wrote to standard error.
+    fn tell(error: Error, words: &LastWords, answer: &[u8]) -> Error {
+        let shown = words.shown(exec_credential::token(answer));
+        match shown.filter(|_| !error.is_stopped()) {
+            Some(shown) => error.with_hint(&format!("the end of its standard error: {shown}")),
+            None => error,
+        }
+    }
+}
+
+impl CredentialSource for ExecPlugin {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn policy(&self) -> &RenewalPolicy {
+        &POLICY
+    }
+
+    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
+        let mut words = LastWords::passed_on();
+        let ended = self.run(reason, &mut words);
+        let ended = ended.map_err(|error| Self::tell(error, &words, &[]))?;
+        let fetched = self.fetched(&ended);
+        fetched.map_err(|error| Self::tell(error, &words, ended.stdout()))
     }
 }

@@ -196,8 +196,7 @@ fn each_way_to_fail_names_plugin_cause_and_remedy() {
     let rows = [
         (
             "echo canary; exit 3".to_owned(),
-            "P failed with exit code 3: what it says of that is on the program's standard error; \
-             run it by hand to see it again",
+            "P failed with exit code 3: run it by hand to see more",
         ),
         (
             "echo canary; kill -9 $$".to_owned(),
@@ -245,12 +244,263 @@ fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
     fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(
         error_of(&plain).1,
-        "P cannot be run: the file is not executable: install it"
+        format!(
+            "P cannot be run: {} is not executable: allow its execution (chmod +x)",
+            bed.0.join("plugin").display()
+        )
+    );
+    let folder = ExecConfig {
+        command: bed.0.to_str().unwrap().to_owned(),
+        install_hint: Some("get it at the shop".to_owned()),
+        ..bed.config("")
+    };
+    let folder = plugin(folder, PluginOptions::default()).unwrap();
+    assert_eq!(
+        error_of(&folder).1,
+        format!(
+            "P cannot be run: {} is a directory: name a program in it",
+            bed.0.display()
+        )
     );
     fs::write(bed.0.join("plugin"), "\0\0\0\0").unwrap();
     fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
     let (_, error) = error_of(&plain);
     assert!(error.starts_with("P cannot be started: "), "{error}");
+    assert!(
+        error.contains("is it a program for this machine, and "),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_working_directory_that_the_program_names_must_be_one() {
+    let bed = Bed::new("directory");
+    let body = format!("pwd >$DIR/pwd\n{}", answer("{\"token\":\"t\"}"));
+    let run_in = |environment: Environment| {
+        let config = bed.config(&body);
+        let environment = environment.variable("PATH", "/usr/bin:/bin");
+        let plugin = ExecPlugin::new(config, PluginOptions::default(), Arc::new(environment));
+        let plugin = plugin.unwrap();
+        let fetched = fetch(&plugin).map(drop);
+        fetched.map_err(|error| error.to_string().replace(&plugin.name, "P"))
+    };
+    let own = || Environment::from_pairs([("A", "1")]);
+    assert_eq!(run_in(own().working_directory(&*bed.0)), Ok(()));
+    assert_eq!(bed.read("pwd").trim(), bed.0.to_str().unwrap());
+    assert_eq!(run_in(own()), Ok(()));
+    for missing in [bed.0.join("missing"), bed.0.join("plugin")] {
+        let expected = format!(
+            "P cannot be run: the working directory {} is no directory: make it, or name \
+             another by Environment::working_directory",
+            missing.display()
+        );
+        assert_eq!(run_in(own().working_directory(missing)), Err(expected));
+    }
+}
+
+#[test]
+fn the_end_of_standard_error_stands_in_each_error_without_tokens() {
+    let bed = Bed::new("words");
+    let token = "canary-of-a-token";
+    let gives = answer(&format!("{{\"token\":\"{token}\"}}"));
+    let rows = [
+        (
+            "printf 'first\\r\\nno login\\n' >&2; exit 3".to_owned(),
+            "P failed with exit code 3: run it by hand to see more: the end of its standard \
+             error: first\\r\\nno login",
+        ),
+        (
+            "echo no login >&2".to_owned(),
+            "P answered nothing: it must write an ExecCredential to standard output: the end of \
+             its standard error: no login",
+        ),
+        (
+            format!("{gives}\necho got {token}. then >&2; exit 3"),
+            "P failed with exit code 3: run it by hand to see more: the end of its standard \
+             error: got [credentials left out]. then",
+        ),
+        (
+            format!("{}\necho got {token} >&2", gives.replace("/v1", "/v2")),
+            "P answered apiVersion of another API, but the kubeconfig says \
+             client.authentication.k8s.io/v1: make both the same: the end of its standard error: \
+             got [credentials left out]",
+        ),
+        (
+            "exec 2>&-; exit 3".to_owned(),
+            "P failed with exit code 3: run it by hand to see more",
+        ),
+    ];
+    for (body, expected) in rows {
+        assert_eq!(error_of(&bed.plugin(&body)).1, expected);
+    }
+}
+
+/// A child that is run beside what hears its standard error, with a limit that no test meets.
+fn heard(bed: &Bed, body: &str, stop: &StopToken, words: &mut LastWords) -> Option<i32> {
+    let mut command = Command::new(bed.script(body));
+    let command = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let call = CallContext::new(stop, NamedDeadline::NEVER).unwrap();
+    let ended = child::run(command, true, &call, words);
+    words.drain();
+    ended.ok().and_then(|ended| ended.status.code())
+}
+
+/// A pipe that takes nothing any more.
+fn full_pipe() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+    use rustix::event::{PollFd, PollFlags};
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    while child::is_ready_now(PollFd::new(&writer, PollFlags::OUT)) {
+        rustix::io::write(&writer, &[b'.'; 4096]).unwrap();
+    }
+    (reader, writer)
+}
+
+#[test]
+fn standard_error_is_passed_on_whole() {
+    let bed = Bed::new("passed");
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let hearing = Worker::spawn("t-hear", move |_| {
+        let mut heard = String::new();
+        std::io::Read::read_to_string(&mut fs::File::from(reader), &mut heard).unwrap();
+        assert_eq!(heard.lines().count(), 30_000);
+        assert!(heard.lines().all(|line| line == "a line of some length"));
+    });
+    let body = "yes 'a line of some length' | head -n 30000 >&2; exit 3";
+    let mut words = LastWords::new(Some(writer));
+    assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
+    let shown = words.shown(None).unwrap();
+    assert_eq!(shown.len(), 1024);
+    assert!(shown.ends_with("a line of some length\\na line of some length"));
+    drop(words);
+    hearing.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_standard_error_that_takes_nothing_holds_up_neither_the_end_nor_a_stop() {
+    let bed = Bed::new("stalled");
+    let (_reader, writer) = full_pipe();
+    let mut words = LastWords::new(Some(writer));
+    let body = "yes 'some line' | head -c 20000 >&2; echo last >&2; exit 3";
+    assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
+    assert!(words.shown(None).unwrap().ends_with("last"));
+
+    let (_reader, writer) = full_pipe();
+    let stop = StopSource::new();
+    let token = stop.token();
+    let other = Bed::new("stalled-pid");
+    let pid = other.0.join("pid");
+    let running = Worker::spawn("t-run", move |_| {
+        let bed = Bed::new("stalled-stop");
+        let mut words = LastWords::new(Some(writer));
+        let body = format!("echo $$ >{}\nyes >&2", pid.display());
+        assert_eq!(heard(&bed, &body, &token, &mut words), None);
+    });
+    other.wait_for("pid");
+    stop.stop();
+    running.unwrap().join().unwrap();
+}
+
+#[test]
+fn a_reader_of_standard_error_that_is_gone_and_a_child_that_writes_for_ever_change_nothing() {
+    let bed = Bed::new("floods");
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    let mut words = LastWords::new(Some(writer));
+    // The child of the plugin goes on until nobody reads its pipe.
+    let body = "yes >&2 &\necho last >&2\nexit 3";
+    assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
+    assert!(words.shown(None).is_some());
+}
+
+/// How the first run of a plugin ended that was installed after the configuration was read.
+fn first_end(
+    policy: PluginPolicy,
+    command: &str,
+    interactive_mode: InteractiveMode,
+    is_executable: bool,
+) -> Option<(i32, PluginEnd)> {
+    let bed = Bed::new("decides");
+    let config = ExecConfig {
+        command: command.to_owned(),
+        interactive_mode,
+        ..bed.config("exit 0")
+    };
+    fs::remove_file(bed.0.join("plugin")).unwrap();
+    let options = PluginOptions {
+        policy,
+        no_stdin: true,
+        ..PluginOptions::default()
+    };
+    let plugin = ExecPlugin::new(config, options, with_path(&*bed.0)).unwrap();
+    if is_executable {
+        bed.script("exit 0");
+    } else {
+        fs::write(bed.0.join("plugin"), "").unwrap();
+    }
+    let plugin_end = Cell::new(None);
+    let fetched = plugin.fetch(&FetchReason {
+        stop: &StopToken::never(),
+        was_rejected: false,
+        plugin_end: &plugin_end,
+    });
+    drop(fetched.map(drop).unwrap_err());
+    plugin_end.get()
+}
+
+#[test]
+fn the_policy_decides_before_each_run_and_a_denied_run_is_none() {
+    let other = || PluginPolicy::Allowlist(vec!["other".to_owned()]);
+    let named = || PluginPolicy::Allowlist(vec!["plugin".to_owned()]);
+    let never = InteractiveMode::Never;
+    for (policy, command, mode, is_there, expected) in [
+        (other(), "plugin", never, true, Some((1, PluginEnd::Denied))),
+        (
+            other(),
+            "plugin",
+            never,
+            false,
+            Some((1, PluginEnd::Denied)),
+        ),
+        (
+            named(),
+            "plugin",
+            never,
+            true,
+            Some((0, PluginEnd::Success)),
+        ),
+        (
+            named(),
+            "plugin",
+            never,
+            false,
+            Some((1, PluginEnd::NotFound)),
+        ),
+        (
+            PluginPolicy::AllowAll,
+            "plugin",
+            never,
+            true,
+            Some((0, PluginEnd::Success)),
+        ),
+        (
+            PluginPolicy::AllowAll,
+            "gone",
+            never,
+            true,
+            Some((1, PluginEnd::NotFound)),
+        ),
+        (other(), "plugin", InteractiveMode::Always, true, None),
+    ] {
+        let shown = format!("{policy:?} {command} {is_there}");
+        assert_eq!(
+            first_end(policy, command, mode, is_there),
+            expected,
+            "{shown}"
+        );
+    }
 }
 
 #[test]
@@ -315,7 +565,7 @@ fn the_policy_decides_before_anything_runs() {
 }
 
 /// A plugin that forks, and then hangs: its process, the process of its child.
-const HANGS: &str = "cat /dev/zero >/dev/null &\necho $! >$DIR/child\necho $$ >$DIR/pid\nwait";
+const HANGS: &str = "echo please sign in >&2; cat /dev/zero >/dev/null &\necho $! >$DIR/child\necho $$ >$DIR/pid\nwait";
 
 #[test]
 fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
@@ -329,7 +579,8 @@ fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
     let (kind, error) = error_of(&plugin);
     assert_eq!(kind, ErrorKind::Timeout);
     assert!(
-        error.starts_with("P gave no credentials within 2.0s and was killed: "),
+        error.starts_with("P gave no credentials within 2.0s and was killed: ")
+            && error.ends_with(": the end of its standard error: please sign in"),
         "{error}"
     );
     for name in ["pid", "child"] {
@@ -377,7 +628,9 @@ fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
         let mut command = Command::new(&script);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
-        let ended = child::run(&mut command, leads_group, &call).ok().unwrap();
+        let ended = child::run(&mut command, leads_group, &call, &mut LastWords::new(None))
+            .ok()
+            .unwrap();
         let group = String::from_utf8_lossy(ended.stdout()).trim().to_owned();
         assert_eq!(group == own, !leads_group, "{group} {own}");
     }

@@ -1,0 +1,289 @@
+//! The end of what a plugin writes to standard error: passed on to the program's own, and kept for
+//! the error of a plugin that fails.
+
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::ChildStderr;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use super::super::authorization::MARK;
+use super::child::is_ready_now;
+use crate::error::visible;
+use crate::wire::Wiped;
+
+/// So much of the end is kept at least, to tell where a token begins.
+const KEPT_BYTES: usize = 4096;
+
+/// So much is read at once: a pipe that can be written takes it without blocking.
+const READ_BYTES: usize = 4096;
+
+/// The maximum in an error.
+const SHOWN_BYTES_MAX: usize = 1024;
+
+/// Steps after the plugin's end: enough for what a pipe holds. A child of it may write for ever.
+const LAST_STEPS: usize = 64;
+
+/// A shorter token may stand within words.
+const TOKEN_BYTES_MIN: usize = 4;
+
+/// What was heard of one plugin. No copy is left in freed memory.
+pub(super) struct LastWords {
+    /// `None` before the start and after the end.
+    pub(super) from: Option<ChildStderr>,
+    /// Where it is passed on, without the lock of the standard library; `None` if it is closed.
+    to: Option<OwnedFd>,
+    bytes: Wiped,
+    used: usize,
+    /// How many of the last bytes are still to be passed on.
+    unsent: usize,
+    is_cut: bool,
+}
+
+impl LastWords {
+    /// Passes on to the program's own standard error.
+    pub(super) fn passed_on() -> Self {
+        Self::new(io::stderr().as_fd().try_clone_to_owned().ok())
+    }
+
+    pub(super) fn new(to: Option<OwnedFd>) -> Self {
+        Self {
+            from: None,
+            to,
+            bytes: Wiped::beginning_with(&[], KEPT_BYTES.saturating_add(READ_BYTES)),
+            used: 0,
+            unsent: 0,
+            is_cut: false,
+        }
+    }
+
+    /// What the next step waits for: nothing is read before what came is passed on, as if the
+    /// plugin wrote to the program's standard error itself.
+    pub(super) fn awaited(&self) -> Option<PollFd<'_>> {
+        let from = self.from.as_ref();
+        match &self.to {
+            Some(to) if self.unsent > 0 => Some(PollFd::new(to, PollFlags::OUT)),
+            _ => from.map(|from| PollFd::new(from, PollFlags::IN)),
+        }
+    }
+
+    /// Passes on what came, or reads what is there. Does not block once [`awaited`](Self::awaited)
+    /// is ready.
+    pub(super) fn step(&mut self) {
+        if let Some(to) = self.to.as_ref().filter(|_| self.unsent > 0) {
+            let begin = self.used.saturating_sub(self.unsent);
+            let unsent = self.bytes.get(begin..self.used).unwrap_or_default();
+            match rustix::io::write(to, unsent) {
+                Ok(count) => self.unsent = self.unsent.saturating_sub(count),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(_closed) => self.to = None,
+            }
+            return;
+        }
+        if self.used > KEPT_BYTES {
+            let begin = self.used.saturating_sub(KEPT_BYTES);
+            self.bytes.copy_within(begin..self.used, 0);
+            (self.used, self.is_cut) = (KEPT_BYTES, true);
+        }
+        let end = self.used.saturating_add(READ_BYTES);
+        let room = self.bytes.get_mut(self.used..end).unwrap_or_default();
+        match self.from.as_mut().map(|from| from.read(room)) {
+            Some(Ok(count @ 1..)) => {
+                self.used = self.used.saturating_add(count);
+                self.unsent = count;
+            }
+            Some(Err(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => self.from = None,
+        }
+    }
+
+    /// Reads what is still there after the plugin's end, and passes on what can be without a wait.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..LAST_STEPS {
+            match (self.awaited().is_some_and(is_ready_now), self.unsent) {
+                (true, _) => self.step(),
+                (false, 0) => return,
+                // What cannot be passed on now is kept alone.
+                (false, _) => self.unsent = 0,
+            }
+        }
+    }
+
+    /// Returns the last of it for an error, without tokens and `token` among them; `None` if there
+    /// is nothing.
+    pub(super) fn shown(&self, token: Option<Zeroizing<String>>) -> Option<String> {
+        let kept = self.bytes.get(..self.used).unwrap_or_default();
+        // The room suffices: a text that grows leaves its bytes where it was.
+        let mut text = Zeroizing::new(String::with_capacity(kept.len().saturating_mul(3)));
+        for chunk in kept.utf8_chunks() {
+            text.push_str(chunk.valid());
+            text.extend((!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER));
+        }
+        if text.contains("PRIVATE KEY") {
+            return Some("[a private key is left out]".to_owned());
+        }
+        // The first word may be the end of a token.
+        let whole = match text.split_once(char::is_whitespace) {
+            Some((_cut, rest)) if self.is_cut => rest,
+            None if self.is_cut => "",
+            _ => text.as_str(),
+        };
+        let hidden = token
+            .filter(|token| token.len() >= TOKEN_BYTES_MIN)
+            .map(|token| Zeroizing::new(whole.replace(token.as_str(), MARK)));
+        let shown = without_tokens(hidden.as_deref().map_or(whole, String::as_str));
+        let shown = visible(shown.trim()).into_owned();
+        let begin = shown.len().saturating_sub(SHOWN_BYTES_MAX);
+        let begin = (begin..=shown.len()).find(|at| shown.is_char_boundary(*at));
+        let shown = begin.and_then(|begin| shown.get(begin..));
+        shown.filter(|shown| !shown.is_empty()).map(str::to_owned)
+    }
+}
+
+/// Replaces each word that looks like a token, or that follows the name of a secret.
+fn without_tokens(text: &str) -> String {
+    let in_word = |char: char| char.is_ascii_alphanumeric() || "-._~+/%".contains(char);
+    let mut shown = String::with_capacity(text.len());
+    let (mut rest, mut before, mut gap) = (text, "", "");
+    while !rest.is_empty() {
+        let end = rest.find(|char| !in_word(char)).unwrap_or(rest.len());
+        let (word, behind) = rest.split_at(end);
+        let (next_gap, next) = behind.split_at(behind.find(in_word).unwrap_or(behind.len()));
+        let is_assigned = gap.contains('=') || gap.contains(':') && gap.contains(['"', '\'']);
+        let is_named = names_secret(before) && (is_assigned || word.len() >= 8 && is_mixed(word));
+        let is_password = gap == ":" && next_gap.starts_with('@');
+        let is_secret = is_named || is_password || looks_like_token(word);
+        shown.push_str(if is_secret { MARK } else { word });
+        shown.push_str(next_gap);
+        (rest, before, gap) = (next, word, next_gap);
+    }
+    shown
+}
+
+fn names_secret(word: &str) -> bool {
+    let word = word.to_ascii_lowercase();
+    let names = [
+        "token", "password", "passwd", "secret", "key", "bearer", "basic",
+    ];
+    names.iter().any(|name| word.ends_with(name))
+}
+
+fn is_mixed(word: &str) -> bool {
+    let has = |test: fn(&u8) -> bool| word.as_bytes().iter().any(test);
+    has(u8::is_ascii_digit) && has(u8::is_ascii_alphabetic)
+}
+
+/// Whether a word is as random as a token. Paths, names of hosts and versions are not.
+fn looks_like_token(word: &str) -> bool {
+    // Base64 has slashes, but then no dashes.
+    let is_path = word.starts_with(['/', '.', '~']) || word.contains(['-', '_']);
+    let pieces = word.split(move |char| char == '.' || is_path && char == '/');
+    pieces.into_iter().any(|piece| {
+        let longest = piece.split(['-', '_']).map(str::len).max();
+        let has_both_cases =
+            piece.to_ascii_lowercase() != piece && piece.to_ascii_uppercase() != piece;
+        let is_long =
+            longest >= Some(16) || piece.len() >= 36 || piece.len() >= 20 && has_both_cases;
+        is_mixed(piece) && is_long || piece.len() >= 40
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &[u8], is_cut: bool, token: Option<&str>) -> Option<String> {
+        let words = LastWords {
+            bytes: Wiped::from(text.to_vec()),
+            used: text.len(),
+            is_cut,
+            ..LastWords::new(None)
+        };
+        words.shown(token.map(|token| Zeroizing::new(token.to_owned())))
+    }
+
+    #[test]
+    fn what_looks_like_a_token_is_left_out_and_words_stay() {
+        for told in [
+            "error: cluster my-cluster-prod-01 not found in eu-central-1",
+            "An error occurred (UnrecognizedClientException) when calling AssumeRole",
+            "dial tcp 10.0.0.1:443: lookup sts.eu-central-1.amazonaws.com: no such host",
+            "open /home/u1/.kube/cache/kubelogin/token-v2.json: permission denied",
+            "2026-11-25T10:30:13.123456Z E1125 aws-cli/2.15.30: exit 255",
+            "To sign in, open https://login.test/device and enter the code GJXK7Q2AB",
+            "error refreshing token: oauth2: cannot fetch token: 401 Unauthorized",
+            "kubelogin-v0.1.3: AADSTS700016: app not found",
+            "gke_shop-project_europe-west3_shop: no such context",
+        ] {
+            assert_eq!(of(told.as_bytes(), false, None).as_deref(), Some(told));
+        }
+        let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJ1In0.c2lnbmF0dXJlLWNhbmFyeQ";
+        for secret in [
+            jwt,
+            "AKIAIOSFODNN7EXAMPLE",
+            "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY",
+            "ghp_16C7e42F292c6912E7710c838347Ae178B4a",
+            "xoxb-123456789012-abcdefABCDEF1234567890ab",
+            "ya29.a0AfH6SMBx7kQ1234567890abcdef",
+            "k8s-aws-v1.aHR0cHM6Ly9zdHMuYW1hem9uYXdzLmNvbS8_QWN0aW9u",
+            "sha256~Zq3xk9LmN0pQrStUvWxYz1234567890",
+            "abcdef.0123456789abcdef",
+            "06e3fbd1-8de8-4a1b-9c2d-0123456789ab",
+            "ThisIsALongSecretWithoutAnyDigitInItAtAll",
+        ] {
+            for (before, behind) in [("", ""), ("got ", " back"), ("\"", "\","), ("(", ")")] {
+                let text = format!("{before}{secret}{behind}");
+                let shown = of(text.as_bytes(), false, None).unwrap();
+                assert!(shown.contains(MARK), "{shown}");
+                let kept = secret.split(['.', '~']).filter(|part| part.len() >= 12);
+                assert!(
+                    !kept.into_iter().any(|part| shown.contains(part)),
+                    "{shown}"
+                );
+            }
+        }
+        for text in [
+            "token=hunter",
+            "{\"token\":\"hunter\"}",
+            "id_token: 'hunter'",
+            "AWS_SECRET_ACCESS_KEY=hunter",
+            "Authorization: Bearer hunter2345",
+            "password: hunter2345",
+            "https://u:hunter@proxy.test/",
+        ] {
+            let shown = of(text.as_bytes(), false, None).unwrap();
+            assert!(shown.contains(MARK) && !shown.contains("hunter"), "{shown}");
+        }
+        assert_eq!(
+            of(b"no canary today", false, Some("canary")).as_deref(),
+            Some("no [credentials left out] today")
+        );
+        assert_eq!(of(b"a bat", false, Some("a")).as_deref(), Some("a bat"));
+    }
+
+    #[test]
+    fn the_end_is_whole_words_made_visible_and_one_kibibyte() {
+        assert_eq!(of(b"", false, None), None);
+        assert_eq!(of(b" \r\n\0", false, None).as_deref(), Some("\\u{0}"));
+        assert_eq!(
+            of(b"one\r\n\x1b[31mtwo\xff\n", false, None).as_deref(),
+            Some("one\\r\\n\\u{1b}[31mtwo\u{fffd}")
+        );
+        assert_eq!(
+            of(b"end-of-token but this", true, None).as_deref(),
+            Some("but this")
+        );
+        assert_eq!(of(&[b'x'; 5000], true, None), None);
+        assert_eq!(
+            of(b"-----BEGIN EC PRIVATE KEY-----\ncanary\n", false, None).as_deref(),
+            Some("[a private key is left out]")
+        );
+        for letter in ["a ", "\u{fc} ", "\u{1} "] {
+            let shown = of(letter.repeat(2000).as_bytes(), false, None).unwrap();
+            assert!((1020..=1024).contains(&shown.len()), "{}", shown.len());
+            assert!(shown.ends_with(visible(letter.trim_end_matches(' ')).as_ref()));
+        }
+    }
+}
