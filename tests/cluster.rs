@@ -56,6 +56,7 @@ mod proxies;
 mod recorder;
 #[path = "cluster/representations.rs"]
 mod representations;
+mod rotation;
 #[path = "cluster/site.rs"]
 mod site;
 #[cfg(feature = "snapshot")]

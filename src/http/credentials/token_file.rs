@@ -47,11 +47,11 @@ impl TokenFile {
 }
 
 impl CredentialSource for TokenFile {
-    fn name(&self) -> &str {
-        &self.name
+    fn name(&self) -> String {
+        self.name.clone()
     }
 
-    fn policy(&self) -> &RenewalPolicy {
+    fn policy(&self) -> &'static RenewalPolicy {
         &POLICY
     }
 

@@ -152,11 +152,11 @@ impl ProgramSource {
 }
 
 impl CredentialSource for ProgramSource {
-    fn name(&self) -> &str {
-        NAME
+    fn name(&self) -> String {
+        NAME.to_owned()
     }
 
-    fn policy(&self) -> &RenewalPolicy {
+    fn policy(&self) -> &'static RenewalPolicy {
         &POLICY
     }
 

@@ -325,11 +325,11 @@ impl ExecPlugin {
 }
 
 impl CredentialSource for ExecPlugin {
-    fn name(&self) -> &str {
-        &self.name
+    fn name(&self) -> String {
+        self.name.clone()
     }
 
-    fn policy(&self) -> &RenewalPolicy {
+    fn policy(&self) -> &'static RenewalPolicy {
         &POLICY
     }
 
