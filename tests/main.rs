@@ -66,6 +66,8 @@ mod snapshot_memory;
 mod sockets;
 mod support;
 #[cfg(feature = "testing")]
+mod trimmed_requests;
+#[cfg(feature = "testing")]
 mod writes;
 
 use peak_alloc::PeakAlloc;

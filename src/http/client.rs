@@ -379,7 +379,7 @@ impl Client {
             base,
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,
             credentials,
-            metrics,
+            metrics: Arc::new(metrics),
             dialer: Arc::clone(&dialer),
             second_try_after: options.second_try_after,
         };

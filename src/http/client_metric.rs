@@ -46,6 +46,19 @@ pub enum ClientMetric {
         /// The length of the body, after decompression; `None` if the request failed.
         body_bytes: Option<usize>,
     },
+    /// The decoder took bytes of a list, a get or a watch. The thread that decodes calls the hook.
+    /// Bodies of writes and of [`Client::send`](super::Client::send) are not told.
+    BodyDecoded {
+        /// Host and port of the server.
+        host: Arc<str>,
+        /// How many bytes came since the hook was told last, after decompression. 0 if they came
+        /// before.
+        bytes: usize,
+        /// How many bytes of the decoded objects the decoder passed over: the managed fields and
+        /// kubectl's last-applied annotation ([`Trim::Skip`](super::Trim)). For metadata alone also
+        /// the rest of the object.
+        skipped_bytes: usize,
+    },
     /// A request of this client ran the credential plugin, or the policy forbade that. Clients of
     /// one configuration share the run; one of them is told.
     PluginRun(PluginRun),

@@ -24,7 +24,7 @@ use crate::list_watch::{
 };
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-use crate::wire::{Buffer, DecodeOptions, EventDecoder, ListDecoder, Trim, decode_object};
+use crate::wire::{Buffer, DecodeOptions, EventDecoder, ListDecoder, decode_counted};
 use crate::worker::StopToken;
 
 /// The first read of a single object has this room.
@@ -202,7 +202,7 @@ impl<K: Object> ListJob<K> {
             // A pooled connection may have been idle for long.
             sooner_if_kept: self.is_pooled,
             of_collection: true,
-            accept: requests::accept::<K>(true),
+            accept: requests::accept::<K>(true, options.decode.trim),
         };
         let mut answer = self.agent.get(&self.context.endpoint, &request, &call)?;
         let mut decoder = if self.one_object {
@@ -233,6 +233,7 @@ impl<K: Object> ListJob<K> {
             decoder
                 .filled(count, &mut |item| items.push(item))
                 .map_err(|error| answer.failed(error))?;
+            answer.decoded(&mut decoder.skipped_bytes);
         }
         self.list_bytes.store(decoder.bytes, Ordering::Relaxed);
         let page = decoder.finish().map_err(|error| answer.failed(error))?;
@@ -335,7 +336,7 @@ impl<K: Object> HttpListerWatcher<K> {
                 second_try: Some(&|| Ok(())),
                 sooner_if_kept: false,
                 of_collection: true,
-                accept: requests::accept::<K>(false),
+                accept: requests::accept::<K>(false, context.options.decode.trim),
             };
             let telling = asking.with_slot(slot).with_progress(&progress);
             let mut answer = agent.get(&context.endpoint, &request, &telling)?;
@@ -452,10 +453,12 @@ impl<K: Object> ObjectGetter<K> {
     /// `is_for_cache`: objects have the fields that the client's lists have. A program's own get of
     /// a type that can be written back keeps all fields (B19).
     pub(crate) fn new(client: &Arc<ClientInner>, resource: Resource, is_for_cache: bool) -> Self {
-        let mut decode = client.context.options.decode.clone();
-        if !is_for_cache && !K::TRIMMED_ON_GET {
-            decode = decode.trim(Trim::Keep);
-        }
+        let decode = &client.context.options.decode;
+        let decode = if is_for_cache {
+            decode.clone()
+        } else {
+            decode.for_program::<K>()
+        };
         Self {
             client: Arc::clone(client),
             resource,
@@ -473,7 +476,9 @@ impl<K: Object> ObjectGetter<K> {
         let options = &self.client.context.options;
         // The decoder refuses a body with one byte more than the maximum.
         let buffer = read_body(&mut answer, options, self.decode.item_bytes_max)?;
-        let object = decode_object(buffer.pending(), &self.decode);
+        let mut skipped_bytes = 0;
+        let object = decode_counted(buffer.pending(), &self.decode, &mut skipped_bytes);
+        answer.decoded(&mut skipped_bytes);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
         // One object's content under the name of another is worse than none.
         let is_other_namespace = ![key.namespace(), ""].contains(&object.namespace());
@@ -554,7 +559,7 @@ impl<K: Object> ObjectGetter<K> {
             // A server that has not yet reached the version may hold the response back for seconds.
             sooner_if_kept: version.is_unset(),
             of_collection: false,
-            accept: requests::accept::<K>(false),
+            accept: requests::accept::<K>(false, self.decode.trim),
         };
         self.decode(key, pool.get(&context.endpoint, &request, &call)?)
     }

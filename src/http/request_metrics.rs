@@ -48,6 +48,15 @@ impl RequestMetrics {
         });
     }
 
+    /// Tells of so many bytes of a body that the decoder took, and how many of all it passed over.
+    pub(crate) fn decoded(&self, bytes: usize, skipped_bytes: usize) {
+        self.telemetry.tell(|| ClientMetric::BodyDecoded {
+            host: Arc::clone(&self.host),
+            bytes,
+            skipped_bytes,
+        });
+    }
+
     /// Does a get or a list of one page by `request`, which returns the bytes of the body too, and
     /// tells of its end.
     pub(crate) fn ended<T>(

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListRequest, VersionMatch, WatchRequest};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope};
+use crate::wire::Trim;
 
 /// The parameter of a version.
 const VERSION: &str = "resourceVersion";
@@ -15,14 +16,30 @@ pub(crate) const JSON: &str = "application/json";
 
 /// The representation that requests for a `K` ask for; lists name that of the list. Servers that do
 /// not know metadata alone send whole objects.
-pub(crate) fn accept<K: Object>(is_list: bool) -> &'static str {
-    match (K::METADATA_ONLY, is_list) {
-        (false, _) => JSON,
-        (true, false) => {
+///
+/// Where the decoder skips the managed fields, each form comes first without them (KEP-5958). API
+/// servers that do not know this parameter ignore it. One that refuses it has the form behind.
+pub(crate) fn accept<K: Object>(is_list: bool, trim: Trim) -> &'static str {
+    match (K::METADATA_ONLY, is_list, trim) {
+        (false, _, Trim::Keep) => JSON,
+        (false, _, Trim::Skip) => "application/json;drop=metadata.managedFields,application/json",
+        (true, false, Trim::Keep) => {
             "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
         }
-        (true, true) => {
+        (true, true, Trim::Keep) => {
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+        }
+        (true, false, Trim::Skip) => {
+            "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1;\
+             drop=metadata.managedFields,\
+             application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+             application/json;drop=metadata.managedFields,application/json"
+        }
+        (true, true, Trim::Skip) => {
+            "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1;\
+             drop=metadata.managedFields,\
+             application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,\
+             application/json;drop=metadata.managedFields,application/json"
         }
     }
 }
@@ -268,6 +285,38 @@ mod tests {
             send_initial_events: false,
             urgent: false,
         }
+    }
+
+    #[test]
+    fn each_form_is_asked_for_without_managed_fields_first_where_they_are_skipped() {
+        use crate::wire::Metadata;
+
+        let drop = ";drop=metadata.managedFields";
+        let of_secrets = |is_list| {
+            let forms = |trim| accept::<Secret>(is_list, trim);
+            (forms(Trim::Skip), forms(Trim::Keep))
+        };
+        let of_metadata = |is_list| {
+            let forms = |trim| accept::<Metadata<Secret>>(is_list, trim);
+            (forms(Trim::Skip), forms(Trim::Keep))
+        };
+        for is_list in [false, true] {
+            for (lean, whole) in [of_secrets(is_list), of_metadata(is_list)] {
+                let each: Vec<_> = whole
+                    .split(',')
+                    .flat_map(|form| [drop, ""].map(|drop| format!("{form}{drop}")))
+                    .collect();
+                assert_eq!(lean, each.join(","));
+                assert!(whole.ends_with(JSON) && !whole.contains("drop"));
+            }
+        }
+        let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+        assert_eq!(of_secrets(true).1, JSON);
+        assert_eq!(of_metadata(true).1, format!("{metadata},{JSON}"));
+        assert_eq!(
+            of_metadata(false).1,
+            format!("{},{JSON}", metadata.replace("List", ""))
+        );
     }
 
     #[test]

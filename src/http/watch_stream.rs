@@ -159,6 +159,9 @@ impl<K: Object> WatchBody<K> {
 
     fn decode(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
         let mut event = self.decoder.next()?;
+        if event.is_some() {
+            self.answer.decoded(&mut self.decoder.skipped_bytes);
+        }
         self.has_event = self.decoder.has_line();
         if let Some(WatchEvent::Error(error)) = event {
             event = Some(WatchEvent::Error(self.answer.redact(error)));

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::Trim;
 use super::client::Client;
 use super::errors;
 use super::requests;
@@ -98,8 +97,7 @@ impl WriteOptions {
             ("POST", "") => requests::create(method, &resource, key)?,
             (_, subresource) => requests::object(method, &resource, key, subresource)?,
         };
-        let accept = requests::accept::<K>(false);
-        let mut request = Request::new(method, path).header("Accept", accept);
+        let mut request = Request::new(method, path);
         for (name, value) in &self.query {
             request = request.query(name, value);
         }
@@ -161,7 +159,7 @@ impl Client {
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let request = options.request::<K>(self, "POST", &object.key())?;
         let request = request.json(object)?;
-        self.write(&request, deadline)
+        self.write(request, deadline)
     }
 
     /// Replaces an object, if it still has the version of `object`. Returns it as the server stored
@@ -208,7 +206,7 @@ impl Client {
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let request = options.request::<K>(self, "PUT", &object.key())?;
         let request = request.json(object)?;
-        self.write(&request, deadline)
+        self.write(request, deadline)
     }
 
     /// Patches the object with `key`. Returns it as the server stored it, with the fields that
@@ -258,7 +256,7 @@ impl Client {
         let (content_type, body) = patch.parts();
         let request = options.request::<K>(self, "PATCH", key)?;
         let request = request.header("Content-Type", content_type).json(body)?;
-        self.write(&request, deadline)
+        self.write(request, deadline)
     }
 
     /// Deletes the object with `key`. `how` are the fields of `DeleteOptions`, such as
@@ -291,16 +289,13 @@ impl Client {
     /// Sends a write and decodes the object in its answer.
     fn write<K: Object>(
         &self,
-        request: &Request,
+        request: Request,
         deadline: Deadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let response = self.send(request, deadline)?;
-        let decode = self.inner().context.options.decode.clone();
-        let decode = if K::TRIMMED_ON_GET {
-            decode
-        } else {
-            decode.trim(Trim::Keep)
-        };
+        let decode = self.inner().context.options.decode.for_program::<K>();
+        let accept = requests::accept::<K>(false, decode.trim);
+        let request = request.header("Accept", accept);
+        let response = self.send(&request, deadline)?;
         let is_status = decode_status(response.body()).is_some();
         let object = if is_status {
             request.body_bytes()

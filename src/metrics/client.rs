@@ -30,6 +30,14 @@ const RESPONSE_SIZE: Metric = Metric {
     name: "rest_client_response_size_bytes",
     help: "How large the bodies of gets and lists were, decompressed, by verb and host",
 };
+const BODIES: Metric = Metric {
+    name: "kubecache_client_body_bytes_total",
+    help: "Bytes of lists, gets and watches that came and were decoded, decompressed, by host",
+};
+const SKIPPED: Metric = Metric {
+    name: "kubecache_client_skipped_bytes_total",
+    help: "Bytes of them that were passed over, such as those of managed fields, by host",
+};
 const CALLS: Metric = Metric {
     name: "rest_client_exec_plugin_call_total",
     help: "Number of runs of a credential plugin, by exit code and by how it ended",
@@ -98,6 +106,8 @@ pub(super) struct ClientSeries {
     duration: HistogramVec,
     limited: HistogramVec,
     response_size: HistogramVec,
+    bodies: IntCounterVec,
+    skipped: IntCounterVec,
     calls: IntCounterVec,
     policy_calls: IntCounterVec,
     rotation: Histogram,
@@ -113,6 +123,8 @@ impl ClientSeries {
             duration: DURATION.histograms(&labels, &by, &SECONDS)?,
             limited: LIMITED.histograms(&labels, &by, &SECONDS)?,
             response_size: RESPONSE_SIZE.histograms(&labels, &by, &BYTES)?,
+            bodies: BODIES.counters(&labels, &["host"])?,
+            skipped: SKIPPED.counters(&labels, &["host"])?,
             calls: CALLS.counters(&labels, &["code", "call_status"])?,
             policy_calls: POLICY_CALLS.counters(&labels, &["status"])?,
             rotation: ROTATION.histogram(&labels, &AGES)?,
@@ -156,6 +168,16 @@ impl ClientSeries {
                 let denied = run.end.as_str();
                 self.policy_calls.with_label_values(&[denied]).inc();
             }
+            ClientMetric::BodyDecoded {
+                host,
+                bytes,
+                skipped_bytes,
+            } => {
+                for (series, count) in [(&self.bodies, bytes), (&self.skipped, skipped_bytes)] {
+                    let count = u64::try_from(*count).unwrap_or_default();
+                    series.with_label_values(&[&**host]).inc_by(count);
+                }
+            }
             ClientMetric::PluginRun(run) => {
                 self.policy_calls.with_label_values(&["allowed"]).inc();
                 let code = run.exit_code.to_string();
@@ -171,6 +193,7 @@ impl ClientSeries {
     pub(super) fn show(&self, page: &Registry) {
         show(page, [&self.requests, &self.retries, &self.calls]);
         show(page, [&self.policy_calls]);
+        show(page, [&self.bodies, &self.skipped]);
         show(page, [&self.duration, &self.limited, &self.response_size]);
         show(page, [&self.rotation]);
         let states = self.readings.states();

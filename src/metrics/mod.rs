@@ -127,6 +127,12 @@
 //!   client's rate limit, also not at all, by `verb` and `host`. Openings of watches do not wait.
 //! - `rest_client_response_size_bytes` (histogram): the bodies of gets and lists of one page after
 //!   decompression, by `verb` and `host`. Failed requests do not count; client-go's do.
+//! - `kubecache_client_body_bytes_total` (counter): bytes of lists, gets and watches that came and
+//!   were decoded, after decompression, by `host`.
+//! - `kubecache_client_skipped_bytes_total` (counter): those of them that the decoder passed over,
+//!   by `host`: managed fields and kubectl's last-applied annotation
+//!   ([`Trim::Skip`](crate::http::Trim)), and whole objects where metadata alone was asked for. It
+//!   stays small where the server leaves managed fields out, as Kubernetes 1.38 can.
 //! - `rest_client_exec_plugin_call_total` (counter): runs of a credential plugin, by `code`, the
 //!   exit code, and `call_status`, such as `no_error` ([`PluginEnd`](crate::http::PluginEnd)).
 //! - `rest_client_exec_plugin_policy_call_total` (counter): decisions of the

@@ -17,7 +17,7 @@ mod recording;
 mod server;
 mod source;
 
-pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder};
+pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder, DropParameter};
 pub use control::ControlServer;
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,

@@ -44,6 +44,8 @@ pub struct EventDecoder<K> {
     is_selected: bool,
     /// How many bytes the present objects may have, until a bookmark ends them.
     initial_bytes_max: Option<usize>,
+    /// How many bytes of the decoded objects were passed over. The caller may set it back.
+    pub(crate) skipped_bytes: usize,
     ended: bool,
     kind: PhantomData<fn() -> K>,
 }
@@ -71,6 +73,7 @@ impl<K: Object> EventDecoder<K> {
             selection: None,
             is_selected: false,
             initial_bytes_max: None,
+            skipped_bytes: 0,
             ended: false,
             kind: PhantomData,
         }
@@ -148,7 +151,7 @@ impl<K: Object> EventDecoder<K> {
         } else {
             let selection = self.selection.as_deref().filter(|_| !self.is_selected);
             self.frames.next()?.map(|frame| match frame {
-                Ok(frame) => decode_frame(&frame, self.skipped, selection),
+                Ok(frame) => decode_frame(&frame, self.skipped, selection, &mut self.skipped_bytes),
                 Err(_) => Err(NO_EVENT.to_owned()),
             })
         };
@@ -196,9 +199,10 @@ impl<K: Object> EventDecoder<K> {
                 }
             } else {
                 let (read, length) = item::read(object, self.skipped).ok()?;
-                if length != object.len() {
+                if length.bytes != object.len() {
                     return None;
                 }
+                self.skipped_bytes = self.skipped_bytes.saturating_add(length.skipped_bytes);
                 let object = Listed::Object(read);
                 WatchEvent::Object(ObjectEvent { kind, object })
             }
@@ -307,6 +311,7 @@ fn decode_frame<K: Object>(
     frame: &Frame<'_>,
     skipped: Skipped,
     selection: Option<&dyn Selection>,
+    skipped_bytes: &mut usize,
 ) -> Result<WatchEvent<K>, String> {
     let Frame {
         bytes,
@@ -328,7 +333,7 @@ fn decode_frame<K: Object>(
                 kind,
                 resource_version,
             }),
-            None => change(object, skipped, kind),
+            None => change(object, skipped, kind, skipped_bytes),
         };
     }
     let object = object.of(bytes);
@@ -377,8 +382,9 @@ fn change<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
     kind: EventKind,
+    skipped_bytes: &mut usize,
 ) -> Result<WatchEvent<K>, String> {
-    let object = match item::decode(bytes, skipped) {
+    let object = match item::decode(bytes, skipped, skipped_bytes) {
         Ok(object) => Listed::Object(object),
         Err(Fault::Malformed(why)) => return Err(no_object(&why)),
         Err(Fault::Foreign { found, .. }) => return Ok(foreign(&found)),

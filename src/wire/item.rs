@@ -35,12 +35,19 @@ pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
     }
 }
 
+/// How many bytes an object took, and how many of them were passed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ItemLength {
+    pub(super) bytes: usize,
+    pub(super) skipped_bytes: usize,
+}
+
 /// Decodes the object that the bytes begin with, and tells its length. Fails with the reason when
 /// they begin with no `K`, or end before it does.
 pub(super) fn read<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
-) -> Result<(Arc<StoredObject<K>>, usize), String> {
+) -> Result<(Arc<StoredObject<K>>, ItemLength), String> {
     let mut decoder = Decoder::of_object(bytes, skipped);
     // From here on its values are overwritten, whatever is wrong with it.
     let mut object = StoredObject::new(decoder.decode::<K>()?);
@@ -58,16 +65,25 @@ pub(super) fn read<K: Object>(
     }
     data.put_into(object.inner_mut());
     shrink(object.inner_mut());
-    Ok((Arc::new(object), decoder.used()))
+    let length = ItemLength {
+        bytes: decoder.used(),
+        skipped_bytes: decoder.skipped_bytes(),
+    };
+    Ok((Arc::new(object), length))
 }
 
-/// Decodes bytes that are one object from their first to their last.
+/// Decodes bytes that are one object from their first to their last. Adds those that it passed over
+/// to `skipped_bytes`.
 pub(super) fn decode<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
+    skipped_bytes: &mut usize,
 ) -> Result<Arc<StoredObject<K>>, Fault> {
     let why = match read(bytes, skipped) {
-        Ok((object, length)) if length == bytes.len() => return Ok(object),
+        Ok((object, length)) if length.bytes == bytes.len() => {
+            *skipped_bytes = skipped_bytes.saturating_add(length.skipped_bytes);
+            return Ok(object);
+        }
         Ok(_) => "trailing characters".to_owned(),
         Err(why) => why,
     };

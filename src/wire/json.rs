@@ -84,6 +84,8 @@ pub(super) struct Decoder<'de> {
     place: Place,
     skipped: Skipped,
     noted: Noted<'de>,
+    /// The bytes of members that were passed over, their names and commas included.
+    skipped_bytes: usize,
     /// After an error: the way to it, from the inside to the outside.
     steps: Vec<PathStep>,
 }
@@ -97,6 +99,7 @@ impl<'de> Decoder<'de> {
             place: Place::Elsewhere,
             skipped: Skipped::default(),
             noted: Noted::default(),
+            skipped_bytes: 0,
             steps: Vec::new(),
         }
     }
@@ -127,6 +130,11 @@ impl<'de> Decoder<'de> {
     /// How many bytes the value took.
     pub(super) fn used(&self) -> usize {
         self.at
+    }
+
+    /// How many of them were those of members that were passed over.
+    pub(super) fn skipped_bytes(&self) -> usize {
+        self.skipped_bytes
     }
 
     pub(super) fn noted(&self) -> &Noted<'de> {
@@ -394,7 +402,11 @@ impl<'de> MapMembers<'_, 'de> {
                     self.inner = inner;
                     return Ok(Some(key));
                 }
-                MemberUse::Skip => drop(self.decoder.skip()?),
+                MemberUse::Skip => {
+                    self.decoder.skip()?;
+                    let length = self.decoder.at.wrapping_sub(start);
+                    self.decoder.skipped_bytes = self.decoder.skipped_bytes.wrapping_add(length);
+                }
                 MemberUse::SecretData => {
                     self.decoder.noted.secret.data = Some(self.decoder.skip()?);
                 }

@@ -38,6 +38,8 @@ pub struct ListDecoder<K> {
     bytes_max: usize,
     /// The length of the list so far, that of the pages before included.
     pub(crate) bytes: usize,
+    /// How many bytes of the decoded items were passed over. The caller may set it back.
+    pub(crate) skipped_bytes: usize,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -55,6 +57,7 @@ impl<K: Object> ListDecoder<K> {
             items_max: usize::MAX,
             bytes_max: options.list_bytes_max,
             bytes: 0,
+            skipped_bytes: 0,
             kind: PhantomData,
         }
     }
@@ -127,17 +130,20 @@ impl<K: Object> ListDecoder<K> {
                 let Ok((object, length)) = item::read(bytes, self.skipped) else {
                     return Ok(());
                 };
-                self.item_bytes = length;
-                self.scan.pass_item(length);
-                self.buffer.take(length);
+                self.item_bytes = length.bytes;
+                self.skipped_bytes = self.skipped_bytes.saturating_add(length.skipped_bytes);
+                self.scan.pass_item(length.bytes);
+                self.buffer.take(length.bytes);
                 Some(Listed::Object(object))
             }
             ListPart::Item(length) => {
                 let bytes = pending.get(..length).unwrap_or(pending);
                 let is_other = passed_over(self.selection.as_deref(), bytes, &mut false).is_some();
                 self.unselected = self.unselected.saturating_add(usize::from(is_other));
-                let item = (!is_other)
-                    .then(|| listed(item::decode(bytes, self.skipped), self.scan.items()));
+                let item = (!is_other).then(|| {
+                    let decoded = item::decode(bytes, self.skipped, &mut self.skipped_bytes);
+                    listed(decoded, self.scan.items())
+                });
                 self.buffer.take(length);
                 item.transpose()?
             }

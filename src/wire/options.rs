@@ -1,6 +1,7 @@
 //! Options of decoding: which fields are skipped, and how large events and items may be.
 
 use crate::error::{Error, ErrorKind};
+use crate::object::Object;
 
 /// Whether objects keep the two fields that no reader of a cache needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -12,6 +13,9 @@ pub enum Trim {
     /// The decoder skips `metadata.managedFields` and the annotation
     /// `kubectl.kubernetes.io/last-applied-configuration`: up to half of a real object. Do not
     /// write such an object back to the server.
+    ///
+    /// The client asks the server to leave out the managed fields. Kubernetes 1.38 can do that;
+    /// servers that do not know this wish send them, and the decoder skips them.
     #[default]
     Skip,
     /// The decoder keeps all fields.
@@ -85,6 +89,17 @@ impl Default for DecodeOptions {
 }
 
 impl DecodeOptions {
+    /// Of what a program reads itself and may write back: a type that can be written has all fields
+    /// (B19).
+    pub(crate) fn for_program<K: Object>(&self) -> Self {
+        let trim = if K::TRIMMED_ON_GET {
+            self.trim
+        } else {
+            Trim::Keep
+        };
+        self.clone().trim(trim)
+    }
+
     /// Sets whether the fields that only writers need are skipped. Default: [`Trim::Skip`].
     pub fn trim(self, trim: Trim) -> Self {
         Self { trim, ..self }

@@ -219,7 +219,8 @@ mod tests {
 
     fn decode(json: &str) -> Result<Secret, String> {
         let options = DecodeOptions::default().trim(Trim::Keep);
-        match item::decode::<Secret>(json.as_bytes(), item::skipped::<Secret>(&options)) {
+        let skipped = item::skipped::<Secret>(&options);
+        match item::decode::<Secret>(json.as_bytes(), skipped, &mut 0) {
             Ok(secret) => Ok(Secret::clone(&secret)),
             Err(item::Fault::Undecodable(aside)) => Err(aside.error.to_string()),
             Err(item::Fault::Malformed(why)) => Err(format!("malformed: {why}")),

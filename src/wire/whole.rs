@@ -22,6 +22,19 @@ pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,
 ) -> Result<Arc<StoredObject<K>>, Error> {
+    decode_counted(bytes, options, &mut 0)
+}
+
+/// Decodes as [`decode_object`] does. Adds the bytes that it passed over to `skipped_bytes`.
+///
+/// # Errors
+///
+/// As [`decode_object`].
+pub(crate) fn decode_counted<K: Object>(
+    bytes: &[u8],
+    options: &DecodeOptions,
+    skipped_bytes: &mut usize,
+) -> Result<Arc<StoredObject<K>>, Error> {
     if bytes.len() > options.item_bytes_max {
         return Err(Error::new(
             ErrorKind::TooLarge,
@@ -37,7 +50,8 @@ pub(crate) fn decode_object<K: Object>(
     if !json.starts_with(b"{") || !ends {
         return Err(protocol("the answer is no JSON object, or is cut off"));
     }
-    item::decode(json, item::skipped::<K>(options)).map_err(|fault| match fault {
+    let decoded = item::decode(json, item::skipped::<K>(options), skipped_bytes);
+    decoded.map_err(|fault| match fault {
         Fault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
         Fault::Foreign { found, .. } => {
             if let Some(status) = decode_status(bytes) {

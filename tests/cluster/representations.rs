@@ -1,14 +1,17 @@
 //! The representations of an object at a real server: text that is decoded on read, metadata alone,
 //! and a type that is known at run time only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
+use kubecache::http::{Client, ClientMetric, ClientOptions, KubeconfigOptions, Request, Response};
 use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::manager::{ChangeDetection, ManagerOptions, ObjectManager, Owner};
 use kubecache::object::{LabelMatcher, LabelSelector, Object, ObjectKey, Resource, Scope};
-use kubecache::{Compact, Dynamic, ErrorKind, Metadata};
+use kubecache::{Compact, Dynamic, ErrorKind, Hook, Metadata};
 
 use super::support::*;
 
@@ -166,4 +169,95 @@ fn a_resource_that_is_known_at_run_time_only_is_followed() {
         .get::<Dynamic>(&ObjectKey::new("", "cluster-admin"))
         .unwrap();
     assert_eq!(admin.field("/rules/0/verbs/0").unwrap(), Some("*"));
+}
+
+/// A client whose hook adds up the bytes that its decoder passed over.
+fn counting() -> (Client, Arc<AtomicUsize>) {
+    let skipped = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&skipped);
+    let options = ClientOptions::default().metrics(Hook::new(move |metric| {
+        if let ClientMetric::BodyDecoded { skipped_bytes, .. } = metric {
+            counter.fetch_add(*skipped_bytes, Ordering::SeqCst);
+        }
+    }));
+    let client = connect("admin.yaml", KubeconfigOptions::default(), options);
+    (client, skipped)
+}
+
+/// A server that does not know the parameter ignores it: core types, definitions of custom
+/// resources and the aggregator's own have a negotiation each. Then the managed fields come, and
+/// the client passes over them.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn the_wish_for_no_managed_fields_is_no_reason_to_refuse() {
+    let _up = cluster();
+    prepare();
+    let (client, skipped) = counting();
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    let mut sent = BTreeSet::new();
+    for path in [
+        "/api/v1/namespaces/representations/secrets",
+        "/apis/apps/v1/deployments",
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        "/apis/apiregistration.k8s.io/v1/apiservices",
+    ] {
+        for form in ["application/json", metadata] {
+            let deadline = Clock::system().after(PATIENCE);
+            let ask = |accept: &str| {
+                let request = Request::get(path).header("Accept", accept);
+                client.send(&request, deadline).unwrap()
+            };
+            let whole = ask(form);
+            // Without a second choice: a server that refuses the parameter answers with 406.
+            let lean = ask(&format!("{form};drop=metadata.managedFields"));
+            assert_eq!(lean.status(), 200, "{path} {form}");
+            let has = |response: &Response| {
+                response
+                    .body()
+                    .windows(13)
+                    .any(|word| word == b"managedFields")
+            };
+            if has(&whole) {
+                sent.insert(has(&lean));
+            }
+            ask(&format!("{form};unheard=of"));
+        }
+    }
+    assert_eq!(sent.len(), 1, "all negotiations agree");
+    let ignores = sent.contains(&true);
+    let version = std::env::var("KUBECACHE_CLUSTER_VERSION").unwrap();
+    println!("{version} ignores the parameter: {ignores}");
+    let is_skipped = || skipped.swap(0, Ordering::SeqCst) > 0;
+    let scope = || Scope::namespace(NAMESPACE);
+    let listed = client.list::<Secret>(scope()).unwrap();
+    assert!(
+        listed
+            .iter()
+            .all(|secret| secret.metadata.managed_fields.is_none())
+    );
+    assert_eq!(is_skipped(), ignores);
+    let listed = client.list::<Metadata<Secret>>(scope()).unwrap();
+    assert!(
+        listed
+            .iter()
+            .all(|secret| secret.metadata.managed_fields.is_none())
+    );
+    assert_eq!(is_skipped(), ignores);
+    let source = watcher::<Secret>(&client, scope());
+    let informer = SharedInformer::new(source, InformerOptions::default());
+    informer.start().unwrap();
+    let deadline = Clock::system().after(PATIENCE);
+    informer.wait_until_synced(deadline).unwrap();
+    skipped.store(0, Ordering::SeqCst);
+    write("one", "watched");
+    let is_watched = |secret: Option<&Secret>| {
+        let data = secret.and_then(|secret| secret.data.as_ref());
+        data.is_some_and(|data| data["value"].0 == b"watched")
+    };
+    let key = ObjectKey::new(NAMESPACE, "one");
+    informer.wait_until(&key, is_watched, deadline).unwrap();
+    assert_eq!(is_skipped(), ignores);
+    // What may be written back keeps them, on every server.
+    let own = client.get::<Secret>(&key).unwrap();
+    assert!(own.metadata.managed_fields.is_some());
 }

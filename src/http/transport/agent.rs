@@ -47,7 +47,7 @@ pub(crate) struct Endpoint {
     /// The headers of every request but `Authorization`, `Accept` and `Accept-Encoding`.
     pub(crate) headers: HeaderMap,
     pub(crate) credentials: ActiveCredentials,
-    pub(crate) metrics: RequestMetrics,
+    pub(crate) metrics: Arc<RequestMetrics>,
     pub(crate) dialer: Arc<ServerConnector>,
     /// A request is sent once more after so much silence.
     pub(crate) second_try_after: Duration,
@@ -115,8 +115,12 @@ pub(crate) struct ResponseReader {
     pub(crate) socket: Option<Arc<TcpStream>>,
     /// The request's credentials. No error about the response may show them.
     authorization: Option<Arc<Authorization>>,
-    /// How many bytes of the body [`read`](Self::read) gave.
+    /// How many bytes of the body were read.
     pub(crate) body_bytes: usize,
+    /// How many of them the client's hook was told of.
+    told_bytes: usize,
+    /// Of an answer whose body is decoded.
+    metrics: Option<Arc<RequestMetrics>>,
     pub(crate) call: CallContext,
 }
 
@@ -248,7 +252,10 @@ impl Agent {
         if !content_type.is_empty() && !content_type.contains("json") {
             return Err(errors::not_json(&what, &sent.redacted(&content_type)));
         }
-        Ok(sent.into_answer(what, call.clone()))
+        Ok(ResponseReader {
+            metrics: Some(Arc::clone(&endpoint.metrics)),
+            ..sent.into_answer(what, call.clone())
+        })
     }
 
     /// Sends a request as [`get`](Self::get) does, of any method. Returns its name for messages and
@@ -552,6 +559,8 @@ impl UnreadResponse {
                 .credential
                 .and_then(|credential| credential.authorization.clone()),
             body_bytes: 0,
+            told_bytes: 0,
+            metrics: None,
             call,
         }
     }
@@ -561,7 +570,20 @@ impl ResponseReader {
     /// Reads the available bytes. Never blocks. 0 is the end of the body.
     pub(crate) fn read_available(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
         let _entered = self.call.enter_nonblocking();
-        Ok(self.body.read(into)?)
+        let count = self.body.read(into)?;
+        self.body_bytes = self.body_bytes.saturating_add(count);
+        Ok(count)
+    }
+
+    /// Tells the client's hook of the bytes that were read since it was told last. The decoder passed
+    /// over `skipped_bytes`, which are set back to 0.
+    pub(crate) fn decoded(&mut self, skipped_bytes: &mut usize) {
+        let bytes = self.body_bytes.saturating_sub(self.told_bytes);
+        let skipped = std::mem::take(skipped_bytes);
+        self.told_bytes = self.body_bytes;
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| bytes > 0 || skipped > 0) {
+            metrics.decoded(bytes, skipped);
+        }
     }
 
     /// Reads the available bytes. Blocks until the first one, within the limits of the call and at
@@ -607,6 +629,8 @@ impl ResponseReader {
             socket: None,
             authorization: None,
             body_bytes: 0,
+            told_bytes: 0,
+            metrics: None,
             call,
         }
     }

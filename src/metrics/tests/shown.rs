@@ -63,7 +63,7 @@ fn rf_51_rf_52_the_whole_text() {
 }
 
 /// A list that is retried after a 401, and a connection that is refused.
-fn requests() -> [ClientMetric; 7] {
+fn requests() -> [ClientMetric; 9] {
     let host: Arc<str> = "10.0.0.1:6443".into();
     let limited = |millis| ClientMetric::RateLimited {
         host: Arc::clone(&host),
@@ -79,10 +79,17 @@ fn requests() -> [ClientMetric; 7] {
         took: Duration::from_millis(millis),
         body_bytes,
     };
+    let decoded = |bytes, skipped_bytes| ClientMetric::BodyDecoded {
+        host: Arc::clone(&host),
+        bytes,
+        skipped_bytes,
+    };
     [
         limited(0),
         sent(Some(401), false),
         sent(Some(200), true),
+        decoded(65_536, 20_000),
+        decoded(4_464, 1_000),
         ended(20, Some(70_000)),
         limited(1_500),
         sent(None, false),

@@ -10,7 +10,9 @@ use super::list_options;
 use super::patches;
 use super::reads;
 use super::refusal::Refusal;
-use super::representation::{AnswerForm, TableContext, aggregated_version, takes_json};
+use super::representation::{
+    AnswerForm, DropParameter, TableContext, aggregated_version, takes_json,
+};
 use super::resources::ApiResource;
 use super::routes::{ApiVerb, ObjectRoute, Route};
 use super::selectors::ObjectFilter;
@@ -33,6 +35,7 @@ pub(super) struct ApiBackend {
     pub(super) access: Mutex<Access>,
     pub(super) open: OpenWatches,
     pub(super) bookmark_every: Duration,
+    pub(super) drop_parameter: DropParameter,
 }
 
 /// A body of JSON with its status.
@@ -90,7 +93,8 @@ impl ApiBackend {
     }
 
     fn watch(&self, route: &ObjectRoute, request: &Request, accept: &str) -> Reply<'static> {
-        let begun = AnswerForm::of(accept, &request.target).and_then(|form| {
+        let form = AnswerForm::of(accept, &request.target, self.drop_parameter);
+        let begun = form.and_then(|form| {
             let settings = WatchSettings {
                 form,
                 bookmark_every: self.bookmark_every,
@@ -116,7 +120,7 @@ impl ApiBackend {
         accept: &str,
     ) -> Result<JsonAnswer, Refusal> {
         let target = &request.target;
-        let form = AnswerForm::of(accept, target)?;
+        let form = AnswerForm::of(accept, target, self.drop_parameter)?;
         let now = self.storage.now();
         let mut state = self.storage.lock();
         let writer = Writer {

@@ -6,6 +6,7 @@ use rustls::crypto::CryptoProvider;
 
 use super::access::{Access, AccessRule};
 use super::backend::ApiBackend;
+use super::representation::DropParameter;
 use super::resources::{ApiResource, Registry};
 use super::server::ApiServer;
 use super::storage::Storage;
@@ -27,6 +28,7 @@ pub struct ApiServerBuilder {
     registry: Registry,
     access: Access,
     bookmark_every: Duration,
+    drop_parameter: DropParameter,
     started_at: Option<SystemTime>,
     options: ServerOptions,
 }
@@ -37,6 +39,7 @@ impl Default for ApiServerBuilder {
             registry: Registry::built_in(),
             access: Access::default(),
             bookmark_every: BOOKMARK_EVERY,
+            drop_parameter: DropParameter::default(),
             started_at: None,
             options: ServerOptions::default(),
         }
@@ -96,6 +99,14 @@ impl ApiServerBuilder {
     #[must_use]
     pub fn bookmark_every(mut self, every: Duration) -> Self {
         self.bookmark_every = every;
+        self
+    }
+
+    /// Sets what the server makes of `drop=metadata.managedFields` in an `Accept` header. Default:
+    /// it leaves the managed fields out.
+    #[must_use]
+    pub fn drop_parameter(mut self, drop: DropParameter) -> Self {
+        self.drop_parameter = drop;
         self
     }
 
@@ -185,6 +196,7 @@ impl ApiServerBuilder {
             access: Mutex::new(self.access),
             open: Arc::new(Monitor::new(0)),
             bookmark_every: self.bookmark_every,
+            drop_parameter: self.drop_parameter,
         };
         let server = HttpServer::start("api", backend, self.options)?;
         Ok(ApiServer::of(server))

@@ -256,9 +256,7 @@ fn name_suffix(number: u64) -> String {
 /// Removes what only the server writes, and what it does not write.
 pub(super) fn drop_server_fields(object: &mut Value) {
     if let Some(metadata) = metadata_mut(object) {
-        for field in ["managedFields", "selfLink"] {
-            metadata.remove(field);
-        }
+        metadata.remove("selfLink");
         // What is empty is not there when the server writes it.
         for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
             let is_empty = match metadata.get(field) {

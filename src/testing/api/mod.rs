@@ -26,6 +26,7 @@ mod writes;
 
 pub use self::access::AccessRule;
 pub use self::builder::ApiServerBuilder;
+pub use self::representation::DropParameter;
 pub use self::resources::ApiResource;
 pub use self::server::ApiServer;
 

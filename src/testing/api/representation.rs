@@ -1,6 +1,7 @@
 //! In which form an answer is given: whole objects, metadata alone or a table, as the `Accept`
 //! header asks.
 
+use std::borrow::Cow;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
@@ -12,9 +13,29 @@ use super::tables::{self, TableObject, metadata_of};
 use crate::sync::Arc;
 use crate::testing::recording::Target;
 
+/// What a server makes of the parameter `drop=metadata.managedFields` in an `Accept` header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DropParameter {
+    /// It leaves the managed fields out, as Kubernetes 1.38 does with the gate
+    /// `ManagedFieldsOptOut`.
+    #[default]
+    Honored,
+    /// It ignores the parameter, as kube-apiservers before 1.38 do.
+    Ignored,
+    /// It does not accept a media type with the parameter, and goes on to the next one.
+    Refused,
+}
+
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AnswerForm {
+pub(super) struct AnswerForm {
+    shape: AnswerShape,
+    drops_managed_fields: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AnswerShape {
     Objects,
     /// `PartialObjectMetadata`, or its list.
     Metadata,
@@ -96,7 +117,7 @@ pub(super) fn aggregated_version(accept: &str) -> Option<String> {
 
 impl AnswerForm {
     /// The first form of the `Accept` header that the server has.
-    pub(super) fn of(accept: &str, target: &Target) -> Result<Self, Refusal> {
+    pub(super) fn of(accept: &str, target: &Target, drop: DropParameter) -> Result<Self, Refusal> {
         let include = match target.value("includeObject") {
             Some("None") => TableObject::None,
             Some("Object") => TableObject::Whole,
@@ -106,18 +127,36 @@ impl AnswerForm {
             if !range.is_json() {
                 return None;
             }
+            let drops_managed_fields = match (drop, range.parameter("drop")) {
+                (DropParameter::Ignored, _) | (_, "") => false,
+                (DropParameter::Honored, "metadata.managedFields") => true,
+                // 1.38 does not accept other fields either.
+                (DropParameter::Honored | DropParameter::Refused, _) => return None,
+            };
             let known = range.parameter("g") == "meta.k8s.io"
                 && matches!(range.parameter("v"), "v1" | "v1beta1");
-            match range.parameter("as") {
-                "" => Some(Self::Objects),
-                "Table" if known => Some(Self::Table(include)),
+            let shape = match range.parameter("as") {
+                "" => AnswerShape::Objects,
+                "Table" if known => AnswerShape::Table(include),
                 "PartialObjectMetadata" | "PartialObjectMetadataList" if known => {
-                    Some(Self::Metadata)
+                    AnswerShape::Metadata
                 }
-                _ => None,
-            }
+                _ => return None,
+            };
+            Some(Self {
+                shape,
+                drops_managed_fields,
+            })
         });
         form.ok_or_else(Refusal::not_acceptable)
+    }
+
+    /// What is told of an object.
+    fn told(self, object: &StoredVersion) -> Cow<'_, StoredVersion> {
+        let lean = self
+            .drops_managed_fields
+            .then(|| object.without_managed_fields());
+        lean.flatten().map_or(Cow::Borrowed(object), Cow::Owned)
     }
 
     /// One object.
@@ -128,12 +167,13 @@ impl AnswerForm {
         table: TableContext,
         text: &mut Vec<u8>,
     ) {
-        match self {
-            Self::Objects => object.write_as(resource, text),
-            Self::Metadata => {
+        let object = &*self.told(object);
+        match self.shape {
+            AnswerShape::Objects => object.write_as(resource, text),
+            AnswerShape::Metadata => {
                 text.extend_from_slice(metadata_of(object).to_string().as_bytes());
             }
-            Self::Table(include) => {
+            AnswerShape::Table(include) => {
                 let rows = [object];
                 let mut made = tables::table(resource, rows.into_iter(), include, table.now);
                 set(
@@ -158,8 +198,9 @@ impl AnswerForm {
         now: SystemTime,
     ) -> Vec<u8> {
         let mut text = Vec::new();
-        match self {
-            Self::Objects => {
+        let objects: Vec<_> = objects.iter().map(|object| self.told(object)).collect();
+        match self.shape {
+            AnswerShape::Objects => {
                 let kind = format!("{}List", resource.kind());
                 text.extend_from_slice(
                     format!(
@@ -177,7 +218,7 @@ impl AnswerForm {
                 }
                 text.extend_from_slice(b"]}");
             }
-            Self::Metadata => {
+            AnswerShape::Metadata => {
                 let items: Vec<_> = objects.iter().map(|object| metadata_of(object)).collect();
                 // The server's list without objects has none at all, in this form.
                 let items = (!items.is_empty()).then_some(items);
@@ -189,7 +230,7 @@ impl AnswerForm {
                 });
                 text.extend_from_slice(list.to_string().as_bytes());
             }
-            Self::Table(include) => {
+            AnswerShape::Table(include) => {
                 let rows = objects.iter().map(|object| &**object);
                 let mut table = tables::table(resource, rows, include, now);
                 set(&mut table, "metadata", metadata.clone());
@@ -201,10 +242,10 @@ impl AnswerForm {
 
     /// The object of a bookmark.
     pub(super) fn bookmark(self, resource: &ApiResource, metadata: &Value) -> Value {
-        let (kind, api_version) = match self {
-            Self::Objects => (resource.kind(), resource.api_version()),
-            Self::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
-            Self::Table(_) => {
+        let (kind, api_version) = match self.shape {
+            AnswerShape::Objects => (resource.kind(), resource.api_version()),
+            AnswerShape::Metadata => ("PartialObjectMetadata", "meta.k8s.io/v1"),
+            AnswerShape::Table(_) => {
                 let (rows, now) = (std::iter::empty(), SystemTime::UNIX_EPOCH);
                 let mut table = tables::table(resource, rows, TableObject::None, now);
                 set(&mut table, "metadata", metadata.clone());
@@ -226,8 +267,35 @@ fn set(value: &mut Value, field: &str, to: Value) {
 mod tests {
     use super::*;
 
-    fn form(accept: &str) -> Result<AnswerForm, u16> {
-        AnswerForm::of(accept, &Target::parse("/x")).map_err(|refusal| refusal.code)
+    fn form(accept: &str) -> Result<AnswerShape, u16> {
+        shape_and_drop(accept, DropParameter::default()).map(|(shape, _)| shape)
+    }
+
+    fn shape_and_drop(accept: &str, drop: DropParameter) -> Result<(AnswerShape, bool), u16> {
+        let form = AnswerForm::of(accept, &Target::parse("/x"), drop);
+        let form = form.map_err(|refusal| refusal.code)?;
+        Ok((form.shape, form.drops_managed_fields))
+    }
+
+    #[test]
+    fn managed_fields_are_dropped_where_the_server_honors_that() {
+        use DropParameter::{Honored, Ignored, Refused};
+        let (drop, other) = ("application/json;drop=metadata.managedFields", "drop=spec");
+        let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        let both = format!("{metadata};drop=metadata.managedFields,{metadata}");
+        let two = format!("application/json;{other},application/json");
+        let rows = [
+            (drop, Honored, Ok((AnswerShape::Objects, true))),
+            (drop, Ignored, Ok((AnswerShape::Objects, false))),
+            (drop, Refused, Err(406)),
+            (&both, Honored, Ok((AnswerShape::Metadata, true))),
+            (&both, Refused, Ok((AnswerShape::Metadata, false))),
+            (&two, Honored, Ok((AnswerShape::Objects, false))),
+        ];
+        for (accept, drop, expected) in rows {
+            assert_eq!(shape_and_drop(accept, drop), expected, "{accept} {drop:?}");
+        }
+        assert_eq!(form(&format!("application/json;{other}")), Err(406));
     }
 
     #[test]
@@ -235,18 +303,18 @@ mod tests {
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
         let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
         let protobuf = "application/vnd.kubernetes.protobuf";
-        assert_eq!(form(""), Ok(AnswerForm::Objects));
-        assert_eq!(form("*/*"), Ok(AnswerForm::Objects));
+        assert_eq!(form(""), Ok(AnswerShape::Objects));
+        assert_eq!(form("*/*"), Ok(AnswerShape::Objects));
         assert_eq!(
             form(&format!("{protobuf},application/json")),
-            Ok(AnswerForm::Objects)
+            Ok(AnswerShape::Objects)
         );
         assert_eq!(form(protobuf), Err(406));
         let with_table = form(&format!("{table},application/json"));
-        assert_eq!(with_table, Ok(AnswerForm::Table(TableObject::Metadata)));
+        assert_eq!(with_table, Ok(AnswerShape::Table(TableObject::Metadata)));
         assert_eq!(
             form(&format!("{protobuf};{metadata},{metadata}")),
-            Ok(AnswerForm::Metadata)
+            Ok(AnswerShape::Metadata)
         );
         assert_eq!(
             form("application/json;as=Table;v=v9;g=meta.k8s.io"),

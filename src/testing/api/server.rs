@@ -42,7 +42,8 @@ use crate::testing::http::{
 ///
 /// - controllers: nothing is scheduled, started or garbage collected; only a deleted namespace is
 ///   emptied
-/// - server-side apply, managed fields, protobuf and YAML bodies: refused by name
+/// - server-side apply, protobuf and YAML bodies: refused by name
+/// - managed fields of its own: an object has those that the test gave it
 /// - validation by schema and conversion of objects between versions; of defaults, only those on
 ///   which clients rely
 /// - subresources beside `status`

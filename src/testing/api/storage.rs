@@ -21,7 +21,7 @@ const CHANGES_MAX: usize = 100_000;
 const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// An object at one version, with its text, which all answers share. Never changed.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StoredVersion {
     /// `namespace/name`, or the name alone: the order of lists.
     pub(super) key: String,
@@ -52,6 +52,14 @@ impl StoredVersion {
     /// The same state as of another version: what a watch tells of an object that it loses.
     pub(super) fn at_version(&self, version: u64) -> Self {
         Self::new(self.key.clone(), version, self.value.clone())
+    }
+
+    /// The same without its managed fields; `None` if it has none.
+    pub(super) fn without_managed_fields(&self) -> Option<Self> {
+        self.value.pointer("/metadata/managedFields")?;
+        let mut value = self.value.clone();
+        metadata_mut(&mut value)?.remove("managedFields");
+        Some(Self::new(self.key.clone(), self.version, value))
     }
 
     /// Writes the object as one of that kind.

@@ -83,6 +83,7 @@ impl Writer<'_> {
             return Err(Refusal::already_exists(resource, &name, is_going));
         }
         defaults::drop_server_fields(&mut object);
+        self.set_managed_fields(&mut object, None);
         if resource.traits().has_status && !self.is_test {
             remove_field(&mut object, "status");
         }
@@ -231,7 +232,16 @@ impl Writer<'_> {
         };
         defaults::drop_server_fields(&mut object);
         copy_metadata(&old.value, &mut object, SERVERS_OWN);
+        self.set_managed_fields(&mut object, Some(old));
         object
+    }
+
+    /// The test alone gives an object managed fields. Writes of others leave them as they are.
+    fn set_managed_fields(self, object: &mut Value, old: Option<&StoredVersion>) {
+        if !self.is_test {
+            let old = old.map_or(&Value::Null, |old| &old.value);
+            copy_metadata(old, object, &["managedFields"]);
+        }
     }
 
     fn store(

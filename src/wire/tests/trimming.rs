@@ -3,6 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::super::decode_counted;
 use super::super::json::{Decoder, Skipped};
 use super::*;
 
@@ -188,6 +189,65 @@ fn trimming_while_decoding_is_decoding_and_then_removing() {
             without_the_fields(object),
             "round {round}: {text}"
         );
+    }
+}
+
+/// A member that is passed over counts with its name, and with the comma before it.
+const MANAGED: &str = r#","managedFields":[{"manager":"m","fieldsV1":{"f:}":{}}}]"#;
+
+/// Objects of which a cache passes over members, and one that does not decode.
+fn passed_over_in(managed: &str) -> Vec<(String, usize)> {
+    let named =
+        |name: &str, rest: &str| format!(r#"{{"metadata":{{"name":"{name}"{managed}{rest}}}}}"#);
+    let annotation = format!(r#","{LAST}":"{{\"a\":\"b\"}}""#);
+    let annotations = format!(r#","annotations":{{"a":"b"{annotation}}}"#);
+    vec![
+        (named("a", ""), managed.len()),
+        (
+            named("b", &annotations),
+            managed.len().saturating_add(annotation.len()),
+        ),
+        (named("c", r#","annotations":7"#), 0),
+        (named("d", r#","annotations":{"a":"b"}"#), managed.len()),
+    ]
+}
+
+#[test]
+fn what_is_passed_over_is_counted_once_however_it_comes() {
+    let options = DecodeOptions::default();
+    for managed in [MANAGED, ""] {
+        let objects = passed_over_in(managed);
+        let expected: usize = objects.iter().map(|(_, skipped)| skipped).sum();
+        let texts: Vec<_> = objects.iter().map(|(text, _)| text.as_str()).collect();
+        let body = format!(r#"{{"items":[{}]}}"#, texts.join(" , "));
+        each_split(body.as_bytes(), |chunks| {
+            let mut decoder = ListDecoder::<Secret>::new(&options);
+            for chunk in chunks {
+                feed(&mut decoder, chunk, &mut |_| {}).unwrap();
+            }
+            assert_eq!(decoder.skipped_bytes, expected);
+            decoder.finish().unwrap();
+        });
+        // As API servers write it, and as they do not: the scanner looks for the event's end.
+        for space in ["", " "] {
+            let event = |text: &&str| format!(r#"{{"type":"ADDED","object":{text}{space}}}"#);
+            let events: Vec<_> = texts.iter().map(event).collect();
+            let body = format!("{}\n", events.join("\n"));
+            each_split(body.as_bytes(), |chunks| {
+                let mut decoder = EventDecoder::<Secret>::new(&options);
+                for chunk in chunks.into_iter().filter(|chunk| !chunk.is_empty()) {
+                    decoder.space()[..chunk.len()].copy_from_slice(chunk);
+                    decoder.filled(chunk.len());
+                    while decoder.next().unwrap().is_some() {}
+                }
+                assert_eq!(decoder.skipped_bytes, expected, "{body}");
+            });
+        }
+        for (text, skipped) in &objects {
+            let mut counted = 0;
+            let decoded = decode_counted::<Secret>(text.as_bytes(), &options, &mut counted);
+            assert_eq!((counted, decoded.is_ok()), (*skipped, !text.contains(":7")));
+        }
     }
 }
 
