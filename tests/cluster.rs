@@ -56,7 +56,6 @@ mod proxies;
 mod recorder;
 #[path = "cluster/representations.rs"]
 mod representations;
-mod rotation;
 #[path = "cluster/site.rs"]
 mod site;
 #[cfg(feature = "snapshot")]

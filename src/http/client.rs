@@ -372,9 +372,7 @@ impl Client {
         let dialer = Arc::new(dialer);
         let plugin_runs = options.metrics.as_ref();
         let plugin_runs = plugin_runs.map(|hook| hook.of_part(ClientMetric::PluginRun));
-        let (credentials, lease) = config
-            .credentials
-            .activate(plugin_runs, config.provider.as_ref());
+        let (credentials, lease) = config.credentials.activate(plugin_runs);
         let endpoint = Endpoint {
             base,
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,

@@ -11,8 +11,6 @@ mod canary;
 mod gzip;
 mod hostile;
 mod kept;
-#[cfg(feature = "ring")]
-mod kubeconfigs;
 mod limits;
 mod managers;
 mod one_shot;

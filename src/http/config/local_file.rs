@@ -5,7 +5,6 @@ use std::io::{self, Read as _};
 use std::mem;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
 use zeroize::Zeroizing;
 
 use crate::wire::Buffer;
@@ -30,24 +29,7 @@ pub(super) fn describe(error: &io::Error) -> String {
 
 /// Reads a whole file of at most `bytes_max`. The error says why it fails, without the path.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
-    read_whole(File::open(path), bytes_max)
-}
-
-/// Reads a file as [`read_bounded`] does, but never waits for a pipe: it fails.
-pub(crate) fn read_regular(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty());
-    let file = file.map(File::from).map_err(io::Error::from);
-    if let Ok(file) = &file
-        && !file.metadata().is_ok_and(|about| about.is_file())
-    {
-        return Err("it is no file".to_owned());
-    }
-    read_whole(file, bytes_max)
-}
-
-fn read_whole(file: io::Result<File>, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
-    let file = file.map_err(|error| describe(&error))?;
+    let file = File::open(path).map_err(|error| describe(&error))?;
     // One byte more than allowed distinguishes a full file from a larger one.
     let mut file = file.take(bytes_max.saturating_add(1));
     // A pipe tells no size, and a file may grow: this buffer overwrites what it leaves behind.

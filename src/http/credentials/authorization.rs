@@ -14,7 +14,6 @@ pub(super) const MARK: &str = "[credentials left out]";
 const PASSWORD_BYTES_MIN: usize = 4;
 
 /// The value of an `Authorization` header, and its parts that no text may show.
-#[derive(Clone)]
 pub(crate) struct Authorization {
     header: Zeroizing<String>,
     /// In the forms in which answers quote text, the longest first.

@@ -3,7 +3,6 @@
 mod authorization;
 pub(super) mod client_certificate;
 mod exec;
-mod kubeconfig_user;
 mod lifetime;
 mod plugin_run;
 mod renewal;
@@ -17,16 +16,12 @@ mod token_source;
 use std::fmt;
 use std::path::PathBuf;
 
-use rustls::crypto::CryptoProvider;
-
 pub(super) use self::authorization::Authorization;
 pub use self::exec::PluginPolicy;
 pub(super) use self::exec::{
     ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
     resolve_command,
 };
-use self::kubeconfig_user::KubeconfigSource;
-pub(super) use self::kubeconfig_user::{KubeconfigUser, ReadAgain};
 pub use self::plugin_run::{PluginEnd, PluginRun};
 use self::renewal::{Asker, Renewal, Runner};
 pub(super) use self::source::Credential;
@@ -99,20 +94,11 @@ impl Credentials {
         Self::Renewed(Arc::new(Renewal::new(source, None, &Clock::system())))
     }
 
-    /// The credentials of a kubeconfig's user. After a rejection `read_again` gives the user anew;
-    /// `name` names the user in messages.
-    pub(crate) fn kubeconfig(name: &str, user: KubeconfigUser, read_again: ReadAgain) -> Self {
-        let clock = Clock::system();
-        let source = KubeconfigSource::new(name, user, read_again, &clock);
-        Self::Renewed(Arc::new(Renewal::of_kubeconfig(source, &clock)))
-    }
-
     /// Makes the credentials of a client, whose hook is `metrics`. Sources are asked while the
     /// lease lives.
     pub(crate) fn activate(
         &self,
         metrics: Option<Hook<PluginRun>>,
-        provider: Option<&Arc<CryptoProvider>>,
     ) -> (ActiveCredentials, Option<CredentialsLease>) {
         let runner = match self {
             Self::None | Self::Withheld | Self::Fixed(_) => None,
@@ -123,7 +109,6 @@ impl Credentials {
             asker: Asker {
                 runner: runner.as_ref().map(Arc::downgrade).unwrap_or_default(),
                 metrics,
-                provider: provider.cloned(),
             },
         };
         (active, runner.map(CredentialsLease))
@@ -145,7 +130,7 @@ impl Credentials {
     /// As [`current`](ActiveCredentials::current).
     pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER)?;
-        let (active, _lease) = self.activate(None, None);
+        let (active, _lease) = self.activate(None);
         let current = active.current(&call)?;
         Ok(current.and_then(|current| current.authorization.clone()))
     }
@@ -204,7 +189,6 @@ fn credential(authorization: Authorization) -> Credential {
     Credential {
         authorization: Some(Arc::new(authorization)),
         identity: None,
-        is_of_plugin: false,
         number: 0,
     }
 }
@@ -215,7 +199,7 @@ impl fmt::Debug for Credentials {
             Self::None => f.write_str("none"),
             Self::Withheld => f.write_str("withheld"),
             Self::Fixed(_) => f.write_str("fixed"),
-            Self::Renewed(renewal) => f.write_str(&renewal.name()),
+            Self::Renewed(renewal) => f.write_str(renewal.name()),
         }
     }
 }

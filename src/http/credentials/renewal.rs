@@ -7,18 +7,15 @@ use std::cell::Cell;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use rustls::crypto::CryptoProvider;
-
 use super::super::config::Pem;
 use super::super::transport::call_context::CallContext;
 use super::super::transport::channel::ItemReceiver;
 use super::super::transport::helper_threads::HelperThreads;
 use super::super::transport::interrupt::{Interrupt, Limit};
-use super::kubeconfig_user::KubeconfigSource;
-use super::plugin_run::{PluginEnd, PluginRun};
+use super::client_certificate;
+use super::plugin_run::PluginRun;
 use super::source::{Credential, CredentialSource, FetchReason, Fetched};
 use super::status::CredentialsStatus;
-use super::{Credentials, client_certificate};
 use crate::clock::{Clock, WallInstant, later};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
@@ -46,8 +43,6 @@ pub(crate) struct Asker {
     pub(crate) runner: Weak<Runner>,
     /// Told of a plugin's run that this one starts.
     pub(crate) metrics: Option<Hook<PluginRun>>,
-    /// The client's cryptography; `None` takes the feature's.
-    pub(crate) provider: Option<Arc<CryptoProvider>>,
 }
 
 /// The thread that asks a source. Its drop ends a run that can be ended, and joins the thread.
@@ -140,45 +135,6 @@ impl Renewal {
             current: initial.map(Arc::new),
             ..RenewalState::default()
         };
-        Self::with_state(source, state, clock)
-    }
-
-    /// Credentials of a kubeconfig's user, which `source` reads again after a rejection.
-    pub(super) fn of_kubeconfig(source: KubeconfigSource, clock: &Clock) -> Self {
-        let user = source.user();
-        let (authorization, due) = match &user.credentials {
-            Credentials::None | Credentials::Withheld => (None, None),
-            Credentials::Fixed(fixed) => (fixed.authorization.clone(), None),
-            Credentials::Renewed(renewal) => {
-                let state = renewal.shared.state.lock();
-                let first = state.current.as_ref();
-                (
-                    first.and_then(|first| first.authorization.clone()),
-                    state.due,
-                )
-            }
-        };
-        let is_plugin = matches!(&user.credentials, Credentials::Renewed(_));
-        let first = Credential {
-            identity: user.identity.clone(),
-            is_of_plugin: false,
-            number: 0,
-            authorization,
-        };
-        let is_known = first.authorization.is_some() || !is_plugin;
-        let state = RenewalState {
-            due,
-            current: is_known.then(|| Arc::new(first)),
-            ..RenewalState::default()
-        };
-        Self::with_state(source, state, clock)
-    }
-
-    fn with_state(
-        source: impl CredentialSource + 'static,
-        state: RenewalState,
-        clock: &Clock,
-    ) -> Self {
         Self {
             shared: Arc::new(Renewed {
                 source: Box::new(source),
@@ -189,21 +145,17 @@ impl Renewal {
         }
     }
 
-    pub(crate) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> &str {
         self.shared.source.name()
-    }
-
-    pub(super) fn source(&self) -> &dyn CredentialSource {
-        &*self.shared.source
     }
 
     /// Returns what asks the source. It lives while one of the returned values does.
     pub(crate) fn runner(&self) -> Arc<Runner> {
-        let policy = self.shared.source.policy();
         let mut runner = self.runner.lock();
         if let Some(living) = runner.upgrade() {
             return living;
         }
+        let policy = self.shared.source.policy();
         let made = Arc::new(Runner {
             threads: HelperThreads::new(policy.thread, 1, Duration::MAX, policy.jobs),
             stop: StopSource::new(),
@@ -243,7 +195,7 @@ impl Renewal {
             }
         };
         let Some(run) = self.start(asker, runs) else {
-            return usable.ok_or_else(|| Error::stopped(&self.name()));
+            return usable.ok_or_else(|| Error::stopped(self.name()));
         };
         match usable {
             Some(usable) if policy.wait_with.is_zero() => Ok(usable),
@@ -267,7 +219,7 @@ impl Renewal {
     ) -> Option<ItemReceiver<Result<Arc<Credential>, Error>>> {
         let runner = asker.runner.upgrade()?;
         let (shared, stop) = (Arc::clone(&self.shared), runner.stop.token());
-        let (metrics, provider) = (asker.metrics.clone(), asker.provider.clone());
+        let metrics = asker.metrics.clone();
         let work = move || {
             // Another run may have ended since the request looked.
             if let Some(outcome) = shared.outcome_since(runs) {
@@ -278,12 +230,11 @@ impl Renewal {
             let reason = FetchReason {
                 stop: &stop,
                 was_rejected,
-                provider: provider.as_ref(),
                 plugin_end: &plugin_end,
             };
             let begun = shared.clock.now();
             let name = shared.source.name();
-            let fetched = guard_call(&name, || shared.source.fetch(&reason));
+            let fetched = guard_call(name, || shared.source.fetch(&reason));
             let now = shared.clock.wall_instant();
             let took = now.instant.saturating_duration_since(begun);
             let replaced = fetched
@@ -302,11 +253,7 @@ impl Renewal {
                 metrics.tell("the metrics of a client", &run);
             }
             match fetched {
-                Ok(fetched) => {
-                    let end = plugin_end.get().map(|(_, end)| end);
-                    let is_of_plugin = end == Some(PluginEnd::Success);
-                    Ok(shared.succeeded(fetched, is_of_plugin, now, took))
-                }
+                Ok(fetched) => Ok(shared.succeeded(fetched, now, took)),
                 Err(error) => Err(shared.failed(error, now, took)),
             }
         };
@@ -323,7 +270,7 @@ impl Renewal {
         let name = self.name();
         let error = match awaited {
             Ok(credential) => return Ok(credential),
-            Err(Interrupt::Stopped) => return Err(Error::stopped(&name)),
+            Err(Interrupt::Stopped) => return Err(Error::stopped(name)),
             // The run has logged it.
             Err(Interrupt::Failed(error)) => return usable.ok_or(error),
             Err(interrupt) => {
@@ -360,11 +307,11 @@ impl Renewal {
     }
 
     pub(crate) fn status(&self) -> CredentialsStatus {
-        let (source, now) = (self.name(), self.shared.clock.wall_instant());
+        let now = self.shared.clock.wall_instant();
         let state = self.shared.state.lock();
         let expires = state.expires.filter(|_| state.current.is_some());
         CredentialsStatus {
-            source,
+            source: self.name().to_owned(),
             runs: state.runs,
             failures: state.failures,
             last_run_took: state.last_took,
@@ -394,13 +341,7 @@ impl Renewed {
         before.filter(|before| bytes.is_none_or(|bytes| bytes != before.bytes))
     }
 
-    fn succeeded(
-        &self,
-        fetched: Fetched,
-        is_of_plugin: bool,
-        now: WallInstant,
-        took: Duration,
-    ) -> Arc<Credential> {
+    fn succeeded(&self, fetched: Fetched, now: WallInstant, took: Duration) -> Arc<Credential> {
         let (credential, recovered, before) = {
             let mut state = self.state.lock();
             state.runs = state.runs.saturating_add(1);
@@ -411,7 +352,6 @@ impl Renewed {
             let credential = Arc::new(Credential {
                 authorization: fetched.authorization.map(Arc::new),
                 identity: fetched.identity,
-                is_of_plugin,
                 number: state.runs,
             });
             let before = state.current.replace(Arc::clone(&credential));
@@ -428,12 +368,12 @@ impl Renewed {
         if error.is_stopped() {
             return error;
         }
-        let (first, longest) = self.source.policy().pauses;
         let is_usable = {
             let mut state = self.state.lock();
             state.runs = state.runs.saturating_add(1);
             state.failures = state.failures.saturating_add(1);
             state.last_took = Some(took);
+            let (first, longest) = self.source.policy().pauses;
             let longer = |failure: &Failure| failure.pause.saturating_mul(2).min(longest);
             let pause = state.failure.as_ref().map_or(first, longer);
             state.failure = Some(Failure {

@@ -3,8 +3,6 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use rustls::crypto::CryptoProvider;
-
 use super::super::config::ClientIdentity;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
@@ -19,8 +17,6 @@ pub(crate) struct Credential {
     pub(crate) authorization: Option<Arc<Authorization>>,
     /// The client certificate, where the source gives one.
     pub(crate) identity: Option<ClientIdentity>,
-    /// Whether a credential plugin gave it.
-    pub(crate) is_of_plugin: bool,
     /// Later ones of a source have higher numbers.
     pub(crate) number: u64,
 }
@@ -39,7 +35,6 @@ impl Credential {
 }
 
 /// What a source gave.
-#[derive(Default)]
 pub(crate) struct Fetched {
     pub(crate) authorization: Option<Authorization>,
     pub(crate) identity: Option<ClientIdentity>,
@@ -52,10 +47,10 @@ pub(crate) struct Fetched {
 /// A source of credentials. One thread at a time asks it, on behalf of all requests that wait.
 pub(crate) trait CredentialSource: Send + Sync {
     /// Names the source in messages, such as `token file /run/token`.
-    fn name(&self) -> String;
+    fn name(&self) -> &str;
 
     /// How it is asked.
-    fn policy(&self) -> &'static RenewalPolicy;
+    fn policy(&self) -> &RenewalPolicy;
 
     /// Returns the credentials. May block. `stop` ends the wait if the source can be interrupted.
     ///
@@ -70,8 +65,6 @@ pub(crate) struct FetchReason<'a> {
     pub(crate) stop: &'a StopToken,
     /// Whether the server rejected what the source gave last.
     pub(crate) was_rejected: bool,
-    /// The client's cryptography; `None` takes the feature's.
-    pub(crate) provider: Option<&'a Arc<CryptoProvider>>,
     /// Where a plugin notes the exit code and the end of its process.
     pub(crate) plugin_end: &'a Cell<Option<(i32, PluginEnd)>>,
 }

@@ -1,7 +1,6 @@
 //! Fixed credentials and token files: what is sent, and when a file is read.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::super::transport::call_context::{CallContext, NamedDeadline};
@@ -25,7 +24,7 @@ impl Fixture {
         let clock = FakeClock::new();
         let path = directory.join("token");
         let credentials = Credentials::token_file(path, None, &Clock::from(clock.clone()));
-        let (active, lease) = credentials.activate(None, None);
+        let (active, lease) = credentials.activate(None);
         Self {
             directory,
             clock,
@@ -145,7 +144,7 @@ fn an_inline_token_and_a_password_make_their_headers_and_show_nothing() {
     let token = Credentials::token("canary").unwrap();
     let header = token.authorization_at_start().unwrap().unwrap();
     assert_eq!(header.as_str(), "Bearer canary");
-    let (active, _) = token.activate(None, None);
+    let (active, _) = token.activate(None);
     let call = call(&StopToken::never(), NamedDeadline::NEVER);
     let current = active.current(&call).unwrap();
     assert!(
@@ -190,7 +189,7 @@ fn a_token_beside_a_file_is_used_until_the_file_can_be_read() {
     let clock = Clock::from(fixture.clock.clone());
     let path = fixture.directory.join("token");
     let credentials = Credentials::token_file(path, Authorization::bearer("initial").ok(), &clock);
-    let (active, _lease) = credentials.activate(None, None);
+    let (active, _lease) = credentials.activate(None);
     assert_eq!(header(&active), "Bearer initial");
     fixture.write("rotated");
     fixture.clock.advance(Duration::from_secs(10));
@@ -252,95 +251,4 @@ fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
         .current(&call(&stop.token(), NamedDeadline::NEVER));
     assert!(stopped.map(drop).unwrap_err().is_stopped());
     release();
-}
-
-/// A kubeconfig whose token is the number of its reads; what was read may be unusable.
-struct Kubeconfig {
-    reads: Arc<AtomicUsize>,
-    is_bad: Arc<AtomicBool>,
-    clock: FakeClock,
-    active: ActiveCredentials,
-    _lease: Option<CredentialsLease>,
-}
-
-impl Kubeconfig {
-    fn new() -> Self {
-        let (reads, is_bad) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-        let (counted, refused) = (Arc::clone(&reads), Arc::clone(&is_bad));
-        let user = |number: usize| KubeconfigUser {
-            credentials: Credentials::token(&format!("read-{number}")).unwrap(),
-            identity: None,
-        };
-        let read_again = move || {
-            let read = counted.fetch_add(1, Ordering::SeqCst) + 1;
-            let is_bad = refused.load(Ordering::SeqCst);
-            (!is_bad)
-                .then(|| user(read))
-                .ok_or_else(|| Error::config("half-written"))
-        };
-        let clock = FakeClock::new();
-        let source_clock = Clock::from(clock.clone());
-        let read_again = Box::new(read_again);
-        let source = KubeconfigSource::new("context", user(0), read_again, &source_clock);
-        let renewal = Renewal::of_kubeconfig(source, &source_clock);
-        let (active, lease) = Credentials::Renewed(Arc::new(renewal)).activate(None, None);
-        Self {
-            reads,
-            is_bad,
-            clock,
-            active,
-            _lease: lease,
-        }
-    }
-
-    fn reads(&self) -> usize {
-        self.reads.load(Ordering::SeqCst)
-    }
-
-    fn reject(&self) -> bool {
-        let call = call(&StopToken::never(), NamedDeadline::NEVER);
-        let current = self.active.current(&call).unwrap();
-        self.active.rejected(current.as_deref())
-    }
-}
-
-#[test]
-fn a_kubeconfig_whose_token_is_good_is_never_read_again() {
-    let kubeconfig = Kubeconfig::new();
-    for _ in 0..100 {
-        assert_eq!(header(&kubeconfig.active), "Bearer read-0");
-        kubeconfig.clock.advance(Duration::from_secs(60 * 60));
-    }
-    assert_eq!(kubeconfig.reads(), 0);
-    assert_eq!(kubeconfig.active.status().unwrap().runs, 0);
-}
-
-#[test]
-fn a_kubeconfig_is_read_again_after_a_401_and_at_most_each_ten_seconds() {
-    let kubeconfig = Kubeconfig::new();
-    assert!(kubeconfig.reject());
-    assert_eq!(header(&kubeconfig.active), "Bearer read-1");
-    assert!(!kubeconfig.reject());
-    kubeconfig.clock.advance(Duration::from_millis(9_999));
-    assert!(!kubeconfig.reject());
-    assert_eq!(header(&kubeconfig.active), "Bearer read-1");
-    kubeconfig.clock.advance(Duration::from_millis(1));
-    assert!(kubeconfig.reject());
-    assert_eq!(header(&kubeconfig.active), "Bearer read-2");
-    assert_eq!(kubeconfig.reads(), 2);
-}
-
-#[test]
-fn a_kubeconfig_that_cannot_be_used_leaves_the_old_token_until_it_can() {
-    let kubeconfig = Kubeconfig::new();
-    kubeconfig.is_bad.store(true, Ordering::SeqCst);
-    for reads in 1..3 {
-        assert!(kubeconfig.reject());
-        assert_eq!(header(&kubeconfig.active), "Bearer read-0");
-        assert_eq!(kubeconfig.reads(), reads);
-        kubeconfig.clock.advance(Duration::from_secs(10));
-    }
-    kubeconfig.is_bad.store(false, Ordering::SeqCst);
-    assert!(kubeconfig.reject());
-    assert_eq!(header(&kubeconfig.active), "Bearer read-3");
 }

@@ -47,11 +47,11 @@ impl TokenFile {
 }
 
 impl CredentialSource for TokenFile {
-    fn name(&self) -> String {
-        self.name.clone()
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn policy(&self) -> &'static RenewalPolicy {
+    fn policy(&self) -> &RenewalPolicy {
         &POLICY
     }
 

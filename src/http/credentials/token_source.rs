@@ -152,11 +152,11 @@ impl ProgramSource {
 }
 
 impl CredentialSource for ProgramSource {
-    fn name(&self) -> String {
-        NAME.to_owned()
+    fn name(&self) -> &str {
+        NAME
     }
 
-    fn policy(&self) -> &'static RenewalPolicy {
+    fn policy(&self) -> &RenewalPolicy {
         &POLICY
     }
 

@@ -65,14 +65,16 @@ impl ServerConnector {
         }
     }
 
-    /// Shows the client certificate of a credential on new connections, or none.
+    /// Shows the client certificate of a credential on new connections, if it has one.
     ///
     /// # Errors
     ///
     /// `Config`, if the certificate or its key cannot be used.
     pub(crate) fn use_identity(&self, credential: &Credential) -> Result<(), Error> {
-        let tls = self.tls.as_ref();
-        tls.map_or(Ok(()), |tls| tls.use_identity(credential))
+        match (&self.tls, &credential.identity) {
+            (Some(tls), Some(identity)) => tls.use_identity(credential.number, identity),
+            _ => Ok(()),
+        }
     }
 
     /// Adds to the error of a 401 that the client certificate is out of date.

@@ -18,7 +18,7 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::super::client_metric::ClientCertificate;
 use super::super::config::{ClientIdentity, Config, Pem, TlsSettings, system_authorities};
-use super::super::credentials::{Credential, client_certificate};
+use super::super::credentials::client_certificate;
 use super::call_context::{self, CallContext};
 use super::helper_threads::HelperThreads;
 use super::interrupt::{Interrupt, Limit};
@@ -45,6 +45,7 @@ pub(crate) struct Tls {
 }
 
 struct TlsReloader {
+    settings: TlsSettings,
     provider: Arc<CryptoProvider>,
     hasher: RandomState,
     current: Mutex<CurrentTls>,
@@ -63,13 +64,21 @@ struct CurrentTls {
 /// What a configuration is built of.
 #[derive(Clone)]
 struct TlsParts {
-    /// As configured, with the client certificate that the last credential gave.
-    settings: TlsSettings,
-    /// The same, with the content of the files.
+    /// The settings, with the content of the files.
     loaded: TlsSettings,
-    /// The credential that gave the client certificate; 0 is the configuration's.
-    number: u64,
-    is_of_plugin: bool,
+    /// The client certificate that a credential plugin gave, and the number of that credential.
+    given: Option<(u64, ClientIdentity)>,
+}
+
+impl TlsParts {
+    /// The settings, with the client certificate that is shown.
+    fn settings(&self) -> TlsSettings {
+        let mut settings = self.loaded.clone();
+        if let Some((_, identity)) = &self.given {
+            settings.identity = Some(identity.clone());
+        }
+        settings
+    }
 }
 
 impl Tls {
@@ -98,14 +107,13 @@ impl Tls {
             files: WatchedFiles::default(),
             fingerprint: loaded.fingerprint(&hasher),
             parts: TlsParts {
-                number: if settings.keeps_identity { u64::MAX } else { 0 },
-                is_of_plugin: false,
-                settings,
                 loaded,
+                given: None,
             },
             version: 0,
         };
         let shared = Arc::new(TlsReloader {
+            settings,
             provider,
             hasher,
             current: Mutex::ranked(Rank::TLS_CONFIG, current),
@@ -134,11 +142,7 @@ impl Tls {
     /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
     /// most.
     pub(crate) fn refresh(&self, call: &CallContext) {
-        let has_files = || {
-            let current = self.shared.current.lock();
-            current.parts.settings.files().next().is_some()
-        };
-        if !has_files() || self.reader.is_stuck(FILE_WAIT) {
+        if self.shared.settings.files().next().is_none() || self.reader.is_stuck(FILE_WAIT) {
             return;
         }
         let call = call.within(FILE_WAIT, Limit::File);
@@ -161,30 +165,25 @@ impl Tls {
         }
     }
 
-    /// Shows the client certificate of a credential from now on, or none, unless a later credential
-    /// is in use. Connections with another one are not used for another request.
+    /// Shows the client certificate of a credential from now on, unless a later one is in use.
+    /// Connections with another one are not used for another request.
     ///
     /// # Errors
     ///
     /// `Config` names what is wrong with the certificate or its key.
-    pub(crate) fn use_identity(&self, credential: &Credential) -> Result<(), Error> {
-        let (number, identity) = (credential.number, &credential.identity);
-        {
-            let mut current = self.shared.current.lock();
-            let parts = &mut current.parts;
-            if parts.number >= number {
-                return Ok(());
-            }
-            if parts.loaded.identity == *identity {
-                parts.number = number;
-                return Ok(());
-            }
+    pub(crate) fn use_identity(&self, number: u64, identity: &ClientIdentity) -> Result<(), Error> {
+        let is_known = |parts: &TlsParts| {
+            parts
+                .given
+                .as_ref()
+                .is_some_and(|(known, _)| *known >= number)
+        };
+        if is_known(&self.shared.current.lock().parts) {
+            return Ok(());
         }
         self.shared.change(|parts| {
-            if parts.number < number {
-                parts.settings.identity.clone_from(identity);
-                parts.loaded.identity.clone_from(identity);
-                (parts.number, parts.is_of_plugin) = (number, credential.is_of_plugin);
+            if !is_known(parts) {
+                parts.given = Some((number, identity.clone()));
             }
         })
     }
@@ -207,7 +206,7 @@ impl Tls {
 
     /// Makes the error of a connection that ended before the handshake did.
     pub(crate) fn cut_off(&self, why: &str) -> Error {
-        tls_doctor::cut_off(why, &self.settings())
+        tls_doctor::cut_off(why, &self.shared.settings)
     }
 
     /// Says that the client certificate has expired or is not valid yet, and what to do.
@@ -216,7 +215,7 @@ impl Tls {
     }
 
     fn settings(&self) -> TlsSettings {
-        self.shared.current.lock().parts.loaded.clone()
+        self.shared.current.lock().parts.settings()
     }
 }
 
@@ -228,11 +227,17 @@ impl Tls {
     ) -> impl Fn() -> Option<ClientCertificate> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || {
-            let (identity, is_of_plugin) = {
+            let (given, loaded) = {
                 let parts = &shared.current.lock().parts;
-                (parts.loaded.identity.clone(), parts.is_of_plugin)
+                let given = parts
+                    .given
+                    .as_ref()
+                    .map(|(_, given)| given.certificate.clone());
+                let loaded = parts.loaded.identity.as_ref();
+                (given, loaded.map(|identity| identity.certificate.clone()))
             };
-            let expires = client_certificate::expires(&identity?.certificate)?;
+            let is_of_plugin = given.is_some();
+            let expires = client_certificate::expires(&given.or(loaded)?)?;
             Some(ClientCertificate {
                 expires,
                 is_of_plugin,
@@ -245,17 +250,13 @@ impl TlsReloader {
     /// Reads the files if they may have changed. Blocks for local files.
     fn refresh(&self) {
         // A change after this look is seen by the next one.
-        let (settings, number) = {
-            let parts = &self.current.lock().parts;
-            (parts.settings.clone(), parts.number)
-        };
-        let stamps: Vec<_> = settings.files().map(stamp).collect();
+        let stamps: Vec<_> = self.settings.files().map(stamp).collect();
         let stamp = self.hasher.hash_one(stamps);
         let now = Clock::system().now();
         if !self.current.lock().files.may_have_changed(stamp, now) {
             return;
         }
-        let loaded = settings.loaded();
+        let loaded = self.settings.loaded();
         let fingerprint = match &loaded {
             Ok(loaded) => loaded.fingerprint(&self.hasher),
             Err(error) => self.hasher.hash_one(error.to_string()),
@@ -263,13 +264,7 @@ impl TlsReloader {
         if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
             return;
         }
-        let changed = loaded.and_then(|loaded| {
-            self.change(|parts| {
-                if parts.number == number {
-                    parts.loaded = loaded.clone();
-                }
-            })
-        });
+        let changed = loaded.and_then(|loaded| self.change(|parts| parts.loaded = loaded.clone()));
         match changed {
             Ok(()) => {}
             Err(error) => {
@@ -291,11 +286,10 @@ impl TlsReloader {
                 (current.parts.clone(), current.version)
             };
             change(&mut parts);
-            let config = build(&parts.loaded, &self.provider)?;
+            let config = build(&parts.settings(), &self.provider)?;
             let mut current = self.current.lock();
             if current.version == version {
                 current.version = version.wrapping_add(1);
-                current.fingerprint = parts.loaded.fingerprint(&self.hasher);
                 let before = mem::replace(&mut current.config, config);
                 let parts_before = mem::replace(&mut current.parts, parts);
                 drop(current);
@@ -317,8 +311,8 @@ impl TlsSettings {
         if let Some(authorities) = &mut loaded.authorities {
             *authorities = authorities.loaded()?;
         }
-        if let Some(identity) = &mut loaded.identity {
-            *identity = identity.loaded()?;
+        if let Some(ClientIdentity { certificate, key }) = &mut loaded.identity {
+            (*certificate, *key) = (certificate.loaded()?, key.loaded()?);
         }
         Ok(loaded)
     }
@@ -463,18 +457,6 @@ fn pem_blocks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     begins()
         .zip(ends)
         .map(|(begin, end)| bytes.get(begin..end).unwrap_or_default())
-}
-
-/// Checks that a client with this cryptography can show a loaded certificate.
-///
-/// # Errors
-///
-/// `Config` names what is wrong with the certificate or its key.
-pub(crate) fn check_identity(
-    identity: &ClientIdentity,
-    given: Option<&Arc<CryptoProvider>>,
-) -> Result<(), Error> {
-    certified(identity, &*provider(given)?).map(drop)
 }
 
 fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {

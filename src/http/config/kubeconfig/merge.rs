@@ -4,15 +4,11 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use zeroize::Zeroizing;
-
+use super::super::local_file::read_bounded;
 use super::section::Section;
 use super::yaml::{self, Node};
 use crate::error::Error;
 use crate::object::visible;
-
-/// Reads a whole file of at most so many bytes.
-pub(super) type ReadFile = fn(&Path, u64) -> Result<Zeroizing<Vec<u8>>, String>;
 
 /// Files with a thousand contexts and inline certificates are smaller.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -45,11 +41,11 @@ pub(super) fn choices(entries: &BTreeMap<String, Section>) -> String {
 
 impl Merged {
     /// Adds the file's entries that no earlier file has. Returns `false` if there is no such file.
-    pub(super) fn add_file(&mut self, path: &Path, read: ReadFile) -> Result<bool, Error> {
+    pub(super) fn add_file(&mut self, path: &Path) -> Result<bool, Error> {
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(false);
         }
-        let bytes = read(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
+        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
         let text = yaml::decode(bytes).map_err(|why| broken(path, &why))?;
         self.add_text(path, &text)?;
         Ok(true)

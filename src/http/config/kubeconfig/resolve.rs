@@ -17,17 +17,17 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::Arc;
 
-/// Makes the configuration, and the options that choose the same context, cluster and user again;
-/// `None` if neither files nor options name a cluster.
+/// Makes the configuration; `None` if neither files nor options name a cluster.
 pub(super) fn resolve(
     merged: &Merged,
     options: &KubeconfigOptions,
     environment: &Environment,
-) -> Result<Option<(Config, KubeconfigOptions)>, Error> {
+) -> Result<Option<Config>, Error> {
     let nothing = Section::default();
     let current = options.context.as_ref().or(merged.current_context.as_ref());
     let context = entry(&merged.contexts, "context", current, None)?;
     let user = entry(&merged.users, "user", options.user.as_ref(), context)?;
+    let user = user.map_or(&nothing, |(_, user)| user);
     let cluster = entry(
         &merged.clusters,
         "cluster",
@@ -36,13 +36,8 @@ pub(super) fn resolve(
     );
     let cluster = match cluster {
         Err(_) if options.server.is_some() && options.cluster.is_none() => None,
-        cluster => cluster?,
+        cluster => cluster?.map(|(_, cluster)| cluster),
     };
-    let name = |entry: Option<(&str, _)>| entry.map(|(name, _)| name.to_owned());
-    let mut same = options.clone();
-    (same.context, same.cluster, same.user) = (name(context), name(cluster), name(user));
-    let user = user.map_or(&nothing, |(_, user)| user);
-    let cluster = cluster.map(|(_, cluster)| cluster);
     let source = match (context, cluster) {
         (Some((_, context)), None) if options.server.is_none() => {
             return Err(context.error("cluster", "missing: a context names its cluster"));
@@ -88,7 +83,7 @@ pub(super) fn resolve(
         log::warn!("{server} is not https: the user's credentials are not sent");
         config.credentials = Credentials::Withheld;
     }
-    Ok(Some((config, same)))
+    Ok(Some(config))
 }
 
 /// Adds the user's credential plugin. As with client-go, a token, a password or a certificate takes

@@ -325,11 +325,11 @@ impl ExecPlugin {
 }
 
 impl CredentialSource for ExecPlugin {
-    fn name(&self) -> String {
-        self.name.clone()
+    fn name(&self) -> &str {
+        &self.name
     }
 
-    fn policy(&self) -> &'static RenewalPolicy {
+    fn policy(&self) -> &RenewalPolicy {
         &POLICY
     }
 

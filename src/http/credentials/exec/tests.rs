@@ -98,7 +98,6 @@ fn fetch_until(plugin: &ExecPlugin, stop: &StopToken) -> Result<Fetched, Error> 
     plugin.fetch(&FetchReason {
         stop,
         was_rejected: false,
-        provider: None,
         plugin_end: &Cell::new(None),
     })
 }
@@ -446,7 +445,6 @@ fn first_end(
         stop: &StopToken::never(),
         was_rejected: false,
         plugin_end: &plugin_end,
-        provider: None,
     });
     drop(fetched.map(drop).unwrap_err());
     plugin_end.get()
@@ -676,7 +674,6 @@ fn asker(runner: &Arc<Runner>) -> Asker {
     Asker {
         runner: Arc::downgrade(runner),
         metrics: None,
-        provider: None,
     }
 }
 

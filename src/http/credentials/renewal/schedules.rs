@@ -1,6 +1,5 @@
 //! Thread schedules of credentials that are fetched for many requests at once.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use shuttle::thread;
@@ -8,7 +7,6 @@ use shuttle::thread;
 use super::super::super::transport::call_context::NamedDeadline;
 use super::super::super::transport::thread_pool::JobKind;
 use super::super::authorization::Authorization;
-use super::super::kubeconfig_user::KubeconfigUser;
 use super::super::source::RenewalPolicy;
 use super::*;
 use crate::clock::FakeClock;
@@ -37,11 +35,11 @@ struct Source {
 }
 
 impl CredentialSource for Source {
-    fn name(&self) -> String {
-        "the source".to_owned()
+    fn name(&self) -> &str {
+        "the source"
     }
 
-    fn policy(&self) -> &'static RenewalPolicy {
+    fn policy(&self) -> &RenewalPolicy {
         &POLICY
     }
 
@@ -70,7 +68,6 @@ fn asker(runner: &Arc<Runner>) -> Asker {
     Asker {
         runner: Arc::downgrade(runner),
         metrics: None,
-        provider: None,
     }
 }
 
@@ -132,61 +129,5 @@ fn the_end_of_the_last_client_ends_a_run_and_who_waits_for_it() {
             assert!(asker.join().unwrap().unwrap_err().is_stopped());
         },
         SCHEDULES,
-    );
-}
-
-/// A token of the last read, and of how many reads there were. The middle one cannot be used.
-fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
-    let reads = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&reads);
-    let user = |number: usize| KubeconfigUser {
-        credentials: Credentials::token(&format!("read-{number}")).unwrap(),
-        identity: None,
-    };
-    let read_again = move || match counted.fetch_add(1, Ordering::SeqCst) {
-        1 => Err(Error::config("half-written")),
-        before => Ok(user(before + 1)),
-    };
-    let source = KubeconfigSource::new("context", user(0), Box::new(read_again), clock);
-    (Arc::new(Renewal::of_kubeconfig(source, clock)), reads)
-}
-
-fn shown(credential: &Credential) -> String {
-    credential
-        .authorization
-        .as_ref()
-        .unwrap()
-        .as_str()
-        .to_owned()
-}
-
-/// Requests are rejected one after the other and at once: no rejection leaves a client without a
-/// token, none of two at once reads twice, and what was read stays while the file is worse.
-#[test]
-fn a_kubeconfig_is_read_once_for_all_who_were_rejected() {
-    shuttle::check_pct(
-        || {
-            let fake = FakeClock::new();
-            let (renewal, reads) = kubeconfig(&Clock::from(fake.clone()));
-            let runner = renewal.runner();
-            for expected in ["Bearer read-1", "Bearer read-1", "Bearer read-3"] {
-                let askers = [0, 1].map(|_| {
-                    let (renewal, asker) = (Arc::clone(&renewal), asker(&runner));
-                    thread::spawn(move || {
-                        let first = current(&renewal, &asker).unwrap();
-                        renewal.rejected(&first);
-                        drop(renewal.status());
-                        shown(&current(&renewal, &asker).unwrap())
-                    })
-                });
-                for asker in askers {
-                    assert_eq!(asker.join().unwrap(), expected);
-                }
-                fake.advance(Duration::from_secs(10));
-            }
-            assert_eq!(reads.load(Ordering::SeqCst), 3);
-        },
-        SCHEDULES,
-        SWITCHES,
     );
 }
