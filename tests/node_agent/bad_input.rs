@@ -124,8 +124,8 @@ fn a_credential_plugin_that_fails_is_named_beside_its_own_words() {
     let ended = AGENT.run_in(&arguments, &[("PATH", "/usr/bin:/bin")]);
     assert_eq!(ended.code, 1);
     let expected = format!(
-        "{path}: users[name=u].user.exec: the credential plugin \"sh\" failed with exit code 3: run \
-         it by hand to see more: the end of its standard error: no login"
+        "{path}: users[name=u].user.exec: the credential plugin \"sh\" failed with exit code 3: \
+         run it by hand to see more: the end of its standard error: no login"
     );
     assert!(ended.stderr.contains(&expected), "{}", ended.stderr);
     assert!(

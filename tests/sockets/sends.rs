@@ -636,6 +636,11 @@ fn a_write_whose_answer_does_not_decode_says_that_it_may_have_been_applied() {
         creating.join().unwrap().unwrap_err()
     });
     assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-    assert!(error.to_string().starts_with("POST http://"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .starts_with("POST /api/v1/namespaces/shop/pods: "),
+        "{error}"
+    );
     assert!(error.to_string().ends_with(MAYBE), "{error}");
 }

@@ -31,7 +31,7 @@ pub(super) fn load(
         Credentials::None => {
             Credentials::token_file(directory.join("token"), None, &Clock::system())
         }
-        given => given,
+        given @ (Credentials::Fixed(_) | Credentials::Renewed(_) | Credentials::Withheld) => given,
     };
     config.tls.authorities = match &options.certificate_authority {
         Some(path) => Some(Pem::file(environment.at(path), "--certificate-authority")),

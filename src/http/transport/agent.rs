@@ -575,8 +575,8 @@ impl ResponseReader {
         Ok(count)
     }
 
-    /// Tells the client's hook of the bytes that were read since it was told last. The decoder passed
-    /// over `skipped_bytes`, which are set back to 0.
+    /// Tells the client's hook of the bytes that were read since it was told last. The decoder
+    /// passed over `skipped_bytes`, which are set back to 0.
     pub(crate) fn decoded(&mut self, skipped_bytes: &mut usize) {
         let bytes = self.body_bytes.saturating_sub(self.told_bytes);
         let skipped = std::mem::take(skipped_bytes);

@@ -442,7 +442,7 @@ impl<'a> Case<'a> {
             format!(" (\"{}\" from \"{}\"{end})", own.subject, own.issuer)
         });
         let remedy = own.and_then(|own| own.out_of_date(UnixTime::now()));
-        let remedy = remedy.map(|why| format!("it {why}")).unwrap_or_else(|| {
+        let usual = || {
             if alert == AlertDescription::CertificateExpired {
                 "it is valid by the clock of this machine: set the clock that is wrong, there or \
                  here, or renew the certificate"
@@ -451,7 +451,8 @@ impl<'a> Case<'a> {
                  authentication"
             }
             .to_owned()
-        });
+        };
+        let remedy = remedy.map_or_else(usual, |why| format!("it {why}"));
         format!("{peer} refuses the client certificate {origin}{about}: {told}: {remedy}")
     }
 }
@@ -683,8 +684,8 @@ mod tests {
         let rows = [
             (
                 Tls::InvalidCertificate(wrong_name),
-                "the proxy's certificate \"CN=name-only\" is not for \"proxy.test\", only for api.test: use one of \
-                 these in the kubeconfig's proxy-url",
+                "the proxy's certificate \"CN=name-only\" is not for \"proxy.test\", only for api.test: \
+                 use one of these in the kubeconfig's proxy-url",
             ),
             (
                 Tls::AlertReceived(AlertDescription::CertificateRequired),

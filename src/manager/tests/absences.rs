@@ -129,11 +129,14 @@ fn unlisted() -> Stage {
     stage
 }
 
+/// How a version becomes known: its name, and what does it.
+type Way = (&'static str, fn(&Stage));
+
 /// Another server, or another object's watch, told of a newer version than the list has.
 #[test]
 fn an_absence_out_of_a_list_that_is_behind_is_confirmed_without_a_reader() {
     let long = "340282366920938463463374607431768211456";
-    let ways: [(&str, fn(&Stage)); 7] = [
+    let ways: [Way; 7] = [
         ("a list", |stage| {
             stage.runs.list("t", "20", None).unwrap();
         }),
@@ -177,7 +180,7 @@ fn an_absence_out_of_a_list_that_is_behind_is_confirmed_without_a_reader() {
 
 #[test]
 fn an_absence_out_of_a_list_that_is_not_behind_costs_no_request() {
-    let ways: [(&str, fn(&Stage)); 5] = [
+    let ways: [Way; 5] = [
         ("as new", |stage| {
             stage.runs.list("t", "10", None).unwrap();
             stage.runs.list("s", "10", None).unwrap();

@@ -2,8 +2,9 @@
 //! on short-lived threads in parallel. The same threads confirm absences. Also carries out what
 //! entries decide.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::check_queue::CheckQueue;
 use super::entry::{WatchAction, WatchedObject};
 use super::launch::Runs;
 use super::state_machine::{WatchEffect, WatchState};
@@ -24,60 +25,10 @@ const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// The most checks in flight at once. Only if all of them hang does another one wait.
 pub(crate) const CHECKS_MAX: usize = 32;
 
-/// How many of the threads may confirm absences: those that hang leave threads for readers' checks.
-pub(crate) const CONFIRMATIONS_MAX: usize = 8;
-
 /// The checks of one manager, and its runs, which a check may start.
 pub(crate) struct ImmutableChecks<K: Object> {
     pub(crate) runs: Runs<K>,
     threads: WorkerGroup,
-}
-
-/// What is to be checked or confirmed, and how many threads do that.
-pub(super) struct CheckQueue<K: Object> {
-    waiting: Vec<WatchedObject<K>>,
-    /// Absences that are confirmed later, and when.
-    pub(super) later: Vec<(Instant, WatchedObject<K>)>,
-    /// Absences whose time has come.
-    absent: Vec<WatchedObject<K>>,
-    /// Threads that confirm an absence.
-    confirming: usize,
-    /// Threads that look for work, each before it is started and until it has found none.
-    threads: usize,
-    /// Threads that are being started and are not among the [`ImmutableChecks::threads`] yet.
-    starting: usize,
-}
-
-impl<K: Object> Default for CheckQueue<K> {
-    fn default() -> Self {
-        Self {
-            waiting: Vec::new(),
-            later: Vec::new(),
-            absent: Vec::new(),
-            confirming: 0,
-            threads: 0,
-            starting: 0,
-        }
-    }
-}
-
-impl<K: Object> CheckQueue<K> {
-    /// The next object, and whether its absence is confirmed.
-    fn next(&mut self) -> Option<(WatchedObject<K>, bool)> {
-        if let Some(check) = take_most_urgent(&mut self.waiting) {
-            return Some((check, false));
-        }
-        let is_room = self.confirming < CONFIRMATIONS_MAX;
-        let absent = is_room.then(|| take_most_urgent(&mut self.absent))??;
-        self.confirming = self.confirming.saturating_add(1);
-        Some((absent, true))
-    }
-
-    fn take_all(&mut self) -> Vec<WatchedObject<K>> {
-        let mut all = std::mem::take(&mut self.waiting);
-        all.append(&mut self.absent);
-        all
-    }
 }
 
 impl<K: Object> ImmutableChecks<K> {
@@ -329,13 +280,4 @@ impl<K: Object> ImmutableChecks<K> {
     pub(crate) fn waiting(&self) -> usize {
         self.queue().lock().waiting.len()
     }
-}
-
-/// The first object that a reader waits for, else the first.
-pub(crate) fn take_most_urgent<K: Object>(
-    waiting: &mut Vec<WatchedObject<K>>,
-) -> Option<WatchedObject<K>> {
-    let urgent = waiting.iter().position(|object| object.waiters.any());
-    let first = (!waiting.is_empty()).then_some(0);
-    urgent.or(first).map(|index| waiting.remove(index))
 }

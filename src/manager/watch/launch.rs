@@ -6,8 +6,8 @@ use std::convert::Infallible;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
+use super::check_queue::CheckQueue;
 use super::entry::{WatchEntry, WatchedObject};
-use super::immutable_check::CheckQueue;
 use super::namespace::{NamespaceSink, NamespaceWatch};
 use super::namespace_table::Namespaces;
 use super::poller::Poller;

@@ -3,6 +3,7 @@
 pub(super) mod absence;
 mod answer;
 mod budget;
+pub(super) mod check_queue;
 pub(super) mod entry;
 mod housekeeper;
 pub(super) mod immutable_check;

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
+use super::check_queue::CheckQueue;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
-use super::immutable_check::CheckQueue;
 use super::runs::{PendingWork, Run};
 use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
@@ -19,7 +19,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex, Rank};
 
-/// The entries of one manager, the work of its housekeeper and its checks: what a run's writer needs.
+/// The entries of one manager, the work of its housekeeper and its checks, for the writers of runs.
 pub(crate) struct RunContext<K: Object> {
     pub(crate) table: Arc<Registry<K, WatchEntry<K>>>,
     pub(crate) work: Arc<Monitor<PendingWork>>,
@@ -137,7 +137,7 @@ impl<K: Object> Writer<K> {
     fn write(
         &self,
         incoming: Option<&Arc<StoredObject<K>>>,
-        write: impl FnOnce(&mut WatchEntry<K>) -> Written,
+        write: impl FnOnce(&mut WatchEntry<K>) -> WriteOutcome,
     ) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let table = &self.context.table;
@@ -188,7 +188,7 @@ impl<K: Object> Writer<K> {
         &self,
         staging: &mut ObjectStaging<K>,
         of: &Replacement,
-        take: impl FnOnce(&mut WatchEntry<K>, StagedObject<'_, K>) -> Written,
+        take: impl FnOnce(&mut WatchEntry<K>, StagedObject<'_, K>) -> WriteOutcome,
     ) -> Result<(), Error> {
         let incoming = object_of(staging.listed.as_ref());
         let listed = (staging.began, &mut staging.listed);
@@ -231,7 +231,7 @@ type StagedObject<'a, K> = (u64, &'a mut Option<Listed<K>>);
 type HeldList<K> = (ObjectStaging<K>, Replacement);
 
 /// Whether readers have news, and what is left to do.
-type Written = Result<(bool, WatchAction), Error>;
+type WriteOutcome = Result<(bool, WatchAction), Error>;
 
 /// As a sink, which several threads may call: the one of a namespace's watch, and others before it
 /// has its first list.

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 
 use super::super::super::transport::call_context::CallContext;
 use super::super::super::transport::interrupt::Interrupt;
-use super::last_words::LastWords;
+use super::last_words::{LastWords, is_ready_now};
 use crate::clock::{Clock, Deadline};
 use crate::wire::Wiped;
 
@@ -144,12 +144,6 @@ fn wait(
     call.wait_for_any(&mut descriptors, pause)?;
     let mut ready = descriptors.iter().map(|ready| !ready.revents().is_empty());
     Ok(is_awaited.map(|is_awaited| is_awaited && ready.next().unwrap_or_default()))
-}
-
-/// Whether one descriptor is ready. Does not block.
-pub(super) fn is_ready_now(descriptor: PollFd<'_>) -> bool {
-    let now = Timespec::default();
-    matches!(poll(&mut [descriptor], Some(&now)), Ok(1..))
 }
 
 impl Output {

@@ -107,12 +107,12 @@ pub(super) struct ExecStatus {
 const NO_TIME: &str = "answered an expirationTimestamp that is no time of RFC 3339";
 
 /// A mapping of an answer, in JSON or in YAML.
-enum Answer<'a> {
+enum PluginAnswer<'a> {
     Json(PlainObject<'a>),
     Yaml(Arc<Node>),
 }
 
-impl<'a> Answer<'a> {
+impl<'a> PluginAnswer<'a> {
     /// Reads an answer as Go does: as JSON if a brace begins it, else as YAML, whose first document
     /// counts. A byte order mark makes it YAML.
     fn read(answer: &'a [u8]) -> Result<Self, String> {
@@ -169,7 +169,7 @@ impl<'a> Answer<'a> {
 
 /// Returns the token of an answer, whatever else is wrong with that.
 pub(super) fn token(answer: &[u8]) -> Option<Zeroizing<String>> {
-    let status = Answer::read(answer).ok()?.object("status").ok()??;
+    let status = PluginAnswer::read(answer).ok()?.object("status").ok()??;
     status.text("token").ok()?
 }
 
@@ -177,10 +177,10 @@ pub(super) fn token(answer: &[u8]) -> Option<Zeroizing<String>> {
 ///
 /// # Errors
 ///
-/// What is wrong with it, and what to do. The text repeats of the answer no more than one character.
+/// What is wrong with it, and what to do. The text repeats at most one character of the answer.
 pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, String> {
     let wrong_type = |_: NotOfType| "answered an ExecCredential with a field of a wrong type";
-    let credential = Answer::read(answer)?;
+    let credential = PluginAnswer::read(answer)?;
     let kind = credential.text("kind").map_err(wrong_type)?;
     if kind.is_some_and(|kind| kind.as_str() != "ExecCredential") {
         return Err("answered an object whose kind is not ExecCredential".to_owned());

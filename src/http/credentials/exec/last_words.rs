@@ -5,12 +5,11 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::process::ChildStderr;
 
-use rustix::event::{PollFd, PollFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use super::super::authorization::MARK;
-use super::child::is_ready_now;
 use crate::error::visible;
 use crate::wire::Wiped;
 
@@ -40,6 +39,12 @@ pub(super) struct LastWords {
     /// How many of the last bytes are still to be passed on.
     unsent: usize,
     is_cut: bool,
+}
+
+/// Whether one descriptor is ready. Does not block.
+pub(super) fn is_ready_now(descriptor: PollFd<'_>) -> bool {
+    let now = Timespec::default();
+    matches!(poll(&mut [descriptor], Some(&now)), Ok(1..))
 }
 
 impl LastWords {

@@ -352,7 +352,7 @@ fn heard(bed: &Bed, body: &str, stop: &StopToken, words: &mut LastWords) -> Opti
 fn full_pipe() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
     use rustix::event::{PollFd, PollFlags};
     let (reader, writer) = rustix::pipe::pipe().unwrap();
-    while child::is_ready_now(PollFd::new(&writer, PollFlags::OUT)) {
+    while last_words::is_ready_now(PollFd::new(&writer, PollFlags::OUT)) {
         rustix::io::write(&writer, &[b'.'; 4096]).unwrap();
     }
     (reader, writer)
@@ -565,7 +565,8 @@ fn the_policy_decides_before_anything_runs() {
 }
 
 /// A plugin that forks, and then hangs: its process, the process of its child.
-const HANGS: &str = "echo please sign in >&2; cat /dev/zero >/dev/null &\necho $! >$DIR/child\necho $$ >$DIR/pid\nwait";
+const HANGS: &str = "echo please sign in >&2; cat /dev/zero >/dev/null &\necho $! >$DIR/child\n\
+                     echo $$ >$DIR/pid\nwait";
 
 #[test]
 fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {

@@ -124,7 +124,8 @@ const ROWS: &[(&str, Option<&str>)] = &[
     ("<HEAD>status: {token: *x}", NO),
     ("<HEAD>status: &s {token: t, self: *s}", NO),
     ("<HEAD>status:\n  token: |\n    t\n", Some("t\n  ")),
-    ("<HEAD>status:\n  clientCertificateData: |\r\n    a\r\n    b\r\n  clientKeyData: >-\n    c\n    d",
+    ("<HEAD>status:\n  clientCertificateData: |\r\n    a\r\n    b\r\n  \
+        clientKeyData: >-\n    c\n    d",
         Some(" a\nb\n c d")),
     ("<HEAD>status: {token: t, expirationTimestamp: ''}", NO),
     ("<HEAD>status: {token: t, expirationTimestamp: ~}", T),
