@@ -809,6 +809,13 @@ fn patched<K: Representation>(
     client.patch(key, &patch, &whole, soon).ok()
 }
 
+/// A client whose server is not there.
+fn away() -> Client {
+    let config = Config::for_server("http://127.0.0.1:1").unwrap();
+    let client = Client::new(&config, ClientOptions::default()).unwrap();
+    client.with_resource(Secret::resource())
+}
+
 /// What the reader sees: whether kubectl's copy is there, or nothing.
 fn see<K: Representation>(
     (way, outcome): (Way, Outcome),
@@ -856,11 +863,7 @@ fn see<K: Representation>(
                 _ => None,
             }
         }
-        Way::Snapshot => {
-            let away = Config::for_server("http://127.0.0.1:1").unwrap();
-            let away = Client::new(&away, ClientOptions::default()).unwrap();
-            K::of_snapshot(outcome, client, &away.with_resource(Secret::resource()))
-        }
+        Way::Snapshot => K::of_snapshot(outcome, client, &away()),
         Way::Get => client.get::<K>(&key).ok().map(|object| of(&object)),
         Way::Patch => patched::<K>(client, &key, soon()).map(|object| of(&object)),
         Way::FreshRead => {

@@ -41,7 +41,7 @@ impl Whole {
                 if self.is_over.load(Ordering::SeqCst) {
                     break;
                 }
-                scope.spawn(|| self.pass_on(client.unwrap()));
+                scope.spawn(|| self.pass_on(&client.unwrap()));
             }
         });
     }
@@ -56,8 +56,8 @@ impl Whole {
     }
 
     /// Passes one request on, and its answer back.
-    fn pass_on(&self, client: TcpStream) {
-        let mut lines = BufReader::new(&client).lines();
+    fn pass_on(&self, client: &TcpStream) {
+        let mut lines = BufReader::new(client).lines();
         let mut head = String::new();
         for line in lines.by_ref().map_while(Result::ok) {
             if line.is_empty() {
@@ -83,7 +83,7 @@ impl Whole {
         let mut piece = [0; 4096];
         while let Ok(count @ 1..) = server.read(&mut piece) {
             self.answers.lock().extend_from_slice(&piece[..count]);
-            if (&client).write_all(&piece[..count]).is_err() {
+            if (&mut &*client).write_all(&piece[..count]).is_err() {
                 break;
             }
         }

@@ -57,11 +57,15 @@ fn the_server_of_the_tests_is_restored_as_a_real_one() {
     let model = model();
     let mut comparison = Comparison::new(&model);
     let ask = |comparison: &mut Comparison, rows: &[Row]| {
-        rows.iter().for_each(|row| comparison.ask(row, None));
+        for row in rows {
+            comparison.ask(row, None);
+        }
     };
     // What a real server writes for itself after its start must not reach the lost versions.
     let many = |comparison: &mut Comparison| {
-        (0..restored::ROUNDS).for_each(|_| ask(comparison, restored::ROUND));
+        for _ in 0..restored::ROUNDS {
+            ask(comparison, restored::ROUND);
+        }
     };
     ask(&mut comparison, restored::BEFORE);
     control("backup");
