@@ -684,8 +684,8 @@ mod tests {
         let rows = [
             (
                 Tls::InvalidCertificate(wrong_name),
-                "the proxy's certificate \"CN=name-only\" is not for \"proxy.test\", only for api.test: \
-                 use one of these in the kubeconfig's proxy-url",
+                "the proxy's certificate \"CN=name-only\" is not for \"proxy.test\", only for \
+                 api.test: use one of these in the kubeconfig's proxy-url",
             ),
             (
                 Tls::AlertReceived(AlertDescription::CertificateRequired),

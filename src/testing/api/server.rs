@@ -260,7 +260,7 @@ impl ApiServer {
     ///
     /// As on a real server, watches from before `version` are refused with 410, and states before
     /// it can be listed. A list, a page or a streamed list at a version that was lost is refused
-    /// with 504; a watch from there opens, and tells what comes after that version.
+    /// with 504. A watch from there opens, and tells what comes after that version.
     ///
     /// # Errors
     ///
