@@ -149,6 +149,8 @@ impl<S: Read + Write> Peer<S> {
         let count = loop {
             match self.stream.read(&mut bytes) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // A client that closes before it has read all resets the connection.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => break 0,
                 read => break read.unwrap(),
             }
         };

@@ -87,6 +87,15 @@ impl Refusing {
         )
     }
 
+    /// Answers with JSON, in one write: the client may be gone, because it has what it waited for.
+    fn answer(peer: &mut Peer, code: u16, body: &str) {
+        let length = body.len();
+        peer.try_write(format!(
+            "HTTP/1.1 {code} Word\r\nContent-Type: application/json\r\nContent-Length: {length}\
+             \r\n\r\n{body}"
+        ));
+    }
+
     /// Serves one connection until the client closes it, or this server cuts it.
     fn serve(&self, mut peer: Peer) {
         let cuts = self.refusal.0 == 0;
@@ -97,24 +106,27 @@ impl Refusing {
                 if cuts {
                     return;
                 }
-                peer.json(self.refusal.0, &self.status());
+                Self::answer(&mut peer, self.refusal.0, &self.status());
             } else if is_watch {
                 let is_last = self.takes(Place::Within);
                 if is_last && cuts {
-                    return peer.write("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"type\":");
+                    peer.try_write("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"type\":");
+                    return;
                 }
                 let (kind, object) = if is_last {
                     ("ERROR", self.status())
                 } else {
                     ("MODIFIED", self.object())
                 };
-                peer.begin_with(&format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"));
-                if !is_last {
-                    return peer.wait_for_close();
-                }
-                peer.end();
+                let event = format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n");
+                let length = event.len();
+                let end = if is_last { "0\r\n\r\n" } else { "" };
+                peer.try_write(format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: \
+                     chunked\r\n\r\n{length:x}\r\n{event}\r\n{end}"
+                ));
             } else {
-                peer.json(200, &self.list());
+                Self::answer(&mut peer, 200, &self.list());
             }
         }
     }
