@@ -194,10 +194,14 @@ fn table(table: &Value) -> Value {
     json!({"kind": table["kind"], "columns": heads, "rows": rows})
 }
 
-/// The events of a watch: type, kind, name, and data or code.
+/// The events of a watch: type, kind, name, and data or code. Without the bookmarks that a server
+/// sends when its clock says so.
 fn events(body: &str) -> Value {
-    let events = body.lines().map(|line| {
-        let event: Value = serde_json::from_str(line).unwrap();
+    let end = "/object/metadata/annotations/k8s.io~1initial-events-end";
+    let events = body.lines().map(|line| serde_json::from_str(line).unwrap());
+    let events =
+        events.filter(|event: &Value| event["type"] != "BOOKMARK" || event.pointer(end).is_some());
+    let events = events.map(|event| {
         let object = &event["object"];
         let annotations = &object["metadata"]["annotations"];
         let version = object["metadata"]["resourceVersion"].is_string();
