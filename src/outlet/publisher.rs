@@ -25,9 +25,9 @@ use crate::worker::{StopToken, Worker};
 /// read is what notices a change.
 const READ_PERIOD: Duration = Duration::from_secs(30);
 
-/// The pause after a round that failed, and the longest one, to which it doubles.
+/// The pause after a round that failed. It doubles up to [`READ_PERIOD`]: the objects that did not
+/// fail are read as often as ever.
 const RETRY: Duration = Duration::from_secs(1);
-const RETRY_MAX: Duration = Duration::from_secs(60);
 
 /// A thread that writes the objects of a manager to an outlet.
 ///
@@ -48,7 +48,7 @@ pub struct PublisherStatus {
     /// How many objects have their files, as they are in memory.
     pub published: usize,
     /// The objects whose files could not be written or removed, and why. It tries again, first
-    /// after a second, later once a minute.
+    /// after a second, later each half minute.
     pub failed: BTreeMap<ObjectKey, Error>,
 }
 
@@ -147,18 +147,15 @@ impl<K: ObjectData> fmt::Debug for Publisher<K> {
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
         let mut written = Written::nothing::<K>();
-        let mut pause = RETRY;
+        let mut after_failure = RETRY;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
-            let failed = self.round(&mut written, stop);
-            let next = if failed.is_empty() {
-                pause = RETRY;
-                READ_PERIOD
-            } else {
-                let now = pause;
-                pause = pause.saturating_mul(2).min(RETRY_MAX);
-                now
+            // A round that the stop cut off has done nothing for those who wait for it.
+            let Some(failed) = self.round(&mut written, stop) else {
+                return;
             };
+            let next;
+            (next, after_failure) = pauses(!failed.is_empty(), after_failure);
             let status = PublisherStatus {
                 published: written.versions.len(),
                 failed,
@@ -176,8 +173,9 @@ impl<K: ObjectData> PublisherCore<K> {
         }
     }
 
-    /// Writes what has changed, and removes what nobody references. Returns what failed.
-    fn round(&self, written: &mut Written, stop: &StopToken) -> BTreeMap<ObjectKey, Error> {
+    /// Writes what has changed, and removes what nobody references. Returns what failed; `None` if
+    /// the stop came before the end.
+    fn round(&self, written: &mut Written, stop: &StopToken) -> Option<BTreeMap<ObjectKey, Error>> {
         let mut failed = BTreeMap::new();
         let mut changed = BTreeSet::new();
         let is_complete = self.is_complete.load(Ordering::SeqCst);
@@ -185,7 +183,7 @@ impl<K: ObjectData> PublisherCore<K> {
         let referenced: BTreeSet<_> = owners.flatten().map(|report| report.key).collect();
         for key in &referenced {
             if stop.is_stopped() {
-                return failed;
+                return None;
             }
             match self.write(key, written) {
                 Ok(true) => drop(changed.insert(key.clone())),
@@ -233,7 +231,7 @@ impl<K: ObjectData> PublisherCore<K> {
         if let (Some(hook), false) = (&self.on_change, changed.is_empty()) {
             hook.tell("the on_change of a publisher", &changed);
         }
-        failed
+        Some(failed)
     }
 
     /// Writes an object if it is in memory in another version than on the disk.
@@ -257,6 +255,16 @@ impl<K: ObjectData> PublisherCore<K> {
     }
 }
 
+/// The pause after a round, and the one after the next failure in a row.
+fn pauses(has_failed: bool, after_failure: Duration) -> (Duration, Duration) {
+    if has_failed {
+        let doubled = after_failure.saturating_mul(2);
+        (after_failure, doubled.min(READ_PERIOD))
+    } else {
+        (READ_PERIOD, RETRY)
+    }
+}
+
 /// What the thread remembers from round to round.
 struct Written {
     /// The version of each object whose files are on the disk.
@@ -275,5 +283,23 @@ impl Written {
             log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
             has_swept: false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seen: while the files of one object failed, the changes of the others were noticed after a
+    /// minute instead of half of one.
+    #[test]
+    fn an_object_that_fails_does_not_put_off_the_reads_of_the_others() {
+        let mut after_failure = RETRY;
+        for _ in 0..20 {
+            let (pause, next) = pauses(true, after_failure);
+            assert!((RETRY..=READ_PERIOD).contains(&pause), "{pause:?}");
+            after_failure = next;
+        }
+        assert_eq!(pauses(false, after_failure), (READ_PERIOD, RETRY));
     }
 }

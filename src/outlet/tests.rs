@@ -14,10 +14,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::*;
 use crate::clock::{Clock, Deadline};
 use crate::hooks::Hook;
-use crate::manager::{ConfigMapManager, ManagerOptions, Owner};
+use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions, Owner};
 use crate::sync::Arc;
 use crate::temp_directory::TempDirectory;
-use crate::testing::{FakeSource, objects};
+use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 
 /// It only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -221,8 +221,12 @@ struct Followed {
 
 impl Followed {
     fn start(directory: &Path) -> Self {
+        Self::with(directory, ManagerOptions::default())
+    }
+
+    fn with(directory: &Path, options: ManagerOptions) -> Self {
         let server = FakeSource::<ConfigMap>::new();
-        let manager = ConfigMapManager::new(server.clone(), ManagerOptions::default());
+        let manager = ConfigMapManager::new(server.clone(), options);
         let manager = Arc::new(manager.unwrap());
         let (send, changed) = channel();
         let hook = Hook::new(move |keys: &BTreeSet<ObjectKey>| drop(send.send(keys.clone())));
@@ -336,4 +340,44 @@ fn a_publisher_tells_what_failed_and_puts_it_right_with_the_disk() {
         }
     };
     assert!(stopped.is_stopped(), "{stopped}");
+}
+
+/// Seen: a stop in the middle of a round, and `publish_by` said that all was written.
+#[test]
+fn a_round_that_the_stop_cuts_off_is_no_success() {
+    let directory = TempDirectory::new("publisher-stop");
+    let options = ManagerOptions::default().change_detection(ChangeDetection::Get);
+    let followed = Followed::with(&directory, options);
+    let set = |value| {
+        for name in ["first", "second"] {
+            let map = objects::config_map("shop", name, "", &[("a", value)]);
+            followed.server.set(map);
+        }
+    };
+    set("1");
+    followed.reference("first");
+    followed.reference("second");
+    followed.publish().unwrap();
+    set("2");
+    let (send, asked) = channel();
+    followed.server.plan(move |request| {
+        let is_first = request.kind == RequestKind::Get
+            && request.scope.field_selector().as_str().ends_with("=first");
+        is_first.then(|| {
+            let _late = send.send(()).is_err();
+            SourceFault::Hang
+        })
+    });
+    let published = std::thread::scope(|scope| {
+        let publisher = &followed.publisher;
+        let limit = Clock::system().after(PATIENCE);
+        let publish = scope.spawn(move || publisher.publish_by(limit));
+        asked.recv_timeout(PATIENCE).unwrap();
+        followed.publisher.stop();
+        followed.manager.stop();
+        publish.join().unwrap()
+    });
+    assert!(published.unwrap_err().is_stopped());
+    let second = directory.join("shop/configmaps/second");
+    assert_eq!(files(&second), texts(&[("a", "1")]));
 }
