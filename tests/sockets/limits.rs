@@ -13,8 +13,8 @@ use kubecache::ErrorKind;
 use kubecache::clock::{Clock, Deadline, FakeClock};
 use kubecache::http::DecodeOptions;
 use kubecache::http::{Client, ClientOptions, Config};
-use kubecache::list_watch::{EventKind, ListerWatcher, Next, WatchEvent, WatchRequest};
-use kubecache::object::{ObjectKey, Scope};
+use kubecache::list_watch::{EventKind, Getter, ListerWatcher, Next, WatchEvent, WatchRequest};
+use kubecache::object::{Object as _, ObjectKey, ResourceVersion, Scope};
 use kubecache::worker::{StopSource, StopToken};
 
 use super::server::Server;
@@ -329,6 +329,50 @@ fn a_list_that_is_queued_for_the_rate_limit_can_become_urgent() {
             answer_list(&server, name);
         }
     });
+}
+
+/// Confirmations of absences are such gets.
+#[test]
+fn a_get_that_no_reader_waits_for_goes_behind_a_readers() {
+    let server = Server::start();
+    let fake = FakeClock::new();
+    let client = client(&server.url(), |options| {
+        options
+            .rate(NonZeroU32::MIN)
+            .burst(NonZeroU32::MIN)
+            .clock(Clock::from(fake.clone()))
+    });
+    let in_background = &|name: &str| {
+        let getter: Arc<dyn Getter<Secret>> = client.getter();
+        let (key, latest) = (ObjectKey::new("shop", name), ResourceVersion::most_recent());
+        let found = getter.get_in_background(&key, &latest, Deadline::NEVER, &StopToken::never());
+        assert_eq!(found.unwrap().name(), name);
+    };
+    thread::scope(|scope| {
+        for (parked, name) in ["a", "b", "c"].into_iter().enumerate() {
+            scope.spawn(move || in_background(name));
+            // The first one goes at once.
+            if parked == 0 {
+                answer_get(&server, name);
+            }
+            fake.wait_for_parked(parked);
+        }
+        scope.spawn(|| get_by(&client, "read", Deadline::NEVER, &StopToken::never()).unwrap());
+        fake.wait_for_parked(3);
+        for name in ["read", "b", "c"] {
+            assert!(!server.has_visitors());
+            fake.wait_for_timer(Duration::from_secs(1));
+            fake.advance(Duration::from_secs(1));
+            answer_get(&server, name);
+        }
+    });
+}
+
+fn answer_get(server: &Server, name: &str) {
+    let mut peer = server.accept();
+    let line = peer.request().line;
+    assert!(line.contains(&format!("/secrets/{name} ")), "{line}");
+    peer.json(200, &secret(name, "1"));
 }
 
 fn answer_list(server: &Server, name: &str) {
