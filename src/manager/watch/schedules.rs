@@ -4,6 +4,7 @@
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 
+use super::absence::ABSENCE_PAUSE;
 use super::state_machine::RunId;
 use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};
@@ -96,6 +97,47 @@ impl Model {
     fn polled_by(clock: &FakeClock) -> Self {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
         Self::at(clock.clone(), options.reflectors_max(1))
+    }
+
+    /// `s` is in no list of the server's cache, a reader was told so, and the time to confirm that
+    /// has come.
+    fn of_absence() -> Self {
+        let clock = FakeClock::new();
+        let model = Self::at(clock.clone(), ManagerOptions::default());
+        model.manager.register_pod(&pod("p", &["s"]));
+        let listed = |writer: &mut _| commit(writer, "10", None, false);
+        model.runs.write(0, listed).unwrap();
+        assert!(model.is_absent());
+        clock.advance(ABSENCE_PAUSE);
+        model
+    }
+
+    fn absent_reader(&self) -> thread::JoinHandle<()> {
+        let manager = Arc::clone(&self.manager);
+        thread::spawn(move || {
+            let read = manager.get_by("ns", "s", Deadline::NEVER);
+            assert!(read.unwrap_err().is_not_found());
+        })
+    }
+
+    fn is_absent(&self) -> bool {
+        let read = self.manager.get_by("ns", "s", Deadline::NEVER);
+        read.is_err_and(|error| error.is_not_found())
+    }
+
+    /// Looks at the absences, as the housekeeper does.
+    fn confirmer(&self) -> thread::JoinHandle<()> {
+        let manager = Arc::clone(&self.manager);
+        thread::spawn(move || manager.store().checks().confirm_absences())
+    }
+
+    /// Waits until no thread checks or confirms.
+    fn settle(self, threads: Vec<thread::JoinHandle<()>>) -> Self {
+        let model = self.join(threads);
+        while model.manager.store().checks().is_at_work() {
+            thread::yield_now();
+        }
+        model
     }
 
     fn poll_once(&self) -> thread::JoinHandle<()> {
@@ -303,6 +345,24 @@ fn a_shutdown_waits_for_a_check_that_is_being_started() {
         model.manager.shutdown(Deadline::NEVER).unwrap();
         assert!(!model.manager.store().checks().is_at_work());
         model.join(vec![late]).runs.end_all();
+    });
+}
+
+/// Readers, lists that are behind and the housekeeper race: one request confirms the absence.
+#[test]
+fn an_absence_is_confirmed_once_whoever_asks_for_that() {
+    check(|| {
+        let model = Model::of_absence();
+        model.getter.answer(Err(failed(404, "none")));
+        let threads = vec![model.confirmer(), model.confirmer(), model.absent_reader()];
+        let model = model.settle(threads);
+        let model = {
+            let threads = vec![model.confirmer(), model.absent_reader()];
+            model.settle(threads)
+        };
+        assert_eq!(model.getter.asked(), 1);
+        model.manager.shutdown(Deadline::NEVER).unwrap();
+        model.assert_over();
     });
 }
 
