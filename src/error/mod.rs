@@ -1,9 +1,11 @@
 //! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one,
 //! and its sources.
 
+mod debug_of;
 mod status;
 mod visible;
 
+pub(crate) use debug_of::debug_of;
 pub use status::{Reason, Status};
 pub use visible::visible;
 
@@ -128,18 +130,14 @@ impl Error {
     /// Makes the error of an object that does not exist, in the API's words: `secret "db" not
     /// found`.
     pub fn not_found(resource: &str, name: &str) -> Self {
-        Self::new(
-            ErrorKind::NotFound,
-            format!("{resource} \"{name}\" not found"),
-        )
+        let text = format!("{resource} \"{name}\" not found");
+        Self::new(ErrorKind::NotFound, text)
     }
 
     /// Makes the error of an object that nobody references, in the kubelet's words.
     pub fn not_registered(namespace: &str, name: &str) -> Self {
-        Self::new(
-            ErrorKind::NotRegistered,
-            format!("object \"{namespace}\"/\"{name}\" not registered"),
-        )
+        let text = format!("object \"{namespace}\"/\"{name}\" not registered");
+        Self::new(ErrorKind::NotRegistered, text)
     }
 
     /// Makes the error of a call that ended because its owner was stopped.

@@ -49,42 +49,22 @@ pub enum Reason {
     Other(String),
 }
 
-impl Reason {
-    fn parse(text: &str) -> Self {
-        match text {
-            "Unauthorized" => Self::Unauthorized,
-            "Forbidden" => Self::Forbidden,
-            "NotFound" => Self::NotFound,
-            "Expired" => Self::Expired,
-            "Gone" => Self::Gone,
-            "TooManyRequests" => Self::TooManyRequests,
-            "Timeout" => Self::Timeout,
-            "ServerTimeout" => Self::ServerTimeout,
-            "ServiceUnavailable" => Self::ServiceUnavailable,
-            "InternalError" => Self::InternalError,
-            "BadRequest" => Self::BadRequest,
-            "Invalid" => Self::Invalid,
-            "StoreReadError" => Self::StoreReadError,
-            other => Self::Other(other.to_owned()),
-        }
-    }
-
-    fn of_code(code: u16) -> Self {
-        match code {
-            400 => Self::BadRequest,
-            401 => Self::Unauthorized,
-            403 => Self::Forbidden,
-            404 => Self::NotFound,
-            410 => Self::Gone,
-            422 => Self::Invalid,
-            429 => Self::TooManyRequests,
-            500 => Self::InternalError,
-            503 => Self::ServiceUnavailable,
-            504 => Self::Timeout,
-            _ => Self::Other(String::new()),
-        }
-    }
-}
+/// Each reason, the word for it, and the code that stands for it in a status without a word.
+static REASONS: [(Reason, &str, Option<u16>); 13] = [
+    (Reason::Unauthorized, "Unauthorized", Some(401)),
+    (Reason::Forbidden, "Forbidden", Some(403)),
+    (Reason::NotFound, "NotFound", Some(404)),
+    (Reason::Expired, "Expired", None),
+    (Reason::Gone, "Gone", Some(410)),
+    (Reason::TooManyRequests, "TooManyRequests", Some(429)),
+    (Reason::Timeout, "Timeout", Some(504)),
+    (Reason::ServerTimeout, "ServerTimeout", None),
+    (Reason::ServiceUnavailable, "ServiceUnavailable", Some(503)),
+    (Reason::InternalError, "InternalError", Some(500)),
+    (Reason::BadRequest, "BadRequest", Some(400)),
+    (Reason::Invalid, "Invalid", Some(422)),
+    (Reason::StoreReadError, "StoreReadError", None),
+];
 
 /// Message and cause texts by which servers of any age say that a version lies in their future
 /// (RF-13).
@@ -118,10 +98,8 @@ impl Status {
 
     /// The HTTP status code; 0 when the server gave none.
     pub fn code(&self) -> u16 {
-        self.0
-            .code
-            .and_then(|code| u16::try_from(code).ok())
-            .unwrap_or_default()
+        let code = self.0.code.and_then(|code| u16::try_from(code).ok());
+        code.unwrap_or_default()
     }
 
     /// The server's message, as far as 4 KiB; empty when it gave none.
@@ -131,10 +109,15 @@ impl Status {
 
     /// The reason: the server's word, or what the code stands for when it gave none.
     pub fn reason(&self) -> Reason {
-        match self.0.reason.as_deref().unwrap_or_default() {
-            "" => Reason::of_code(self.code()),
-            text => Reason::parse(text),
-        }
+        let text = self.reason_text();
+        let known = REASONS.iter().find(|(_, word, code)| match text {
+            "" => *code == Some(self.code()),
+            _ => *word == text,
+        });
+        known.map_or_else(
+            || Reason::Other(text.to_owned()),
+            |(reason, ..)| reason.clone(),
+        )
     }
 
     /// The server's own word for the reason; empty when it gave none.
@@ -145,10 +128,8 @@ impl Status {
     /// How long the server asks to wait before the next try (`details.retryAfterSeconds`).
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.0.details.as_ref()?.retry_after_seconds?;
-        u64::try_from(seconds)
-            .ok()
-            .filter(|seconds| *seconds > 0)
-            .map(Duration::from_secs)
+        let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+        seconds.map(Duration::from_secs)
     }
 
     /// Whether the version asked for fell out of the history: reason `Expired` or `Gone`, or an
@@ -165,17 +146,13 @@ impl Status {
             return false;
         };
         let causes = details.causes.as_deref().unwrap_or_default();
-        if causes
-            .iter()
-            .any(|cause| cause.reason.as_deref() == Some("ResourceVersionTooLarge"))
-        {
+        let mut reasons = causes.iter().filter_map(|cause| cause.reason.as_deref());
+        let mut messages = causes.iter().filter_map(|cause| cause.message.as_deref());
+        if reasons.any(|reason| reason == "ResourceVersionTooLarge") {
             return true;
         }
-        self.reason() == Reason::Timeout
-            && (causes
-                .iter()
-                .any(|cause| cause.message.as_deref() == Some(TOO_LARGE))
-                || self.message().contains(TOO_LARGE))
+        let is_said = self.message().contains(TOO_LARGE) || messages.any(|text| text == TOO_LARGE);
+        self.reason() == Reason::Timeout && is_said
     }
 
     /// Whether the server failed inside: reason `InternalError`, or an unknown reason with 500.
@@ -247,13 +224,8 @@ impl fmt::Display for Status {
 
 impl fmt::Debug for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Status({} {:?}: {})",
-            self.code(),
-            self.reason(),
-            visible(self.message())
-        )
+        let (code, reason) = (self.code(), self.reason());
+        write!(f, "Status({code} {reason:?}: {})", visible(self.message()))
     }
 }
 

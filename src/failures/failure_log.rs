@@ -63,10 +63,8 @@ pub(crate) struct FailureLine {
 
 impl Default for FailureLog {
     fn default() -> Self {
-        Self(Arc::new(Mutex::ranked(
-            Rank::FAILURE_LOG,
-            HashMap::default(),
-        )))
+        let causes = Mutex::ranked(Rank::FAILURE_LOG, HashMap::default());
+        Self(Arc::new(causes))
     }
 }
 
@@ -95,12 +93,8 @@ impl FailureReporter {
     /// Logs a failure: as a warning, if it is the first of its cause or ten minutes have passed.
     pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> FailureLine {
         let line = self.fail(error.kind(), now);
-        let FailureLine {
-            level,
-            failures,
-            left_out,
-            failing,
-        } = line;
+        let (level, failures) = (line.level, line.failures);
+        let (left_out, failing) = (line.left_out, line.failing);
         let (resource, name) = (self.resource.as_str(), self.name.as_str());
         if left_out == 0 || level > Level::Warn {
             log::log!(target: self.target, level, resource, name, failures; "failing: {error}");
@@ -116,16 +110,9 @@ impl FailureReporter {
     /// Logs that it works again, if it failed. Of many that failed by one cause, the last is told.
     pub(crate) fn recovered(&mut self) -> Option<FailureLine> {
         let line = self.end()?;
-        let FailureLine {
-            level,
-            failures,
-            left_out,
-            ..
-        } = line;
+        let (level, failures, left_out) = (line.level, line.failures, line.left_out);
         let (resource, name) = (self.resource.as_str(), self.name.as_str());
-        log::log!(
-            target: self.target, level, resource, name, failures, left_out; "recovered"
-        );
+        log::log!(target: self.target, level, resource, name, failures, left_out; "recovered");
         Some(line)
     }
 
@@ -147,28 +134,23 @@ impl FailureReporter {
             cause.failing > 0 || since < SERIES_GAP
         });
         let is_new = !causes.contains_key(&(self.group.clone(), kind));
-        let cause = causes
-            .entry((self.group.clone(), kind))
-            .or_insert_with(|| Cause {
-                failing: 0,
-                last_at: now,
-                told_at: now,
-                left_out: 0,
-                is_open: false,
-            });
+        let cause = causes.entry((self.group.clone(), kind));
+        let cause = cause.or_insert_with(|| Cause {
+            failing: 0,
+            last_at: now,
+            told_at: now,
+            left_out: 0,
+            is_open: false,
+        });
         cause.failing = cause.failing.saturating_add(usize::from(joins));
         cause.last_at = now;
         let is_due = now.saturating_duration_since(cause.told_at) >= REPEAT_AFTER;
-        let level = if is_new || is_due {
+        let (level, left_out) = if is_new || is_due {
             (cause.told_at, cause.is_open) = (now, true);
-            Level::Warn
+            (Level::Warn, std::mem::take(&mut cause.left_out))
         } else {
             cause.left_out = cause.left_out.saturating_add(1);
-            Level::Debug
-        };
-        let left_out = match level {
-            Level::Warn => std::mem::take(&mut cause.left_out),
-            Level::Error | Level::Info | Level::Debug | Level::Trace => cause.left_out,
+            (Level::Debug, cause.left_out)
         };
         FailureLine {
             level,
@@ -183,9 +165,8 @@ impl FailureReporter {
         self.leave();
         let failures = std::mem::take(&mut self.failures);
         let mut causes = self.log.0.lock();
-        let over = causes
-            .get_mut(&key)
-            .filter(|cause| cause.failing == 0 && cause.is_open);
+        let cause = causes.get_mut(&key);
+        let over = cause.filter(|cause| cause.failing == 0 && cause.is_open);
         let (level, left_out) = match over {
             Some(cause) => {
                 cause.is_open = false;

@@ -4,7 +4,6 @@ mod failure_log;
 
 pub(crate) use failure_log::{FailureLog, FailureReporter};
 
-use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
@@ -116,11 +115,8 @@ impl Failures {
     /// The error of a read that had no answer at `now`: what it waited for, then why.
     #[must_use]
     pub fn timed_out(&self, what: &str, now: Instant) -> Error {
-        self.explain(
-            ErrorKind::Timeout,
-            format!("timed out waiting for {what}"),
-            now,
-        )
+        let text = format!("timed out waiting for {what}");
+        self.explain(ErrorKind::Timeout, text, now)
     }
 
     /// Makes an error that begins with `text`. Further lines say how many attempts failed in what
@@ -133,24 +129,17 @@ impl Failures {
             1 => "1 attempt".to_owned(),
             count => format!("{count} attempts"),
         };
-        let written = match (&self.last, &self.phase) {
-            (Some(last), None) => write!(
-                text,
-                "\n{attempts} in {elapsed:.1?}, the last one failed: {last}"
-            ),
-            (Some(last), Some(phase)) => write!(
-                text,
-                "\n{attempts} in {elapsed:.1?}, the last one failed: {last}\nnow {phase}"
-            ),
+        text += &match (&self.last, &self.phase) {
+            (Some(last), phase) => {
+                let now = phase.as_ref().map(|phase| format!("\nnow {phase}"));
+                let now = now.unwrap_or_default();
+                format!("\n{attempts} in {elapsed:.1?}, the last one failed: {last}{now}")
+            }
             (None, phase) => {
                 let phase = phase.as_deref().unwrap_or("no answer from the server yet");
-                write!(
-                    text,
-                    "\n{phase}, {elapsed:.1?} after the first attempt began"
-                )
+                format!("\n{phase}, {elapsed:.1?} after the first attempt began")
             }
         };
-        debug_assert!(written.is_ok(), "writing to a String cannot fail");
         Error::new(kind, text).with_failures(self.count, since, self.last.clone())
     }
 }

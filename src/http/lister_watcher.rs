@@ -24,7 +24,7 @@ use crate::list_watch::{
 };
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
-use crate::wire::{Buffer, DecodeOptions, EventDecoder, ListDecoder, decode_counted};
+use crate::wire::{Buffer, DecodeOptions, EventDecoder, ListDecoder, decode_object};
 use crate::worker::StopToken;
 
 /// The first read of a single object has this room.
@@ -477,7 +477,7 @@ impl<K: Object> ObjectGetter<K> {
         // The decoder refuses a body with one byte more than the maximum.
         let buffer = read_body(&mut answer, options, self.decode.item_bytes_max)?;
         let mut skipped_bytes = 0;
-        let object = decode_counted(buffer.pending(), &self.decode, &mut skipped_bytes);
+        let object = decode_object(buffer.pending(), &self.decode, &mut skipped_bytes);
         answer.decoded(&mut skipped_bytes);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
         // One object's content under the name of another is worse than none.

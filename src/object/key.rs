@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use hashbrown::Equivalent;
 
-use crate::error::{Error, ErrorKind, visible};
+use crate::error::{Error, visible};
 use crate::sync::Arc;
 
 /// Namespace and name of an object; the namespace is empty for cluster-scoped objects.
@@ -107,10 +107,7 @@ impl FromStr for ObjectKey {
 
     /// As [`ObjectKey::parse`]; the error, `Config`, quotes the key (KEY-3).
     fn from_str(key: &str) -> Result<Self, Error> {
-        Self::parse(key).ok_or_else(|| {
-            let text = format!("unexpected key format: {key:?}");
-            Error::new(ErrorKind::Config, text)
-        })
+        Self::parse(key).ok_or_else(|| Error::config(format!("unexpected key format: {key:?}")))
     }
 }
 
@@ -119,6 +116,7 @@ mod tests {
     use hashbrown::HashMap;
 
     use super::*;
+    use crate::error::ErrorKind;
 
     /// KEY-1, KEY-5: with and without a namespace; nothing is validated.
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector as SelectorInObject;
 
 use super::{LabelSelector, Object};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// A parsed [`LabelSelector`], which tells whether labels match it.
 ///
@@ -75,8 +75,7 @@ impl LabelMatcher {
             requirement
                 .filter(|requirement| requirement.refused().is_none())
                 .ok_or_else(|| {
-                    let text = format!("label selector \"{text}\": cannot read \"{part}\"");
-                    Error::new(ErrorKind::Config, text)
+                    Error::config(format!("label selector \"{text}\": cannot read \"{part}\""))
                 })
         });
         Ok(Self::of(requirements.collect::<Result<_, _>>()?))
@@ -127,17 +126,16 @@ impl LabelMatcher {
                         expression.key,
                         values.len()
                     );
-                    return Err(Error::new(ErrorKind::Config, text));
+                    return Err(Error::config(text));
                 }
             };
             all.push(Requirement::new(&expression.key, value, negated));
         }
         match all.iter().find_map(Requirement::refused) {
             None => Ok(Self::of(all)),
-            Some((what, text)) => Err(Error::new(
-                ErrorKind::Config,
-                format!("label selector: {text:?} cannot be the {what} of a label"),
-            )),
+            Some((what, text)) => Err(Error::config(format!(
+                "label selector: {text:?} cannot be the {what} of a label"
+            ))),
         }
     }
 
@@ -294,6 +292,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 
     use super::*;
+    use crate::error::ErrorKind;
 
     fn owned((label, value): (&str, &str)) -> (String, String) {
         (label.to_owned(), value.to_owned())

@@ -133,6 +133,38 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     }
 }
 
+/// What an object has of [`Object`] by its metadata, a field or a method.
+macro_rules! object_of_metadata {
+    ($($metadata:tt)+) => {
+        fn name(&self) -> &str {
+            self.$($metadata)+.name.as_deref().unwrap_or_default()
+        }
+
+        fn namespace(&self) -> &str {
+            self.$($metadata)+.namespace.as_deref().unwrap_or_default()
+        }
+
+        fn uid(&self) -> &str {
+            self.$($metadata)+.uid.as_deref().unwrap_or_default()
+        }
+
+        fn version(&self) -> &str {
+            let version = self.$($metadata)+.resource_version.as_deref();
+            version.unwrap_or_default()
+        }
+
+        fn label(&self, name: &str) -> Option<&str> {
+            let value = self.$($metadata)+.labels.as_ref()?.get(name);
+            value.map(String::as_str)
+        }
+
+        fn creation_timestamp(&self) -> Option<Time> {
+            self.$($metadata)+.creation_timestamp.clone()
+        }
+    };
+}
+pub(crate) use object_of_metadata;
+
 impl<K> Object for K
 where
     K: k8s_openapi::Resource<Scope: 'static>
@@ -146,31 +178,7 @@ where
         Resource::of::<K>()
     }
 
-    fn name(&self) -> &str {
-        self.metadata().name.as_deref().unwrap_or_default()
-    }
-
-    fn namespace(&self) -> &str {
-        self.metadata().namespace.as_deref().unwrap_or_default()
-    }
-
-    fn uid(&self) -> &str {
-        self.metadata().uid.as_deref().unwrap_or_default()
-    }
-
-    fn version(&self) -> &str {
-        let version = self.metadata().resource_version.as_deref();
-        version.unwrap_or_default()
-    }
-
-    fn label(&self, name: &str) -> Option<&str> {
-        let value = self.metadata().labels.as_ref()?.get(name);
-        value.map(String::as_str)
-    }
-
-    fn creation_timestamp(&self) -> Option<Time> {
-        self.metadata().creation_timestamp.clone()
-    }
+    object_of_metadata!(metadata());
 
     fn trim(&mut self) {
         wipe::trim(self.metadata_mut());

@@ -66,13 +66,8 @@ impl<K: Object> Deref for StoredObject<K> {
 
 impl<K: Object> fmt::Debug for StoredObject<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {} @{}",
-            K::resource().kind(),
-            self.0.key(),
-            self.0.version()
-        )
+        let (key, version) = (self.0.key(), self.0.version());
+        write!(f, "{} {key} @{version}", K::resource().kind())
     }
 }
 

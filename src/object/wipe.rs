@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
 /// Where kubectl keeps a copy of the whole object, the values of a Secret included.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
 pub(crate) fn trim(metadata: &mut ObjectMeta) {
@@ -26,15 +26,11 @@ pub(crate) fn overwrite_copy(metadata: &mut ObjectMeta) {
 
 /// Overwrites the values of a Secret.
 pub(super) fn overwrite(secret: &mut Secret) {
-    for value in secret.data.iter_mut().flat_map(|data| data.values_mut()) {
+    for (_, value) in secret.data.iter_mut().flatten() {
         value.0.zeroize();
     }
-    for value in secret
-        .string_data
-        .iter_mut()
-        .flat_map(|data| data.values_mut())
-    {
-        value.zeroize();
+    for (_, text) in secret.string_data.iter_mut().flatten() {
+        text.zeroize();
     }
 }
 

@@ -183,12 +183,8 @@ impl Row {
 /// What follows the answer `error` to `request`, of which so many in a row have failed alike, this
 /// one included.
 pub(crate) fn after(request: RequestKind, error: &Error, failed: u32) -> PolicyStep {
-    step(
-        request,
-        Answer::of(error),
-        asked_wait(error).is_some(),
-        failed,
-    )
+    let named = asked_wait(error).is_some();
+    step(request, Answer::of(error), named, failed)
 }
 
 /// What the transport sends after the first such answer to a request, an update or not.

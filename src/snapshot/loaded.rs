@@ -59,7 +59,7 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
             let parts = self.loaded.0.lock();
             parts.get(&kind)?.objects.get(key).map(Arc::clone)
         }?;
-        let decode = || decode_object::<K>(&kept.json, &DecodeOptions::default());
+        let decode = || decode_object::<K>(&kept.json, &DecodeOptions::default(), &mut 0);
         let object = match guard_call(format_args!("decoding {key}"), decode) {
             Ok(object) if object.key() == *key => object,
             other => {

@@ -31,6 +31,7 @@ pub(crate) struct Growth {
 pub(crate) type Grant<'a> = &'a mut dyn FnMut(Growth) -> Result<usize, Error>;
 
 /// Bytes that were read and not yet consumed. It holds no memory while it is empty and released.
+#[derive(Default)]
 pub(crate) struct Buffer {
     bytes: Wiped,
     start: usize,
@@ -45,12 +46,10 @@ impl Buffer {
     /// A buffer that offers between `read_min` and `read_max` bytes to a read.
     pub(crate) fn new(read_min: usize, read_max: usize) -> Self {
         Self {
-            bytes: Wiped::default(),
-            start: 0,
-            end: 0,
             read: read_min,
             read_min,
             read_max,
+            ..Self::default()
         }
     }
 

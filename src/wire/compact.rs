@@ -61,7 +61,7 @@ impl<K: Object> Compact<K> {
         let options = DecodeOptions::default()
             .trim(Trim::Keep)
             .item_bytes_max(usize::MAX);
-        counted(decode_object(self.text.bytes(), &options))
+        counted(decode_object(self.text.bytes(), &options, &mut 0))
     }
 
     /// Reads the field at a JSON pointer; `None` if the object has none there, or null.

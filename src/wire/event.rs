@@ -1,12 +1,10 @@
 //! Decodes watch events from chunks. One JSON object is one event; its type is known before its
 //! object is decoded.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use memchr::memchr;
-use serde::de::IgnoredAny;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
@@ -15,11 +13,11 @@ use super::json::Skipped;
 use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
 use super::options::{DecodeOptions, list_too_large};
-use super::reason;
+use super::reason::{clip, protocol};
 use super::scan::{parse, spells};
 use super::selection::{Selection, passed_over};
 use super::whole::{decode_failure, is_table};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, debug_of};
 use crate::object::{Object, ResourceVersion, Status};
 use crate::sync::Arc;
 
@@ -43,7 +41,7 @@ pub struct EventDecoder<K> {
     /// The selection has the next event's object for one that is to be decoded.
     is_selected: bool,
     /// How many bytes the present objects may have, until a bookmark ends them.
-    initial_bytes_max: Option<usize>,
+    initial_bytes_max: usize,
     /// How many bytes of the decoded objects were passed over. The caller may set it back.
     pub(crate) skipped_bytes: usize,
     ended: bool,
@@ -72,7 +70,7 @@ impl<K: Object> EventDecoder<K> {
             skipped: item::skipped::<K>(options),
             selection: None,
             is_selected: false,
-            initial_bytes_max: None,
+            initial_bytes_max: usize::MAX,
             skipped_bytes: 0,
             ended: false,
             kind: PhantomData,
@@ -85,7 +83,7 @@ impl<K: Object> EventDecoder<K> {
     /// [`list_bytes_max`](DecodeOptions::list_bytes_max).
     pub fn with_initial_events(options: &DecodeOptions) -> Self {
         Self {
-            initial_bytes_max: Some(options.list_bytes_max),
+            initial_bytes_max: options.list_bytes_max,
             ..Self::new(options)
         }
     }
@@ -155,10 +153,8 @@ impl<K: Object> EventDecoder<K> {
                 Err(_) => Err(NO_EVENT.to_owned()),
             })
         };
-        let used = self.frames.used();
-        if let Some(bytes_max) = self.initial_bytes_max
-            && used > bytes_max
-        {
+        let bytes_max = self.initial_bytes_max;
+        if self.frames.used() > bytes_max {
             return Err(list_too_large(bytes_max, "bytes", "list_bytes_max"));
         }
         let Some(decoded) = decoded else {
@@ -169,12 +165,8 @@ impl<K: Object> EventDecoder<K> {
             self.ended = true;
             WatchEvent::Error(broken(&why))
         });
-        if let WatchEvent::Bookmark {
-            initial_events_end: true,
-            ..
-        } = event
-        {
-            self.initial_bytes_max = None;
+        if matches!(event, WatchEvent::Bookmark { initial_events_end: end, .. } if end) {
+            self.initial_bytes_max = usize::MAX;
         }
         Ok(Some(event))
     }
@@ -198,11 +190,12 @@ impl<K: Object> EventDecoder<K> {
                     resource_version,
                 }
             } else {
-                let (read, length) = item::read(object, self.skipped).ok()?;
-                if length.bytes != object.len() {
+                let (read, decoder) = item::read(object, self.skipped).ok()?;
+                if decoder.used() != object.len() {
                     return None;
                 }
-                self.skipped_bytes = self.skipped_bytes.saturating_add(length.skipped_bytes);
+                let skipped_bytes = decoder.skipped_bytes();
+                self.skipped_bytes = self.skipped_bytes.saturating_add(skipped_bytes);
                 let object = Listed::Object(read);
                 WatchEvent::Object(ObjectEvent { kind, object })
             }
@@ -228,10 +221,8 @@ impl<K: Object> EventDecoder<K> {
         let cut = !self.ended && partial > 0;
         self.ended = true;
         cut.then(|| {
-            Error::new(
-                ErrorKind::Protocol,
-                format!("the watch was cut off: unexpected EOF behind {partial} bytes of an event"),
-            )
+            let what = "the watch was cut off: unexpected EOF";
+            protocol(&format!("{what} behind {partial} bytes of an event"))
         })
     }
 
@@ -262,14 +253,7 @@ impl<K: Object> EventDecoder<K> {
     }
 }
 
-impl<K> fmt::Debug for EventDecoder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EventDecoder")
-            .field("partial_bytes", &self.frames.partial())
-            .field("ended", &self.ended)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K] EventDecoder<K>, |it| partial_bytes: it.frames.partial(), ended: it.ended, ..);
 
 /// Why bytes are no watch event (RS-7).
 const NO_EVENT: &str = "unable to decode to metav1.WatchEvent";
@@ -313,12 +297,8 @@ fn decode_frame<K: Object>(
     selection: Option<&dyn Selection>,
     skipped_bytes: &mut usize,
 ) -> Result<WatchEvent<K>, String> {
-    let Frame {
-        bytes,
-        kind,
-        object,
-    } = *frame;
-    let Some(object) = object else {
+    let (bytes, kind) = (frame.bytes, frame.kind);
+    let Some(object) = frame.object.map(|object| object.of(bytes)) else {
         // A server that fails in the middle of a stream may write the bare status.
         return match decode_failure(bytes) {
             Some(status) => Ok(WatchEvent::Error(Error::from_status(status))),
@@ -327,7 +307,6 @@ fn decode_frame<K: Object>(
     };
     let is = |word: &str| kind.is_some_and(|kind| spells(kind.of(bytes), word));
     if let Some(kind) = change_kind(is) {
-        let object = object.of(bytes);
         return match passed_over(selection, object, &mut false) {
             Some(resource_version) => Ok(WatchEvent::Unselected {
                 kind,
@@ -336,7 +315,6 @@ fn decode_frame<K: Object>(
             None => change(object, skipped, kind, skipped_bytes),
         };
     }
-    let object = object.of(bytes);
     if is("BOOKMARK") {
         return bookmark(object);
     }
@@ -349,7 +327,7 @@ fn decode_frame<K: Object>(
     };
     let unknown = unknown.map_err(|_quotes| NO_EVENT)?;
     well_formed(object)?;
-    let (unknown, words) = (reason::clip(&unknown).escape_debug(), words(object));
+    let (unknown, words) = (clip(&unknown).escape_debug(), words(object));
     Err(format!("got invalid watch event type: {unknown}{words}"))
 }
 
@@ -372,10 +350,7 @@ fn change_kind(is: impl Fn(&str) -> bool) -> Option<EventKind> {
 }
 
 fn well_formed(json: &[u8]) -> Result<(), String> {
-    let parsed = parse::<IgnoredAny>(json);
-    parsed
-        .map(|_| ())
-        .map_err(|error| no_object(&reason::not_json(&error)))
+    item::well_formed(json).map_err(|why| no_object(&why))
 }
 
 fn change<K: Object>(
@@ -467,11 +442,8 @@ fn failure<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
     well_formed(bytes)?;
     // RS-9, without the object's values.
     let kind = item::text(find(bytes, "kind"));
-    let kind = reason::clip(&kind).escape_debug().to_string();
+    let kind = clip(&kind).escape_debug().to_string();
     let key = item::key_of(bytes);
     let message = format!("unexpected object: {kind} {key}");
-    Ok(WatchEvent::Error(Error::new(
-        ErrorKind::Protocol,
-        message.trim_end(),
-    )))
+    Ok(WatchEvent::Error(protocol(message.trim_end())))
 }

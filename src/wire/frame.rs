@@ -5,8 +5,9 @@ use memchr::{memchr, memmem};
 
 use super::buffer::Buffer;
 use super::members::{MemberPart, MemberPlace, Members};
+use super::options::too_large;
 use super::scan::{NotJson, Span, is_space, spells};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// The room for a read of a quiet stream: all that it holds while it waits.
 const READ_BYTES_MIN: usize = 2048;
@@ -15,6 +16,7 @@ const READ_BYTES_MIN: usize = 2048;
 const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// The events of one stream.
+#[derive(Default)]
 pub(super) struct Frames {
     pub(super) buffer: Buffer,
     members: Members,
@@ -49,16 +51,9 @@ impl Frames {
     pub(super) fn new(bytes_max: usize, option: &'static str) -> Self {
         Self {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
-            members: Members::default(),
-            key: Span::default(),
-            kind: None,
-            object: None,
-            at_end: false,
-            searched: 0,
-            newline: None,
-            used: 0,
             bytes_max,
             option,
+            ..Self::default()
         }
     }
 
@@ -111,7 +106,8 @@ impl Frames {
         };
         let Some(length) = length else {
             if self.partial() > self.bytes_max {
-                return Err(self.too_large());
+                let what = "an event of the watch";
+                return Err(too_large(what, self.bytes_max, self.option));
             }
             return Ok(None);
         };
@@ -200,17 +196,6 @@ impl Frames {
 
     pub(super) fn held(&self) -> usize {
         self.buffer.held()
-    }
-
-    fn too_large(&self) -> Error {
-        let Self {
-            bytes_max, option, ..
-        } = self;
-        let message = format!(
-            "an event of the watch is larger than {bytes_max} bytes; DecodeOptions::{option} \
-             raises the limit"
-        );
-        Error::new(ErrorKind::TooLarge, message)
     }
 }
 

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::de::IgnoredAny;
 
-use super::json::{Decoder, Noted, Skipped};
+use super::json::{Decoder, Skipped};
 use super::members::find;
 use super::message::Undecodable;
 use super::options::{DecodeOptions, Trim};
@@ -35,41 +35,27 @@ pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
     }
 }
 
-/// How many bytes an object took, and how many of them were passed over.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ItemLength {
-    pub(super) bytes: usize,
-    pub(super) skipped_bytes: usize,
-}
-
-/// Decodes the object that the bytes begin with, and tells its length. Fails with the reason when
-/// they begin with no `K`, or end before it does.
+/// Decodes the object that the bytes begin with. The decoder then tells how many bytes the object
+/// took, and how many of them were passed over. Fails with the reason when they begin with no `K`,
+/// or end before it does.
 pub(super) fn read<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
-) -> Result<(Arc<StoredObject<K>>, ItemLength), String> {
+) -> Result<(Arc<StoredObject<K>>, Decoder<'_>), String> {
     let mut decoder = Decoder::of_object(bytes, skipped);
     // From here on its values are overwritten, whatever is wrong with it.
     let mut object = StoredObject::new(decoder.decode::<K>()?);
-    let Noted {
-        kind,
-        api_version,
-        secret,
-    } = *decoder.noted();
-    let data = SecretData::decode::<K>(&secret)?;
-    if let Some(found) = foreign_kind::<K>(kind, api_version) {
+    let noted = *decoder.noted();
+    let data = SecretData::decode::<K>(&noted.secret)?;
+    if let Some(found) = foreign_kind::<K>(noted.kind, noted.api_version) {
         return Err(found);
     }
-    if !has_name(&*object) {
+    if object.name().is_empty() {
         return Err("metadata.name: missing".to_owned());
     }
     data.put_into(object.inner_mut());
     shrink(object.inner_mut());
-    let length = ItemLength {
-        bytes: decoder.used(),
-        skipped_bytes: decoder.skipped_bytes(),
-    };
-    Ok((Arc::new(object), length))
+    Ok((Arc::new(object), decoder))
 }
 
 /// Decodes bytes that are one object from their first to their last. Adds those that it passed over
@@ -80,8 +66,8 @@ pub(super) fn decode<K: Object>(
     skipped_bytes: &mut usize,
 ) -> Result<Arc<StoredObject<K>>, Fault> {
     let why = match read(bytes, skipped) {
-        Ok((object, length)) if length.bytes == bytes.len() => {
-            *skipped_bytes = skipped_bytes.saturating_add(length.skipped_bytes);
+        Ok((object, decoder)) if decoder.used() == bytes.len() => {
+            *skipped_bytes = skipped_bytes.saturating_add(decoder.skipped_bytes());
             return Ok(object);
         }
         Ok(_) => "trailing characters".to_owned(),
@@ -104,15 +90,11 @@ fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
     }
 }
 
-fn has_name<K: Object>(object: &K) -> bool {
-    !object.name().is_empty()
-}
-
 /// What can be known of an object that is not decoded; `Malformed` when it is not even JSON.
 #[cold]
 fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
-    if let Some(fault) = malformed(json) {
-        return fault;
+    if let Err(why) = well_formed(json) {
+        return Fault::Malformed(why);
     }
     let key = key_of(json);
     let name = match key.name() {
@@ -130,10 +112,9 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
 
 /// Why it is no JSON, if it is none.
 #[cold]
-fn malformed(json: &[u8]) -> Option<Fault> {
+pub(super) fn well_formed(json: &[u8]) -> Result<(), String> {
     let parsed = parse::<IgnoredAny>(json);
-    let error = parsed.err()?;
-    Some(Fault::Malformed(reason::not_json(&error)))
+    parsed.map(drop).map_err(|error| reason::not_json(&error))
 }
 
 /// The key of an object of any type.
@@ -162,10 +143,8 @@ pub(super) type TypeNames = (Cow<'static, str>, Cow<'static, str>);
 pub(super) fn expected_words<K: Object>(list: &str) -> String {
     let whole = whole_names::<K>().filter(|_| K::METADATA_ONLY);
     let names = expected::<K>().into_iter().chain(whole);
-    let words: Vec<_> = names
-        .map(|(api_version, kind)| format!("{api_version} {kind}{list}"))
-        .collect();
-    words.join(" or ")
+    let words = names.map(|(api_version, kind)| format!("{api_version} {kind}{list}"));
+    words.collect::<Vec<_>>().join(" or ")
 }
 
 /// The names that objects of the type have in the form that is asked for; `None` if any will do.

@@ -3,7 +3,6 @@
 //! It knows where the value ends, so nothing has to look for the end first. Its errors quote no
 //! value.
 
-use std::fmt;
 use std::mem;
 
 use serde::de::value::MapDeserializer;
@@ -11,18 +10,17 @@ use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, Expected, IgnoredAny, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
+use serde_json::Number;
 
 use super::json_error::{JsonError, broken};
 use super::json_text::{Text, WipedText, special};
 use super::reason::{PathStep, path};
 use super::scan::{Scan, is_space, parse};
 use super::time::beyond;
+use crate::object::wipe::LAST_APPLIED;
 
 /// Levels of nesting that are decoded; the limit of `serde_json` too.
 const DEPTH_MAX: usize = 128;
-
-/// The annotation in which `kubectl apply` keeps a second copy of the object.
-pub(super) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// What is passed over in an object of the API.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,7 +73,7 @@ enum MemberUse {
 }
 
 /// Decodes the value that begins at the first byte.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Decoder<'de> {
     bytes: &'de [u8],
     at: usize,
@@ -94,13 +92,7 @@ impl<'de> Decoder<'de> {
     pub(super) fn new(bytes: &'de [u8]) -> Self {
         Self {
             bytes,
-            at: 0,
-            depth: 0,
-            place: Place::Elsewhere,
-            skipped: Skipped::default(),
-            noted: Noted::default(),
-            skipped_bytes: 0,
-            steps: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -119,8 +111,8 @@ impl<'de> Decoder<'de> {
         #[cfg(test)]
         super::tests::steps::count(self.at);
         decoded.map_err(|error| {
-            let steps: Vec<_> = self.steps.iter().rev().collect();
-            match &*path(&steps) {
+            self.steps.reverse();
+            match &*path(&self.steps) {
                 "" => error.to_string(),
                 path => format!("{path}: {error}"),
             }
@@ -278,9 +270,9 @@ impl<'de> Decoder<'de> {
             Some(b'[') => Unexpected::Seq,
             Some(b't' | b'f') => Unexpected::Bool(false),
             Some(b'n') => Unexpected::Unit,
-            Some(b'-' | b'0'..=b'9') => match self.number(IsInteger) {
-                Ok(true) => Unexpected::Signed(0),
-                Ok(false) => Unexpected::Float(0.0),
+            Some(b'-' | b'0'..=b'9') => match Number::deserialize(self) {
+                Ok(number) if number.is_f64() => Unexpected::Float(0.0),
+                Ok(_) => Unexpected::Signed(0),
                 Err(error) => return error,
             },
             _ => return broken("expected value"),
@@ -473,29 +465,6 @@ impl<'de> de::MapAccess<'de> for &mut MapMembers<'_, 'de> {
             self.note_step();
         }
         value
-    }
-}
-
-/// Whether a number is an integer.
-struct IsInteger;
-
-impl Visitor<'_> for IsInteger {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number")
-    }
-
-    fn visit_i64<E>(self, _number: i64) -> Result<bool, E> {
-        Ok(true)
-    }
-
-    fn visit_u64<E>(self, _number: u64) -> Result<bool, E> {
-        Ok(true)
-    }
-
-    fn visit_f64<E>(self, _number: f64) -> Result<bool, E> {
-        Ok(false)
     }
 }
 

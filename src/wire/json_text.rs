@@ -8,11 +8,9 @@ use serde::forward_to_deserialize_any;
 use zeroize::Zeroizing;
 
 use super::json_error::{JsonError, broken};
+use super::scan::{HIGH_BITS, LOW_BITS, QUOTES};
 use super::wiped::Wiped;
 
-const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-const QUOTES: u64 = 0x2222_2222_2222_2222;
 const BACKSLASHES: u64 = 0x5c5c_5c5c_5c5c_5c5c;
 const SPACES: u64 = 0x2020_2020_2020_2020;
 

@@ -1,6 +1,5 @@
 //! Decodes list bodies item by item, each one when its last byte has come.
 
-use std::fmt;
 use std::marker::PhantomData;
 
 use super::buffer::{Buffer, Grant};
@@ -9,8 +8,9 @@ use super::json::Skipped;
 use super::list_scan::{ListPart, ListScan};
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, ONE_OBJECT_ITEMS_MAX, list_too_large};
+use super::reason::protocol;
 use super::selection::{Selection, passed_over};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, debug_of};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
@@ -127,13 +127,14 @@ impl<K: Object> ListDecoder<K> {
                 if bytes.len() < self.item_bytes {
                     return Ok(());
                 }
-                let Ok((object, length)) = item::read(bytes, self.skipped) else {
+                let Ok((object, decoder)) = item::read(bytes, self.skipped) else {
                     return Ok(());
                 };
-                self.item_bytes = length.bytes;
-                self.skipped_bytes = self.skipped_bytes.saturating_add(length.skipped_bytes);
-                self.scan.pass_item(length.bytes);
-                self.buffer.take(length.bytes);
+                let skipped_bytes = decoder.skipped_bytes();
+                self.item_bytes = decoder.used();
+                self.skipped_bytes = self.skipped_bytes.saturating_add(skipped_bytes);
+                self.scan.pass_item(self.item_bytes);
+                self.buffer.take(self.item_bytes);
                 Some(Listed::Object(object))
             }
             ListPart::Item(length) => {
@@ -175,13 +176,7 @@ impl<K: Object> ListDecoder<K> {
     }
 }
 
-impl<K> fmt::Debug for ListDecoder<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListDecoder")
-            .field("items", &self.scan.items())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K] ListDecoder<K>, |it| items: it.scan.items(), ..);
 
 /// What an item came to.
 fn listed<K: Object>(
@@ -191,9 +186,8 @@ fn listed<K: Object>(
     match decoded {
         Ok(object) => Ok(Listed::Object(object)),
         Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => Ok(Listed::from(aside)),
-        Err(Fault::Malformed(why)) => Err(Error::new(
-            ErrorKind::Protocol,
-            format!("item {nth} of the list is not JSON: {why}"),
-        )),
+        Err(Fault::Malformed(why)) => Err(protocol(&format!(
+            "item {nth} of the list is not JSON: {why}"
+        ))),
     }
 }

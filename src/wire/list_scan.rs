@@ -6,6 +6,8 @@ use super::buffer::Buffer;
 use super::item::{expected_words, may_be, text};
 use super::members::{MemberPart, MemberPlace, Members};
 use super::message::ListPage;
+use super::options::{ITEM_LIMIT, too_large};
+use super::reason::{clip, not_json, protocol};
 use super::scan::{NotJson, parse, spells};
 use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
@@ -30,10 +32,11 @@ const KEPT: [&str; 8] = [
 ];
 
 /// The member whose value comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ListMember {
     Items,
     Kept(&'static str),
+    #[default]
     PassedOver,
 }
 
@@ -47,6 +50,7 @@ pub(super) enum ListPart {
 }
 
 /// Follows one body through any number of refills.
+#[derive(Default)]
 pub(super) struct ListScan {
     members: Members,
     /// The member whose value comes.
@@ -67,16 +71,8 @@ pub(super) struct ListScan {
 impl ListScan {
     pub(super) fn new(item_bytes_max: usize) -> Self {
         Self {
-            members: Members::default(),
-            member: ListMember::PassedOver,
             item_bytes_max,
-            passed: 0,
-            offset: 0,
-            items: 0,
-            has_items: false,
-            head: Vec::new(),
-            api_version: String::new(),
-            kind: String::new(),
+            ..Self::default()
         }
     }
 
@@ -162,7 +158,8 @@ impl ListScan {
     fn limit(&self, part: MemberPart, length: usize) -> Result<(), Error> {
         let is_passed_over = part == MemberPart::Value && self.is_passed_over();
         if part == MemberPart::Item && length > self.item_bytes_max {
-            return Err(too_large(self.item_bytes_max, "an item of the list"));
+            let what = "an item of the list";
+            return Err(too_large(what, self.item_bytes_max, ITEM_LIMIT));
         }
         if part != MemberPart::Item && !is_passed_over && length > HEAD_BYTES_MAX {
             return Err(head_too_large());
@@ -235,12 +232,11 @@ impl ListScan {
             return Err(Error::from_status(status));
         }
         if !self.has_items && !self.kind.ends_with("List") {
-            let said = if self.kind.is_empty() {
-                "unknown"
-            } else {
-                &self.kind
+            let said = match &*self.kind {
+                "" => "unknown",
+                kind => clip(kind),
             };
-            let said = super::reason::clip(said).escape_debug();
+            let said = said.escape_debug();
             return Err(protocol(&format!(
                 "returned object must be a list: it is of kind {said} and has no items"
             )));
@@ -251,11 +247,7 @@ impl ListScan {
 
     /// RF-16.
     fn refuse_table(&self, kind: &str) -> Result<(), Error> {
-        let Self {
-            api_version,
-            kind: said,
-            ..
-        } = self;
+        let (api_version, said) = (&self.api_version, &self.kind);
         if is_table(&format!("{api_version} {said}")) {
             return Err(protocol(&format!(
                 "unsupported list gvk: {api_version}, Kind={said}, type: {kind}"
@@ -265,12 +257,9 @@ impl ListScan {
     }
 
     fn head(&self) -> Result<Value, Error> {
-        let mut json = Vec::with_capacity(self.head.len().saturating_add(2));
-        json.push(b'{');
-        json.extend_from_slice(&self.head);
-        json.push(b'}');
+        let json = [b"{", &*self.head, b"}"].concat();
         parse(&json).map_err(|error| {
-            let why = super::reason::not_json(&error);
+            let why = not_json(&error);
             protocol(&format!("the list is not JSON: {why}"))
         })
     }
@@ -281,7 +270,7 @@ impl ListScan {
         self.passed = self.passed.saturating_add(count);
         if self.passed > self.item_bytes_max {
             let what = "what stands between two items of the list";
-            return Err(too_large(self.item_bytes_max, what));
+            return Err(too_large(what, self.item_bytes_max, ITEM_LIMIT));
         }
         Ok(())
     }
@@ -302,10 +291,6 @@ impl ListScan {
         };
         protocol(&format!("{what}: unexpected '{found}' at byte {at}"))
     }
-}
-
-fn protocol(message: &str) -> Error {
-    Error::new(ErrorKind::Protocol, message)
 }
 
 fn page(head: &Value) -> Result<ListPage, Error> {
@@ -345,30 +330,13 @@ fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
         return Ok(());
     }
     let ours = expected_words::<K>("List");
-    let found = format!(
-        "{} {}",
-        super::reason::clip(version),
-        super::reason::clip(said)
-    );
+    let found = format!("{} {}", clip(version), clip(said));
     let found = found.escape_debug().to_string();
-    Err(protocol(&format!(
-        "the answer is {}, not {ours}",
-        found.trim()
-    )))
-}
-
-fn too_large(limit: usize, what: &str) -> Error {
-    Error::new(
-        ErrorKind::TooLarge,
-        format!(
-            "{what} is larger than {limit} bytes; DecodeOptions::item_bytes_max raises the limit"
-        ),
-    )
+    let found = found.trim();
+    Err(protocol(&format!("the answer is {found}, not {ours}")))
 }
 
 fn head_too_large() -> Error {
-    Error::new(
-        ErrorKind::TooLarge,
-        format!("what the list says of itself is larger than {HEAD_BYTES_MAX} bytes"),
-    )
+    let text = format!("what the list says of itself is larger than {HEAD_BYTES_MAX} bytes");
+    Error::new(ErrorKind::TooLarge, text)
 }

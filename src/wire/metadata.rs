@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::object::{Object, Resource, wipe};
+use crate::object::{Object, Resource, object_of_metadata, wipe};
 
 /// The metadata of a `K`. The server is asked to send nothing else of the object.
 ///
@@ -62,31 +62,7 @@ impl<K: Object> Object for Metadata<K> {
         K::resource()
     }
 
-    fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    fn namespace(&self) -> &str {
-        self.metadata.namespace.as_deref().unwrap_or_default()
-    }
-
-    fn uid(&self) -> &str {
-        self.metadata.uid.as_deref().unwrap_or_default()
-    }
-
-    fn version(&self) -> &str {
-        let version = self.metadata.resource_version.as_deref();
-        version.unwrap_or_default()
-    }
-
-    fn label(&self, name: &str) -> Option<&str> {
-        let value = self.metadata.labels.as_ref()?.get(name);
-        value.map(String::as_str)
-    }
-
-    fn creation_timestamp(&self) -> Option<Time> {
-        self.metadata.creation_timestamp.clone()
-    }
+    object_of_metadata!(metadata);
 
     fn trim(&mut self) {
         wipe::trim(&mut self.metadata);

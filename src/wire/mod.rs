@@ -45,5 +45,5 @@ pub use selection::Selection;
 #[cfg(test)]
 pub(crate) use tests::steps;
 pub(crate) use time::time;
-pub(crate) use whole::{decode_counted, decode_object, decode_status};
+pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

@@ -3,12 +3,14 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::json::{Decoder, LAST_APPLIED};
+use super::json::Decoder;
 use super::members::{find, members_of};
 use super::scan::spells;
 use super::wiped::Wiped;
+use crate::object::wipe::LAST_APPLIED;
 
 /// The text of one object. It is overwritten when it is dropped.
+#[derive(Default)]
 pub(super) struct ObjectText {
     json: Wiped,
     namespace: Part,
@@ -34,11 +36,7 @@ impl ObjectText {
         }
         let mut text = Self {
             json: Wiped::beginning_with(json, json.len()),
-            namespace: Part::default(),
-            name: Part::default(),
-            uid: Part::default(),
-            version: Part::default(),
-            labels: Part::default(),
+            ..Self::default()
         };
         let json: &[u8] = &text.json;
         let Some(metadata) = find(json, "metadata") else {

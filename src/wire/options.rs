@@ -46,6 +46,16 @@ const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 pub(super) const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
 
 /// A list beyond a limit, which an option raises.
+/// The option that bounds an object and an item of a list.
+pub(super) const ITEM_LIMIT: &str = "item_bytes_max";
+
+/// The error of what has too many bytes, and what raises the limit.
+pub(super) fn too_large(what: &str, limit: usize, option: &str) -> Error {
+    let message =
+        format!("{what} is larger than {limit} bytes; DecodeOptions::{option} raises the limit");
+    Error::new(ErrorKind::TooLarge, message)
+}
+
 pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
     let message = format!("the list has more than {limit} {what}: DecodeOptions::{option}");
     Error::new(ErrorKind::TooLarge, message)
@@ -108,11 +118,9 @@ impl DecodeOptions {
     /// Sets the maximum size of an item of a list, in bytes of JSON. Default: 16 MiB.
     ///
     /// A larger item fails the list. So do more bytes than this between two items.
-    pub fn item_bytes_max(self, item_bytes_max: usize) -> Self {
-        Self {
-            item_bytes_max,
-            ..self
-        }
+    pub fn item_bytes_max(mut self, item_bytes_max: usize) -> Self {
+        self.item_bytes_max = item_bytes_max;
+        self
     }
 
     /// Sets the maximum number of objects of one collection, whether pages, a streamed list or
@@ -125,11 +133,9 @@ impl DecodeOptions {
     /// program has referenced, so this does not bound its watches of namespaces.
     ///
     /// If the scope is one object, a list of more than 10,000 items fails, or of more than this.
-    pub fn list_items_max(self, list_items_max: usize) -> Self {
-        Self {
-            list_items_max,
-            ..self
-        }
+    pub fn list_items_max(mut self, list_items_max: usize) -> Self {
+        self.list_items_max = list_items_max;
+        self
     }
 
     /// Sets the maximum size of a list, all its pages together, or of a streamed list up to its
@@ -137,28 +143,22 @@ impl DecodeOptions {
     /// content that it has.
     ///
     /// Events of a watch do not count: [`frame_bytes_max`](Self::frame_bytes_max) bounds each.
-    pub fn list_bytes_max(self, list_bytes_max: usize) -> Self {
-        Self {
-            list_bytes_max,
-            ..self
-        }
+    pub fn list_bytes_max(mut self, list_bytes_max: usize) -> Self {
+        self.list_bytes_max = list_bytes_max;
+        self
     }
 
     /// Sets the maximum size of an event of a watch, in bytes of JSON. Default: 16 MiB and 1 KiB. A
     /// larger event fails the watch.
-    pub fn frame_bytes_max(self, frame_bytes_max: usize) -> Self {
-        Self {
-            frame_bytes_max,
-            ..self
-        }
+    pub fn frame_bytes_max(mut self, frame_bytes_max: usize) -> Self {
+        self.frame_bytes_max = frame_bytes_max;
+        self
     }
 
     /// Sets the maximum size of an event of a watch of one object, in bytes of JSON. Default: 8
     /// MiB. It never exceeds [`frame_bytes_max`](Self::frame_bytes_max).
-    pub fn one_object_frame_bytes_max(self, one_object_frame_bytes_max: usize) -> Self {
-        Self {
-            one_object_frame_bytes_max,
-            ..self
-        }
+    pub fn one_object_frame_bytes_max(mut self, one_object_frame_bytes_max: usize) -> Self {
+        self.one_object_frame_bytes_max = one_object_frame_bytes_max;
+        self
     }
 }

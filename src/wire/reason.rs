@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::error::{Error, ErrorKind};
+
 /// Levels of a path that are named.
 const PATH_LEVELS_MAX: usize = 24;
 
@@ -27,23 +29,23 @@ pub(super) fn not_json(error: &serde_json::Error) -> String {
 }
 
 pub(super) fn clip(text: &str) -> &str {
-    let end = text
-        .char_indices()
-        .map(|(at, _)| at)
-        .find(|at| *at >= WORD_MAX);
+    let mut starts = text.char_indices().map(|(at, _)| at);
+    let end = starts.find(|at| *at >= WORD_MAX);
     text.get(..end.unwrap_or(text.len())).unwrap_or_default()
 }
 
 fn is_plain(name: &str) -> bool {
-    !name.is_empty()
-        && name.len() <= WORD_MAX
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'))
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$');
+    !name.is_empty() && name.len() <= WORD_MAX && name.bytes().all(is_plain)
+}
+
+/// The error of a body that is not what the API sends.
+pub(super) fn protocol(message: &str) -> Error {
+    Error::new(ErrorKind::Protocol, message)
 }
 
 /// The path in the API's spelling: `spec.containers[1].image`.
-pub(super) fn path(steps: &[&PathStep]) -> String {
+pub(super) fn path(steps: &[PathStep]) -> String {
     let mut path = String::new();
     for step in steps.iter().take(PATH_LEVELS_MAX) {
         let written = match step {

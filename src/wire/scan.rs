@@ -10,9 +10,9 @@ use super::tests::steps;
 
 /// Words of eight bytes in which a quote is looked for before `memchr` is called.
 const NEAR_WORDS: usize = 3;
-const LOW_BITS: u64 = 0x0101_0101_0101_0101;
-const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
-const QUOTES: u64 = 0x2222_2222_2222_2222;
+pub(super) const LOW_BITS: u64 = 0x0101_0101_0101_0101;
+pub(super) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
+pub(super) const QUOTES: u64 = 0x2222_2222_2222_2222;
 
 /// A half-open range of bytes, from the first byte of the scanned value on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

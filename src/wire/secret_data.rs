@@ -14,11 +14,13 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::json::{Decoder, LAST_APPLIED, SecretParts};
+use super::json::{Decoder, SecretParts};
+use super::json_text::unescape;
 use super::members::members_of;
 use super::metadata::Metadata;
 use super::reason::{self, PathStep, path};
 use crate::object::Object;
+use crate::object::wipe::LAST_APPLIED;
 
 /// What the parts of a Secret come to; nothing for objects of other types. Overwritten when it is
 /// dropped.
@@ -139,11 +141,13 @@ fn bytes(json: &[u8]) -> Option<ByteString> {
         .strip_prefix(b"\"")
         .and_then(|rest| rest.strip_suffix(b"\""));
     text.and_then(|text| {
-        if memchr::memchr(b'\\', text).is_some() {
-            from_base64(&unescaped(text)?)
-        } else {
-            from_base64(text)
+        if memchr::memchr(b'\\', text).is_none() {
+            return from_base64(text);
         }
+        // An escape makes the text shorter: the buffer never moves.
+        let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
+        unescape(text, &mut plain).ok()?;
+        from_base64(&plain)
     })
 }
 
@@ -152,34 +156,6 @@ fn from_base64(text: &[u8]) -> Option<ByteString> {
     let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
     bytes.truncate(length);
     Some(ByteString(std::mem::take(&mut *bytes)))
-}
-
-/// The text of a JSON string with escapes; `None` for those that base64 has no use for.
-fn unescaped(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
-    let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
-    let mut rest = text;
-    while let Some((&byte, after)) = rest.split_first() {
-        rest = after;
-        if byte != b'\\' {
-            plain.push(byte);
-            continue;
-        }
-        let (&escape, after) = rest.split_first()?;
-        rest = match escape {
-            b'/' => {
-                plain.push(b'/');
-                after
-            }
-            b'u' => {
-                let (digits, after) = after.split_at_checked(4)?;
-                let digits = std::str::from_utf8(digits).ok()?;
-                plain.push(u8::from_str_radix(digits, 16).ok()?);
-                after
-            }
-            _ => return None,
-        };
-    }
-    Some(plain)
 }
 
 /// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON
@@ -205,7 +181,6 @@ fn unlike<T: DeserializeOwned>(steps: &[&str], json: &[u8]) -> String {
     };
     let key = |step: &&str| PathStep::Key((*step).to_owned());
     let steps: Vec<_> = steps.iter().map(key).collect();
-    let steps: Vec<_> = steps.iter().collect();
     format!("{}: {why}", path(&steps))
 }
 

@@ -5,13 +5,15 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use super::item::{self, Fault, key_of, text};
 use super::json::Decoder;
 use super::members::find;
-use super::options::DecodeOptions;
+use super::options::{DecodeOptions, ITEM_LIMIT, too_large};
+use super::reason::protocol;
 use super::scan::{Scan, parse};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::object::{Object, Status, StoredObject};
 use crate::sync::Arc;
 
-/// Decodes the body of an answer that is one object.
+/// Decodes the body of an answer that is one object. Adds the bytes that it passed over to
+/// `skipped_bytes`.
 ///
 /// # Errors
 ///
@@ -21,29 +23,10 @@ use crate::sync::Arc;
 pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,
-) -> Result<Arc<StoredObject<K>>, Error> {
-    decode_counted(bytes, options, &mut 0)
-}
-
-/// Decodes as [`decode_object`] does. Adds the bytes that it passed over to `skipped_bytes`.
-///
-/// # Errors
-///
-/// As [`decode_object`].
-pub(crate) fn decode_counted<K: Object>(
-    bytes: &[u8],
-    options: &DecodeOptions,
     skipped_bytes: &mut usize,
 ) -> Result<Arc<StoredObject<K>>, Error> {
     if bytes.len() > options.item_bytes_max {
-        return Err(Error::new(
-            ErrorKind::TooLarge,
-            format!(
-                "the object is larger than {} bytes; DecodeOptions::item_bytes_max raises the \
-                 limit",
-                options.item_bytes_max
-            ),
-        ));
+        return Err(too_large("the object", options.item_bytes_max, ITEM_LIMIT));
     }
     let json = bytes.trim_ascii();
     let ends = Scan::default().advance(json) == Ok(Some(json.len()));
@@ -66,10 +49,6 @@ pub(crate) fn decode_counted<K: Object>(
             _ => object.error,
         },
     })
-}
-
-fn protocol(message: &str) -> Error {
-    Error::new(ErrorKind::Protocol, message)
 }
 
 /// Decodes a body that is a `Status` of the API; `None` for anything else.

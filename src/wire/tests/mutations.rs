@@ -112,7 +112,7 @@ fn mutated_bodies_come_to_an_end_without_harm() {
         assert_eq!(split, whole, "seed {round}, chunks of {size}");
         check(round, &bytes, &whole);
 
-        drop(super::super::decode_object::<Pod>(&bytes, &options));
+        drop(super::super::decode_object::<Pod>(&bytes, &options, &mut 0));
         drop(super::super::decode_status(&mutate(LIST, &mut random)));
     }
 }

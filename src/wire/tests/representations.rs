@@ -139,7 +139,7 @@ fn texts<K: Object>(json: &str) -> [String; 2] {
     let mut kept = serde_json::from_str::<K>(json).unwrap();
     kept.trim();
     let options = DecodeOptions::default();
-    let decoded = decode_object::<Dynamic>(json.as_bytes(), &options).unwrap();
+    let decoded = decode_object::<Dynamic>(json.as_bytes(), &options, &mut 0).unwrap();
     assert_eq!((kept.name(), kept.version()), ("web", "7"));
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let kept: &dyn std::any::Any = &kept;
@@ -244,7 +244,11 @@ fn metadata_is_taken_out_of_whole_objects_of_the_kind_and_no_other() {
         assert!(outcome.error().ends_with(ours), "{outcome:?}");
         let whole = says(kind, of);
         let whole = format!(r#"{{{whole}"metadata":{{"name":"a"}}}}"#);
-        let got = decode_object::<Metadata<ConfigMap>>(whole.as_bytes(), &DecodeOptions::default());
+        let got = decode_object::<Metadata<ConfigMap>>(
+            whole.as_bytes(),
+            &DecodeOptions::default(),
+            &mut 0,
+        );
         let ours = "not meta.k8s.io/v1 PartialObjectMetadata or v1 ConfigMap";
         let error = got.unwrap_err().to_string();
         assert!(error.ends_with(ours), "{error}");
@@ -282,8 +286,8 @@ fn a_status_is_an_error_for_objects_of_any_kind() {
     let status = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"message":"no","code":403}"#;
     let options = DecodeOptions::default();
     let errors = [
-        decode_object::<Dynamic>(status, &options).map(drop),
-        decode_object::<Metadata<Dynamic>>(status, &options).map(drop),
+        decode_object::<Dynamic>(status, &options, &mut 0).map(drop),
+        decode_object::<Metadata<Dynamic>>(status, &options, &mut 0).map(drop),
     ];
     for error in errors {
         assert_eq!(error.unwrap_err().kind(), crate::ErrorKind::Forbidden);

@@ -158,7 +158,11 @@ fn decode<K: Object>(check: fn(&str, &mut dyn FnMut(usize))) {
             });
         }
         check(&format!("alone: {part:?}"), &mut |bytes| {
-            drop(decode_object::<K>(sized(part, bytes).as_bytes(), &options));
+            drop(decode_object::<K>(
+                sized(part, bytes).as_bytes(),
+                &options,
+                &mut 0,
+            ));
         });
     }
     for part in IN_LISTS.into_iter().chain(IN_STATUSES) {

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::decode_counted;
+use super::super::decode_object;
 use super::super::json::{Decoder, Skipped};
 use super::*;
 
@@ -245,7 +245,7 @@ fn what_is_passed_over_is_counted_once_however_it_comes() {
         }
         for (text, skipped) in &objects {
             let mut counted = 0;
-            let decoded = decode_counted::<Secret>(text.as_bytes(), &options, &mut counted);
+            let decoded = decode_object::<Secret>(text.as_bytes(), &options, &mut counted);
             assert_eq!((counted, decoded.is_ok()), (*skipped, !text.contains(":7")));
         }
     }

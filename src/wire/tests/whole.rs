@@ -5,7 +5,7 @@ use super::*;
 use crate::object::Status;
 
 fn get(body: &str, options: &DecodeOptions) -> String {
-    match decode_object::<Secret>(body.as_bytes(), options) {
+    match decode_object::<Secret>(body.as_bytes(), options, &mut 0) {
         Ok(object) => format!("{object:?}"),
         Err(error) => format!("{error:?}"),
     }
@@ -103,7 +103,7 @@ fn a_time_at_the_end_of_the_calendar_is_the_last_one_that_can_be_held() {
             r#""metadata":{{"name":"a","creationTimestamp":"{late}","deletionTimestamp":"{late}"}}"#
         );
         let body = format!(r#"{{{metadata},"data":{{"until":"MTIz"}}}}"#);
-        let secret = decode_object::<Secret>(body.as_bytes(), &options).unwrap();
+        let secret = decode_object::<Secret>(body.as_bytes(), &options, &mut 0).unwrap();
         let metadata_of = |held: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta| {
             let created = held.creation_timestamp.as_ref().map(|time| time.0);
             let deleted = held.deletion_timestamp.as_ref().map(|time| time.0);
@@ -112,19 +112,19 @@ fn a_time_at_the_end_of_the_calendar_is_the_last_one_that_can_be_held() {
         assert_eq!(metadata_of(&secret.metadata), [Some(Timestamp::MAX); 2]);
         assert_eq!(secret.data.as_ref().unwrap()["until"].0, b"123");
         let body = format!(r#"{{{metadata},"spec":{{"renewTime":"{late}"}}}}"#);
-        let lease = decode_object::<Lease>(body.as_bytes(), &options).unwrap();
+        let lease = decode_object::<Lease>(body.as_bytes(), &options, &mut 0).unwrap();
         let renewed = lease.spec.as_ref().unwrap().renew_time.as_ref().unwrap();
         assert_eq!(renewed.0, Timestamp::MAX);
     }
     let body = r#"{"metadata":{"name":"a"},"data":{"until":"9999-12-31T23:59:59Z"}}"#;
-    let map = decode_object::<ConfigMap>(body.as_bytes(), &options).unwrap();
+    let map = decode_object::<ConfigMap>(body.as_bytes(), &options, &mut 0).unwrap();
     assert_eq!(
         map.data.as_ref().unwrap()["until"],
         "9999-12-31T23:59:59Z",
         "no time"
     );
     let body = r#"{"metadata":{"name":"a","creationTimestamp":"9999-12-32T00:00:00Z"}}"#;
-    let error = decode_object::<ConfigMap>(body.as_bytes(), &options).unwrap_err();
+    let error = decode_object::<ConfigMap>(body.as_bytes(), &options, &mut 0).unwrap_err();
     assert!(
         error.to_string().contains("metadata.creationTimestamp: "),
         "{error}"
