@@ -151,6 +151,15 @@ impl Error {
         self.map(|inner| inner.source = Some(Arc::new(source)))
     }
 
+    /// The same if there is a cause.
+    #[must_use]
+    pub(crate) fn caused_by(self, cause: Option<impl StdError + Send + Sync + 'static>) -> Self {
+        match cause {
+            Some(cause) => self.with_source(cause),
+            None => self,
+        }
+    }
+
     /// Adds the wait that the server asked for. The reflector waits so long instead of its backoff.
     #[must_use]
     pub fn with_retry_after(self, wait: Duration) -> Self {

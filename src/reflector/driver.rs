@@ -53,10 +53,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Result<Self, Error> {
         let measured = Measured::start(options.metrics.clone(), &name, &status, &options.clock)?;
-        let (what, one_object) = (
-            source.what().to_owned(),
-            source.ask(|source| source.lists_one_object()),
-        );
+        let what = source.what().to_owned();
+        let one_object = source.ask(|source| source.lists_one_object());
         let mut core = Core::new(&options, what, one_object, options.clock.now());
         core.shows(source.ask(|source| source.progress()));
         let objects_max = source.ask(|source| Some(source.objects_max()));
@@ -139,16 +137,13 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         );
         let may_change = matches!(input, Input::Applied(_) | Input::Done(_));
         let left_out = if may_change { self.sink.left_out() } else { 0 };
+        let interval = || self.source.ask(|source| source.bookmark_interval());
         Facts {
             left_out,
             now: self.clock.now(),
             urgent: !self.core.status().synced && self.waiters.any(),
             streams: begins && self.source.ask(|source| source.supports_watch_list()),
-            bookmarks: if of_the_watch {
-                None
-            } else {
-                self.source.ask(|source| source.bookmark_interval())
-            },
+            bookmarks: (!of_the_watch).then(interval).flatten(),
         }
     }
 

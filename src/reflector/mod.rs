@@ -109,10 +109,8 @@ impl Reflector {
     ) -> Result<Self, Error> {
         let name = name.into();
         let clock = options.clock.clone();
-        let status = Arc::new(Mutex::ranked(
-            Rank::REFLECTOR_STATUS,
-            ReflectorStatus::default(),
-        ));
+        let status = Mutex::ranked(Rank::REFLECTOR_STATUS, ReflectorStatus::default());
+        let status = Arc::new(status);
         let source = Arc::new(Guarded::new(&name, source)?);
         let shown = Arc::clone(&status);
         // Not on the thread's stack, where each frame that hands it on would hold it once more.
@@ -194,10 +192,7 @@ fn thread_name(kind: &str) -> String {
     const BYTES_MAX: usize = 15;
     let number = STARTED.fetch_add(1, Ordering::Relaxed).to_string();
     let taken = "rf--".len().saturating_add(number.len());
-    let kind: String = kind
-        .chars()
-        .filter(char::is_ascii)
-        .take(BYTES_MAX.saturating_sub(taken))
-        .collect();
+    let kind = kind.chars().filter(char::is_ascii);
+    let kind: String = kind.take(BYTES_MAX.saturating_sub(taken)).collect();
     format!("rf-{}-{number}", kind.to_ascii_lowercase())
 }

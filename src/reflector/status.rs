@@ -159,11 +159,9 @@ impl ReflectorStatus {
     /// last failure is its source. Else [`left_out`](Self::left_out).
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
-            let left_out = self
-                .left_out
-                .as_ref()
-                .filter(|_| self.phase != Phase::Stopped);
-            return left_out.map_or(Ok(()), |error| Err(error.clone()));
+            let left_out = self.left_out.clone();
+            let left_out = left_out.filter(|_| self.phase != Phase::Stopped);
+            return left_out.map_or(Ok(()), Err);
         }
         let since = |since: Instant| now.saturating_duration_since(since);
         let text = match (self.behind_since, self.age(now), self.failures.since()) {
@@ -177,11 +175,7 @@ impl ReflectorStatus {
             }
             (None, None, None) => "the server has confirmed nothing yet".to_owned(),
         };
-        let error = Error::new(ErrorKind::Timeout, text);
-        Err(match self.failures.last() {
-            Some(last) => error.with_source(last.clone()),
-            None => error,
-        })
+        Err(Error::new(ErrorKind::Timeout, text).caused_by(self.failures.last().cloned()))
     }
 
     /// Whether the content is known to be behind the server. [`behind_since`](Self::behind_since)

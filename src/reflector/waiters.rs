@@ -1,9 +1,8 @@
 //! Counts callers that wait or read: they make a first sync retry fast, and wake a reflector that
 //! backs off (B3, B10).
 
-use std::fmt;
-
 use crate::clock::{Clock, Deadline};
+use crate::error::debug_of;
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
 
@@ -30,13 +29,7 @@ struct Callers {
     request: Option<Arc<dyn Wake>>,
 }
 
-impl fmt::Debug for Callers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Callers")
-            .field("waiting", &self.waiting)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Callers, |it| waiting: it.waiting, ..);
 
 /// One caller's wait; it ends when this is dropped.
 #[derive(Debug)]

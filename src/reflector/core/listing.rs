@@ -7,7 +7,7 @@ use crate::object::ResourceVersion;
 use crate::policy::{NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
-use super::messages::{Action, Facts};
+use super::messages::Action;
 use super::state::History;
 use super::steps::{AfterPause, Core, Cycle, Listing, Step, use_up};
 
@@ -16,7 +16,7 @@ const PAGE_SIZE: u32 = 500;
 impl Core {
     /// Asks for the first page: at the most recent version if the last one is unavailable, at `0`
     /// before the first success, else at the last version (RF-9).
-    pub(super) fn list(&mut self, cycle: Cycle, facts: &Facts) -> Action {
+    pub(super) fn list(&mut self, cycle: Cycle) -> Action {
         let asked = if self.state.history == History::Unavailable {
             ResourceVersion::most_recent()
         } else if self.state.version().is_empty() {
@@ -24,7 +24,7 @@ impl Core {
         } else {
             self.state.version().clone()
         };
-        self.list_at(asked, cycle, false, facts)
+        self.list_at(asked, cycle, false)
     }
 
     pub(super) fn list_at(
@@ -32,12 +32,11 @@ impl Core {
         asked: ResourceVersion,
         cycle: Cycle,
         is_probe: bool,
-        facts: &Facts,
     ) -> Action {
         let page_size = self.page_size(&asked);
         let listing = Listing {
             asked,
-            asked_at: facts.now,
+            asked_at: self.facts.now,
             page_size,
             version: None,
             token: None,
@@ -45,7 +44,7 @@ impl Core {
             cycle,
             is_probe,
         };
-        self.ask(listing, page_size, facts)
+        self.ask(listing, page_size)
     }
 
     /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which
@@ -59,21 +58,18 @@ impl Core {
     }
 
     /// Asks for the first page of a list, at most `limit` items.
-    fn ask(&mut self, listing: Listing, limit: u32, facts: &Facts) -> Action {
+    fn ask(&mut self, mut listing: Listing, limit: u32) -> Action {
         self.state.status.phase = Phase::Listing;
         let request = ListRequest {
             resource_version: listing.asked.clone(),
             limit,
-            urgent: facts.urgent,
+            urgent: self.facts.urgent,
             ..ListRequest::default()
         };
-        self.step = Step::Listing(Listing {
-            asked_at: facts.now,
-            version: None,
-            token: None,
-            pages: Pages::default(),
-            ..listing
-        });
+        listing.asked_at = self.facts.now;
+        (listing.version, listing.token) = (None, None);
+        listing.pages = Pages::default();
+        self.step = Step::Listing(listing);
         Action::List {
             request,
             fresh: true,
@@ -82,48 +78,39 @@ impl Core {
 
     /// The same list at the most recent version, at once: what the answer before calls for (RF-12,
     /// B4).
-    fn ask_most_recent(&mut self, listing: Listing, facts: &Facts) -> Action {
+    fn ask_most_recent(&mut self, mut listing: Listing) -> Action {
+        listing.asked = ResourceVersion::most_recent();
         let limit = listing.page_size;
-        let listing = Listing {
-            asked: ResourceVersion::most_recent(),
-            ..listing
-        };
-        self.ask(listing, limit, facts)
+        self.ask(listing, limit)
     }
 
-    pub(super) fn page(
-        &mut self,
-        mut listing: Listing,
-        page: ListPage,
-        is_empty: bool,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn page(&mut self, mut listing: Listing, page: ListPage, is_empty: bool) -> Action {
         let token = match listing.pages.next(page.continue_token, is_empty) {
             Ok(token) => token,
-            Err(error) => return self.page_failed(listing, error, facts),
+            Err(error) => return self.page_failed(listing, error),
         };
-        self.state.progress(facts.now);
+        self.state.progress(self.facts.now);
         self.state.lives_again();
         match token {
             Some(token) => {
                 listing.version.get_or_insert(page.resource_version);
                 listing.token = Some(token);
-                self.next_page(listing, facts)
+                self.next_page(listing)
             }
-            None => self.listed(listing, page.resource_version, facts),
+            None => self.listed(listing, page.resource_version),
         }
     }
 
     /// The list from its first page, or the page that was refused.
-    pub(super) fn ask_again(&mut self, listing: Listing, facts: &Facts) -> Action {
+    pub(super) fn ask_again(&mut self, listing: Listing) -> Action {
         if listing.token.is_some() {
-            return self.next_page(listing, facts);
+            return self.next_page(listing);
         }
         let limit = listing.page_size;
-        self.ask(listing, limit, facts)
+        self.ask(listing, limit)
     }
 
-    fn next_page(&mut self, listing: Listing, facts: &Facts) -> Action {
+    fn next_page(&mut self, listing: Listing) -> Action {
         self.state.status.phase = Phase::Listing;
         if listing.asked == ResourceVersion::any() {
             self.state.paged = true;
@@ -131,7 +118,7 @@ impl Core {
         let request = ListRequest {
             limit: listing.page_size,
             continue_token: listing.token.clone(),
-            urgent: facts.urgent,
+            urgent: self.facts.urgent,
             ..ListRequest::default()
         };
         self.step = Step::Listing(listing);
@@ -142,24 +129,19 @@ impl Core {
     }
 
     /// The last page came: publish, unless the answer is older than what is known (B4).
-    fn listed(&mut self, mut listing: Listing, version: ResourceVersion, facts: &Facts) -> Action {
+    fn listed(&mut self, mut listing: Listing, version: ResourceVersion) -> Action {
         let version = listing.version.take().unwrap_or(version);
         if !listing.asked.is_empty() && self.state.is_older_than_known(&version) {
             if use_up(&mut listing.cycle.most_recent) {
-                return self.ask_most_recent(listing, facts);
+                return self.ask_most_recent(listing);
             }
-            return self.stale(&version, facts);
+            return self.stale(&version);
         }
         let asked_at = listing.asked_at;
         self.commit(&listing.asked, (version, asked_at), listing.cycle, None)
     }
 
-    pub(super) fn page_failed(
-        &mut self,
-        mut listing: Listing,
-        error: Error,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn page_failed(&mut self, mut listing: Listing, error: Error) -> Action {
         let at_a_version = !listing.asked.is_unset();
         let request = match (&listing.token, at_a_version) {
             (Some(_), _) if !listing.cycle.full_list => RequestKind::LaterPage,
@@ -171,13 +153,13 @@ impl Core {
         match (step.next, step.wait) {
             (NextRequest::ListWhole, _) => {
                 listing.cycle.full_list = true;
-                return self.ask(listing, 0, facts);
+                return self.ask(listing, 0);
             }
             (NextRequest::MostRecent, wait) => {
                 self.state.history = History::Unavailable;
                 if wait == WaitRule::AtOnce && !was_most_recent {
                     listing.cycle.most_recent = true;
-                    return self.ask_most_recent(listing, facts);
+                    return self.ask_most_recent(listing);
                 }
             }
             _ => {}
@@ -185,15 +167,15 @@ impl Core {
         let has_status = error.status().is_some();
         let error = error.context(&format!("failed to list {}", self.state.what));
         if listing.is_probe && step.next != NextRequest::MostRecent {
-            return self.fail(error, step.wait, AfterPause::Probe, facts);
+            return self.fail(error, step.wait, AfterPause::Probe);
         }
-        self.state.fell_behind(facts.now);
+        self.state.fell_behind(self.facts.now);
         // Without an answer, a part of the page may have been staged.
         let next = if step.next == NextRequest::Same && has_status {
             AfterPause::Again(listing)
         } else {
             AfterPause::Cycle
         };
-        self.fail(error, step.wait, next, facts)
+        self.fail(error, step.wait, next)
     }
 }

@@ -29,7 +29,7 @@ mod watching;
 pub(crate) use messages::{Action, Effect, Facts, Input, Seen};
 pub(crate) use steps::{Core, VERY_SHORT};
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Bound, EventKind, RequestProgress};
@@ -52,6 +52,13 @@ impl Core {
         Self {
             step: Step::Idle,
             state: ReflectorState::new(options, what, one_object, now),
+            facts: Facts {
+                now,
+                urgent: false,
+                streams: false,
+                bookmarks: None,
+                left_out: 0,
+            },
         }
     }
 
@@ -82,98 +89,97 @@ impl Core {
 
     /// Decides what follows an input.
     pub(crate) fn step(&mut self, input: Input, facts: &Facts) -> Action {
+        self.facts = *facts;
         if let Input::Seen(Seen::Object { kind, .. }) = &input {
             self.state.one_went |= *kind == EventKind::Deleted;
         }
-        let action = self.decide(input, facts);
+        let action = self.decide(input);
         let may_be_quiet = matches!(self.step, Step::Opening(_) | Step::Watching(_));
-        self.state.update_contact_deadline(may_be_quiet, facts.now);
+        self.state
+            .update_contact_deadline(may_be_quiet, self.facts.now);
         action
     }
 
-    fn decide(&mut self, input: Input, facts: &Facts) -> Action {
+    /// How long ago that was.
+    fn since(&self, then: Instant) -> Duration {
+        self.facts.now.saturating_duration_since(then)
+    }
+
+    fn decide(&mut self, input: Input) -> Action {
         let step = std::mem::replace(&mut self.step, Step::Ended);
         match (step, input) {
             (_, Input::Stop) | (Step::Ended, _) => self.end(),
-            (Step::Idle, Input::Start) => self.begin_cycle(facts),
+            (Step::Idle, Input::Start) => self.begin_cycle(),
             (Step::Listing(listing), Input::Page { page, is_empty }) => match page {
-                Ok(page) => self.page(listing, page, is_empty, facts),
-                Err(error) => self.page_failed(listing, error, facts),
+                Ok(page) => self.page(listing, page, is_empty),
+                Err(error) => self.page_failed(listing, error),
             },
             (Step::Probing(since), Input::Page { page, .. }) => match page {
-                Ok(page) => self.probed(&page.resource_version, since, facts),
-                Err(error) => self.probe_failed(error, facts),
+                Ok(page) => self.probed(&page.resource_version, since),
+                Err(error) => self.probe_failed(error),
             },
             (Step::Committing(committing), Input::Done(result)) => match result {
-                Ok(()) => self.committed(committing, facts),
-                Err(error) => self.commit_failed(&committing, error, facts),
+                Ok(()) => self.committed(committing),
+                Err(error) => self.commit_failed(&committing, error),
             },
             (Step::Opening(opening), Input::Done(result)) => match result {
-                Ok(()) => self.opened(opening, facts),
-                Err(error) => self.open_failed(&opening, error, facts),
+                Ok(()) => self.opened(opening),
+                Err(error) => self.open_failed(&opening, error),
             },
-            (Step::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen, facts),
-            (Step::Watching(watching), Input::Applied(result)) => {
-                self.applied(watching, result, facts)
-            }
-            (Step::Watching(watching), Input::Resynced(result)) => {
-                self.resynced(watching, result, facts)
-            }
-            (Step::Watching(watching), Input::Ended(end)) => {
-                self.watch_ended(&watching, end, facts)
-            }
+            (Step::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen),
+            (Step::Watching(watching), Input::Applied(result)) => self.applied(watching, result),
+            (Step::Watching(watching), Input::Resynced(result)) => self.resynced(watching, result),
+            (Step::Watching(watching), Input::Ended(end)) => self.watch_ended(&watching, end),
             (Step::Watching(watching), Input::Quiet { last_contact }) => {
-                self.quiet(watching, last_contact, facts)
+                self.quiet(watching, last_contact)
             }
             (Step::OpeningStream(streaming), Input::Done(result)) => match result {
-                Ok(()) => self.stream_opened(streaming, facts),
-                Err(error) => self.stream_failed(streaming, error, facts),
+                Ok(()) => self.stream_opened(streaming),
+                Err(error) => self.stream_failed(streaming, error),
             },
-            (Step::Streaming(streaming), Input::Seen(seen)) => {
-                self.stream_seen(streaming, seen, facts)
-            }
+            (Step::Streaming(streaming), Input::Seen(seen)) => self.stream_seen(streaming, seen),
             (Step::Streaming(streaming), Input::Applied(result)) => match result {
-                Ok(()) => self.collect(streaming, facts),
-                Err(error) => self.stream_failed(streaming, error, facts),
+                Ok(()) => self.collect(streaming),
+                Err(error) => self.stream_failed(streaming, error),
             },
             (Step::Streaming(streaming), Input::Ended(end)) => {
-                self.stream_ended(&streaming, end.as_ref(), facts)
+                self.stream_ended(&streaming, end.as_ref())
             }
             (Step::Streaming(streaming), Input::Quiet { last_contact }) => {
-                self.stream_quiet(streaming, last_contact, facts)
+                self.stream_quiet(streaming, last_contact)
             }
-            (Step::Pausing { next, .. }, Input::Paused) => self.go_on(next, facts),
+            (Step::Pausing { next, .. }, Input::Paused) => self.go_on(next),
             (Step::Pausing { since, until, next }, Input::Demanded) => {
-                self.demanded(since, until, next, facts)
+                self.demanded(since, until, next)
             }
             (step, input) => self.invalid_transition(&step, &input),
         }
     }
 
     /// Starts a cycle: a streamed list where it is wanted and known to work, else a plain one.
-    fn begin_cycle(&mut self, facts: &Facts) -> Action {
-        if facts.streams && self.state.may_stream(facts.now) {
-            self.open_stream(Cycle::default(), facts)
+    fn begin_cycle(&mut self) -> Action {
+        if self.facts.streams && self.state.may_stream(self.facts.now) {
+            self.open_stream(Cycle::default())
         } else {
-            self.list(Cycle::default(), facts)
+            self.list(Cycle::default())
         }
     }
 
-    fn go_on(&mut self, next: AfterPause, facts: &Facts) -> Action {
+    fn go_on(&mut self, next: AfterPause) -> Action {
         match next {
-            AfterPause::Cycle => self.begin_cycle(facts),
-            AfterPause::Again(listing) => self.ask_again(listing, facts),
-            AfterPause::List(cycle) => self.list(cycle, facts),
-            AfterPause::Stream(cycle) => self.open_stream(cycle, facts),
-            AfterPause::Watch => self.open(facts),
-            AfterPause::Probe => self.probe(facts),
+            AfterPause::Cycle => self.begin_cycle(),
+            AfterPause::Again(listing) => self.ask_again(listing),
+            AfterPause::List(cycle) => self.list(cycle),
+            AfterPause::Stream(cycle) => self.open_stream(cycle),
+            AfterPause::Watch => self.open(),
+            AfterPause::Probe => self.probe(),
         }
     }
 
     /// Notes a failure and pauses before `next`, as the policy's `wait` says.
-    fn fail(&mut self, error: Error, wait: WaitRule, next: AfterPause, facts: &Facts) -> Action {
-        let (until, on_demand) = self.state.failed(error, wait, facts);
-        self.pause(until, on_demand, next, facts)
+    fn fail(&mut self, error: Error, wait: WaitRule, next: AfterPause) -> Action {
+        let (until, on_demand) = self.state.failed(error, wait, &self.facts);
+        self.pause(until, on_demand, next)
     }
 
     /// A whole list is staged, which was asked for at `asked`: makes it the content.
@@ -199,24 +205,14 @@ impl Core {
     }
 
     /// A whole list is older than what is known, and the most recent was asked for already (B4).
-    fn stale(&mut self, version: &ResourceVersion, facts: &Facts) -> Action {
-        self.state.fell_behind(facts.now);
-        let stale = format!("the list at version {version} is older than what is known");
-        self.fail(
-            Error::new(ErrorKind::Stale, stale),
-            WaitRule::Backoff,
-            AfterPause::Cycle,
-            facts,
-        )
+    fn stale(&mut self, version: &ResourceVersion) -> Action {
+        self.state.fell_behind(self.facts.now);
+        let text = format!("the list at version {version} is older than what is known");
+        let error = Error::new(ErrorKind::Stale, text);
+        self.fail(error, WaitRule::Backoff, AfterPause::Cycle)
     }
 
-    fn pause(
-        &mut self,
-        until: Instant,
-        on_demand: bool,
-        next: AfterPause,
-        facts: &Facts,
-    ) -> Action {
+    fn pause(&mut self, until: Instant, on_demand: bool, next: AfterPause) -> Action {
         let in_list = matches!(&next, AfterPause::Again(listing) if listing.token.is_some());
         let action = if in_list {
             Action::PauseInList { until }
@@ -224,7 +220,7 @@ impl Core {
             Action::Pause { until, on_demand }
         };
         self.step = Step::Pausing {
-            since: facts.now,
+            since: self.facts.now,
             until,
             next,
         };
@@ -232,16 +228,10 @@ impl Core {
     }
 
     /// A caller waits now: the pause becomes a fast one, counted from its beginning.
-    fn demanded(
-        &mut self,
-        since: Instant,
-        until: Instant,
-        next: AfterPause,
-        facts: &Facts,
-    ) -> Action {
-        let until = self.state.expedited(since, until, facts.now);
-        if until <= facts.now {
-            return self.go_on(next, facts);
+    fn demanded(&mut self, since: Instant, until: Instant, next: AfterPause) -> Action {
+        let until = self.state.expedited(since, until, self.facts.now);
+        if until <= self.facts.now {
+            return self.go_on(next);
         }
         self.step = Step::Pausing { since, until, next };
         Action::Pause {
@@ -260,10 +250,8 @@ impl Core {
     /// ends the run.
     fn invalid_transition(&mut self, step: &Step, input: &Input) -> Action {
         debug_assert!(false, "{input:?} does not belong to {step:?}");
-        self.state.log(
-            log::Level::Error,
-            "the reflector ends: its driver and its core disagree".to_owned(),
-        );
+        let why = "the reflector ends: its driver and its core disagree";
+        self.state.log(log::Level::Error, why.to_owned());
         self.end()
     }
 }

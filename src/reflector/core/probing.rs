@@ -12,65 +12,56 @@ use crate::object::ResourceVersion;
 use crate::policy::{NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
-use super::messages::{Action, Facts};
+use super::messages::Action;
 use super::state::History;
 use super::steps::{AfterPause, Core, Cycle, Step};
 
 impl Core {
     /// Asks where the server stands: for one item, as the version alone counts; for one object as
     /// it is, since that list is as cheap and mends whatever was missed.
-    pub(super) fn probe(&mut self, facts: &Facts) -> Action {
+    pub(super) fn probe(&mut self) -> Action {
         if self.state.one_object {
             let asked = ResourceVersion::most_recent();
-            return self.list_at(asked, Cycle::default(), true, facts);
+            return self.list_at(asked, Cycle::default(), true);
         }
         self.state.status.phase = Phase::Opening;
-        self.step = Step::Probing(facts.now);
+        self.step = Step::Probing(self.facts.now);
         Action::Probe(ListRequest {
             resource_version: ResourceVersion::most_recent(),
             limit: 1,
-            urgent: facts.urgent,
+            urgent: self.facts.urgent,
             ..ListRequest::default()
         })
     }
 
     /// A server that has not gone back tells on the next watch whatever was missed.
-    pub(super) fn probed(
-        &mut self,
-        version: &ResourceVersion,
-        since: Instant,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn probed(&mut self, version: &ResourceVersion, since: Instant) -> Action {
         if !version.is_older_than(self.state.version()) {
             self.state.contact(since);
             self.state.lives_again();
             self.state.succeeded();
-            return self.open(facts);
+            return self.open();
         }
-        let error = Error::new(
-            ErrorKind::Expired,
-            format!(
-                "the server has gone back in its history, from version {} to {version}: {} are \
-                 listed again",
-                self.state.version(),
-                self.state.what
-            ),
+        let (known, what) = (self.state.version(), &self.state.what);
+        let text = format!(
+            "the server has gone back in its history, from version {known} to {version}: {what} \
+             are listed again"
         );
-        self.list_most_recent(error, WaitRule::Soon, facts)
+        self.list_most_recent(Error::new(ErrorKind::Expired, text), WaitRule::Soon)
     }
 
-    pub(super) fn probe_failed(&mut self, error: Error, facts: &Facts) -> Action {
+    pub(super) fn probe_failed(&mut self, error: Error) -> Action {
         let again = !self.state.may_list_soon;
         let step = self.state.after(RequestKind::Probe, &error, again);
         let error = error.context(&format!("failed to probe {}", self.state.what));
         if step.next == NextRequest::MostRecent {
-            return self.list_most_recent(error, step.wait, facts);
+            return self.list_most_recent(error, step.wait);
         }
-        self.fail(error, step.wait, AfterPause::Probe, facts)
+        self.fail(error, step.wait, AfterPause::Probe)
     }
 
-    fn list_most_recent(&mut self, error: Error, wait: WaitRule, facts: &Facts) -> Action {
+    fn list_most_recent(&mut self, error: Error, wait: WaitRule) -> Action {
         self.state.history = History::Unavailable;
-        self.expired(error, wait, facts)
+        self.expired(error, wait)
     }
 }

@@ -6,6 +6,7 @@ use crate::list_watch::Pages;
 use crate::object::ResourceVersion;
 use crate::reflector::Replacement;
 
+use super::messages::Facts;
 use super::state::ReflectorState;
 
 /// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal
@@ -17,6 +18,8 @@ pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
 pub(crate) struct Core {
     pub(super) step: Step,
     pub(super) state: ReflectorState,
+    /// What holds while the core decides.
+    pub(super) facts: Facts,
 }
 
 #[derive(Debug)]

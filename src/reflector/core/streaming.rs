@@ -10,7 +10,7 @@ use crate::object::ResourceVersion;
 use crate::policy::{Answer, NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
-use super::messages::{Action, Facts, Seen};
+use super::messages::{Action, Seen};
 use super::state::History;
 use super::steps::{AfterPause, Core, Cycle, Step, Streaming, VERY_SHORT, Watching, use_up};
 
@@ -37,22 +37,17 @@ impl Streaming {
 impl Core {
     /// Opens a watch that begins with the present objects: never at `0`, which no stream can start
     /// from (WL-2).
-    pub(super) fn open_stream(&mut self, cycle: Cycle, facts: &Facts) -> Action {
+    pub(super) fn open_stream(&mut self, cycle: Cycle) -> Action {
         let unavailable = self.state.history == History::Unavailable;
         let asked = if unavailable || self.state.version().is_unset() {
             ResourceVersion::most_recent()
         } else {
             self.state.version().clone()
         };
-        self.open_stream_at(asked, cycle, facts)
+        self.open_stream_at(asked, cycle)
     }
 
-    pub(super) fn open_stream_at(
-        &mut self,
-        asked: ResourceVersion,
-        cycle: Cycle,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn open_stream_at(&mut self, asked: ResourceVersion, cycle: Cycle) -> Action {
         self.state.status.phase = Phase::Listing;
         let timeout = self.state.draw_timeout();
         let request = WatchRequest {
@@ -61,124 +56,92 @@ impl Core {
             head_timeout: timeout,
             bookmarks: true,
             send_initial_events: true,
-            urgent: facts.urgent,
+            urgent: self.facts.urgent,
         };
         self.step = Step::OpeningStream(Streaming {
             asked,
-            opened_at: facts.now,
+            opened_at: self.facts.now,
             timeout,
             last_event: None,
-            last_item: facts.now,
-            progress: facts.now,
+            last_item: self.facts.now,
+            progress: self.facts.now,
             cycle,
         });
         Action::Open(request)
     }
 
-    pub(super) fn stream_opened(&mut self, streaming: Streaming, facts: &Facts) -> Action {
-        let streaming = Streaming {
-            opened_at: facts.now,
-            last_item: facts.now,
-            progress: facts.now,
-            ..streaming
-        };
-        self.collect(streaming, facts)
+    pub(super) fn stream_opened(&mut self, mut streaming: Streaming) -> Action {
+        streaming.opened_at = self.facts.now;
+        streaming.last_item = self.facts.now;
+        streaming.progress = self.facts.now;
+        self.collect(streaming)
     }
 
     /// Reads on, unless the stream is to be given up (B8).
-    pub(super) fn collect(&mut self, streaming: Streaming, facts: &Facts) -> Action {
+    pub(super) fn collect(&mut self, streaming: Streaming) -> Action {
         let until = streaming.given_up_at();
-        if facts.now >= until {
-            return self.give_up_stream(&streaming, facts);
+        if self.facts.now >= until {
+            return self.give_up_stream(&streaming);
         }
         self.step = Step::Streaming(streaming);
         Action::Read { until }
     }
 
-    pub(super) fn stream_seen(
-        &mut self,
-        streaming: Streaming,
-        seen: Seen,
-        facts: &Facts,
-    ) -> Action {
-        let mut streaming = Streaming {
-            last_event: Some(facts.now),
-            ..streaming
-        };
-        self.state.progress(facts.now);
-        let is_item = matches!(
-            seen,
-            Seen::Object {
-                kind: EventKind::Added,
-                ..
-            }
-        );
-        if is_item {
-            streaming.last_item = facts.now;
-            streaming.progress = facts.now;
-        }
+    pub(super) fn stream_seen(&mut self, mut streaming: Streaming, seen: Seen) -> Action {
+        streaming.last_event = Some(self.facts.now);
+        self.state.progress(self.facts.now);
         match seen {
-            Seen::Object { .. } => {
+            Seen::Object { kind, .. } => {
+                if kind == EventKind::Added {
+                    streaming.last_item = self.facts.now;
+                    streaming.progress = self.facts.now;
+                }
                 self.step = Step::Streaming(streaming);
                 Action::Stage
             }
             Seen::Bookmark {
                 version,
                 ends_initial: true,
-            } => self.stream_complete(streaming, version, facts),
-            Seen::Bookmark { .. } => self.collect(streaming, facts),
+            } => self.stream_complete(streaming, version),
+            Seen::Bookmark { .. } => self.collect(streaming),
             Seen::Skipped { reason, .. } => {
                 self.state.status.skipped = self.state.status.skipped.saturating_add(1);
                 self.state.log(log::Level::Debug, reason);
-                self.collect(streaming, facts)
+                self.collect(streaming)
             }
-            Seen::Error(error) => self.stream_failed(streaming, error, facts),
+            Seen::Error(error) => self.stream_failed(streaming, error),
         }
     }
 
     /// WL-4: publish, and go on with the same watch.
-    fn stream_complete(
-        &mut self,
-        streaming: Streaming,
-        version: ResourceVersion,
-        facts: &Facts,
-    ) -> Action {
+    fn stream_complete(&mut self, streaming: Streaming, version: ResourceVersion) -> Action {
         self.state.expect_bookmarks(Some(Duration::ZERO));
         self.state.streams_work();
         self.state.lives_again();
         let mut cycle = streaming.cycle;
         if version.is_empty() {
-            let error = Error::new(
-                ErrorKind::Protocol,
-                "the final bookmark of a streamed list has no version",
-            );
-            return self.stream_failed(streaming, error, facts);
+            let text = "the final bookmark of a streamed list has no version";
+            let error = Error::new(ErrorKind::Protocol, text);
+            return self.stream_failed(streaming, error);
         }
         if !streaming.asked.is_empty() && self.state.is_older_than_known(&version) {
             if use_up(&mut cycle.most_recent) {
-                return self.open_stream_at(ResourceVersion::most_recent(), cycle, facts);
+                return self.open_stream_at(ResourceVersion::most_recent(), cycle);
             }
-            return self.stale(&version, facts);
+            return self.stale(&version);
         }
-        let watching = Watching::taken_over(streaming.opened_at, streaming.timeout, facts.now);
+        let watching = Watching::taken_over(streaming.opened_at, streaming.timeout, self.facts.now);
         self.commit(
             &streaming.asked,
-            (version, facts.now),
+            (version, self.facts.now),
             cycle,
             Some(watching),
         )
     }
 
     /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.
-    pub(super) fn stream_failed(
-        &mut self,
-        streaming: Streaming,
-        error: Error,
-        facts: &Facts,
-    ) -> Action {
-        let Streaming {
-            asked, mut cycle, ..
-        } = streaming;
+    pub(super) fn stream_failed(&mut self, streaming: Streaming, error: Error) -> Action {
+        let mut cycle = streaming.cycle;
         let answer = Answer::of(&error);
         let again = cycle.refused_streams > 0;
         let step = self.state.after(RequestKind::Stream, &error, again);
@@ -187,70 +150,63 @@ impl Core {
         cycle.refused_streams = cycle.refused_streams.saturating_add(refused);
         if matches!(answer, Answer::Expired | Answer::Gone | Answer::TooLarge) {
             self.state.history = History::Unavailable;
-            if !asked.is_empty() && use_up(&mut cycle.most_recent) {
-                return self.open_stream(cycle, facts);
+            if !streaming.asked.is_empty() && use_up(&mut cycle.most_recent) {
+                return self.open_stream(cycle);
             }
         }
         let error = error.context(&format!("failed to stream {}", self.state.what));
-        self.state.fell_behind(facts.now);
+        self.state.fell_behind(self.facts.now);
         let next = match (step.next, step.wait) {
             (NextRequest::ListPlainly, WaitRule::AtOnce) => {
-                return self.fall_back(cycle, error, facts);
+                return self.fall_back(cycle, error);
             }
             (NextRequest::ListPlainly, _) => {
                 if answer == Answer::OverLimit {
                     // The next stream would be as large; a list in pages may fit.
                     self.state.may_stream = false;
                 } else if again {
-                    self.state.pause_streams(facts.now);
+                    self.state.pause_streams(self.facts.now);
                 }
                 AfterPause::List(cycle)
             }
             _ => AfterPause::Stream(cycle),
         };
-        self.fail(error, step.wait, next, facts)
+        self.fail(error, step.wait, next)
     }
 
     /// WL-9: a plain list for this cycle; the next cycle streams again.
-    pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error, facts: &Facts) -> Action {
+    pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error) -> Action {
         if !use_up(&mut cycle.plain_list) {
-            return self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts);
+            return self.fail(error, WaitRule::Longer, AfterPause::Cycle);
         }
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"
         );
         self.state.log(log::Level::Debug, why);
-        self.list(cycle, facts)
+        self.list(cycle)
     }
 
     /// WL-6: a stream that ends early is tried again, after the wait of B9 and not for ever.
-    pub(super) fn stream_ended(
-        &mut self,
-        streaming: &Streaming,
-        end: Option<&Error>,
-        facts: &Facts,
-    ) -> Action {
-        let lived = facts.now.saturating_duration_since(streaming.opened_at);
+    pub(super) fn stream_ended(&mut self, streaming: &Streaming, end: Option<&Error>) -> Action {
+        let lived = self.since(streaming.opened_at);
         let mut cycle = streaming.cycle;
         cycle.streams = cycle.streams.saturating_add(1);
         let why = end.map_or_else(|| "cleanly".to_owned(), ToString::to_string);
-        let error = Error::new(
-            ErrorKind::Protocol,
-            format!("the streamed list ended before its final bookmark: {why}"),
-        );
+        let text = format!("the streamed list ended before its final bookmark: {why}");
+        let error = Error::new(ErrorKind::Protocol, text);
         if streaming.last_event.is_none() && lived < VERY_SHORT {
-            return self.fall_back(cycle, error, facts);
+            return self.fall_back(cycle, error);
         }
         if lived >= streaming.timeout {
             // The server's own time-out came before the bookmark: it does not know streamed lists.
             self.state.give_up_streams();
-            return self.fall_back(cycle, error, facts);
+            return self.fall_back(cycle, error);
         }
         if cycle.streams >= STREAMS_MAX {
-            return self.fall_back(cycle, error, facts);
+            return self.fall_back(cycle, error);
         }
         self.state.log(log::Level::Debug, error.to_string());
-        self.reopen_after(lived, AfterPause::Stream(cycle), facts)
+        self.reopen_after(lived, AfterPause::Stream(cycle))
     }
 
     /// The time to read is over; bytes since the last event belong to one that is still coming in.
@@ -258,18 +214,17 @@ impl Core {
         &mut self,
         mut streaming: Streaming,
         last_contact: Instant,
-        facts: &Facts,
     ) -> Action {
         if last_contact > streaming.last_event.unwrap_or(streaming.opened_at) {
             streaming.progress = streaming.progress.max(last_contact);
             self.state.progress(last_contact);
         }
-        self.collect(streaming, facts)
+        self.collect(streaming)
     }
 
     /// B8: no progress within the limit.
-    fn give_up_stream(&mut self, streaming: &Streaming, facts: &Facts) -> Action {
-        let idle = facts.now.saturating_duration_since(streaming.progress);
+    fn give_up_stream(&mut self, streaming: &Streaming) -> Action {
+        let idle = self.since(streaming.progress);
         let warning = match streaming.last_event {
             None => format!(
                 "awaiting required bookmark event for initial events stream, no events received \
@@ -278,12 +233,12 @@ impl Core {
             Some(last) => format!(
                 "hasn't received required bookmark event marking the end of initial events stream, \
                  received last event {:.0?} ago",
-                facts.now.saturating_duration_since(last)
+                self.since(last)
             ),
         };
         self.state.log(log::Level::Warn, warning.clone());
         self.state.give_up_streams();
         let error = Error::new(ErrorKind::Timeout, warning);
-        self.fall_back(streaming.cycle, error, facts)
+        self.fall_back(streaming.cycle, error)
     }
 }

@@ -9,7 +9,7 @@ use crate::object::ResourceVersion;
 use crate::policy::{Answer, NextRequest, RequestKind, WaitRule};
 use crate::reflector::Phase;
 
-use super::messages::{Action, Effect, Facts, Seen};
+use super::messages::{Action, Effect, Seen};
 use super::state::History;
 use super::steps::{AfterPause, Committing, Core, Step, VERY_SHORT, Watching, use_up};
 
@@ -75,11 +75,11 @@ impl Watching {
 impl Core {
     /// Opens a watch at the last version (RF-21). The head of its answer may come as late as its
     /// first event.
-    pub(super) fn open(&mut self, facts: &Facts) -> Action {
+    pub(super) fn open(&mut self) -> Action {
         self.state.status.phase = Phase::Opening;
-        self.state.expect_bookmarks(facts.bookmarks);
+        self.state.expect_bookmarks(self.facts.bookmarks);
         let timeout = self.state.draw_timeout();
-        let watching = Watching::asked(timeout, facts.now);
+        let watching = Watching::asked(timeout, self.facts.now);
         if self.state.status.failures.count() == 0 && self.state.confirmed {
             self.state.quiet_until = Some(watching.outlived_at());
         }
@@ -104,53 +104,43 @@ impl Core {
         }
     }
 
-    pub(super) fn opened(&mut self, opening: Watching, facts: &Facts) -> Action {
+    pub(super) fn opened(&mut self, opening: Watching) -> Action {
         let watching = Watching {
             withheld: self.state.version().is_unset(),
             may_be_quiet: self.state.confirmed,
-            ..opening.opened(facts.now)
+            ..opening.opened(self.facts.now)
         };
-        self.state.recovered(facts.now);
-        self.state.expect_bookmarks(facts.bookmarks);
+        self.state.recovered(self.facts.now);
+        self.state.expect_bookmarks(self.facts.bookmarks);
         self.read(watching)
     }
 
     /// A head that did not come in its time is a watch on which nothing came: it is opened again,
     /// behind a probe (B11).
-    pub(super) fn open_failed(
-        &mut self,
-        opening: &Watching,
-        error: Error,
-        facts: &Facts,
-    ) -> Action {
-        let asked_for = facts.now.saturating_duration_since(opening.asked_at);
+    pub(super) fn open_failed(&mut self, opening: &Watching, error: Error) -> Action {
+        let asked_for = self.since(opening.asked_at);
         let held_back =
             error.kind() == ErrorKind::Timeout && asked_for >= self.head_timeout(opening);
         let error = error.context(&format!("failed to watch {}", self.state.what));
         if held_back && error.status().is_none() {
-            self.state.note(error, facts);
+            self.state.note(error, &self.facts);
             self.state.effects.push(Effect::Disconnect);
-            return self.reopen_after(asked_for, AfterPause::Probe, facts);
+            return self.reopen_after(asked_for, AfterPause::Probe);
         }
-        self.watch_failed(RequestKind::Open, error, facts)
+        self.watch_failed(RequestKind::Open, error)
     }
 
     /// The replacement is the content: watch from there.
-    pub(super) fn committed(&mut self, committing: Committing, facts: &Facts) -> Action {
-        let Committing {
-            of,
-            confirmed_at,
-            stream,
-            ..
-        } = committing;
+    pub(super) fn committed(&mut self, committing: Committing) -> Action {
         self.state.relist_due = None;
-        self.state.leaves_out(facts);
+        self.state.leaves_out(&self.facts);
+        let version = committing.of.resource_version;
         self.state
-            .synced(of.resource_version, confirmed_at, facts.now);
-        match stream {
-            None => self.open(facts),
+            .synced(version, committing.confirmed_at, self.facts.now);
+        match committing.stream {
+            None => self.open(),
             Some(watching) => {
-                self.state.recovered(facts.now);
+                self.state.recovered(self.facts.now);
                 self.read(watching)
             }
         }
@@ -159,13 +149,8 @@ impl Core {
     /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14). A
     /// sink that knows of something newer is given the most recent, as the same server would give
     /// the same answer again (B4).
-    pub(super) fn commit_failed(
-        &mut self,
-        committing: &Committing,
-        error: Error,
-        facts: &Facts,
-    ) -> Action {
-        self.state.fell_behind(facts.now);
+    pub(super) fn commit_failed(&mut self, committing: &Committing, error: Error) -> Action {
+        self.state.fell_behind(self.facts.now);
         let mut cycle = committing.cycle;
         let streamed = committing.stream.is_some();
         self.state.history = History::Known;
@@ -173,45 +158,35 @@ impl Core {
         if stale && use_up(&mut cycle.most_recent) {
             let asked = ResourceVersion::most_recent();
             return if streamed {
-                self.open_stream_at(asked, cycle, facts)
+                self.open_stream_at(asked, cycle)
             } else {
-                self.list_at(asked, cycle, false, facts)
+                self.list_at(asked, cycle, false)
             };
         }
         if streamed {
             let error = error.context("unable to sync watch-list result");
-            return self.fall_back(cycle, error, facts);
+            return self.fall_back(cycle, error);
         }
         let error = error.context("unable to sync list result");
-        self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts)
+        self.fail(error, WaitRule::Longer, AfterPause::Cycle)
     }
 
-    pub(super) fn applied(
-        &mut self,
-        watching: Watching,
-        result: Result<(), Error>,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn applied(&mut self, watching: Watching, result: Result<(), Error>) -> Action {
         let Err(error) = result else {
-            self.state.leaves_out(facts);
-            return self.read_or_relist(watching, facts);
+            self.state.leaves_out(&self.facts);
+            return self.read_or_relist(watching);
         };
-        self.state.fell_behind(facts.now);
+        self.state.fell_behind(self.facts.now);
         let error = error.context("a change of the watch could not be applied");
-        self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts)
+        self.fail(error, WaitRule::Longer, AfterPause::Cycle)
     }
 
-    pub(super) fn resynced(
-        &mut self,
-        watching: Watching,
-        result: Result<(), Error>,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn resynced(&mut self, watching: Watching, result: Result<(), Error>) -> Action {
         if let Err(error) = result {
             let error = error.context("resync failed");
-            return self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts);
+            return self.fail(error, WaitRule::Longer, AfterPause::Cycle);
         }
-        self.state.rearm_resync(facts.now);
+        self.state.rearm_resync(self.facts.now);
         self.read(watching)
     }
 
@@ -228,13 +203,10 @@ impl Core {
         Action::Read { until }
     }
 
-    pub(super) fn seen(&mut self, watching: Watching, seen: Seen, facts: &Facts) -> Action {
-        let mut watching = Watching {
-            last_event: facts.now,
-            ..watching
-        };
+    pub(super) fn seen(&mut self, mut watching: Watching, seen: Seen) -> Action {
+        watching.last_event = self.facts.now;
         let (version, action) = match seen {
-            Seen::Error(error) => return self.watch_error(&watching, error, facts),
+            Seen::Error(error) => return self.watch_error(&watching, error),
             Seen::Skipped { reason, version } => {
                 self.skipped(reason);
                 if version.is_empty() {
@@ -243,22 +215,21 @@ impl Core {
                 (version, None)
             }
             Seen::Bookmark { version, .. } => {
-                let since = facts.now.saturating_duration_since(watching.last_bookmark);
+                let since = self.since(watching.last_bookmark);
                 self.state.bookmark_came(since);
-                watching.last_bookmark = facts.now;
+                watching.last_bookmark = self.facts.now;
                 (version.clone(), Some(Action::Bookmark(version)))
             }
             // A watch at no version begins with additions in no order.
-            Seen::Object {
-                kind: EventKind::Added,
-                ..
-            } if watching.withheld => (ResourceVersion::default(), Some(Action::Apply)),
+            Seen::Object { kind, .. } if watching.withheld && kind == EventKind::Added => {
+                (ResourceVersion::default(), Some(Action::Apply))
+            }
             Seen::Object { version, .. } => (version, Some(Action::Apply)),
         };
         watching.withheld &= version.is_empty();
         watching.had_events = true;
         watching.may_be_quiet = true;
-        self.state.contact(facts.now);
+        self.state.contact(self.facts.now);
         self.state.watch_served();
         self.state.advance(version);
         match action {
@@ -282,59 +253,54 @@ impl Core {
     }
 
     /// RF-34..RF-38: the server ended the watch with an error.
-    fn watch_error(&mut self, watching: &Watching, error: Error, facts: &Facts) -> Action {
-        let lived = facts.now.saturating_duration_since(watching.asked_at);
+    fn watch_error(&mut self, watching: &Watching, error: Error) -> Action {
+        let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
         let internal = Answer::of(&error) == Answer::Internal;
-        if internal && self.state.internal_errors.admits(facts.now) {
+        if internal && self.state.internal_errors.admits(self.facts.now) {
             let why = format!("the watch is retried after an internal error err={error}");
             self.state.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
                 let error = error.context("watch ended with error");
-                return self.fail(error, WaitRule::Named, AfterPause::Watch, facts);
+                return self.fail(error, WaitRule::Named, AfterPause::Watch);
             }
-            return self.reopen_after(lived, AfterPause::Watch, facts);
+            return self.reopen_after(lived, AfterPause::Watch);
         }
         let error = error.context("watch ended with error");
-        self.watch_failed(RequestKind::Watch, error, facts)
+        self.watch_failed(RequestKind::Watch, error)
     }
 
     /// The watch again at the last version, or else a new cycle.
-    fn watch_failed(&mut self, request: RequestKind, error: Error, facts: &Facts) -> Action {
+    fn watch_failed(&mut self, request: RequestKind, error: Error) -> Action {
         let again = !self.state.may_list_soon;
         let step = self.state.after(request, &error, again);
         if step.next == NextRequest::Same {
-            return self.fail(error, step.wait, AfterPause::Watch, facts);
+            return self.fail(error, step.wait, AfterPause::Watch);
         }
         if request == RequestKind::Watch {
-            self.state.fell_behind(facts.now);
+            self.state.fell_behind(self.facts.now);
         }
         if matches!(Answer::of(&error), Answer::Expired | Answer::Gone) {
             self.state.history = History::Expired;
-            return self.expired(error, step.wait, facts);
+            return self.expired(error, step.wait);
         }
         if step.next == NextRequest::MostRecent {
             self.state.history = History::Unavailable;
         }
-        self.fail(error, step.wait, AfterPause::Cycle, facts)
+        self.fail(error, step.wait, AfterPause::Cycle)
     }
 
     /// The position is not in the server's history: the content is behind, and listed again soon
     /// (RF-34, RF-41, B9).
-    pub(super) fn expired(&mut self, error: Error, wait: WaitRule, facts: &Facts) -> Action {
-        self.state.fell_behind(facts.now);
-        let (until, on_demand) = self.state.expired(error, wait, facts);
-        self.pause(until, on_demand, AfterPause::Cycle, facts)
+    pub(super) fn expired(&mut self, error: Error, wait: WaitRule) -> Action {
+        self.state.fell_behind(self.facts.now);
+        let (until, on_demand) = self.state.expired(error, wait, &self.facts);
+        self.pause(until, on_demand, AfterPause::Cycle)
     }
 
     /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
-    pub(super) fn watch_ended(
-        &mut self,
-        watching: &Watching,
-        end: Option<Error>,
-        facts: &Facts,
-    ) -> Action {
-        let lived = facts.now.saturating_duration_since(watching.asked_at);
+    pub(super) fn watch_ended(&mut self, watching: &Watching, end: Option<Error>) -> Action {
+        let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
         if !watching.had_events && lived < VERY_SHORT {
             let text = format!(
@@ -342,29 +308,21 @@ impl Core {
                  and no items received",
                 self.state.what
             );
-            let mut error = Error::new(ErrorKind::Protocol, text);
-            if let Some(end) = end {
-                error = error.with_source(end);
-            }
-            return self.fail(error, WaitRule::Longer, AfterPause::Cycle, facts);
+            let error = Error::new(ErrorKind::Protocol, text).caused_by(end);
+            return self.fail(error, WaitRule::Longer, AfterPause::Cycle);
         }
         if let Some(end) = end {
             let why = format!("the watch broke off err={end}");
             self.state.log(log::Level::Debug, why);
         }
-        self.reopen_after(lived, after(watching), facts)
+        self.reopen_after(lived, after(watching))
     }
 
     /// Goes on with `next` after the wait that B9 asks for.
-    pub(super) fn reopen_after(
-        &mut self,
-        lived: Duration,
-        next: AfterPause,
-        facts: &Facts,
-    ) -> Action {
+    pub(super) fn reopen_after(&mut self, lived: Duration, next: AfterPause) -> Action {
         let wait = self.state.reopen_wait(lived);
         if wait.is_zero() {
-            return self.go_on(next, facts);
+            return self.go_on(next);
         }
         self.state.status.phase = match &next {
             AfterPause::Watch | AfterPause::Probe => Phase::Opening,
@@ -373,58 +331,52 @@ impl Core {
             | AfterPause::List(_)
             | AfterPause::Stream(_) => Phase::Listing,
         };
-        let until = later(facts.now, wait);
-        self.pause(until, false, next, facts)
+        let until = later(self.facts.now, wait);
+        self.pause(until, false, next)
     }
 
     /// The time to read is over: a resync is due, or the silence means that the connection is dead
     /// (B11).
-    pub(super) fn quiet(
-        &mut self,
-        watching: Watching,
-        last_contact: Instant,
-        facts: &Facts,
-    ) -> Action {
-        let watching = Watching {
-            last_bytes: watching.last_bytes.max(last_contact),
-            ..watching
-        };
+    pub(super) fn quiet(&mut self, mut watching: Watching, last_contact: Instant) -> Action {
+        watching.last_bytes = watching.last_bytes.max(last_contact);
         let limit = self.state.idle_limit();
-        if facts.now >= watching.dead_at(self.state.expects_bookmarks(), limit) {
-            let lived = facts.now.saturating_duration_since(watching.asked_at);
-            let silence = facts.now.saturating_duration_since(watching.last_event);
+        if self.facts.now >= watching.dead_at(self.state.expects_bookmarks(), limit) {
+            let lived = self.since(watching.asked_at);
+            let silence = self.since(watching.last_event);
             self.state.watch_lived(lived);
             self.state.effects.push(Effect::Disconnect);
             if watching.had_events && silence < limit {
                 let why = "the watch has outlived its time-out: it is opened again";
                 self.state.log(log::Level::Debug, why.to_owned());
-                return self.reopen_after(lived, AfterPause::Watch, facts);
+                return self.reopen_after(lived, AfterPause::Watch);
             }
-            let error = Error::new(
-                ErrorKind::Timeout,
-                format!(
-                    "no event came on the watch of {} for {silence:.0?}: it is opened again",
-                    self.state.what
-                ),
+            let what = &self.state.what;
+            let text = format!(
+                "no event came on the watch of {what} for {silence:.0?}: it is opened again"
             );
-            self.state.note(error, facts);
-            return self.reopen_after(lived, after(&watching), facts);
+            let error = Error::new(ErrorKind::Timeout, text);
+            self.state.note(error, &self.facts);
+            return self.reopen_after(lived, after(&watching));
         }
-        if self.state.resync_due.is_some_and(|due| due <= facts.now) {
+        if self
+            .state
+            .resync_due
+            .is_some_and(|due| due <= self.facts.now)
+        {
             self.step = Step::Watching(watching);
             return Action::Resync;
         }
-        self.read_or_relist(watching, facts)
+        self.read_or_relist(watching)
     }
 
     /// Reads on, unless a list is to bring objects that were left out.
-    fn read_or_relist(&mut self, watching: Watching, facts: &Facts) -> Action {
-        if self.state.relist_due.is_none_or(|due| due > facts.now) {
+    fn read_or_relist(&mut self, watching: Watching) -> Action {
+        if self.state.relist_due.is_none_or(|due| due > self.facts.now) {
             return self.read(watching);
         }
         self.state.relist_due = None;
         self.state.status.phase = Phase::Listing;
-        self.pause(facts.now, false, AfterPause::Cycle, facts)
+        self.pause(self.facts.now, false, AfterPause::Cycle)
     }
 }
 
