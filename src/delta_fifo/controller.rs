@@ -1,10 +1,8 @@
 //! A reflector, its queue and a process function on a thread: client-go's low-level controller.
 
-use std::fmt;
-
 use super::{DeltaFifo, DeltaFifoHandle, DeltaFifoWriter, Deltas};
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
 use crate::reflector::{Reflector, ReflectorOptions};
@@ -44,10 +42,7 @@ impl<K: Object> Controller<K> {
         mut process: impl FnMut(Deltas<K>, bool) + Send + 'static,
     ) -> Result<Self, Error> {
         let handle = queue.handle();
-        let options = ReflectorOptions {
-            waiters: Some(handle.waiters()),
-            ..options
-        };
+        let options = options.waiters(handle.waiters());
         let reflector = Reflector::spawn(name, source, writer, options)?;
         let thread = format!("dq-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let consumer = Worker::spawn(thread, move |stop| {
@@ -124,11 +119,4 @@ impl<K: Object> Wake for DeltaFifoHandle<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Controller<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Controller")
-            .field("queue", &self.queue)
-            .field("consumer", &self.consumer)
-            .finish()
-    }
-}
+debug_of!([K: Object] Controller<K>, |it| queue: it.queue, consumer: it.consumer);

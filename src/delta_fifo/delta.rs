@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::debug_of;
 use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::Replacement;
@@ -42,8 +43,7 @@ pub enum Delta<K: Object> {
 /// A deletion of an object, with the last state that is known of it.
 ///
 /// `Debug` prints key and version only.
-#[doc(alias = "DeletedFinalStateUnknown")]
-#[doc(alias = "tombstone")]
+#[doc(alias("DeletedFinalStateUnknown", "tombstone"))]
 #[non_exhaustive]
 pub struct Deletion<K: Object> {
     /// Namespace and name of the object.
@@ -83,9 +83,7 @@ impl<K: Object> Delta<K> {
     #[doc(alias = "KeyOf")]
     pub fn key(&self) -> Option<ObjectKey> {
         match self {
-            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) => {
-                Some(object.key())
-            }
+            Self::Added(item) | Self::Updated(item) | Self::Replaced(item) => Some(item.key()),
             Self::Sync(object) => Some(object.key()),
             Self::Deleted(deletion) => Some(deletion.key.clone()),
             Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
@@ -95,9 +93,7 @@ impl<K: Object> Delta<K> {
     /// Returns the object, if it decodes. For a deletion, that is its last known state.
     pub fn object(&self) -> Option<&Arc<StoredObject<K>>> {
         match self {
-            Self::Added(object) | Self::Updated(object) | Self::Replaced(object) => {
-                object.decoded()
-            }
+            Self::Added(item) | Self::Updated(item) | Self::Replaced(item) => item.decoded(),
             Self::Sync(object) => Some(object),
             Self::Deleted(deletion) => deletion.last_known.as_ref(),
             Self::ReplacedAll(_) | Self::SyncAll | Self::Bookmark(_) => None,
@@ -287,25 +283,11 @@ impl<K: Object> fmt::Debug for Delta<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Deletion<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deletion")
-            .field("key", &format_args!("{}", self.key))
-            .field("last_known", &self.last_known)
-            .field("final_state_known", &self.final_state_known())
-            .field("unlisted", &self.unlisted)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] Deletion<K>, |it|
+    key: format_args!("{}", it.key), last_known: it.last_known,
+    final_state_known: it.final_state_known(), unlisted: it.unlisted, ..);
 
-impl<K: Object> fmt::Debug for ReplacedAll<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplacedAll")
-            .field("of", &self.of)
-            .field("items", &self.items.len())
-            .finish()
-    }
-}
+debug_of!([K: Object] ReplacedAll<K>, |it| of: it.of, items: it.items.len());
 
 impl<K: Object> fmt::Debug for Deltas<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

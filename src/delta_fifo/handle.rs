@@ -101,10 +101,7 @@ fn outcome<K: Object>(state: &QueueState<K>) -> Option<Result<(), Error>> {
     state.is_hopeless().then(|| {
         let stopped = Error::stopped(&format!("waiting for the {} queue", resource_name::<K>()));
         let cause = state.cause.as_ref().or(state.status.failures.last());
-        Err(match cause {
-            Some(cause) => stopped.with_source(cause.clone()),
-            None => stopped,
-        })
+        Err(stopped.caused_by(cause.cloned()))
     })
 }
 

@@ -1,9 +1,7 @@
 //! The options of a queue, and its view of the objects that the consumer holds.
 
-use std::fmt;
-
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::guard::guard;
 use crate::list_watch::OBJECTS_MAX;
 use crate::object::{Object, ObjectKey, StoredObject, Transform};
@@ -87,7 +85,7 @@ pub(super) fn ask<K: Object, T>(
 /// });
 /// # drop(options);
 /// ```
-#[non_exhaustive]
+#[must_use = "options do nothing before a queue is made with them"]
 pub struct DeltaFifoOptions<K: Object> {
     pub(super) in_order: bool,
     pub(super) atomic_lists: bool,
@@ -109,7 +107,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// By default, an object that changes often is overtaken by others that changed later. Two
     /// deletions in a row are one. Of a list, the consumer sees the items first.
     #[doc(alias = "RealFIFO")]
-    #[must_use]
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
@@ -120,7 +117,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// The consumer finds out itself what a list went without, and so can exchange its content in
     /// one step. Such a list waits for no processing.
     #[doc(alias = "AtomicEvents")]
-    #[must_use]
     pub fn atomic_lists(mut self) -> Self {
         self.in_order = true;
         self.atomic_lists = true;
@@ -130,7 +126,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// The server's bookmarks come through the queue too, each after everything that was queued
     /// before it; compressed, of several in a row the last. Default: they do not.
     #[doc(alias = "EmitDeltaTypeBookmark")]
-    #[must_use]
     pub fn bookmarks(mut self) -> Self {
         self.bookmarks = true;
         self
@@ -139,7 +134,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// How many events of the watch may wait; the writer waits above that. Items of lists
     /// have a [bound of their own](Self::max_objects). Default and least: 2,000 and 1.
     #[doc(alias = "UnlockWhileProcessing")]
-    #[must_use]
     pub fn max_events(mut self, events: usize) -> Self {
         self.events_max = events.max(1);
         self
@@ -151,7 +145,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// One list brings no more objects than its source's
     /// [maximum](crate::list_watch::ListerWatcher::objects_max); the reflector's status says how
     /// many it refused. The queue hands on every event, so the consumer bounds what a watch adds.
-    #[must_use]
     pub fn max_objects(mut self, objects: usize) -> Self {
         self.objects_max = objects.max(1);
         self
@@ -163,7 +156,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// A compressed queue then leaves out the deletion of an object that is not queued. With
     /// [`atomic_lists`](Self::atomic_lists) it only keeps the memory of a list's unchanged objects.
     #[doc(alias = "KnownObjects")]
-    #[must_use]
     pub fn known(mut self, known: Arc<dyn KnownObjects<K>>) -> Self {
         self.known = Some(known);
         self
@@ -177,7 +169,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     /// are. An error or a panic of it leaves the queue as it was, and the reflector lists again
     /// after a backoff.
     #[doc(alias = "SetTransform")]
-    #[must_use]
     pub fn transform(
         mut self,
         transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
@@ -190,7 +181,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     }
 
     /// Sets the clock. Default: the system's.
-    #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
@@ -212,15 +202,6 @@ impl<K: Object> Default for DeltaFifoOptions<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for DeltaFifoOptions<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeltaFifoOptions")
-            .field("in_order", &self.in_order)
-            .field("atomic_lists", &self.atomic_lists)
-            .field("bookmarks", &self.bookmarks)
-            .field("events_max", &self.events_max)
-            .field("known", &self.known.is_some())
-            .field("transforms", &self.transform.is_some())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] DeltaFifoOptions<K>, |it|
+    in_order: it.in_order, atomic_lists: it.atomic_lists, bookmarks: it.bookmarks,
+    events_max: it.events_max, known: it.known.is_some(), transforms: it.transform.is_some(), ..);

@@ -1,10 +1,9 @@
 //! The queue, and the consumer's side of it.
 
-use std::fmt;
 use std::num::NonZeroUsize;
 
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard;
 use crate::object::Object;
 use crate::reflector::Waiters;
@@ -53,8 +52,7 @@ use super::writer::DeltaFifoWriter;
 /// # }
 /// # Ok::<(), kubecache::Error>(())
 /// ```
-#[doc(alias = "DeltaFIFO")]
-#[doc(alias = "RealFIFO")]
+#[doc(alias("DeltaFIFO", "RealFIFO"))]
 pub struct DeltaFifo<K: Object> {
     queue: DeltaFifoHandle<K>,
     known: Option<Arc<dyn KnownObjects<K>>>,
@@ -185,11 +183,4 @@ impl<K: Object> Drop for DeltaFifo<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for DeltaFifo<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeltaFifo")
-            .field("queue", &self.queue)
-            .field("known", &self.known.is_some())
-            .finish()
-    }
-}
+debug_of!([K: Object] DeltaFifo<K>, |it| queue: it.queue, known: it.known.is_some());

@@ -1,7 +1,5 @@
 //! The producing side of a queue: a sink for one reflector. Dropping it closes the queue.
 
-use std::fmt;
-
 use hashbrown::{HashMap, hash_map::Entry};
 
 use super::delta::{Deletion, Delta, ReplacedAll};
@@ -9,7 +7,7 @@ use super::handle::DeltaFifoHandle;
 use super::options::{DeltaFifoOptions, KnownObjects, ask};
 use super::state::{QueueEnd, QueueState};
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Bound, EventKind, Listed, OBJECTS_MAX, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
@@ -60,13 +58,6 @@ impl<K: Object> DeltaFifoWriter<K> {
             guard: VersionGuard::of_collection(),
             bound: Bound::new(OBJECTS_MAX),
             stop: None,
-        }
-    }
-
-    fn transformed(&self, object: Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error> {
-        match &self.options.transform {
-            Some(transform) => transform.apply(object),
-            None => Ok(object),
         }
     }
 
@@ -229,17 +220,18 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
             _ if !has_room && !staging.items.contains_key(&key) && !self.is_known(&key) => {
                 staging.bound.leave_out(1);
             }
-            Listed::Object(object) => {
-                let object = match self.unchanged(&key, &object) {
-                    Some(known) => Ok(known),
-                    None => self.transformed(object),
+            item => {
+                let known = item.decoded();
+                let known = known.and_then(|object| self.unchanged(&key, object));
+                let item = match known {
+                    Some(known) => Ok(Listed::Object(known)),
+                    None => item.transformed(self.options.transform.as_ref()),
                 };
-                match object {
-                    Ok(object) => staging.put(key, Listed::Object(object)),
+                match item {
+                    Ok(item) => staging.put(key, item),
                     Err(error) => drop(staging.failed.get_or_insert(error)),
                 }
             }
-            item @ Listed::Undecodable(_) => staging.put(key, item),
         }
     }
 
@@ -277,10 +269,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         if !self.takes(kind, &key)? {
             return Ok(());
         }
-        let object = match object {
-            Listed::Object(object) => Listed::Object(self.transformed(object)?),
-            aside @ Listed::Undecodable(_) => aside,
-        };
+        let object = object.transformed(self.options.transform.as_ref())?;
         let delta = match kind {
             EventKind::Added => Delta::Added(object),
             EventKind::Modified => Delta::Updated(object),
@@ -363,19 +352,6 @@ impl<K: Object> Drop for DeltaFifoWriter<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for DeltaFifoWriter<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeltaFifoWriter")
-            .field("kind", &K::resource().kind())
-            .field("options", &self.options)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] DeltaFifoWriter<K>, |it| kind: K::resource().kind(), options: it.options, ..);
 
-impl<K: Object> fmt::Debug for DeltaFifoStaging<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeltaFifoStaging")
-            .field("items", &self.items.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] DeltaFifoStaging<K>, |it| items: it.items.len(), ..);

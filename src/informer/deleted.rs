@@ -1,7 +1,6 @@
 //! A typed delete: the last known object, and whether that was the object's final state.
 
-use std::fmt;
-
+use crate::error::debug_of;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 
@@ -9,8 +8,7 @@ use crate::sync::Arc;
 ///
 /// A handler gets every delete as this type, and the object is always there. client-go has an
 /// untyped value here, which may be a tombstone (`DeletedFinalStateUnknown`).
-#[doc(alias = "DeletedFinalStateUnknown")]
-#[doc(alias = "DeletedObject")]
+#[doc(alias("DeletedFinalStateUnknown", "DeletedObject"))]
 #[expect(clippy::exhaustive_structs, reason = "this is what a delete tells")]
 pub struct Deleted<K: Object> {
     /// The newest state of the object that the informer received.
@@ -55,14 +53,8 @@ impl<K: Object> Clone for Deleted<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Deleted<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deleted")
-            .field("last_known", &self.last_known)
-            .field("final_state_known", &self.final_state_known)
-            .finish()
-    }
-}
+debug_of!([K: Object] Deleted<K>, |it|
+    last_known: it.last_known, final_state_known: it.final_state_known);
 
 #[cfg(test)]
 mod tests {

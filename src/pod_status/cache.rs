@@ -50,8 +50,7 @@ use crate::worker::StopToken;
 /// assert_eq!(error.kind(), ErrorKind::Timeout);
 /// # Ok::<(), kubecache::Error>(())
 /// ```
-#[doc(alias = "Cache")]
-#[doc(alias = "NewCache")]
+#[doc(alias("Cache", "NewCache"))]
 pub struct PodStatusCache<S: CachedStatus = PodStatus> {
     pub(super) table: Arc<Mutex<PodTable<S>>>,
     clock: Clock,

@@ -1,10 +1,10 @@
 //! What a read of the cache gives: a status, an error, either or both, and their times.
 
 use std::error::Error as StdError;
-use std::fmt;
 
 use super::status::CachedStatus;
 use super::timestamp::Timestamp;
+use crate::error::debug_of;
 use crate::sync::Arc;
 
 /// The error of an inspection, shared by all readers of the pod.
@@ -88,13 +88,6 @@ impl<S> Clone for PodReading<S> {
 }
 
 // Leaves the status out: it need not be printable, and reading it is the user's code.
-impl<S> fmt::Debug for PodReading<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PodReading")
-            .field("has_status", &self.status.is_some())
-            .field("error", &self.error)
-            .field("modified_time", &self.modified)
-            .field("observed_time", &self.observed)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([S] PodReading<S>, |it|
+    has_status: it.status.is_some(), error: it.error, modified_time: it.modified,
+    observed_time: it.observed, ..);

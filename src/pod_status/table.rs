@@ -92,10 +92,8 @@ impl<S> PodTable<S> {
     }
 
     pub(super) fn waits(&self) -> impl Iterator<Item = &PodWaiter> {
-        let waiters = self
-            .waited
-            .values()
-            .flat_map(|waited| waited.waiters.values());
+        let waited = self.waited.values();
+        let waiters = waited.flat_map(|waited| waited.waiters.values());
         let unanswered = waiters.filter(|waiter| waiter.answer.is_none());
         unanswered.map(|waiter| &waiter.wait)
     }
@@ -158,7 +156,11 @@ impl<S> PodTable<S> {
         let number = self.tickets;
         self.tickets = number.wrapping_add(1);
         let uid = Arc::clone(&wait.uid);
-        let of_pod = self.waited.entry(Arc::clone(&uid)).or_default();
+        let of_pod = self.waited.entry(Arc::clone(&uid));
+        let of_pod = of_pod.or_insert_with(|| Waited {
+            bell: Arc::default(),
+            waiters: BTreeMap::new(),
+        });
         of_pod.waiters.insert(number, Waiter { wait, answer: None });
         let bell = Arc::clone(&of_pod.bell);
         Ticket { uid, number, bell }
@@ -193,15 +195,6 @@ impl<S> PodTable<S> {
     fn notify(&mut self, uid: &str, time: Timestamp) -> Option<Arc<Bell>> {
         let waited = self.waited.get_mut(uid)?;
         waited.notify(time, self.pods.get(uid))
-    }
-}
-
-impl<S> Default for Waited<S> {
-    fn default() -> Self {
-        Self {
-            bell: Arc::default(),
-            waiters: BTreeMap::new(),
-        }
     }
 }
 

@@ -65,10 +65,8 @@ fn shortfall(time: Timestamp, min_time: Timestamp) -> String {
 
 /// The error of a wait on a closed cache.
 pub(super) fn closed(uid: &str) -> Error {
-    Error::new(
-        ErrorKind::Stopped,
-        format!("pod \"{uid}\": waiting for a newer status: the cache is closed"),
-    )
+    let text = format!("pod \"{uid}\": waiting for a newer status: the cache is closed");
+    Error::new(ErrorKind::Stopped, text)
 }
 
 /// The error of a wait whose thread was stopped.

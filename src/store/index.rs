@@ -5,7 +5,7 @@ use std::fmt;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::guard::guard;
 use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey};
@@ -89,8 +89,8 @@ impl<K: Object> Indexers<K> {
         let mut shared: Vec<&str> = more.names().collect();
         shared.retain(|name| self.position(name).is_some());
         if !shared.is_empty() {
-            let text = format!("indexer conflict: {}", shared.join(", "));
-            return Err(Error::new(ErrorKind::Config, text));
+            let shared = shared.join(", ");
+            return Err(Error::config(format!("indexer conflict: {shared}")));
         }
         Ok(Self {
             functions: [&*self.functions, &*more.functions].concat(),
@@ -246,16 +246,12 @@ impl<K: Object> Indices<K> {
     }
 
     fn map(&self, name: &str) -> Result<&HashMap<Arc<str>, HashSet<Arc<ObjectKey>>>, Error> {
-        self.functions
-            .position(name)
-            .and_then(|position| self.maps.get(position))
-            .ok_or_else(|| unknown(name))
+        let position = self.functions.position(name);
+        let map = position.and_then(|position| self.maps.get(position));
+        map.ok_or_else(|| unknown(name))
     }
 }
 
 fn unknown(name: &str) -> Error {
-    Error::new(
-        ErrorKind::Config,
-        format!("Index with name {name} does not exist"),
-    )
+    Error::config(format!("Index with name {name} does not exist"))
 }

@@ -27,8 +27,7 @@ use crate::sync::Arc;
 /// assert_eq!(error.to_string(), "configmap \"settings\" not found");
 /// # }
 /// ```
-#[doc(alias = "GenericLister")]
-#[doc(alias = "GenericNamespaceLister")]
+#[doc(alias("GenericLister", "GenericNamespaceLister"))]
 #[derive(Debug)]
 pub struct Lister<K: Object> {
     store: Store<K>,
@@ -63,8 +62,7 @@ impl<K: Object> Lister<K> {
     /// the labels. Objects that do not decode are left out. The cost grows with the namespace where
     /// the store has the index [`by_namespace`](crate::store::Indexers::by_namespace). Without it
     /// the whole store is looked through, with a warning in the log.
-    #[doc(alias = "ListAll")]
-    #[doc(alias = "ListAllByNamespace")]
+    #[doc(alias("ListAll", "ListAllByNamespace"))]
     pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
         if labels.is_nothing() {
             return Vec::new();

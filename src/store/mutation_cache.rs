@@ -1,12 +1,11 @@
 //! The mutation cache: a store with the program's own writes laid over it until the watch has
 //! brought them (MX-4).
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, numeric_order};
 use crate::store::Store;
 use crate::store::state::StoreContent;
@@ -14,6 +13,7 @@ use crate::sync::{Arc, Mutex, Rank};
 
 /// Options of a [`MutationCache`]; start from the default and set what differs.
 #[derive(Clone, Debug)]
+#[must_use = "options do nothing before a cache is made with them"]
 pub struct MutationCacheOptions {
     ttl: Duration,
     capacity: usize,
@@ -24,14 +24,12 @@ impl MutationCacheOptions {
     ///
     /// Only a watch that stands still for so long, or a server that went back in time, makes this
     /// matter: a write is dropped as soon as the store has caught up with it.
-    #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl;
         self
     }
 
     /// How many writes are kept; beyond it the oldest is dropped. Default 100.
-    #[must_use]
     pub fn capacity(mut self, capacity: usize) -> Self {
         self.capacity = capacity;
         self
@@ -216,10 +214,8 @@ impl<K: Object> MutationCache<K> {
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let writes = self.writes();
         let (objects, ahead) = self.store.look(|state| {
-            let ahead: Vec<bool> = writes
-                .iter()
-                .map(|write| write.is_ahead_of(state))
-                .collect();
+            let ahead = writes.iter().map(|write| write.is_ahead_of(state));
+            let ahead: Vec<bool> = ahead.collect();
             (base(state), ahead)
         });
         let mut objects = objects?;
@@ -333,11 +329,4 @@ impl<K: Object> Write<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for MutationCache<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MutationCache")
-            .field("store", &self.store)
-            .field("pending", &self.pending())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] MutationCache<K>, |it| store: it.store, pending: it.pending(), ..);

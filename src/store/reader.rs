@@ -52,8 +52,7 @@ use crate::sync::{Arc, Monitor, Rank};
 /// # }
 /// # Ok::<(), kubecache::Error>(())
 /// ```
-#[doc(alias = "Indexer")]
-#[doc(alias = "ThreadSafeStore")]
+#[doc(alias("Indexer", "ThreadSafeStore"))]
 pub struct Store<K: Object> {
     state: Arc<Monitor<StoreContent<K>>>,
     /// As in the state, to be read without its lock.
@@ -99,10 +98,7 @@ impl<K: Object> Store<K> {
         options: ReflectorOptions,
     ) -> Result<(Self, Reflector), Error> {
         let (store, writer) = Self::new(indexers, options.clock.clone());
-        let options = ReflectorOptions {
-            waiters: Some(store.waiters.clone()),
-            ..options
-        };
+        let options = options.waiters(store.waiters());
         let reflector = Reflector::spawn(name, source, writer, options)?;
         Ok((store, reflector))
     }

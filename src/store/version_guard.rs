@@ -18,7 +18,7 @@ const TOMBSTONES_MAX: usize = 64;
 /// there yet, when the content was last listed: a state that is not newer than the list is old.
 /// What was deleted since then has a tombstone. Versions that are not numbers are always accepted.
 /// A uid and a version identify a state, in that order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct VersionGuard {
     position: ResourceVersion,
     listed: ResourceVersion,
@@ -40,11 +40,8 @@ impl VersionGuard {
 
     fn new(tombstones_max: usize) -> Self {
         Self {
-            position: ResourceVersion::default(),
-            listed: ResourceVersion::default(),
-            tombstones: VecDeque::new(),
             tombstones_max,
-            refused: 0,
+            ..Self::default()
         }
     }
 
@@ -133,7 +130,7 @@ impl VersionGuard {
 
     fn judge(&mut self, admitted: bool, version: &str) -> bool {
         if !admitted {
-            self.refused = self.refused.saturating_add(1);
+            self.refuse();
         } else if self.is_raised_by(version) {
             self.position = ResourceVersion::from(version);
         }

@@ -18,11 +18,7 @@ enum SeenState<K: Object> {
 
 impl<K: Object> SeenState<K> {
     fn of(state: &StoreContent<K>, key: &ObjectKey) -> Self {
-        let key = KeyRef {
-            namespace: key.namespace(),
-            name: key.name(),
-        };
-        match state.items.get(&key).map(|entry| &entry.item) {
+        match state.items.get(&KeyRef::from(key)).map(|entry| &entry.item) {
             None => Self::Absent,
             Some(Listed::Object(object)) => Self::Object(Arc::clone(object)),
             Some(Listed::Undecodable(why)) => Self::Undecodable(why.error.clone()),

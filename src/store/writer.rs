@@ -4,7 +4,7 @@ use std::fmt;
 
 use hashbrown::HashSet;
 
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::list_watch::{Bound, EventKind, Listed, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
@@ -296,10 +296,4 @@ impl<K: Object> fmt::Debug for StoreWriter<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Staging<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Staging")
-            .field("items", &self.items.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] Staging<K>, |it| items: it.items.len(), ..);

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::error::Error;
-use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, Transform};
 use crate::sync::Arc;
 
 /// The metadata of one page of a list.
@@ -116,6 +116,18 @@ impl<K: Object> Listed<K> {
         match self {
             Self::Object(object) => object.key(),
             Self::Undecodable(aside) => aside.key.clone(),
+        }
+    }
+
+    /// The item as `transform` gives it, if there is one. What does not decode stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As [`Transform::apply`].
+    pub(crate) fn transformed(self, transform: Option<&Transform<K>>) -> Result<Self, Error> {
+        match (self, transform) {
+            (Self::Object(object), Some(transform)) => transform.apply(object).map(Self::Object),
+            (item, _) => Ok(item),
         }
     }
 

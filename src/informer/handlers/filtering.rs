@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::debug_of;
 use crate::informer::{Deleted, EventHandler};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
@@ -101,10 +102,4 @@ where
     }
 }
 
-impl<F, H: fmt::Debug> fmt::Debug for FilteringHandler<F, H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilteringHandler")
-            .field("handler", &self.handler)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([F, H: fmt::Debug] FilteringHandler<F, H>, |it| handler: it.handler, ..);

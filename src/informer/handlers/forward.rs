@@ -1,9 +1,8 @@
 //! A handler that sends every notification into a channel, for programs that receive from one.
 
-use std::fmt;
-
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 
+use crate::error::debug_of;
 use crate::informer::{Deleted, EventHandler, Notification};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
@@ -119,11 +118,5 @@ impl<K: Object> EventHandler<K> for Forward<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Forward<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Forward")
-            .field("queued", &self.sender.len())
-            .field("receiver_is_gone", &self.receiver_is_gone)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] Forward<K>, |it|
+    queued: it.sender.len(), receiver_is_gone: it.receiver_is_gone, ..);

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::error::debug_of;
 use crate::informer::Deleted;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
@@ -170,13 +171,7 @@ impl<K: Object> Notification<K> {
 
     /// Whether the notification counts for the handler's first sync (SI-16).
     pub(super) fn is_initial(&self) -> bool {
-        matches!(
-            self,
-            Self::Added {
-                is_in_initial_list: true,
-                ..
-            }
-        )
+        matches!(self, Self::Added { is_in_initial_list: initial, .. } if *initial)
     }
 }
 
@@ -251,8 +246,7 @@ type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) +
 /// update.deliver(&mut handler); // the handler has no closure for it
 /// # }
 /// ```
-#[doc(alias = "ResourceEventHandlerFuncs")]
-#[doc(alias = "ResourceEventHandlerDetailedFuncs")]
+#[doc(alias("ResourceEventHandlerFuncs", "ResourceEventHandlerDetailedFuncs"))]
 #[must_use = "a handler does nothing before it is added to an informer"]
 pub struct Handlers<K: Object> {
     add: Option<OnAdd<K>>,
@@ -322,12 +316,5 @@ impl<K: Object> EventHandler<K> for Handlers<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Handlers<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handlers")
-            .field("on_add", &self.add.is_some())
-            .field("on_update", &self.update.is_some())
-            .field("on_delete", &self.delete.is_some())
-            .finish()
-    }
-}
+debug_of!([K: Object] Handlers<K>, |it|
+    on_add: it.add.is_some(), on_update: it.update.is_some(), on_delete: it.delete.is_some());

@@ -123,10 +123,8 @@ impl<K: Object> HandlerQueue<K> {
         let entry = self.remove(place);
         // Half the bound, so that a queue which hovers at it does not build the table again and
         // again.
-        if self
-            .bound
-            .is_some_and(|bound| self.entries.len() <= bound / 2)
-        {
+        let is_low = |bound| self.entries.len() <= bound / 2;
+        if self.bound.is_some_and(is_low) {
             self.places = None;
         }
         entry

@@ -1,10 +1,9 @@
 //! A program's handle of one handler: its readings, the wait for its first sync, its removal.
 
-use std::fmt;
 use std::sync::Weak;
 
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::informer::handlers::listener::{Listener, still_run};
 use crate::informer::handlers::processor::Processor;
 use crate::informer::handlers::state::HandlerReadings;
@@ -97,17 +96,9 @@ impl Registration {
     }
 }
 
-impl fmt::Debug for Registration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let readings = self.0.readings();
-        f.debug_struct("Registration")
-            .field("name", &self.name())
-            .field("synced", &readings.has_synced)
-            .field("queued", &readings.queued)
-            .field("ended", &readings.has_ended)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Registration, |it|
+    name: it.name(), synced: it.readings().has_synced, queued: it.readings().queued,
+    ended: it.readings().has_ended, ..);
 
 /// What a registration can do, whatever the kind of its objects.
 pub(super) trait Registered: Send + Sync {
@@ -215,8 +206,7 @@ impl<K: Object> Processor<K> {
     /// The handlers that have not been removed, oldest first.
     pub(crate) fn registrations(self: &Arc<Self>) -> Vec<Registration> {
         let running = self.running().into_iter();
-        running
-            .map(|listener| self.registration(listener))
-            .collect()
+        let registrations = running.map(|listener| self.registration(listener));
+        registrations.collect()
     }
 }

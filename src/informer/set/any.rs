@@ -1,10 +1,9 @@
 //! A shared informer whatever the type of its objects, for a set and for health endpoints.
 
 use std::any::Any;
-use std::fmt;
 
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::informer::{Registration, SharedInformer};
 use crate::object::Object;
 use crate::reflector::{ReflectorStatus, WaiterGuard};
@@ -70,15 +69,8 @@ impl AnyInformer {
     }
 }
 
-impl fmt::Debug for AnyInformer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AnyInformer")
-            .field("name", &self.name())
-            .field("synced", &self.has_synced())
-            .field("stopped", &self.is_stopped())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] AnyInformer, |it|
+    name: it.name(), synced: it.has_synced(), stopped: it.is_stopped(), ..);
 
 /// What a set does with an informer and reads from it, whatever the type of its objects.
 pub(super) trait SetMember: Any + Send + Sync {

@@ -13,10 +13,8 @@ pub use any::AnyInformer;
 pub use options::InformerSetOptions;
 pub use result::{SyncOutcome, SyncResult};
 
-use std::fmt;
-
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard;
 use crate::informer::{InformerOptions, SharedInformer};
 use crate::list_watch::Api;
@@ -71,8 +69,7 @@ use any::SetMember;
 /// # }
 /// # Ok::<(), kubecache::Error>(())
 /// ```
-#[doc(alias = "SharedInformerFactory")]
-#[doc(alias = "DynamicSharedInformerFactory")]
+#[doc(alias("SharedInformerFactory", "DynamicSharedInformerFactory"))]
 pub struct InformerSet<C> {
     members: Mutex<SetMembers>,
     client: C,
@@ -116,8 +113,7 @@ impl<C> InformerSet<C> {
     ///
     /// `Stopped` when it would have to be made after the stop. `Panicked` when the client panics as
     /// it makes the lister-watcher.
-    #[doc(alias = "InformerFor")]
-    #[doc(alias = "ForResource")]
+    #[doc(alias("InformerFor", "ForResource"))]
     pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
     where
         C: Api<K>,
@@ -151,8 +147,7 @@ impl<C> InformerSet<C> {
     ///
     /// `Config` when there is an informer for this type and scope: `informer … exists already`;
     /// `Stopped` after the stop; `Panicked` as for [`informer`](Self::informer).
-    #[doc(alias = "WithCustomResyncConfig")]
-    #[doc(alias = "WithTransform")]
+    #[doc(alias("WithCustomResyncConfig", "WithTransform"))]
     pub fn informer_with<K: Object>(
         &self,
         scope: &Scope,
@@ -228,15 +223,13 @@ impl<C> InformerSet<C> {
     /// resource or does not know it, for three seconds; it has stopped; or it was not started.
     /// During the wait, all first lists that fail are retried fast. Informers that are asked for
     /// meanwhile are not waited for. A refused informer goes on trying after the wait.
-    #[doc(alias = "WaitForCacheSync")]
-    #[doc(alias = "WaitForCacheSyncWithContext")]
+    #[doc(alias("WaitForCacheSync", "WaitForCacheSyncWithContext"))]
     pub fn wait_until_synced(&self, deadline: Deadline) -> SyncResult {
         let members = self.members();
         let _waiting: Vec<_> = members.iter().map(|member| member.0.waiters()).collect();
-        let waited: Vec<_> = members
-            .iter()
-            .map(|member| member.0.wait_until_synced(deadline))
-            .collect();
+        let waits = members.iter();
+        let waits = waits.map(|member| member.0.wait_until_synced(deadline));
+        let waited: Vec<_> = waits.collect();
         let ended = members.iter().zip(waited).map(|(member, waited)| {
             // One that was refused at first may have synced while another one was waited for.
             SyncOutcome::new(member.name(), member.has_synced(), waited)
@@ -319,13 +312,11 @@ impl<C> InformerSet<C> {
     /// their calls return.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         let members = self.stop_all();
-        let late: Vec<String> = members
-            .iter()
-            .filter_map(|member| {
-                let error = member.0.shutdown(deadline).err()?;
-                Some(format!("{}: {error}", member.name()))
-            })
-            .collect();
+        let late = members.iter().filter_map(|member| {
+            let error = member.0.shutdown(deadline).err()?;
+            Some(format!("{}: {error}", member.name()))
+        });
+        let late: Vec<String> = late.collect();
         if late.is_empty() {
             return Ok(());
         }
@@ -467,11 +458,4 @@ impl<C> Drop for InformerSet<C> {
     }
 }
 
-impl<C> fmt::Debug for InformerSet<C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InformerSet")
-            .field("informers", &self.members())
-            .field("stopped", &self.is_stopped())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([C] InformerSet<C>, |it| informers: it.members(), stopped: it.is_stopped(), ..);

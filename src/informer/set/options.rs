@@ -35,8 +35,7 @@ impl InformerSetOptions {
     /// match selectors. Default: all objects.
     ///
     /// For a kind that lives in no namespace only the selectors count, as in client-go.
-    #[doc(alias = "WithNamespace")]
-    #[doc(alias = "WithTweakListOptions")]
+    #[doc(alias("WithNamespace", "WithTweakListOptions"))]
     pub fn scope(mut self, scope: Scope) -> Self {
         self.scope = scope;
         self

@@ -12,10 +12,8 @@ mod tests;
 
 pub use options::InformerOptions;
 
-use std::fmt;
-
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::informer::InformerMetric;
 use crate::informer::handlers::Processor;
 use crate::informer::{EventHandler, HandlerOptions, Handlers, Registration};
@@ -121,10 +119,8 @@ impl<K: Object> SharedInformer<K> {
             Some(name) => format!("SharedInformer {} ({name})", K::resource().kind()),
             None => format!("SharedInformer {}", K::resource().kind()),
         };
-        let name: Arc<str> = options
-            .name
-            .unwrap_or_else(|| K::resource().to_string())
-            .into();
+        let name = options.name.unwrap_or_else(|| K::resource().to_string());
+        let name: Arc<str> = name.into();
         let clock = options.reflector.clock.clone();
         let waiters = Waiters::new();
         let (store, writer) = Store::new(options.indexers, clock.clone());
@@ -216,8 +212,7 @@ impl<K: Object> SharedInformer<K> {
     /// # Errors
     ///
     /// As [`add_handler`](Self::add_handler).
-    #[doc(alias = "AddEventHandlerWithOptions")]
-    #[doc(alias = "AddEventHandlerWithResyncPeriod")]
+    #[doc(alias("AddEventHandlerWithOptions", "AddEventHandlerWithResyncPeriod"))]
     pub fn add_handler_with<H: EventHandler<K>>(
         &self,
         handler: H,
@@ -236,8 +231,7 @@ impl<K: Object> SharedInformer<K> {
 
     /// Returns the informer's content, for reads, listers and indices. It stays readable after the
     /// stop.
-    #[doc(alias = "GetIndexer")]
-    #[doc(alias = "GetStore")]
+    #[doc(alias("GetIndexer", "GetStore"))]
     pub fn store(&self) -> &Store<K> {
         &self.store
     }
@@ -339,12 +333,5 @@ impl<K: Object> Drop for SharedInformer<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for SharedInformer<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SharedInformer")
-            .field("name", &self.name)
-            .field("store", &self.store)
-            .field("stopped", &self.is_stopped())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] SharedInformer<K>, |it|
+    name: it.name, store: it.store, stopped: it.is_stopped(), ..);

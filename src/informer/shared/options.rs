@@ -1,9 +1,8 @@
 //! The options of a shared informer.
 
-use std::fmt;
 use std::time::Duration;
 
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
 use crate::object::{Object, StoredObject, Transform};
@@ -128,15 +127,6 @@ impl<K: Object> Default for InformerOptions<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for InformerOptions<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("InformerOptions")
-            .field("name", &self.name)
-            .field("resync_period", &self.resync_period)
-            .field("indexers", &self.indexers)
-            .field("reflector", &self.reflector)
-            .field("transforms", &self.transform.is_some())
-            .field("metrics", &self.metrics)
-            .finish()
-    }
-}
+debug_of!([K: Object] InformerOptions<K>, |it|
+    name: it.name, resync_period: it.resync_period, indexers: it.indexers, reflector: it.reflector,
+    transforms: it.transform.is_some(), metrics: it.metrics);

@@ -78,13 +78,6 @@ impl<K: Object> InformerSink<K> {
         Ok(())
     }
 
-    fn transformed(&self, object: Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error> {
-        match &self.transform {
-            Some(transform) => transform.apply(object),
-            None => Ok(object),
-        }
-    }
-
     /// Tells the handlers of a change.
     fn notify(
         &self,
@@ -139,27 +132,20 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     }
 
     fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
-        let event = match event {
-            // What is taken back out is not transformed, nor what the store holds: it was.
-            ObjectEvent {
-                kind: kind @ (EventKind::Added | EventKind::Modified),
-                object: Listed::Object(object),
-            } if self.transform.is_some() => {
-                let unchanged = self.writer.unchanged(&Listed::Object(Arc::clone(&object)));
-                match unchanged.map_or_else(|| self.transformed(object), Ok) {
-                    Ok(object) => ObjectEvent {
-                        kind,
-                        object: Listed::Object(object),
-                    },
-                    Err(error) => {
-                        self.failed.get_or_insert(error);
-                        return;
-                    }
+        let ObjectEvent { kind, mut object } = event;
+        // What is taken back out is not transformed, nor what the store holds: it was.
+        if kind != EventKind::Deleted && self.transform.is_some() {
+            let unchanged = self.writer.unchanged(&object).map(Listed::Object);
+            let transform = self.transform.as_ref();
+            object = match unchanged.map_or_else(|| object.transformed(transform), Ok) {
+                Ok(object) => object,
+                Err(error) => {
+                    self.failed.get_or_insert(error);
+                    return;
                 }
-            }
-            event => event,
-        };
-        self.writer.stage(staging, event);
+            };
+        }
+        self.writer.stage(staging, ObjectEvent { kind, object });
     }
 
     fn commit(&mut self, staging: Staging<K>, of: &Replacement) -> Result<(), Error> {
@@ -184,10 +170,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
         let ObjectEvent { kind, object } = event;
-        let object = match object {
-            Listed::Object(object) => Listed::Object(self.transformed(object)?),
-            aside @ Listed::Undecodable(_) => aside,
-        };
+        let object = object.transformed(self.transform.as_ref())?;
         let last = match kind {
             EventKind::Deleted => object.decoded().map(Arc::clone),
             EventKind::Added | EventKind::Modified => None,

@@ -59,10 +59,8 @@ impl Records {
         let mut inspect = Vec::new();
         for (uid, pod) in current {
             let record = self.pods.entry(uid).or_default();
-            let unchanged = record
-                .inspected
-                .as_ref()
-                .is_some_and(|before| before.looks_like(&pod));
+            let before = record.inspected.as_ref();
+            let unchanged = before.is_some_and(|before| before.looks_like(&pod));
             if record.marked || !unchanged {
                 inspect.push(pod);
             }

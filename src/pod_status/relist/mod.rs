@@ -19,13 +19,12 @@ pub use options::RelistOptions;
 pub use progress::RelistReport;
 pub use runtime::{Runtime, RuntimeError, RuntimePod};
 
-use std::fmt;
 use std::time::Duration;
 
 use super::cache::PodStatusCache;
 use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{Wake, WakeRegistration, Worker};
 
@@ -118,8 +117,7 @@ use progress::Progress;
 /// relist.shutdown(clock.after(std::time::Duration::from_secs(60)))?;
 /// # Ok::<(), kubecache::Error>(())
 /// ```
-#[doc(alias = "GenericPLEG")]
-#[doc(alias = "PLEG")]
+#[doc(alias("GenericPLEG", "PLEG"))]
 pub struct Relist {
     worker: Worker,
     /// Closes the cache at the stop: the waits end although the runtime may not return for long.
@@ -233,11 +231,4 @@ impl Relist {
     }
 }
 
-impl fmt::Debug for Relist {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Relist")
-            .field("worker", &self.worker)
-            .field("report", &self.report())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Relist, |it| worker: it.worker, report: it.report(), ..);

@@ -19,7 +19,7 @@ const HEALTH_THRESHOLD: Duration = Duration::from_secs(3 * 60);
 /// # drop(busy_node);
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
+#[must_use = "options do nothing before a relist loop is started with them"]
 pub struct RelistOptions {
     pub(super) period: Duration,
     pub(super) health_threshold: Duration,
@@ -39,7 +39,6 @@ impl Default for RelistOptions {
 impl RelistOptions {
     /// The pause from the end of one relist to the begin of the next. Default 1 s. Zero asks the
     /// runtime without a pause.
-    #[must_use]
     #[doc(alias = "RelistPeriod")]
     pub fn period(mut self, period: Duration) -> Self {
         self.period = period;
@@ -48,7 +47,6 @@ impl RelistOptions {
 
     /// How old the last successful list may be before [`health`](super::Relist::health) is an
     /// error: more than this, not exactly this. Default 3 minutes.
-    #[must_use]
     #[doc(alias = "RelistThreshold")]
     pub fn health_threshold(mut self, threshold: Duration) -> Self {
         self.health_threshold = threshold;
@@ -59,7 +57,6 @@ impl RelistOptions {
     /// [`Stopped`](crate::ErrorKind::Stopped). Default true: no other thread would end those waits.
     /// With false the cache stays open for the next loop. That loop inspects every pod anew and
     /// deletes the pods that are gone. Until then waiters wait.
-    #[must_use]
     pub fn close_cache(mut self, close: bool) -> Self {
         self.close_cache = close;
         self

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use super::go_duration::go_duration;
 use crate::error::{Error, ErrorKind};
 use crate::pod_status::StatusError;
-use crate::sync::Arc;
 
 /// What the loop's thread shares with its owner.
 #[derive(Debug, Default)]
@@ -95,10 +94,9 @@ impl Progress {
                     return Ok(());
                 }
                 let (elapsed, threshold) = (go_duration(elapsed), go_duration(threshold));
-                Error::new(
-                    ErrorKind::Timeout,
-                    format!("pleg was last seen active {elapsed} ago; threshold is {threshold}"),
-                )
+                let text =
+                    format!("pleg was last seen active {elapsed} ago; threshold is {threshold}");
+                Error::new(ErrorKind::Timeout, text)
             }
         };
         Err(self.because(unhealthy, now))
@@ -106,10 +104,7 @@ impl Progress {
 
     /// Adds what keeps the loop: the call that does not return, and below it the last failure.
     pub(super) fn because(&self, error: Error, now: Instant) -> Error {
-        let because_of_failure = |error: Error| match &self.last_error {
-            Some(failure) => error.with_source(Arc::clone(failure)),
-            None => error,
-        };
+        let because_of_failure = |error: Error| error.caused_by(self.last_error.clone());
         match &self.call {
             Some((call, since)) => {
                 let elapsed = go_duration(now.saturating_duration_since(*since));
