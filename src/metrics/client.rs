@@ -5,93 +5,46 @@ use std::time::SystemTime;
 
 use prometheus::{Histogram, HistogramVec, IntCounterVec, Registry};
 
-use super::page::{Labels, Metric, number, show};
+use super::page::{Labels, Metric, SECONDS, metrics, number, show};
 use super::readings::Readings;
 use crate::error::Error;
 use crate::http::{ClientMetric, ClientState, PluginEnd};
 
-const REQUESTS: Metric = Metric {
-    name: "rest_client_requests_total",
-    help: "Number of requests that were sent, by status code, method and host",
-};
-const RETRIES: Metric = Metric {
-    name: "rest_client_request_retries_total",
-    help: "Number of requests that were sent once more, by their own status code, verb and host",
-};
-const DURATION: Metric = Metric {
-    name: "rest_client_request_duration_seconds",
-    help: "How long gets and lists took, with waits, retries and reading, by verb and host",
-};
-const LIMITED: Metric = Metric {
-    name: "rest_client_rate_limiter_duration_seconds",
-    help: "How long requests waited for the client's rate limit, by verb and host",
-};
-const RESPONSE_SIZE: Metric = Metric {
-    name: "rest_client_response_size_bytes",
-    help: "How large the bodies of gets and lists were, decompressed, by verb and host",
-};
-const BODIES: Metric = Metric {
-    name: "kubecache_client_body_bytes_total",
-    help: "Bytes of lists, gets and watches that came and were decoded, decompressed, by host",
-};
-const SKIPPED: Metric = Metric {
-    name: "kubecache_client_skipped_bytes_total",
-    help: "Bytes of them that were passed over, such as those of managed fields, by host",
-};
-const CALLS: Metric = Metric {
-    name: "rest_client_exec_plugin_call_total",
-    help: "Number of runs of a credential plugin, by exit code and by how it ended",
-};
-const POLICY_CALLS: Metric = Metric {
-    name: "rest_client_exec_plugin_policy_call_total",
-    help: "Number of decisions whether a credential plugin may run, by status",
-};
-const PLUGIN_TTL: Metric = Metric {
-    name: "rest_client_exec_plugin_ttl_seconds",
-    help: "Time until the first of the plugins' client certificates expires; inf without any",
-};
-const ROTATION: Metric = Metric {
-    name: "rest_client_exec_plugin_certificate_rotation_age",
-    help: "How many seconds a plugin's client certificate had been valid when it was replaced",
-};
-const CERTIFICATE_TTL: Metric = Metric {
-    name: "kubecache_client_certificate_ttl_seconds",
-    help: "Time until the first of the clients' certificates expires; inf without any",
-};
-const CREDENTIALS_TTL: Metric = Metric {
-    name: "kubecache_client_credentials_ttl_seconds",
-    help: "Time until what the source of credentials gave expires; inf if it names no end",
-};
+metrics! {
+    REQUESTS: "rest_client_requests_total",
+        "Number of requests that were sent, by status code, method and host";
+    RETRIES: "rest_client_request_retries_total",
+        "Number of requests that were sent once more, by their own status code, verb and host";
+    DURATION: "rest_client_request_duration_seconds",
+        "How long gets and lists took, with waits, retries and reading, by verb and host";
+    LIMITED: "rest_client_rate_limiter_duration_seconds",
+        "How long requests waited for the client's rate limit, by verb and host";
+    RESPONSE_SIZE: "rest_client_response_size_bytes",
+        "How large the bodies of gets and lists were, decompressed, by verb and host";
+    BODIES: "kubecache_client_body_bytes_total",
+        "Bytes of lists, gets and watches that came and were decoded, decompressed, by host";
+    SKIPPED: "kubecache_client_skipped_bytes_total",
+        "Bytes of them that were passed over, such as those of managed fields, by host";
+    CALLS: "rest_client_exec_plugin_call_total",
+        "Number of runs of a credential plugin, by exit code and by how it ended";
+    POLICY_CALLS: "rest_client_exec_plugin_policy_call_total",
+        "Number of decisions whether a credential plugin may run, by status";
+    PLUGIN_TTL: "rest_client_exec_plugin_ttl_seconds",
+        "Time until the first of the plugins' client certificates expires; inf without any";
+    ROTATION: "rest_client_exec_plugin_certificate_rotation_age",
+        "How many seconds a plugin's client certificate had been valid when it was replaced";
+    CERTIFICATE_TTL: "kubecache_client_certificate_ttl_seconds",
+        "Time until the first of the clients' certificates expires; inf without any";
+    CREDENTIALS_TTL: "kubecache_client_credentials_ttl_seconds",
+        "Time until what the source of credentials gave expires; inf if it names no end";
+}
 
-const SECONDS: [f64; 12] = [
-    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
-];
-const BYTES: [f64; 11] = [
-    64.0,
-    256.0,
-    512.0,
-    1_024.0,
-    4_096.0,
-    16_384.0,
-    65_536.0,
-    262_144.0,
-    1_048_576.0,
-    4_194_304.0,
-    16_777_216.0,
+const BYTES: [u32; 11] = [
+    64, 256, 512, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216,
 ];
 /// From ten minutes to four years.
-const AGES: [f64; 11] = [
-    600.0,
-    1_800.0,
-    3_600.0,
-    14_400.0,
-    86_400.0,
-    604_800.0,
-    2_592_000.0,
-    7_776_000.0,
-    15_552_000.0,
-    31_104_000.0,
-    124_416_000.0,
+const AGE_MINUTES: [u32; 11] = [
+    10, 30, 60, 240, 1_440, 10_080, 43_200, 129_600, 259_200, 518_400, 2_073_600,
 ];
 
 /// The method of all requests: clients only read.
@@ -117,17 +70,18 @@ pub(super) struct ClientSeries {
 impl ClientSeries {
     pub(super) fn new(labels: Labels) -> Result<Self, Error> {
         let by = ["verb", "host"];
+        let ages = AGE_MINUTES.map(|minutes| f64::from(minutes) * 60.0);
         Ok(Self {
             requests: REQUESTS.counters(&labels, &["code", "method", "host"])?,
             retries: RETRIES.counters(&labels, &["code", "verb", "host"])?,
             duration: DURATION.histograms(&labels, &by, &SECONDS)?,
             limited: LIMITED.histograms(&labels, &by, &SECONDS)?,
-            response_size: RESPONSE_SIZE.histograms(&labels, &by, &BYTES)?,
+            response_size: RESPONSE_SIZE.histograms(&labels, &by, &BYTES.map(f64::from))?,
             bodies: BODIES.counters(&labels, &["host"])?,
             skipped: SKIPPED.counters(&labels, &["host"])?,
             calls: CALLS.counters(&labels, &["code", "call_status"])?,
             policy_calls: POLICY_CALLS.counters(&labels, &["status"])?,
-            rotation: ROTATION.histogram(&labels, &AGES)?,
+            rotation: ROTATION.histogram(&labels, &ages)?,
             readings: Readings::default(),
             labels,
         })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use prometheus::{Histogram, IntCounterVec, IntGauge, Registry};
 
-use super::page::{Labels, Metric, number, show};
+use super::page::{Labels, Metric, metrics, number, show};
 use super::position::set_largest;
 use super::readings::Readings;
 use super::reflector::ReflectorSeries;
@@ -14,31 +14,21 @@ use crate::error::Error;
 use crate::informer::{InformerMetric, InformerState};
 use crate::sync::Arc;
 
-const LATENCY: Metric = Metric {
-    name: "informer_processing_latency_seconds",
-    help: "Time taken to process events after popping from the queue.",
-};
-const STORE_VERSION: Metric = Metric {
-    name: "informer_store_resource_version",
-    help: "The 15 least significant digits of the resource version of the store.",
-};
-const UNDECODABLE: Metric = Metric {
-    name: "kubecache_informer_undecodable_objects",
-    help: "Number of objects that are set aside because they do not decode",
-};
-const HANDLER_QUEUED: Metric = Metric {
-    name: "kubecache_informer_handler_queued_items",
-    help: "Number of notifications that wait for the handler",
-};
-const HANDLER_LAG: Metric = Metric {
-    name: "kubecache_informer_handler_lag_seconds",
-    help: "Age of the oldest notification that the handler has not returned from; 0 if there is \
-        none",
-};
-const HANDLER_PANICS: Metric = Metric {
-    name: "kubecache_informer_handler_panics_total",
-    help: "Total number of notifications that the handler lost by a panic",
-};
+metrics! {
+    LATENCY: "informer_processing_latency_seconds",
+        "Time taken to process events after popping from the queue.";
+    STORE_VERSION: "informer_store_resource_version",
+        "The 15 least significant digits of the resource version of the store.";
+    UNDECODABLE: "kubecache_informer_undecodable_objects",
+        "Number of objects that are set aside because they do not decode";
+    HANDLER_QUEUED: "kubecache_informer_handler_queued_items",
+        "Number of notifications that wait for the handler";
+    HANDLER_LAG: "kubecache_informer_handler_lag_seconds",
+        "Age of the oldest notification that the handler has not returned from; 0 if there is \
+        none";
+    HANDLER_PANICS: "kubecache_informer_handler_panics_total",
+        "Total number of notifications that the handler lost by a panic";
+}
 
 /// client-go's.
 const LATENCY_SECONDS: [f64; 12] = [

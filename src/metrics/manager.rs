@@ -3,37 +3,27 @@
 use prometheus::{Histogram, IntCounterVec, Registry};
 use std::borrow::Cow;
 
-use super::page::{Labels, Metric, number, show};
+use super::page::{Labels, Metric, metrics, number, show};
 use super::readings::Readings;
 use super::reflector::ReflectorSeries;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, ManagerMetric, ManagerState};
 use crate::sync::Arc;
 
-const OBJECTS: Metric = Metric {
-    name: "kubecache_object_cache_objects",
-    help: "Number of objects that registered pods reference",
-};
-const REFERENCES: Metric = Metric {
-    name: "kubecache_object_cache_references",
-    help: "Number of references that registered pods hold",
-};
-const WATCHES: Metric = Metric {
-    name: "kubecache_object_cache_watches",
-    help: "Number of watches that are open or being opened; that of a namespace is one",
-};
-const POLLED: Metric = Metric {
-    name: "kubecache_object_cache_polled",
-    help: "Number of objects that are polled, since there is no room for their watches",
-};
-const DURATION: Metric = Metric {
-    name: "kubecache_object_cache_get_duration_seconds",
-    help: "How long reads of objects take, failed ones included",
-};
-const ERRORS: Metric = Metric {
-    name: "kubecache_object_cache_get_errors_total",
-    help: "Total number of reads of objects that failed, by the kind of error",
-};
+metrics! {
+    OBJECTS: "kubecache_object_cache_objects",
+        "Number of objects that registered pods reference";
+    REFERENCES: "kubecache_object_cache_references",
+        "Number of references that registered pods hold";
+    WATCHES: "kubecache_object_cache_watches",
+        "Number of watches that are open or being opened; that of a namespace is one";
+    POLLED: "kubecache_object_cache_polled",
+        "Number of objects that are polled, since there is no room for their watches";
+    DURATION: "kubecache_object_cache_get_duration_seconds",
+        "How long reads of objects take, failed ones included";
+    ERRORS: "kubecache_object_cache_get_errors_total",
+        "Total number of reads of objects that failed, by the kind of error";
+}
 
 /// From a read out of memory to the longest wait by default.
 const READ_SECONDS: [f64; 13] = [

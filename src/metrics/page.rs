@@ -13,6 +13,11 @@ pub(super) use prometheus::Registry;
 
 use crate::error::{Error, ErrorKind};
 
+/// The buckets of how long requests take.
+pub(super) const SECONDS: [f64; 12] = [
+    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
+];
+
 /// Labels of one series: names and values.
 pub(super) type Labels = HashMap<String, String>;
 
@@ -22,6 +27,14 @@ pub(super) struct Metric {
     pub(super) name: &'static str,
     pub(super) help: &'static str,
 }
+
+/// Declares metrics: the constant of each, its name and its line of help.
+macro_rules! metrics {
+    ($($constant:ident: $name:literal, $help:literal;)*) => {
+        $(const $constant: Metric = Metric { name: $name, help: $help };)*
+    };
+}
+pub(super) use metrics;
 
 impl Metric {
     pub(super) fn counter(self, labels: &Labels) -> Result<IntCounter, Error> {

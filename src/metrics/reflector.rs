@@ -5,61 +5,38 @@ use std::time::Instant;
 
 use prometheus::{Histogram, IntCounter, IntGauge, Registry};
 
-use super::page::{Labels, Metric, number, show};
+use super::page::{Labels, Metric, SECONDS, metrics, number, show};
 use super::position::set_largest;
 use super::readings::Readings;
 use crate::error::Error;
 use crate::reflector::{ReflectorMetric, ReflectorStatus};
 
-const LISTS: Metric = Metric {
-    name: "reflector_lists_total",
-    help: "Total number of API lists done by the reflectors",
-};
-const LIST_DURATION: Metric = Metric {
-    name: "reflector_list_duration_seconds",
-    help: "How long an API list takes to return and decode for the reflectors",
-};
-const ITEMS_PER_LIST: Metric = Metric {
-    name: "reflector_items_per_list",
-    help: "How many items an API list returns to the reflectors",
-};
-const WATCHES: Metric = Metric {
-    name: "reflector_watches_total",
-    help: "Total number of API watches done by the reflectors",
-};
-const SHORT_WATCHES: Metric = Metric {
-    name: "reflector_short_watches_total",
-    help: "Total number of API watches that the server ended within a second, without an event",
-};
-const WATCH_DURATION: Metric = Metric {
-    name: "reflector_watch_duration_seconds",
-    help: "How long the reflectors' watches were open",
-};
-const ITEMS_PER_WATCH: Metric = Metric {
-    name: "reflector_items_per_watch",
-    help: "How many events, bookmarks included, an API watch returns to the reflectors",
-};
-const LAST_VERSION: Metric = Metric {
-    name: "reflector_last_resource_version",
-    help: "Last resource version seen by the reflectors: its 15 least significant digits",
-};
-const SILENCE: Metric = Metric {
-    name: "kubecache_reflector_silence_seconds",
-    help: "Time since the server last confirmed the content of the reflector that was left alone \
-        longest",
-};
-const FAILURES: Metric = Metric {
-    name: "kubecache_reflector_consecutive_failures",
-    help: "Requests that failed one after the other, of the reflector with most of them",
-};
-const UNDECODABLE: Metric = Metric {
-    name: "kubecache_reflector_undecodable_total",
-    help: "Total number of items and events that were set aside because they do not decode",
-};
+metrics! {
+    LISTS: "reflector_lists_total",
+        "Total number of API lists done by the reflectors";
+    LIST_DURATION: "reflector_list_duration_seconds",
+        "How long an API list takes to return and decode for the reflectors";
+    ITEMS_PER_LIST: "reflector_items_per_list",
+        "How many items an API list returns to the reflectors";
+    WATCHES: "reflector_watches_total",
+        "Total number of API watches done by the reflectors";
+    SHORT_WATCHES: "reflector_short_watches_total",
+        "Total number of API watches that the server ended within a second, without an event";
+    WATCH_DURATION: "reflector_watch_duration_seconds",
+        "How long the reflectors' watches were open";
+    ITEMS_PER_WATCH: "reflector_items_per_watch",
+        "How many events, bookmarks included, an API watch returns to the reflectors";
+    LAST_VERSION: "reflector_last_resource_version",
+        "Last resource version seen by the reflectors: its 15 least significant digits";
+    SILENCE: "kubecache_reflector_silence_seconds",
+        "Time since the server last confirmed the content of the reflector that was left alone \
+        longest";
+    FAILURES: "kubecache_reflector_consecutive_failures",
+        "Requests that failed one after the other, of the reflector with most of them";
+    UNDECODABLE: "kubecache_reflector_undecodable_total",
+        "Total number of items and events that were set aside because they do not decode";
+}
 
-const LIST_SECONDS: [f64; 12] = [
-    0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
-];
 /// Up to the longest time-out that managers ask for.
 const WATCH_SECONDS: [f64; 10] = [
     1.0, 5.0, 30.0, 60.0, 150.0, 300.0, 600.0, 1200.0, 1800.0, 3600.0,
@@ -86,7 +63,7 @@ impl ReflectorSeries {
     pub(super) fn new(labels: Labels) -> Result<Self, Error> {
         Ok(Self {
             lists: LISTS.counter(&labels)?,
-            list_duration: LIST_DURATION.histogram(&labels, &LIST_SECONDS)?,
+            list_duration: LIST_DURATION.histogram(&labels, &SECONDS)?,
             items_per_list: ITEMS_PER_LIST.histogram(&labels, &ITEMS)?,
             watches: WATCHES.counter(&labels)?,
             short_watches: SHORT_WATCHES.counter(&labels)?,
@@ -118,24 +95,10 @@ impl ReflectorSeries {
     }
 
     pub(super) fn show(&self, page: &Registry) {
-        show(
-            page,
-            [
-                &self.lists,
-                &self.watches,
-                &self.short_watches,
-                &self.undecodable,
-            ],
-        );
-        show(
-            page,
-            [
-                &self.list_duration,
-                &self.items_per_list,
-                &self.watch_duration,
-                &self.items_per_watch,
-            ],
-        );
+        show(page, [&self.lists, &self.watches]);
+        show(page, [&self.short_watches, &self.undecodable]);
+        show(page, [&self.list_duration, &self.watch_duration]);
+        show(page, [&self.items_per_list, &self.items_per_watch]);
         let states = self.readings.states();
         let statuses = states.iter().map(|(status, _)| status);
         let versions = statuses
