@@ -25,8 +25,9 @@ pub use key::{SnapshotKey, SnapshotKeyFile};
 pub use object::SnapshotObject;
 pub use options::SnapshotOptions;
 
+use std::collections::HashSet;
 use std::fmt;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant, SystemTime};
@@ -54,9 +55,12 @@ pub struct SnapshotStatus {
     pub written: Option<SystemTime>,
     /// The size of that file in bytes.
     pub bytes: usize,
-    /// Why the last write failed; the file of before is still there, whole. The next interval tries
-    /// again.
+    /// Why the last write failed; the file of before is still there, whole. Else the first of
+    /// `left_out`. The next interval tries again.
     pub last_error: Option<Error>,
+    /// The objects that this file leaves out, because `write_json` failed or panicked: each error
+    /// names one.
+    pub left_out: Vec<Error>,
 }
 
 /// The content of managers in a sealed file.
@@ -242,7 +246,8 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// The error of the write, which [`status`](Self::status) describes; `Timeout` at the deadline.
+    /// [`SnapshotStatus::last_error`] after the write, also that of an object that the file leaves
+    /// out; `Timeout` at the deadline.
     pub fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
         let writes = &self.core.writes;
         let what = format!("writing the snapshot {}", self.core.options.path.display());
@@ -311,6 +316,8 @@ impl SnapshotCore {
             let is_last = stop.is_stopped();
             let began = self.writes.begin();
             let mut status = self.writes.status();
+            let errors = status.last_error.iter().chain(&status.left_out);
+            let mut told: HashSet<_> = errors.map(ToString::to_string).collect();
             let age = status.written.and_then(|written| written.elapsed().ok());
             if is_asked || age.is_none_or(|age| age >= ageing) {
                 last = None;
@@ -318,20 +325,20 @@ impl SnapshotCore {
             // The manager's objects may have code of the program beside `write_json`.
             let written = guard_call(&name, || self.write(&mut last, &mut keep_old));
             match written {
-                Ok(Some(bytes)) => {
+                Ok(Some((bytes, left_out))) => {
                     status = SnapshotStatus {
                         written: Some(SystemTime::now()),
                         bytes,
-                        last_error: None,
+                        last_error: left_out.first().cloned(),
+                        left_out,
                     };
                 }
-                Ok(None) => status.last_error = None,
-                Err(error) => {
-                    let told = status.last_error.as_ref().map(ToString::to_string);
-                    if told != Some(error.to_string()) {
-                        log::error!("{error}; it is tried again");
-                    }
-                    status.last_error = Some(error);
+                Ok(None) => status.last_error = status.left_out.first().cloned(),
+                Err(error) => status.last_error = Some(error),
+            }
+            for error in status.last_error.iter().chain(&status.left_out) {
+                if told.insert(error.to_string()) {
+                    log::error!("{error}; it is tried again");
                 }
             }
             self.writes.end(began, status);
@@ -341,14 +348,15 @@ impl SnapshotCore {
         }
     }
 
-    /// Writes the file if anything changed since `last`. Returns its size if it did.
-    fn write(&self, last: &mut Option<u64>, keep_old: &mut bool) -> Result<Option<usize>, Error> {
+    /// Writes the file if anything changed since `last`. Returns its size if it did, and which
+    /// objects it leaves out.
+    fn write(
+        &self,
+        last: &mut Option<u64>,
+        keep_old: &mut bool,
+    ) -> Result<Option<(usize, Vec<Error>)>, Error> {
         let path = self.options.path.display();
         let failed = |error: io::Error| {
-            let error = match error.downcast::<Error>() {
-                Ok(panicked) => return panicked.context(&format!("the snapshot {path}")),
-                Err(error) => error,
-            };
             let kind = error.kind();
             let text = if kind == io::ErrorKind::FileTooLarge {
                 let most = self.options.bytes_max;
@@ -362,7 +370,7 @@ impl SnapshotCore {
             Error::new(ErrorKind::Resources, text).with_source(error)
         };
         let mut text = PlainText::new(self.options.bytes_max);
-        let Some(state) = self.fill(&mut text).map_err(failed)? else {
+        let Some((state, mut left_out)) = self.fill(&mut text).map_err(failed)? else {
             return Ok(None);
         };
         if *last == Some(state) {
@@ -379,12 +387,17 @@ impl SnapshotCore {
             .map_err(failed)?;
         (*last, *keep_old) = (Some(state), false);
         let bytes = [head.len(), text.bytes.len(), tag.len()];
-        Ok(Some(bytes.into_iter().sum()))
+        for error in &mut left_out {
+            *error = error
+                .clone()
+                .context(&format!("the snapshot {path} leaves an object out"));
+        }
+        Ok(Some((bytes.into_iter().sum(), left_out)))
     }
 
-    /// Writes the text. Returns what tells this state from others; `None` before a manager is
-    /// attached.
-    fn fill(&self, text: &mut PlainText) -> io::Result<Option<u64>> {
+    /// Writes the text. Returns what tells this state from others, and which objects it leaves out;
+    /// `None` before a manager is attached.
+    fn fill(&self, text: &mut PlainText) -> io::Result<Option<(u64, Vec<Error>)>> {
         let attached = self.attached.lock().clone();
         if attached.is_empty() {
             return Ok(None);
@@ -396,13 +409,14 @@ impl SnapshotCore {
         }
         content::write_head(text, SystemTime::now())?;
         let mut state = DefaultHasher::new();
+        let mut left_out = Vec::new();
         for manager in attached {
             // Before the manager's own objects: the entry of one that is claimed has it by then.
             let unclaimed = self.loaded.0.lock().get(manager.kind()).cloned();
             let unclaimed = unclaimed.unwrap_or_default();
-            manager.write(text, unclaimed)?.hash(&mut state);
+            manager.write(text, unclaimed, &mut state, &mut left_out)?;
         }
-        Ok(Some(state.finish()))
+        Ok(Some((state.finish(), left_out)))
     }
 }
 

@@ -21,11 +21,11 @@ pub trait SnapshotObject: Object {
     /// is done; copies that the implementation makes are its own.
     ///
     /// It runs on the thread of the snapshot, under no lock, and may block: that holds up the
-    /// snapshot alone. A panic, and a second line, are errors of that write.
+    /// snapshot alone. After a panic, a second line or an error, the file leaves the object out.
     ///
     /// # Errors
     ///
-    /// Those of `to`: the snapshot is full. Any error is that of the write.
+    /// Those of `to`: the snapshot is full, and is not written. Any other one is the object's.
     fn write_json(&self, to: &mut dyn Write) -> io::Result<()>;
 }
 

@@ -579,7 +579,7 @@ impl Metadata for Rack {
     }
 }
 
-type WriteJson = Box<dyn Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync>;
+type WriteJson = Box<dyn Fn(&Rack, &mut dyn io::Write) -> io::Result<()> + Send + Sync>;
 
 thread_local! {
     /// What objects do on the thread of the snapshot that a test started.
@@ -602,14 +602,14 @@ impl SnapshotObject for Rack {
         let metadata = serde_json::to_string(&self.metadata)?;
         write!(to, "{{\"metadata\":{metadata}}}")?;
         let writes = WRITES.with_borrow(Clone::clone);
-        writes.map_or(Ok(()), |writes| writes(to))
+        writes.map_or(Ok(()), |writes| writes(self, to))
     }
 }
 
 /// A snapshot of Racks, one of which is referenced, after its first write.
 fn racks(
     path: &Path,
-    writes: impl Fn(&mut dyn io::Write) -> io::Result<()> + Send + Sync + 'static,
+    writes: impl Fn(&Rack, &mut dyn io::Write) -> io::Result<()> + Send + Sync + 'static,
 ) -> (Snapshot, ObjectManager<Rack>, FakeSource<Rack>) {
     let server = FakeSource::<Rack>::new();
     for name in ["a", "b", "c"] {
@@ -617,7 +617,7 @@ fn racks(
     }
     let key_of_racks = RackKey(Arc::new(Box::new(writes)));
     let options = SnapshotOptions::new(path, key_of_racks).interval(PATIENCE);
-    let snapshot = Snapshot::open(options).unwrap();
+    let snapshot = Snapshot::open(options.bytes_max(10_000)).unwrap();
     let racks = ObjectManager::new(server.clone(), ManagerOptions::default()).unwrap();
     snapshot.attach(&racks).unwrap();
     racks.add_reference(&owner(), &key("a"));
@@ -635,8 +635,20 @@ fn rack(name: &str) -> Rack {
     Rack { metadata }
 }
 
+/// The names of the objects in the file of Racks.
+fn names_of_racks(path: &Path) -> String {
+    let options = options(path);
+    let parts = options.load(&options.read_key().unwrap(), SystemTime::now());
+    let names: Vec<_> = parts.unwrap()["example.com/v1/racks"]
+        .objects
+        .keys()
+        .map(|key| key.name().to_owned())
+        .collect();
+    names.join(" ")
+}
+
 #[test]
-fn what_a_programs_code_does_wrong_is_the_error_of_that_write() {
+fn an_object_that_the_programs_code_cannot_write_is_left_out_and_named() {
     let directory = TempDirectory::new("snapshot-panics");
     let path = directory.join("snapshot");
     let wrong: [fn(&mut dyn io::Write) -> io::Result<()>; 3] = [
@@ -645,32 +657,61 @@ fn what_a_programs_code_does_wrong_is_the_error_of_that_write() {
         |to| to.write_all(b"\n"),
     ];
     let said = [
-        "write_json of Rack shop/a panicked: made up",
-        "write_json of Rack shop/a: made up",
-        "write_json of Rack shop/a wrote more than one line",
+        "write_json of Rack shop/b panicked: made up",
+        "write_json of Rack shop/b: made up",
+        "write_json of Rack shop/b wrote more than one line",
     ];
     let at = Arc::new(AtomicUsize::new(wrong.len()));
     let now = Arc::clone(&at);
-    let (snapshot, racks, server) = racks(&path, move |to| {
+    let (snapshot, racks, server) = racks(&path, move |rack, to| {
         let wrong = wrong.get(now.load(Ordering::SeqCst));
+        let wrong = wrong.filter(|_| rack.name() == "b");
         wrong.map_or(Ok(()), |wrong| wrong(to))
     });
-    let before = fs::read(&path).unwrap();
+    for name in ["b", "c"] {
+        racks.add_reference(&owner(), &key(name));
+        racks.get_by("shop", name, soon()).unwrap();
+    }
     for (number, said) in said.into_iter().enumerate() {
         at.store(number, Ordering::SeqCst);
+        let before = snapshot.status().written;
         let error = snapshot.write_by(soon()).unwrap_err();
-        let expected = format!("the snapshot {}: {said}", path.display());
+        let path_of = path.display();
+        let expected = format!("the snapshot {path_of} leaves an object out: {said}");
         assert_eq!(error.to_string(), expected);
-        let told = snapshot.status().last_error.unwrap();
-        assert_eq!(told.to_string(), expected);
-        assert_eq!(fs::read(&path).unwrap(), before, "whole");
+        let status = snapshot.status();
+        assert_eq!(status.last_error.unwrap().to_string(), expected);
+        let left_out: Vec<_> = status.left_out.iter().map(Error::to_string).collect();
+        assert_eq!(left_out, [expected]);
+        assert!(status.written > before, "the file is written");
+        assert_eq!(names_of_racks(&path), "a c");
     }
     at.store(said.len(), Ordering::SeqCst);
-    racks.add_reference(&owner(), &key("b"));
-    racks.get_by("shop", "b", soon()).unwrap();
     snapshot.write_by(soon()).unwrap();
-    assert!(snapshot.status().last_error.is_none());
-    assert_ne!(fs::read(&path).unwrap(), before);
+    let status = snapshot.status();
+    assert!(status.last_error.is_none() && status.left_out.is_empty());
+    assert_eq!(names_of_racks(&path), "a b c");
+    drop(server);
+}
+
+/// No other object could be left out for this one: the file is too large, whatever its code makes
+/// of that.
+#[test]
+fn a_full_file_is_told_also_where_the_programs_code_does_not_tell() {
+    let directory = TempDirectory::new("snapshot-full");
+    let path = directory.join("snapshot");
+    let is_large = Arc::new(AtomicUsize::new(0));
+    let now = Arc::clone(&is_large);
+    let (snapshot, racks, server) = racks(&path, move |_, to| {
+        let spaces = vec![b' '; now.load(Ordering::SeqCst)];
+        let _refused = to.write_all(&spaces).is_err();
+        Ok(())
+    });
+    let before = fs::read(&path).unwrap();
+    is_large.store(20_000, Ordering::SeqCst);
+    let error = snapshot.write_by(soon()).unwrap_err().to_string();
+    assert!(error.contains("more than 10000 bytes"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before, "whole");
     drop((racks, server));
 }
 
@@ -681,7 +722,7 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
     let directory = TempDirectory::new("snapshot-under-way");
     let path = directory.join("snapshot");
     // The process before has left what is claimed below.
-    let (before, all, _server) = racks(&path, |_| Ok(()));
+    let (before, all, _server) = racks(&path, |_, _| Ok(()));
     for name in ["b", "c"] {
         all.add_reference(&owner(), &key(name));
         all.get_by("shop", name, soon()).unwrap();
@@ -692,7 +733,7 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
     let at_gate = Mutex::new((Some(inside), gate));
     let manager = Arc::new(OnceLock::<ObjectManager<Rack>>::new());
     let used = Arc::clone(&manager);
-    let (snapshot, racks, server) = racks(&path, move |_| {
+    let (snapshot, racks, server) = racks(&path, move |_, _| {
         let (Some(racks), mut gate) = (used.get(), at_gate.lock()) else {
             return Ok(());
         };
@@ -728,7 +769,7 @@ fn racks_offline(path: &Path, mode: ChangeDetection) -> (Snapshot, ObjectManager
         let away = Error::new(ErrorKind::Unreachable, "the server is away");
         server.fail_all(kind, away);
     }
-    let key_of_racks = RackKey(Arc::new(Box::new(|_| Ok(()))));
+    let key_of_racks = RackKey(Arc::new(Box::new(|_, _| Ok(()))));
     let options = SnapshotOptions::new(path, key_of_racks).interval(PATIENCE);
     let snapshot = Snapshot::open(options).unwrap();
     let options = ManagerOptions::default().change_detection(mode);
@@ -758,7 +799,7 @@ fn a_file_that_is_written_while_an_object_is_decoded_has_that_object() {
     for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
         let directory = TempDirectory::new("snapshot-decoding");
         let path = directory.join("snapshot");
-        drop(racks(&path, |_| Ok(())));
+        drop(racks(&path, |_, _| Ok(())));
         let (snapshot, racks) = racks_offline(&path, mode);
         add_slowly(&racks, || {
             // Another object's reference: an unchanged file is not written.
@@ -781,7 +822,7 @@ fn an_object_that_is_referenced_anew_while_it_is_decoded_is_not_lost() {
     for mode in [ChangeDetection::Watch, ChangeDetection::Cache] {
         let directory = TempDirectory::new("snapshot-anew");
         let path = directory.join("snapshot");
-        drop(racks(&path, |_| Ok(())));
+        drop(racks(&path, |_, _| Ok(())));
         let (snapshot, racks) = racks_offline(&path, mode);
         add_slowly(&racks, || {
             racks.remove_reference(&owner(), &key("a"));
@@ -797,7 +838,7 @@ fn an_object_that_is_referenced_anew_while_it_is_decoded_is_not_lost() {
 fn an_object_whose_reference_goes_while_it_is_decoded_stays_unclaimed() {
     let directory = TempDirectory::new("snapshot-unclaimed");
     let path = directory.join("snapshot");
-    drop(racks(&path, |_| Ok(())));
+    drop(racks(&path, |_, _| Ok(())));
     let (snapshot, racks) = racks_offline(&path, ChangeDetection::Watch);
     add_slowly(&racks, || racks.remove_reference(&owner(), &key("a")));
     racks.add_reference(&owner(), &key("a"));

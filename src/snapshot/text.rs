@@ -5,7 +5,7 @@ use std::io;
 
 use zeroize::Zeroizing;
 
-/// The plain text. It refuses to grow beyond its limit.
+/// The plain text. It refuses to grow beyond its limit, and takes nothing more after that.
 pub(super) struct PlainText {
     pub(super) bytes: Zeroizing<Vec<u8>>,
     limit: usize,
@@ -24,6 +24,7 @@ impl io::Write for PlainText {
     fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
         let need = self.bytes.len().saturating_add(piece.len());
         if need > self.limit {
+            self.limit = 0;
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         if need > self.bytes.capacity() {
