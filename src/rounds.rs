@@ -4,6 +4,8 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 
+use std::collections::BTreeMap;
+
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use crate::clock::{Clock, Deadline};
@@ -18,9 +20,10 @@ pub(crate) struct Rounds<S> {
 
 struct RoundsState<S> {
     asked: u64,
-    done: u64,
     has_ended: bool,
     status: S,
+    /// Of each round that somebody waits for: how the thread stood after it, once it is over.
+    outcomes: BTreeMap<u64, Option<S>>,
 }
 
 /// Whoever waits learns that no more rounds come.
@@ -39,47 +42,54 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         let (wake, woken) = bounded(1);
         let state = RoundsState {
             asked: 0,
-            done: 0,
             has_ended: false,
             status,
+            outcomes: BTreeMap::new(),
         };
         let state = Arc::new(Monitor::ranked(Rank::ROUNDS, state));
         (Self { state, wake }, woken)
     }
 
-    /// Orders a round that begins after this. Returns its number.
-    pub(crate) fn ask(&self) -> u64 {
-        let mut state = self.state.lock();
-        state.asked = state.asked.saturating_add(1);
-        let ticket = state.asked;
-        drop(state);
-        // A full channel holds the message this one would have been.
-        let _full = self.wake.try_send(()).is_err();
-        ticket
+    /// Orders a round that begins after this.
+    pub(crate) fn ask(&self) {
+        self.order(&mut self.state.lock());
     }
 
-    /// Waits until that round is over, and returns how the thread stood then.
+    /// Returns the number of the round.
+    fn order(&self, state: &mut RoundsState<S>) -> u64 {
+        state.asked = state.asked.saturating_add(1);
+        // A full channel holds the message this one would have been.
+        let _full = self.wake.try_send(()).is_err();
+        state.asked
+    }
+
+    /// Orders a round that begins after this, waits until it is over, and returns how the thread
+    /// stood then, however many rounds came after it.
     ///
     /// # Errors
     ///
     /// `Timeout` at the deadline, `Stopped` once the thread has ended; both say `what` was waited
     /// for.
-    pub(crate) fn wait(&self, ticket: u64, what: &str, deadline: Deadline) -> Result<S, Error> {
+    pub(crate) fn wait(&self, what: &str, deadline: Deadline) -> Result<S, Error> {
         let clock = Clock::system();
         let mut state = self.state.lock();
-        loop {
-            if state.done >= ticket {
-                return Ok(state.status.clone());
+        let ticket = self.order(&mut state);
+        state.outcomes.insert(ticket, None);
+        let outcome = loop {
+            if let Some(status) = state.outcomes.get_mut(&ticket).and_then(Option::take) {
+                break Ok(status);
             }
             if state.has_ended {
-                return Err(Error::stopped(what));
+                break Err(Error::stopped(what));
             }
             if clock.has_passed(deadline) {
                 let text = format!("{what}: the caller's deadline passed");
-                return Err(Error::new(ErrorKind::Timeout, text));
+                break Err(Error::new(ErrorKind::Timeout, text));
             }
             state = clock.wait_until(&self.state, state, deadline);
-        }
+        };
+        state.outcomes.remove(&ticket);
+        outcome
     }
 
     /// How the thread stood after its last round.
@@ -95,7 +105,9 @@ impl<S: Clone + Send + 'static> Rounds<S> {
     /// The round is over that began with this number.
     pub(crate) fn end(&self, began: u64, status: S) {
         let mut state = self.state.lock();
-        state.done = began;
+        for (_, outcome) in state.outcomes.range_mut(..=began) {
+            outcome.get_or_insert_with(|| status.clone());
+        }
         let before = std::mem::replace(&mut state.status, status);
         drop(state);
         self.state.notify_all();

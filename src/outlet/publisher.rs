@@ -117,9 +117,8 @@ impl<K: ObjectData> Publisher<K> {
     /// - The first error of an object that failed.
     /// - `Timeout`: the deadline passed. `Stopped`: the publisher was stopped.
     pub fn publish_by(&self, deadline: Deadline) -> Result<(), Error> {
-        let rounds = &self.shared.rounds;
         let what = format!("writing the {} to the disk", K::FOLDER);
-        let status = rounds.wait(rounds.ask(), &what, deadline)?;
+        let status = self.shared.rounds.wait(&what, deadline)?;
         status.failed.into_values().next().map_or(Ok(()), Err)
     }
 

@@ -14,11 +14,11 @@ use crate::sync::{
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 5_000;
 
-/// A worker that does rounds of work over a value until it is told to end.
+/// A worker that does rounds of this work until it is told to end.
 fn rounds_of(
     rounds: &Rounds<usize>,
     woken: &crossbeam_channel::Receiver<()>,
-    value: &AtomicUsize,
+    work: impl Fn() -> usize,
     ends: &AtomicUsize,
     takes_late: bool,
 ) {
@@ -29,7 +29,7 @@ fn rounds_of(
             continue;
         }
         let early = rounds.begin();
-        let seen = value.load(Ordering::SeqCst);
+        let seen = work();
         thread::yield_now();
         let began = if takes_late { rounds.begin() } else { early };
         rounds.end(began, seen);
@@ -42,15 +42,14 @@ fn whoever_asks_sees_its_own_change(takes_late: bool) {
     let (value, ends) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let worker = {
         let (rounds, value, ends) = (Arc::clone(&rounds), Arc::clone(&value), Arc::clone(&ends));
-        thread::spawn(move || rounds_of(&rounds, &woken, &value, &ends, takes_late))
+        let work = move || value.load(Ordering::SeqCst);
+        thread::spawn(move || rounds_of(&rounds, &woken, work, &ends, takes_late))
     };
     let askers = [1, 2].map(|_| {
         let (rounds, value) = (Arc::clone(&rounds), Arc::clone(&value));
         thread::spawn(move || {
             let mine = value.fetch_add(1, Ordering::SeqCst) + 1;
-            let seen = rounds
-                .wait(rounds.ask(), "the round", Deadline::NEVER)
-                .unwrap();
+            let seen = rounds.wait("the round", Deadline::NEVER).unwrap();
             assert!(seen >= mine, "a round that began before the change");
         })
     });
@@ -59,7 +58,7 @@ fn whoever_asks_sees_its_own_change(takes_late: bool) {
     }
     ends.store(1, Ordering::SeqCst);
     worker.join().unwrap();
-    let late = rounds.wait(rounds.ask(), "the round", Deadline::NEVER);
+    let late = rounds.wait("the round", Deadline::NEVER);
     assert!(late.unwrap_err().is_stopped());
 }
 
@@ -73,4 +72,29 @@ fn whoever_asks_for_a_round_waits_for_one_that_began_after_that() {
 #[should_panic(expected = "a round that began before the change")]
 fn a_round_that_counts_for_those_who_asked_during_it_misses_their_change() {
     shuttle::check_random(|| whoever_asks_sees_its_own_change(true), SCHEDULES);
+}
+
+/// The first round is for one of them at least, however late that one wakes.
+#[test]
+fn whoever_waits_for_a_round_gets_the_outcome_of_that_one() {
+    let model = || {
+        let (rounds, woken) = Rounds::new(0_usize);
+        let rounds = Arc::new(rounds);
+        let ends = Arc::new(AtomicUsize::new(0));
+        let worker = {
+            let (rounds, ends) = (Arc::clone(&rounds), Arc::clone(&ends));
+            let done = AtomicUsize::new(0);
+            let work = move || done.fetch_add(1, Ordering::SeqCst) + 1;
+            thread::spawn(move || rounds_of(&rounds, &woken, work, &ends, false))
+        };
+        let askers = [1, 2].map(|_| {
+            let rounds = Arc::clone(&rounds);
+            thread::spawn(move || rounds.wait("the round", Deadline::NEVER).unwrap())
+        });
+        let outcomes = askers.map(|asker| asker.join().unwrap());
+        ends.store(1, Ordering::SeqCst);
+        worker.join().unwrap();
+        assert!(outcomes.contains(&1), "{outcomes:?}: nobody has the first");
+    };
+    shuttle::check_random(model, SCHEDULES);
 }

@@ -249,9 +249,8 @@ impl Snapshot {
     /// [`SnapshotStatus::last_error`] after the write, also that of an object that the file leaves
     /// out; `Timeout` at the deadline.
     pub fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
-        let writes = &self.core.writes;
         let what = format!("writing the snapshot {}", self.core.options.path.display());
-        let status = writes.wait(writes.ask(), &what, deadline)?;
+        let status = self.core.writes.wait(&what, deadline)?;
         status.last_error.map_or(Ok(()), Err)
     }
 
