@@ -56,6 +56,8 @@ mod proxies;
 mod recorder;
 #[path = "cluster/representations.rs"]
 mod representations;
+#[path = "cluster/rotation.rs"]
+mod rotation;
 #[path = "cluster/site.rs"]
 mod site;
 #[cfg(feature = "snapshot")]

@@ -359,7 +359,8 @@ impl Client {
         let authority: Arc<str> = server.authority().into();
         let base = format!("{scheme}://{authority}{}", server.path);
         let (certificate, source) = (
-            tls.as_deref().map(Tls::certificate),
+            tls.as_deref()
+                .map(|tls| tls.certificate(config.credentials.is_plugin())),
             config.credentials.clone(),
         );
         let state = move || ClientState {
@@ -368,11 +369,12 @@ impl Client {
         };
         let metrics = options.metrics.clone();
         let metrics = RequestMetrics::start(metrics, &authority, &options.clock, state)?;
+        let check = tls.as_deref().map(|tls| Arc::new(tls.check()) as _);
         let dialer = ServerConnector::new(server, tls, proxy, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
         let plugin_runs = options.metrics.as_ref();
         let plugin_runs = plugin_runs.map(|hook| hook.of_part(ClientMetric::PluginRun));
-        let (credentials, lease) = config.credentials.activate(plugin_runs);
+        let (credentials, lease) = config.credentials.activate(plugin_runs, check);
         let endpoint = Endpoint {
             base,
             headers: Endpoint::headers(&config.headers, &options.user_agent_header())?,

@@ -125,6 +125,52 @@ fn the_manual_prints_the_table() {
     }
 }
 
+/// A row of the credentials as the manual has it.
+fn printed_renewal(name: &str, row: &RenewalRow) -> String {
+    let wait = |wait: Duration| match wait {
+        Duration::ZERO => "none".to_owned(),
+        Duration::MAX => "its end".to_owned(),
+        wait => format!("{wait:?}"),
+    };
+    let retry = match row.retry_with {
+        Duration::MAX => "after the next 401".to_owned(),
+        retry => format!("after {retry:?}"),
+    };
+    let pauses = match row.pauses {
+        (Duration::ZERO, _) => "with the next request".to_owned(),
+        (first, longest) => format!("after {first:?}, doubling to {longest:?}"),
+    };
+    let rejected = match row.between_rejections {
+        Duration::ZERO => "at once".to_owned(),
+        between => format!("at once, then not for {between:?}"),
+    };
+    let kept = if row.keeps_rejected {
+        "kept"
+    } else {
+        "dropped"
+    };
+    let waits = [row.wait_with, row.wait_without].map(wait).join(", ");
+    format!("| {name} | {waits} | {retry} | {pauses} | {rejected} | {kept} |")
+}
+
+#[test]
+fn the_manual_prints_the_rows_of_credentials() {
+    let page = include_str!("../manual/policy.md");
+    let rows = [
+        ("a plugin", &PLUGIN),
+        ("a token source", &PROGRAM),
+        ("a token file", &TOKEN_FILE),
+        ("a kubeconfig", &KUBECONFIG),
+    ];
+    let rows = rows
+        .map(|(name, row)| printed_renewal(name, row))
+        .join("\n");
+    assert!(
+        page.contains(&format!("|---|\n{rows}\n\n")),
+        "to be:\n{rows}"
+    );
+}
+
 /// Each answer of the protocol, and what it is to the policy.
 #[test]
 fn answers_are_told_apart() {

@@ -11,6 +11,8 @@ mod canary;
 mod gzip;
 mod hostile;
 mod kept;
+#[cfg(feature = "ring")]
+mod kubeconfigs;
 mod limits;
 mod managers;
 mod one_shot;

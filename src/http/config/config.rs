@@ -67,6 +67,8 @@ pub(crate) struct TlsSettings {
     pub(crate) authorities: Option<Pem>,
     /// The certificate that the client shows, and its key.
     pub(crate) identity: Option<ClientIdentity>,
+    /// Whether the program gave the certificate, so that no other takes its place.
+    pub(crate) keeps_identity: bool,
     /// The name the server's certificate must carry, instead of the URL's host.
     pub(crate) server_name: Option<String>,
     /// Trust any certificate.
@@ -152,6 +154,8 @@ impl Config {
     }
 
     /// Shows this client certificate, in PEM text, and proves to have its key.
+    ///
+    /// It takes the place of the certificate of a kubeconfig or a credential plugin.
     #[must_use]
     pub fn with_identity(
         mut self,
@@ -162,6 +166,7 @@ impl Config {
             certificate: Pem::inline(certificate.into(), "client certificate"),
             key: Pem::inline(key.into(), "client key"),
         });
+        self.tls.keeps_identity = true;
         self
     }
 

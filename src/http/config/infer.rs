@@ -10,7 +10,8 @@ impl Config {
     /// Finds the configuration of this process.
     ///
     /// It reads `KUBECONFIG`, else `~/.kube/config`, else the pod's service account. Blocks for
-    /// reads of local files.
+    /// reads of local files. A client reads a kubeconfig again once the server rejects the token,
+    /// password or client certificate of its user.
     ///
     /// # Errors
     ///

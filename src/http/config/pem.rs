@@ -14,7 +14,7 @@ use crate::sync::Arc;
 const PEM_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Certificates or a key, and where they came from, for messages.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Pem {
     /// The field, such as `/home/u/.kube/config: users[name=admin].user.client-key-data`.
     pub(crate) field: String,
@@ -29,7 +29,7 @@ pub(crate) struct Pem {
 }
 
 /// A client certificate with its key.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ClientIdentity {
     /// The certificate chain.
     pub(crate) certificate: Pem,
@@ -116,6 +116,16 @@ impl Pem {
         } else {
             format!("{}: {}", self.field, paths.join(", "))
         }
+    }
+}
+
+impl ClientIdentity {
+    /// Returns a copy with the present bytes of the files, as [`Pem::loaded`] does.
+    pub(crate) fn loaded(&self) -> Result<Self, Error> {
+        Ok(Self {
+            certificate: self.certificate.loaded()?,
+            key: self.key.loaded()?,
+        })
     }
 }
 

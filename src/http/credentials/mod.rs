@@ -3,6 +3,7 @@
 mod authorization;
 pub(super) mod client_certificate;
 mod exec;
+mod kubeconfig_user;
 mod lifetime;
 mod plugin_run;
 mod renewal;
@@ -22,10 +23,11 @@ pub(super) use self::exec::{
     ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
     resolve_command,
 };
+use self::kubeconfig_user::{KubeconfigUser, ReadUser};
 pub use self::plugin_run::{PluginEnd, PluginRun};
 use self::renewal::{Asker, Renewal, Runner};
-pub(super) use self::source::Credential;
 use self::source::CredentialSource;
+pub(super) use self::source::{CheckIdentity, Credential, Fetched};
 pub use self::status::CredentialsStatus;
 use self::token_file::TokenFile;
 use self::token_source::ProgramSource;
@@ -34,6 +36,7 @@ use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::hooks::Hook;
+use crate::policy::{KUBECONFIG, PLUGIN};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -90,15 +93,38 @@ impl Credentials {
         Self::source(ProgramSource::new(source))
     }
 
+    /// What a kubeconfig says of its user, who is `name` in messages; `read` says it anew.
+    pub(crate) fn kubeconfig(name: &str, user: Fetched, read: ReadUser, clock: &Clock) -> Self {
+        let name = name.to_owned();
+        let first = Credential {
+            authorization: user.authorization,
+            identity: user.identity,
+            number: 0,
+        };
+        let source = KubeconfigUser { name, read };
+        Self::Renewed(Arc::new(Renewal::new(source, Some(first), clock)))
+    }
+
     pub(crate) fn source(source: impl CredentialSource + 'static) -> Self {
         Self::Renewed(Arc::new(Renewal::new(source, None, &Clock::system())))
     }
 
-    /// Makes the credentials of a client, whose hook is `metrics`. Sources are asked while the
-    /// lease lives.
+    /// Whether a credential plugin gives them.
+    pub(crate) fn is_plugin(&self) -> bool {
+        matches!(self, Self::Renewed(renewal) if *renewal.policy().row == PLUGIN)
+    }
+
+    /// Whether they stand in a kubeconfig, which is read again.
+    pub(crate) fn is_kubeconfig(&self) -> bool {
+        matches!(self, Self::Renewed(renewal) if *renewal.policy().row == KUBECONFIG)
+    }
+
+    /// Makes the credentials of a client, whose hook is `metrics` and whose TLS checks certificates.
+    /// Sources are asked while the lease lives.
     pub(crate) fn activate(
         &self,
         metrics: Option<Hook<PluginRun>>,
+        check: Option<Arc<CheckIdentity>>,
     ) -> (ActiveCredentials, Option<CredentialsLease>) {
         let runner = match self {
             Self::None | Self::Withheld | Self::Fixed(_) => None,
@@ -109,6 +135,7 @@ impl Credentials {
             asker: Asker {
                 runner: runner.as_ref().map(Arc::downgrade).unwrap_or_default(),
                 metrics,
+                check,
             },
         };
         (active, runner.map(CredentialsLease))
@@ -130,7 +157,7 @@ impl Credentials {
     /// As [`current`](ActiveCredentials::current).
     pub(crate) fn authorization_at_start(&self) -> Result<Option<Arc<Authorization>>, Error> {
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER)?;
-        let (active, _lease) = self.activate(None);
+        let (active, _lease) = self.activate(None, None);
         let current = active.current(&call)?;
         Ok(current.and_then(|current| current.authorization.clone()))
     }

@@ -14,7 +14,9 @@ use super::super::transport::helper_threads::HelperThreads;
 use super::super::transport::interrupt::{Interrupt, Limit};
 use super::client_certificate;
 use super::plugin_run::PluginRun;
-use super::source::{Credential, CredentialSource, FetchReason, Fetched};
+use super::source::{
+    CheckIdentity, Credential, CredentialSource, FetchReason, Fetched, RenewalPolicy,
+};
 use super::status::CredentialsStatus;
 use crate::clock::{Clock, WallInstant, later};
 use crate::error::{Error, ErrorKind};
@@ -43,6 +45,8 @@ pub(crate) struct Asker {
     pub(crate) runner: Weak<Runner>,
     /// Told of a plugin's run that this one starts.
     pub(crate) metrics: Option<Hook<PluginRun>>,
+    /// Of a client that can show a certificate.
+    pub(crate) check: Option<Arc<CheckIdentity>>,
 }
 
 /// The thread that asks a source. Its drop ends a run that can be ended, and joins the thread.
@@ -53,7 +57,7 @@ pub(crate) struct Runner {
 
 #[derive(Default)]
 struct RenewalState {
-    /// `None` before the first run and after a rejection.
+    /// `None` before the first run, and after a rejection unless the policy keeps it.
     current: Option<Arc<Credential>>,
     /// When the source is to be asked again.
     due: Option<WallInstant>,
@@ -62,7 +66,8 @@ struct RenewalState {
     failure: Option<Failure>,
     /// Whether the last failure was logged, so that the recovery is, too.
     logged: bool,
-    was_rejected: bool,
+    /// The count of the runs when the server rejected `current`: the next run is to give others.
+    rejected_at: Option<u64>,
     /// Before this time another rejection asks nothing.
     rejections_from: Option<Instant>,
     /// How often the source has answered or failed.
@@ -101,6 +106,11 @@ impl RenewalState {
         self.current.clone().filter(|_| is_valid)
     }
 
+    /// Whether no run has ended since the server rejected what the last one gave.
+    fn is_rejected(&self) -> bool {
+        self.rejected_at == Some(self.runs)
+    }
+
     /// The last failure, while its pause lasts.
     fn fresh_failure(&self, now: Instant) -> Option<Error> {
         let failure = self.failure.as_ref()?;
@@ -115,7 +125,7 @@ impl RenewalState {
                 .fresh_failure(now.instant)
                 .map_or(RenewalStep::Fetch(None), RenewalStep::Fail);
         };
-        if self.due.is_some_and(|due| due.has_come(now)) {
+        if self.is_rejected() || self.due.is_some_and(|due| due.has_come(now)) {
             RenewalStep::Fetch(Some(usable))
         } else {
             RenewalStep::Use(usable)
@@ -124,14 +134,16 @@ impl RenewalState {
 }
 
 impl Renewal {
-    /// Credentials of `source`. `initial` is used until the source first gives some.
+    /// Credentials of `source`. `initial` is used until the source first gives some: by the next
+    /// request, or after a rejection if the policy keeps what was rejected.
     pub(crate) fn new(
         source: impl CredentialSource + 'static,
         initial: Option<Credential>,
         clock: &Clock,
     ) -> Self {
         let state = RenewalState {
-            due: initial.is_some().then(|| clock.wall_instant()),
+            due: (initial.is_some() && !source.policy().row.keeps_rejected)
+                .then(|| clock.wall_instant()),
             current: initial.map(Arc::new),
             ..RenewalState::default()
         };
@@ -145,6 +157,10 @@ impl Renewal {
         }
     }
 
+    pub(crate) fn policy(&self) -> &RenewalPolicy {
+        self.shared.source.policy()
+    }
+
     pub(crate) fn name(&self) -> &str {
         self.shared.source.name()
     }
@@ -155,7 +171,7 @@ impl Renewal {
         if let Some(living) = runner.upgrade() {
             return living;
         }
-        let policy = self.shared.source.policy();
+        let policy = self.policy();
         let made = Arc::new(Runner {
             threads: HelperThreads::new(policy.thread, 1, Duration::MAX, policy.jobs),
             stop: StopSource::new(),
@@ -178,7 +194,7 @@ impl Renewal {
         call: &CallContext,
     ) -> Result<Arc<Credential>, Error> {
         let shared = &self.shared;
-        let policy = shared.source.policy();
+        let policy = self.policy();
         let (usable, runs) = {
             let now = shared.clock.wall_instant();
             let mut state = shared.state.lock();
@@ -188,7 +204,7 @@ impl Renewal {
                 RenewalStep::Fetch(usable) => {
                     // The run happens without the lock, and other requests go on meanwhile.
                     if usable.is_some() {
-                        state.due = Some(now.later(policy.retry_with));
+                        state.due = Some(now.later(policy.row.retry_with));
                     }
                     (usable, state.runs)
                 }
@@ -198,11 +214,11 @@ impl Renewal {
             return usable.ok_or_else(|| Error::stopped(self.name()));
         };
         match usable {
-            Some(usable) if policy.wait_with.is_zero() => Ok(usable),
+            Some(usable) if policy.row.wait_with.is_zero() => Ok(usable),
             usable => {
                 let wait = match usable {
-                    Some(_) => policy.wait_with,
-                    None => policy.wait_without,
+                    Some(_) => policy.row.wait_with,
+                    None => policy.row.wait_without,
                 };
                 call.enter_phase(RequestPhase::Credentials);
                 let awaited = run.result(&call.within(wait, Limit::Credentials));
@@ -219,13 +235,13 @@ impl Renewal {
     ) -> Option<ItemReceiver<Result<Arc<Credential>, Error>>> {
         let runner = asker.runner.upgrade()?;
         let (shared, stop) = (Arc::clone(&self.shared), runner.stop.token());
-        let metrics = asker.metrics.clone();
+        let (metrics, check) = (asker.metrics.clone(), asker.check.clone());
         let work = move || {
             // Another run may have ended since the request looked.
             if let Some(outcome) = shared.outcome_since(runs) {
                 return outcome;
             }
-            let was_rejected = std::mem::take(&mut shared.state.lock().was_rejected);
+            let was_rejected = shared.state.lock().is_rejected();
             let plugin_end = Cell::new(None);
             let reason = FetchReason {
                 stop: &stop,
@@ -234,7 +250,13 @@ impl Renewal {
             };
             let begun = shared.clock.now();
             let name = shared.source.name();
-            let fetched = guard_call(name, || shared.source.fetch(&reason));
+            let fetched = guard_call(name, || {
+                let fetched = shared.source.fetch(&reason)?;
+                match (&check, &fetched.identity) {
+                    (Some(check), Some(identity)) => check(identity).map(|()| fetched),
+                    (_, _) => Ok(fetched),
+                }
+            });
             let now = shared.clock.wall_instant();
             let took = now.instant.saturating_duration_since(begun);
             let replaced = fetched
@@ -274,12 +296,14 @@ impl Renewal {
             // The run has logged it.
             Err(Interrupt::Failed(error)) => return usable.ok_or(error),
             Err(interrupt) => {
-                let hint = self.shared.source.policy().hang_hint;
+                let hint = self.policy().hang_hint;
                 let message = format!("{name}: {interrupt}: {hint}");
                 Error::new(ErrorKind::Timeout, message)
             }
         };
         let usable = usable.ok_or_else(|| error.clone())?;
+        // Nobody else waits for a run that hangs.
+        self.shared.state.lock().rejected_at = None;
         self.shared.log_failure(&error);
         Ok(usable)
     }
@@ -290,19 +314,21 @@ impl Renewal {
     /// source is asked for some.
     pub(crate) fn rejected(&self, rejected: &Credential) -> bool {
         let now = self.shared.clock.now();
-        let between = self.shared.source.policy().between_rejections;
+        let policy = self.policy();
         let mut state = self.shared.state.lock();
         let is_other = |current: &Arc<Credential>| current.number != rejected.number;
-        // Without any, a run is under way, or the next request starts one.
-        if state.current.as_ref().is_none_or(is_other) {
+        // Without any, or if these are rejected, a run is under way, or the next request starts one.
+        if state.current.as_ref().is_none_or(is_other) || state.is_rejected() {
             return true;
         }
         if state.rejections_from.is_some_and(|from| now < from) {
             return false;
         }
-        state.rejections_from = Some(later(now, between));
-        state.was_rejected = true;
-        state.current = None;
+        state.rejections_from = Some(later(now, policy.row.between_rejections));
+        state.rejected_at = Some(state.runs);
+        if !policy.row.keeps_rejected {
+            state.current = None;
+        }
         true
     }
 
@@ -350,7 +376,7 @@ impl Renewed {
             state.due = fetched.renew_after.map(|after| now.later(after));
             state.expires = fetched.valid_for.map(|valid| now.later(valid));
             let credential = Arc::new(Credential {
-                authorization: fetched.authorization.map(Arc::new),
+                authorization: fetched.authorization,
                 identity: fetched.identity,
                 number: state.runs,
             });
@@ -373,7 +399,7 @@ impl Renewed {
             state.runs = state.runs.saturating_add(1);
             state.failures = state.failures.saturating_add(1);
             state.last_took = Some(took);
-            let (first, longest) = self.source.policy().pauses;
+            let (first, longest) = self.source.policy().row.pauses;
             let longer = |failure: &Failure| failure.pause.saturating_mul(2).min(longest);
             let pause = state.failure.as_ref().map_or(first, longer);
             state.failure = Some(Failure {

@@ -8,6 +8,7 @@ use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::plugin_run::PluginEnd;
 use crate::error::Error;
+use crate::policy::RenewalRow;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -24,25 +25,24 @@ pub(crate) struct Credential {
 impl Credential {
     /// Whether a server sees no difference.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let pems = |one: &Self| {
-            let identity = one.identity.as_ref()?;
-            Some([&identity.certificate, &identity.key].map(|pem| Arc::clone(&pem.bytes)))
-        };
         let [ours, theirs] = [self, other].map(|one| one.authorization.as_deref());
         ours.map(Authorization::as_str) == theirs.map(Authorization::as_str)
-            && pems(self) == pems(other)
+            && self.identity == other.identity
     }
 }
 
 /// What a source gave.
 pub(crate) struct Fetched {
-    pub(crate) authorization: Option<Authorization>,
+    pub(crate) authorization: Option<Arc<Authorization>>,
     pub(crate) identity: Option<ClientIdentity>,
     /// After this time the source is asked again; `None`: after a 401 only.
     pub(crate) renew_after: Option<Duration>,
     /// After this time no request shows it; `None`: the server decides.
     pub(crate) valid_for: Option<Duration>,
 }
+
+/// Checks whether a client can show a certificate.
+pub(crate) type CheckIdentity = dyn Fn(&ClientIdentity) -> Result<(), Error> + Send + Sync;
 
 /// A source of credentials. One thread at a time asks it, on behalf of all requests that wait.
 pub(crate) trait CredentialSource: Send + Sync {
@@ -69,22 +69,13 @@ pub(crate) struct FetchReason<'a> {
     pub(crate) plugin_end: &'a Cell<Option<(i32, PluginEnd)>>,
 }
 
-/// How a source is asked, and what a request does meanwhile.
+/// How a source is asked.
 pub(crate) struct RenewalPolicy {
     /// The name of the thread.
     pub(crate) thread: &'static str,
     /// Whether a stop ends the source's work.
     pub(crate) jobs: JobKind,
-    /// How long a request waits while there are credentials that can be used.
-    pub(crate) wait_with: Duration,
-    /// How long a request waits while there are none; its own limits may be shorter.
-    pub(crate) wait_without: Duration,
-    /// When the source is asked again while there are credentials that can be used.
-    pub(crate) retry_with: Duration,
-    /// The pauses after failures while there are none: the first, and the longest.
-    pub(crate) pauses: (Duration, Duration),
-    /// A 401 within this time of the last one asks nothing.
-    pub(crate) between_rejections: Duration,
+    pub(crate) row: &'static RenewalRow,
     /// What may be wrong when nothing comes, as a question.
     pub(crate) hang_hint: &'static str,
 }

@@ -11,7 +11,8 @@ use crate::error::Error;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CredentialsStatus {
-    /// Names the source: a token file, a credential plugin, or the program's own.
+    /// Names the source: a token file, a credential plugin, a kubeconfig that is read again, or the
+    /// program's own.
     pub source: String,
     /// How often it gave credentials or failed.
     pub runs: u64,

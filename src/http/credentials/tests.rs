@@ -1,13 +1,17 @@
 //! Fixed credentials and token files: what is sent, and when a file is read.
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use super::super::transport::call_context::{CallContext, NamedDeadline};
+use super::super::transport::thread_pool::JobKind;
 use super::authorization::MARK;
+use super::source::{FetchReason, RenewalPolicy};
 use super::*;
 use crate::clock::{Clock, FakeClock};
 use crate::error::ErrorKind;
+use crate::policy::{PROGRAM, RenewalRow, TOKEN_FILE};
 use crate::temp_directory::TempDirectory;
 use crate::worker::StopToken;
 
@@ -24,7 +28,7 @@ impl Fixture {
         let clock = FakeClock::new();
         let path = directory.join("token");
         let credentials = Credentials::token_file(path, None, &Clock::from(clock.clone()));
-        let (active, lease) = credentials.activate(None);
+        let (active, lease) = credentials.activate(None, None);
         Self {
             directory,
             clock,
@@ -144,7 +148,7 @@ fn an_inline_token_and_a_password_make_their_headers_and_show_nothing() {
     let token = Credentials::token("canary").unwrap();
     let header = token.authorization_at_start().unwrap().unwrap();
     assert_eq!(header.as_str(), "Bearer canary");
-    let (active, _) = token.activate(None);
+    let (active, _) = token.activate(None, None);
     let call = call(&StopToken::never(), NamedDeadline::NEVER);
     let current = active.current(&call).unwrap();
     assert!(
@@ -189,7 +193,7 @@ fn a_token_beside_a_file_is_used_until_the_file_can_be_read() {
     let clock = Clock::from(fixture.clock.clone());
     let path = fixture.directory.join("token");
     let credentials = Credentials::token_file(path, Authorization::bearer("initial").ok(), &clock);
-    let (active, _lease) = credentials.activate(None);
+    let (active, _lease) = credentials.activate(None, None);
     assert_eq!(header(&active), "Bearer initial");
     fixture.write("rotated");
     fixture.clock.advance(Duration::from_secs(10));
@@ -251,4 +255,291 @@ fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
         .current(&call(&stop.token(), NamedDeadline::NEVER));
     assert!(stopped.map(drop).unwrap_err().is_stopped());
     release();
+}
+
+/// A kubeconfig whose token is the number of its reads; what is read may be unusable.
+struct Kubeconfig {
+    /// How often it was read, and whether it is broken.
+    file: Arc<Mutex<(usize, bool)>>,
+    clock: FakeClock,
+    active: ActiveCredentials,
+    _lease: Option<CredentialsLease>,
+}
+
+impl Kubeconfig {
+    fn new() -> Self {
+        let file = Arc::new(Mutex::new((0, false)));
+        let read = Arc::clone(&file);
+        Self::reading(file, move || {
+            let mut read = read.lock().unwrap();
+            read.0 = read.0.saturating_add(1);
+            let is_good = !read.1;
+            is_good
+                .then_some(read.0)
+                .ok_or_else(|| Error::config("half-written"))
+        })
+    }
+
+    fn reading(
+        file: Arc<Mutex<(usize, bool)>>,
+        read: impl Fn() -> Result<usize, Error> + Send + Sync + 'static,
+    ) -> Self {
+        let clock = FakeClock::new();
+        let user = |number: usize| Fetched {
+            authorization: Authorization::bearer(&format!("read-{number}"))
+                .ok()
+                .map(Arc::new),
+            identity: None,
+            renew_after: None,
+            valid_for: None,
+        };
+        let read = Box::new(move || read().map(user));
+        let credentials =
+            Credentials::kubeconfig("the file", user(0), read, &Clock::from(clock.clone()));
+        let (active, lease) = credentials.activate(None, None);
+        Self {
+            file,
+            clock,
+            active,
+            _lease: lease,
+        }
+    }
+
+    fn reads(&self) -> usize {
+        self.file.lock().unwrap().0
+    }
+
+    fn current(&self) -> Arc<Credential> {
+        let call = call(&StopToken::never(), NamedDeadline::NEVER);
+        self.active.current(&call).unwrap().unwrap()
+    }
+
+    fn reject(&self) -> bool {
+        self.active.rejected(Some(&self.current()))
+    }
+}
+
+#[test]
+fn a_kubeconfig_whose_token_is_good_is_never_read_again() {
+    let kubeconfig = Kubeconfig::new();
+    for _ in 0..100 {
+        assert_eq!(header(&kubeconfig.active), "Bearer read-0");
+        kubeconfig.clock.advance(Duration::from_secs(60 * 60));
+    }
+    assert_eq!(kubeconfig.reads(), 0);
+    assert_eq!(kubeconfig.active.status().unwrap().runs, 0);
+}
+
+#[test]
+fn a_kubeconfig_is_read_again_after_a_401_and_at_most_each_ten_seconds() {
+    let kubeconfig = Kubeconfig::new();
+    assert!(kubeconfig.reject());
+    assert_eq!(header(&kubeconfig.active), "Bearer read-1");
+    assert!(!kubeconfig.reject());
+    kubeconfig.clock.advance(Duration::from_millis(9_999));
+    assert!(!kubeconfig.reject());
+    assert_eq!(header(&kubeconfig.active), "Bearer read-1");
+    kubeconfig.clock.advance(Duration::from_millis(1));
+    assert!(kubeconfig.reject());
+    assert_eq!(header(&kubeconfig.active), "Bearer read-2");
+    assert_eq!(kubeconfig.reads(), 2);
+}
+
+#[test]
+fn a_kubeconfig_that_cannot_be_used_leaves_the_old_token_until_it_can() {
+    let kubeconfig = Kubeconfig::new();
+    kubeconfig.file.lock().unwrap().1 = true;
+    for reads in 1..3 {
+        assert!(kubeconfig.reject());
+        for _ in 0..2 {
+            assert_eq!(header(&kubeconfig.active), "Bearer read-0");
+        }
+        assert_eq!(kubeconfig.reads(), reads);
+        let error = kubeconfig.active.status().unwrap().last_error.unwrap();
+        assert_eq!(error.to_string(), "half-written");
+        kubeconfig.clock.advance(Duration::from_secs(10));
+        assert_eq!(header(&kubeconfig.active), "Bearer read-0");
+        assert_eq!(kubeconfig.reads(), reads, "nobody rejected it again");
+    }
+    kubeconfig.file.lock().unwrap().1 = false;
+    assert!(kubeconfig.reject());
+    assert_eq!(header(&kubeconfig.active), "Bearer read-3");
+    assert!(kubeconfig.active.status().unwrap().last_error.is_none());
+}
+
+/// Whoever is rejected before the read has ended waits for it, and starts no other.
+#[test]
+fn a_kubeconfig_is_read_once_for_all_who_are_rejected_at_once() {
+    let kubeconfig = Kubeconfig::new();
+    let shown = [(); 3].map(|()| kubeconfig.current());
+    for shown in &shown {
+        assert!(kubeconfig.active.rejected(Some(shown)));
+    }
+    for shown in &shown {
+        assert!(!kubeconfig.current().is_same(shown));
+    }
+    // One whose answer comes late shows the new token at once.
+    assert!(kubeconfig.active.rejected(Some(&shown[0])));
+    assert_eq!(header(&kubeconfig.active), "Bearer read-1");
+    assert_eq!(kubeconfig.reads(), 1);
+}
+
+#[test]
+fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
+    let (open, gate) = std::sync::mpsc::channel();
+    let gate = Mutex::new(gate);
+    let kubeconfig = Kubeconfig::reading(Arc::default(), move || {
+        gate.lock()
+            .unwrap()
+            .recv()
+            .map_err(|_| Error::config("gone"))
+    });
+    assert!(kubeconfig.reject());
+    let soon = NamedDeadline::caller(Clock::system().after(Duration::from_millis(20)));
+    let kept = kubeconfig.active.current(&call(&StopToken::never(), soon));
+    let kept = kept.unwrap().unwrap();
+    // Nobody waits for the same read again.
+    for _ in 0..100 {
+        assert!(kubeconfig.current().is_same(&kept));
+    }
+    open.send(7).unwrap();
+    while header(&kubeconfig.active) != "Bearer read-7" {
+        std::thread::yield_now();
+    }
+}
+
+/// Fails or not.
+struct Source {
+    policy: RenewalPolicy,
+    is_broken: Arc<Mutex<bool>>,
+}
+
+impl CredentialSource for Source {
+    fn name(&self) -> &'static str {
+        "the source"
+    }
+
+    fn policy(&self) -> &RenewalPolicy {
+        &self.policy
+    }
+
+    fn fetch(&self, _: &FetchReason<'_>) -> Result<Fetched, Error> {
+        if *self.is_broken.lock().unwrap() {
+            return Err(Error::config("broken"));
+        }
+        Ok(Fetched {
+            authorization: Authorization::bearer("t").ok().map(Arc::new),
+            identity: None,
+            renew_after: Some(Duration::from_secs(100)),
+            valid_for: Some(Duration::from_secs(1000)),
+        })
+    }
+}
+
+/// Credentials by one row of the policy.
+struct ByRow {
+    is_broken: Arc<Mutex<bool>>,
+    clock: FakeClock,
+    active: ActiveCredentials,
+    _lease: Option<CredentialsLease>,
+    runs: u64,
+}
+
+impl ByRow {
+    fn new(row: &'static RenewalRow) -> Self {
+        let (is_broken, clock) = (Arc::<Mutex<bool>>::default(), FakeClock::new());
+        let policy = RenewalPolicy {
+            thread: "t-row",
+            jobs: JobKind::Wait,
+            row,
+            hang_hint: "",
+        };
+        let source = Source {
+            policy,
+            is_broken: Arc::clone(&is_broken),
+        };
+        let renewal = Renewal::new(source, None, &Clock::from(clock.clone()));
+        let (active, lease) = Credentials::Renewed(Arc::new(renewal)).activate(None, None);
+        Self {
+            is_broken,
+            clock,
+            active,
+            _lease: lease,
+            runs: 0,
+        }
+    }
+
+    fn breaks(&self, is_broken: bool) {
+        *self.is_broken.lock().unwrap() = is_broken;
+    }
+
+    fn current(&self) -> Result<Option<Arc<Credential>>, Error> {
+        let call = call(&StopToken::never(), NamedDeadline::NEVER);
+        self.active.current(&call)
+    }
+
+    /// A request asks the source.
+    fn asks(&mut self) -> Result<Option<Arc<Credential>>, Error> {
+        let current = self.current();
+        self.runs = self.runs.saturating_add(1);
+        while self.active.status().unwrap().runs < self.runs {
+            std::thread::yield_now();
+        }
+        current
+    }
+
+    /// A request asks the source so much later, and not before.
+    fn asks_after(&mut self, pause: Duration) -> Result<Option<Arc<Credential>>, Error> {
+        let moment = Duration::from_millis(1);
+        if !pause.is_zero() {
+            self.clock.advance(pause.saturating_sub(moment));
+            drop(self.current());
+            assert_eq!(self.active.status().unwrap().runs, self.runs, "{pause:?}");
+            self.clock.advance(moment);
+        }
+        self.asks()
+    }
+}
+
+/// What the policy's rows of the plugin, the token source and the token file say.
+#[test]
+fn sources_are_asked_again_as_the_policy_says() {
+    for row in [&PLUGIN, &PROGRAM, &TOKEN_FILE] {
+        // Others can be used: the caller sees nothing.
+        let mut user = ByRow::new(row);
+        user.asks().unwrap();
+        user.breaks(true);
+        user.asks_after(Duration::from_secs(100)).unwrap();
+        for _ in 0..3 {
+            user.asks_after(row.retry_with).unwrap();
+        }
+
+        // None can be used: the caller sees the failure, also while nothing is asked.
+        let mut nobody = ByRow::new(row);
+        nobody.breaks(true);
+        assert!(nobody.asks().is_err());
+        let (mut pause, longest) = row.pauses;
+        for _ in 0..7 {
+            assert!(nobody.asks_after(pause).is_err());
+            pause = pause.saturating_mul(2).min(longest);
+            assert!(pause.is_zero() || nobody.current().is_err());
+        }
+        assert_eq!(pause, longest);
+        nobody.breaks(false);
+        nobody.asks_after(pause).unwrap();
+
+        // A 401 asks at once, and then for a while no more.
+        for _ in 0..3 {
+            let rejected = nobody.current().unwrap();
+            assert!(nobody.active.rejected(rejected.as_deref()));
+            let given = nobody.asks().unwrap();
+            let between = row.between_rejections;
+            if !between.is_zero() {
+                let moment = Duration::from_millis(1);
+                nobody.clock.advance(between.saturating_sub(moment));
+                assert!(!nobody.active.rejected(given.as_deref()));
+                nobody.clock.advance(moment);
+            }
+        }
+    }
 }

@@ -8,6 +8,8 @@ use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
 use crate::error::Error;
+use crate::policy::TOKEN_FILE;
+use crate::sync::Arc;
 
 /// How long a token from a file is used: half of the time from the kubelet's refresh of a projected
 /// token to the end of the old token.
@@ -20,15 +22,10 @@ const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
 /// Servers in Go take 1 MiB at most, for all headers together.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 
-/// A file that cannot be read costs a request little, so nothing but the last good token waits.
 const POLICY: RenewalPolicy = RenewalPolicy {
     thread: "token-file",
     jobs: JobKind::Hang,
-    wait_with: Duration::from_millis(500),
-    wait_without: Duration::from_secs(10),
-    retry_with: Duration::from_secs(10),
-    pauses: (Duration::ZERO, Duration::ZERO),
-    between_rejections: Duration::ZERO,
+    row: &TOKEN_FILE,
     hang_hint: "does its file system hang?",
 };
 
@@ -60,7 +57,7 @@ impl CredentialSource for TokenFile {
             .and_then(|text| Authorization::bearer(text.trim()))
             .map_err(|why| Error::config(format!("{}: {why}", self.name)))?;
         Ok(Fetched {
-            authorization: Some(token),
+            authorization: Some(Arc::new(token)),
             identity: None,
             renew_after: Some(TOKEN_PERIOD.saturating_sub(TOKEN_LEEWAY)),
             // The server decides whether a file's last token is still valid.

@@ -10,6 +10,7 @@ use super::authorization::Authorization;
 use super::lifetime::renew_after;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
 use crate::error::{Error, ErrorKind};
+use crate::policy::PROGRAM;
 use crate::sync::Arc;
 
 /// A bearer token, and when it expires.
@@ -133,11 +134,7 @@ impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
 const POLICY: RenewalPolicy = RenewalPolicy {
     thread: "token-source",
     jobs: JobKind::Hang,
-    wait_with: Duration::ZERO,
-    wait_without: Duration::from_secs(60),
-    retry_with: Duration::from_secs(5),
-    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
-    between_rejections: Duration::from_secs(10),
+    row: &PROGRAM,
     hang_hint: "does the program's code hang?",
 };
 
@@ -172,7 +169,7 @@ impl CredentialSource for ProgramSource {
         let valid_for = token.expires_at.map(super::lifetime::left).transpose();
         let valid_for = valid_for.map_err(|why| failed(format!("gave a token that {why}")))?;
         Ok(Fetched {
-            authorization: Some(authorization),
+            authorization: Some(Arc::new(authorization)),
             identity: None,
             renew_after: valid_for.map(renew_after),
             valid_for,

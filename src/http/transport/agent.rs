@@ -162,10 +162,7 @@ impl Endpoint {
     fn credential(&self, call: &CallContext) -> Result<Option<Arc<Credential>>, Error> {
         let credential = self.credentials.current(call)?;
         if let Some(credential) = &credential {
-            let used = self.dialer.use_identity(credential);
-            used.inspect_err(|_unusable| {
-                self.credentials.rejected(Some(credential));
-            })?;
+            self.dialer.use_identity(credential)?;
         }
         Ok(credential)
     }

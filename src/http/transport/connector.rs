@@ -65,16 +65,15 @@ impl ServerConnector {
         }
     }
 
-    /// Shows the client certificate of a credential on new connections, if it has one.
+    /// Shows the client certificate of a credential on new connections, or none.
     ///
     /// # Errors
     ///
     /// `Config`, if the certificate or its key cannot be used.
     pub(crate) fn use_identity(&self, credential: &Credential) -> Result<(), Error> {
-        match (&self.tls, &credential.identity) {
-            (Some(tls), Some(identity)) => tls.use_identity(credential.number, identity),
-            _ => Ok(()),
-        }
+        let (number, identity) = (credential.number, credential.identity.as_ref());
+        let tls = self.tls.as_ref();
+        tls.map_or(Ok(()), |tls| tls.use_identity(number, identity))
     }
 
     /// Adds to the error of a 401 that the client certificate is out of date.

@@ -45,7 +45,6 @@ pub(crate) struct Tls {
 }
 
 struct TlsReloader {
-    settings: TlsSettings,
     provider: Arc<CryptoProvider>,
     hasher: RandomState,
     current: Mutex<CurrentTls>,
@@ -65,20 +64,9 @@ struct CurrentTls {
 #[derive(Clone)]
 struct TlsParts {
     /// The settings, with the content of the files.
-    loaded: TlsSettings,
-    /// The client certificate that a credential plugin gave, and the number of that credential.
-    given: Option<(u64, ClientIdentity)>,
-}
-
-impl TlsParts {
-    /// The settings, with the client certificate that is shown.
-    fn settings(&self) -> TlsSettings {
-        let mut settings = self.loaded.clone();
-        if let Some((_, identity)) = &self.given {
-            settings.identity = Some(identity.clone());
-        }
-        settings
-    }
+    settings: TlsSettings,
+    /// Of the credential that gave the client certificate; 0 is that of the configuration.
+    number: u64,
 }
 
 impl Tls {
@@ -100,20 +88,21 @@ impl Tls {
                 "{name:?} is no name a certificate can carry: {error}"
             ))
         })?;
-        let loaded = settings.loaded()?;
+        let settings = settings.loaded()?;
         let hasher = RandomState::new();
+        let is_fixed = settings.identity.is_some()
+            && (settings.keeps_identity || !config.credentials.is_kubeconfig());
         let current = CurrentTls {
-            config: build(&loaded, &provider)?,
+            config: build(&settings, &provider)?,
             files: WatchedFiles::default(),
-            fingerprint: loaded.fingerprint(&hasher),
+            fingerprint: settings.fingerprint(&hasher),
             parts: TlsParts {
-                loaded,
-                given: None,
+                settings,
+                number: if is_fixed { u64::MAX } else { 0 },
             },
             version: 0,
         };
         let shared = Arc::new(TlsReloader {
-            settings,
             provider,
             hasher,
             current: Mutex::ranked(Rank::TLS_CONFIG, current),
@@ -142,7 +131,16 @@ impl Tls {
     /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
     /// most.
     pub(crate) fn refresh(&self, call: &CallContext) {
-        if self.shared.settings.files().next().is_none() || self.reader.is_stuck(FILE_WAIT) {
+        let has_files = self
+            .shared
+            .current
+            .lock()
+            .parts
+            .settings
+            .files()
+            .next()
+            .is_some();
+        if !has_files || self.reader.is_stuck(FILE_WAIT) {
             return;
         }
         let call = call.within(FILE_WAIT, Limit::File);
@@ -165,27 +163,39 @@ impl Tls {
         }
     }
 
-    /// Shows the client certificate of a credential from now on, unless a later one is in use.
-    /// Connections with another one are not used for another request.
+    /// Shows the client certificate of a credential from now on, or none, unless a later one is in
+    /// use. Connections with another one are not used for another request.
     ///
     /// # Errors
     ///
     /// `Config` names what is wrong with the certificate or its key.
-    pub(crate) fn use_identity(&self, number: u64, identity: &ClientIdentity) -> Result<(), Error> {
-        let is_known = |parts: &TlsParts| {
-            parts
-                .given
-                .as_ref()
-                .is_some_and(|(known, _)| *known >= number)
-        };
-        if is_known(&self.shared.current.lock().parts) {
-            return Ok(());
+    pub(crate) fn use_identity(
+        &self,
+        number: u64,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<(), Error> {
+        {
+            let parts = &mut self.shared.current.lock().parts;
+            if parts.number >= number {
+                return Ok(());
+            }
+            if parts.settings.identity.as_ref() == identity {
+                parts.number = number;
+                return Ok(());
+            }
         }
         self.shared.change(|parts| {
-            if !is_known(parts) {
-                parts.given = Some((number, identity.clone()));
+            if parts.number < number {
+                parts.settings.identity = identity.cloned();
+                parts.number = number;
             }
         })
+    }
+
+    /// Returns what checks whether a client certificate can be shown.
+    pub(crate) fn check(&self) -> impl Fn(&ClientIdentity) -> Result<(), Error> + use<> {
+        let provider = Arc::clone(&self.shared.provider);
+        move |identity| certified(identity, &provider).map(drop)
     }
 
     /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
@@ -206,7 +216,7 @@ impl Tls {
 
     /// Makes the error of a connection that ended before the handshake did.
     pub(crate) fn cut_off(&self, why: &str) -> Error {
-        tls_doctor::cut_off(why, &self.shared.settings)
+        tls_doctor::cut_off(why, &self.settings())
     }
 
     /// Says that the client certificate has expired or is not valid yet, and what to do.
@@ -215,32 +225,26 @@ impl Tls {
     }
 
     fn settings(&self) -> TlsSettings {
-        self.shared.current.lock().parts.settings()
+        self.shared.current.lock().parts.settings.clone()
     }
 }
 
 impl Tls {
     /// Returns what looks at the client certificate of new connections, without keeping the thread
-    /// that reads the files. It reads the certificate each time.
+    /// that reads the files. It reads the certificate each time. `has_plugin`: a plugin gives it.
     pub(crate) fn certificate(
         &self,
+        has_plugin: bool,
     ) -> impl Fn() -> Option<ClientCertificate> + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || {
-            let (given, loaded) = {
+            let (identity, number) = {
                 let parts = &shared.current.lock().parts;
-                let given = parts
-                    .given
-                    .as_ref()
-                    .map(|(_, given)| given.certificate.clone());
-                let loaded = parts.loaded.identity.as_ref();
-                (given, loaded.map(|identity| identity.certificate.clone()))
+                (parts.settings.identity.clone(), parts.number)
             };
-            let is_of_plugin = given.is_some();
-            let expires = client_certificate::expires(&given.or(loaded)?)?;
             Some(ClientCertificate {
-                expires,
-                is_of_plugin,
+                expires: client_certificate::expires(&identity?.certificate)?,
+                is_of_plugin: has_plugin && number < u64::MAX,
             })
         }
     }
@@ -250,13 +254,17 @@ impl TlsReloader {
     /// Reads the files if they may have changed. Blocks for local files.
     fn refresh(&self) {
         // A change after this look is seen by the next one.
-        let stamps: Vec<_> = self.settings.files().map(stamp).collect();
+        let (settings, number) = {
+            let parts = &self.current.lock().parts;
+            (parts.settings.clone(), parts.number)
+        };
+        let stamps: Vec<_> = settings.files().map(stamp).collect();
         let stamp = self.hasher.hash_one(stamps);
         let now = Clock::system().now();
         if !self.current.lock().files.may_have_changed(stamp, now) {
             return;
         }
-        let loaded = self.settings.loaded();
+        let loaded = settings.loaded();
         let fingerprint = match &loaded {
             Ok(loaded) => loaded.fingerprint(&self.hasher),
             Err(error) => self.hasher.hash_one(error.to_string()),
@@ -264,7 +272,13 @@ impl TlsReloader {
         if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
             return;
         }
-        let changed = loaded.and_then(|loaded| self.change(|parts| parts.loaded = loaded.clone()));
+        let changed = loaded.and_then(|loaded| {
+            self.change(|parts| {
+                if parts.number == number {
+                    parts.settings = loaded.clone();
+                }
+            })
+        });
         match changed {
             Ok(()) => {}
             Err(error) => {
@@ -286,10 +300,11 @@ impl TlsReloader {
                 (current.parts.clone(), current.version)
             };
             change(&mut parts);
-            let config = build(&parts.settings(), &self.provider)?;
+            let config = build(&parts.settings, &self.provider)?;
             let mut current = self.current.lock();
             if current.version == version {
                 current.version = version.wrapping_add(1);
+                current.fingerprint = parts.settings.fingerprint(&self.hasher);
                 let before = mem::replace(&mut current.config, config);
                 let parts_before = mem::replace(&mut current.parts, parts);
                 drop(current);
@@ -311,8 +326,8 @@ impl TlsSettings {
         if let Some(authorities) = &mut loaded.authorities {
             *authorities = authorities.loaded()?;
         }
-        if let Some(ClientIdentity { certificate, key }) = &mut loaded.identity {
-            (*certificate, *key) = (certificate.loaded()?, key.loaded()?);
+        if let Some(identity) = &mut loaded.identity {
+            *identity = identity.loaded()?;
         }
         Ok(loaded)
     }

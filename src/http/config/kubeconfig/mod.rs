@@ -22,16 +22,78 @@ pub(super) use self::section::Section;
 #[cfg(feature = "testing")]
 pub(crate) use self::values::yaml_values;
 pub(crate) use self::yaml::{Node, yaml_document};
+use super::super::credentials::{Credentials, Fetched};
 use super::config::Config;
 use super::environment::Environment;
+use super::pem::ClientIdentity;
+use crate::clock::Clock;
 use crate::error::Error;
+use crate::sync::Arc;
 
 /// Reads and resolves the files that options and environment name. The inner error names these
 /// files, if none of them names a cluster.
+///
+/// Clients of the configuration read the files again once the server rejects what stands there of
+/// the user.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
 ) -> Result<Result<Config, String>, Error> {
+    Ok(match read(options, environment)? {
+        Ok((config, same)) => Ok(renewed(config, same)?),
+        Err(missing) => Err(missing),
+    })
+}
+
+/// What of the user stands in the files themselves; `None` if nothing does.
+fn embedded(config: &Config) -> Result<Option<Fetched>, Error> {
+    let authorization = match &config.credentials {
+        Credentials::None => None,
+        Credentials::Fixed(fixed) => fixed.authorization.clone(),
+        Credentials::Renewed(_) | Credentials::Withheld => return Ok(None),
+    };
+    let identity = config.tls.identity.as_ref().map(ClientIdentity::loaded);
+    let user = Fetched {
+        authorization,
+        identity: identity.transpose()?,
+        renew_after: None,
+        valid_for: None,
+    };
+    Ok((user.authorization.is_some() || user.identity.is_some()).then_some(user))
+}
+
+/// Lets clients of `config` read its files again. `same` chooses the same context in them.
+fn renewed(mut config: Config, same: KubeconfigOptions) -> Result<Config, Error> {
+    let is_given = same.token.is_some() || same.username.is_some() || same.password.is_some();
+    // What comes out of a pipe comes once.
+    let has_files = !same.paths.is_empty() && same.paths.iter().all(|path| path.is_file());
+    let Some(user) = embedded(&config)?.filter(|_| has_files && !is_given) else {
+        return Ok(config);
+    };
+    let (server, environment) = (config.server.clone(), Arc::clone(&config.environment));
+    let again = move || {
+        let (config, _) = read(&same, &environment)?.map_err(Error::config)?;
+        let refused = |why: &str| {
+            let source = &config.source;
+            let hint = "start the program again to follow that";
+            Error::config(format!("{source} {why}: {hint}"))
+        };
+        if config.server != server {
+            return Err(refused(&format!("names the server {} now", config.server)));
+        }
+        let none = "has no token, password or client certificate for its user any more";
+        embedded(&config)?.ok_or_else(|| refused(none))
+    };
+    let (source, clock) = (&config.source, Clock::system());
+    config.credentials = Credentials::kubeconfig(source, user, Box::new(again), &clock);
+    Ok(config)
+}
+
+/// Reads and resolves the files as [`load`] does. Returns the options that do the same again, too.
+fn read(
+    options: &KubeconfigOptions,
+    environment: &Environment,
+) -> Result<Result<(Config, KubeconfigOptions), String>, Error> {
     let is_named = !options.paths.is_empty();
     let (paths, source) = if is_named {
         let paths = options.paths.iter().map(|path| environment.at(path));
@@ -40,9 +102,11 @@ pub(super) fn load(
         usual_paths(environment)
     };
     let mut merged = Merged::default();
-    let mut looked_at = Vec::new();
+    let (mut looked_at, mut same) = (Vec::new(), options.clone());
+    same.paths.clear();
     for path in &paths {
         let found = if merged.add_file(path)? {
+            same.paths.push(path.clone());
             "has no current-context"
         } else if is_named {
             let message = format!("kubeconfig {}: no such file", path.display());
@@ -53,7 +117,8 @@ pub(super) fn load(
         looked_at.push(format!("{} ({found})", path.display()));
     }
     if let Some(config) = resolve::resolve(&merged, options, environment)? {
-        return Ok(Ok(config));
+        same.context = same.context.or(merged.current_context);
+        return Ok(Ok((config, same)));
     }
     if is_named {
         let paths: Vec<_> = paths

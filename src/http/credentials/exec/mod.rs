@@ -31,6 +31,7 @@ use super::lifetime::renew_after;
 use super::plugin_run::PluginEnd;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
 use crate::error::{Error, ErrorKind, visible};
+use crate::policy::PLUGIN;
 use crate::sync::Arc;
 
 /// Tells a plugin what is asked of it.
@@ -45,12 +46,7 @@ const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const POLICY: RenewalPolicy = RenewalPolicy {
     thread: "plugin",
     jobs: JobKind::Wait,
-    wait_with: Duration::ZERO,
-    // The limit of the plugin ends the wait.
-    wait_without: Duration::MAX,
-    retry_with: Duration::from_secs(5),
-    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
-    between_rejections: Duration::from_secs(10),
+    row: &PLUGIN,
     hang_hint: "the plugin still runs: does it wait for somebody?",
 };
 
@@ -307,7 +303,7 @@ impl ExecPlugin {
             key: pem(key, "clientKeyData"),
         });
         Ok(Fetched {
-            authorization,
+            authorization: authorization.map(Arc::new),
             identity,
             renew_after: status.valid_for.map(renew_after),
             valid_for: status.valid_for,

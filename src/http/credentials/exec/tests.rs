@@ -675,6 +675,7 @@ fn asker(runner: &Arc<Runner>) -> Asker {
     Asker {
         runner: Arc::downgrade(runner),
         metrics: None,
+        check: None,
     }
 }
 

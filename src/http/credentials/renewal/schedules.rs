@@ -1,5 +1,6 @@
 //! Thread schedules of credentials that are fetched for many requests at once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use shuttle::thread;
@@ -7,9 +8,11 @@ use shuttle::thread;
 use super::super::super::transport::call_context::NamedDeadline;
 use super::super::super::transport::thread_pool::JobKind;
 use super::super::authorization::Authorization;
+use super::super::kubeconfig_user::KubeconfigUser;
 use super::super::source::RenewalPolicy;
 use super::*;
 use crate::clock::FakeClock;
+use crate::policy::RenewalRow;
 use crate::worker::StopToken;
 
 /// Schedules tried per model.
@@ -21,11 +24,14 @@ const SWITCHES: usize = 3;
 const POLICY: RenewalPolicy = RenewalPolicy {
     thread: "t-source",
     jobs: JobKind::Wait,
-    wait_with: Duration::ZERO,
-    wait_without: Duration::MAX,
-    retry_with: Duration::from_secs(5),
-    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
-    between_rejections: Duration::ZERO,
+    row: &RenewalRow {
+        wait_with: Duration::ZERO,
+        wait_without: Duration::MAX,
+        retry_with: Duration::from_secs(5),
+        pauses: (Duration::from_secs(1), Duration::from_secs(30)),
+        between_rejections: Duration::ZERO,
+        keeps_rejected: false,
+    },
     hang_hint: "",
 };
 
@@ -49,7 +55,7 @@ impl CredentialSource for Source {
             return Err(Error::stopped("the source"));
         }
         Ok(Fetched {
-            authorization: Authorization::bearer("t").ok(),
+            authorization: Authorization::bearer("t").ok().map(Arc::new),
             identity: None,
             renew_after: None,
             valid_for: None,
@@ -68,6 +74,7 @@ fn asker(runner: &Arc<Runner>) -> Asker {
     Asker {
         runner: Arc::downgrade(runner),
         metrics: None,
+        check: None,
     }
 }
 
@@ -129,5 +136,67 @@ fn the_end_of_the_last_client_ends_a_run_and_who_waits_for_it() {
             assert!(asker.join().unwrap().unwrap_err().is_stopped());
         },
         SCHEDULES,
+    );
+}
+
+/// A token that is the number of the read. The second read fails.
+fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    let token = |number: usize| {
+        Authorization::bearer(&format!("read-{number}"))
+            .ok()
+            .map(Arc::new)
+    };
+    let read = move || match counted.fetch_add(1, Ordering::SeqCst) {
+        1 => Err(Error::config("half-written")),
+        before => Ok(Fetched {
+            authorization: token(before.saturating_add(1)),
+            identity: None,
+            renew_after: None,
+            valid_for: None,
+        }),
+    };
+    let source = KubeconfigUser {
+        name: "the file".to_owned(),
+        read: Box::new(read),
+    };
+    let first = Credential {
+        authorization: token(0),
+        identity: None,
+        number: 0,
+    };
+    (Arc::new(Renewal::new(source, Some(first), clock)), reads)
+}
+
+/// Requests are rejected one after the other and at once: no rejection leaves a client without a
+/// token, none of two at once reads twice, and what was read stays while the file is worse.
+#[test]
+fn a_kubeconfig_is_read_once_for_all_who_were_rejected() {
+    shuttle::check_pct(
+        || {
+            let fake = FakeClock::new();
+            let (renewal, reads) = kubeconfig(&Clock::from(fake.clone()));
+            let runner = renewal.runner();
+            for expected in ["Bearer read-1", "Bearer read-1", "Bearer read-3"] {
+                let askers = [0, 1].map(|_| {
+                    let (renewal, asker) = (Arc::clone(&renewal), asker(&runner));
+                    thread::spawn(move || {
+                        let first = current(&renewal, &asker).unwrap();
+                        renewal.rejected(&first);
+                        drop(renewal.status());
+                        let shown = current(&renewal, &asker).unwrap();
+                        shown.authorization.as_ref().unwrap().as_str().to_owned()
+                    })
+                });
+                for asker in askers {
+                    assert_eq!(asker.join().unwrap(), expected);
+                }
+                fake.advance(Duration::from_secs(10));
+            }
+            assert_eq!(reads.load(Ordering::SeqCst), 3);
+        },
+        SCHEDULES,
+        SWITCHES,
     );
 }
