@@ -133,12 +133,12 @@ fn printed_renewal(name: &str, row: &RenewalRow) -> String {
         wait => format!("{wait:?}"),
     };
     let retry = match row.retry_with {
-        Duration::MAX => "after the next 401".to_owned(),
-        retry => format!("after {retry:?}"),
+        Duration::MAX => "after a 401".to_owned(),
+        retry => format!("{retry:?}"),
     };
     let pauses = match row.pauses {
-        (Duration::ZERO, _) => "with the next request".to_owned(),
-        (first, longest) => format!("after {first:?}, doubling to {longest:?}"),
+        (Duration::ZERO, _) => "at once".to_owned(),
+        (first, longest) => format!("{first:?}, doubling to {longest:?}"),
     };
     let rejected = match row.between_rejections {
         Duration::ZERO => "at once".to_owned(),
