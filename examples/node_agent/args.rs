@@ -387,8 +387,10 @@ fn watches_max(value: &str) -> Result<usize, String> {
 
 /// A user and a group, by their numbers.
 fn owner(value: &str) -> Result<(u32, u32), String> {
+    // To the system, the highest number means that the owner stays as it is.
+    let id = |text: &str| text.parse().ok().filter(|number| *number < u32::MAX);
     let ids = value.split_once(':');
-    let ids = ids.and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+    let ids = ids.and_then(|(user, group)| Some((id(user)?, id(group)?)));
     ids.ok_or_else(|| format!("--output-owner {value:?}: write UID:GID, such as 1000:1000"))
 }
 
@@ -566,6 +568,10 @@ mod tests {
             (
                 "--health-probe-bind-address 8081",
                 "--health-probe-bind-address \"8081\": write HOST:PORT, :PORT, or 0 for none",
+            ),
+            (
+                "--output-owner 0:4294967295",
+                "--output-owner \"0:4294967295\": write UID:GID, such as 1000:1000",
             ),
             ("--once=maybe", "--once=maybe: write true or false"),
             ("-v=x", "-v \"x\": write a level from 0 to 9"),

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::managers::Managers;
+use crate::pid_file;
 
 /// What the flags say of files.
 #[derive(Clone, Debug, Default)]
@@ -202,7 +203,7 @@ fn tell_until_stopped(
             (state.due, state.busy) = (false, true);
         }
         if let Some(file) = &options.signal
-            && let Err(error) = signal(file)
+            && let Err(error) = pid_file::signal(file)
         {
             log::error!("--signal-on-change {}: {error}", file.display());
         }
@@ -216,13 +217,6 @@ fn tell_until_stopped(
         shared.state.lock().busy = false;
         shared.at_rest.notify_all();
     }
-}
-
-fn signal(file: &PathBuf) -> Result<(), String> {
-    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let number = text.trim().parse().ok().and_then(Pid::from_raw);
-    let pid = number.ok_or("the file holds no process number")?;
-    kill_process(pid, Signal::HUP).map_err(|error| format!("process {pid:?}: {error}"))
 }
 
 /// Runs the program to its end. Returns how it ended, if that is a failure.

@@ -22,6 +22,7 @@ mod managers;
 mod metrics;
 mod node;
 mod own_node;
+mod pid_file;
 mod pods;
 mod print;
 mod reads;

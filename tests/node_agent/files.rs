@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use kubecache::testing::{ApiServer, objects};
 use rustix::process::Signal;
@@ -11,6 +13,7 @@ use serde_json::Value;
 use super::AGENT;
 use super::probes::{FLAG, told, wait_for_answer};
 use crate::support::TempDirectory;
+use crate::support::example::Killed;
 use crate::support::small_disk::{SmallDisk, alone_with_mounts, small_disk};
 
 /// The folders of objects, as `namespace/kind/name`.
@@ -69,6 +72,22 @@ fn a_program_is_told_that_files_have_changed() {
     while agent.next_told().expect("it ends with the test") != "the files have changed" {}
     assert_eq!(agent.stop(Signal::TERM).code, 0);
     assert!(!folders(&directory).is_empty(), "the files stay");
+}
+
+/// To the system a negative number is a group of processes, and -1 is all of them.
+#[test]
+fn a_number_that_is_no_process_is_told_and_signals_nobody() {
+    let directory = TempDirectory::new("agent-signals");
+    let group = Command::new("sleep").arg("600").process_group(0).spawn();
+    let mut group = Killed(group.unwrap());
+    let (out, file) = (directory.join("out"), directory.join("pid"));
+    fs::write(&file, format!("-{}\n", group.0.id())).unwrap();
+    let [out, file] = [&out, &file].map(|path| path.to_str().unwrap());
+    let mut agent = AGENT.start(&["--demo", "--output-dir", out, "--signal-on-change", file]);
+    let told = format!("--signal-on-change {file}: it holds \"-{}\"", group.0.id());
+    while !agent.next_told().unwrap().contains(&told) {}
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+    assert_eq!(group.0.try_wait().unwrap(), None, "it got the signal");
 }
 
 #[test]
