@@ -311,6 +311,7 @@ pub mod object;
 mod policy;
 mod retry;
 mod rounds;
+mod writer_lock;
 
 #[cfg_attr(
     not(feature = "testing"),

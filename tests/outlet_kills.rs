@@ -8,6 +8,7 @@ use std::path::Path;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubecache::object::Object as _;
 use kubecache::outlet::{Outlet, OutletOptions};
 
 use super::support::TempDirectory;
@@ -18,6 +19,14 @@ const VARIABLE: &str = "KUBECACHE_OUTLET_KILLS";
 
 /// Few enough for each run of the tests; `KUBECACHE_KILLS` asks for more.
 const KILLS: u32 = 60;
+
+/// As [`VARIABLE`], for a process that opens the directory again and again.
+const OPENED: &str = "KUBECACHE_OUTLET_OPENED";
+
+fn kills() -> u32 {
+    let kills = std::env::var("KUBECACHE_KILLS").ok();
+    kills.map_or(KILLS, |number| number.parse().unwrap())
+}
 
 const KEYS: [&str; 3] = ["first", "second", "third"];
 
@@ -49,6 +58,35 @@ fn writes_until_it_is_killed() {
     }
 }
 
+/// Not a test: the process that is killed while it makes a directory an outlet's.
+#[test]
+fn opens_until_it_is_killed() {
+    let Some(directory) = std::env::var_os(OPENED) else {
+        return;
+    };
+    let mut told = std::io::stdout();
+    loop {
+        drop(fs::remove_dir_all(&directory));
+        Outlet::open(OutletOptions::new(&directory)).unwrap();
+        writeln!(told, "opened").unwrap();
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_opens_an_outlet_keeps_nobody_out() {
+    let directory = TempDirectory::new("kills-open");
+    let output = directory.join("out");
+    for kill in 0..kills() {
+        let some = usize::try_from(kill % 5).unwrap() + 1;
+        let test = "outlet_kills::opens_until_it_is_killed";
+        kill_after(test, (OPENED, &output), ("opened", some));
+        let outlet = Outlet::open(OutletOptions::new(&output)).unwrap();
+        // A directory with files in it would be removed by halves.
+        outlet.publish(&state("a")).unwrap();
+        outlet.withdraw::<ConfigMap>(&state("a").key()).unwrap();
+    }
+}
+
 /// What a reader sees that opens `..data` once.
 fn seen(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let folder = directory.join("shop/configmaps/settings");
@@ -67,10 +105,8 @@ fn seen(directory: &Path) -> BTreeMap<String, Vec<u8>> {
 #[test]
 fn a_writer_that_is_killed_leaves_no_mixed_folder() {
     let directory = TempDirectory::new("kills");
-    let kills = std::env::var("KUBECACHE_KILLS").ok();
-    let kills = kills.map_or(KILLS, |number| number.parse().unwrap());
     let states = ["a", "b"].map(|text| state(text).data.unwrap());
-    for kill in 0..kills {
+    for kill in 0..kills() {
         // After some states, and then anywhere in the next one.
         let some = usize::try_from(kill % 5).unwrap() + 1;
         let test = "outlet_kills::writes_until_it_is_killed";

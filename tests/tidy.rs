@@ -45,8 +45,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("manager", &["reflector", "store", "list_watch"]),
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
-    ("outlet", &["manager"]),
-    ("snapshot", &["manager", "wire"]),
+    ("writer_lock", &[]),
+    ("outlet", &["manager", "writer_lock"]),
+    ("snapshot", &["manager", "wire", "writer_lock"]),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.
     (

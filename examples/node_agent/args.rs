@@ -51,7 +51,9 @@ The agent:
       --output-dir DIR              write each object as files, mode 0600, all keys at once, as the
                                     kubelet's volumes: DIR/NAMESPACE/secrets/NAME/KEY, or
                                     configmaps. They go with the last pod that names the object, and
-                                    stay when the agent ends. Best on a tmpfs
+                                    stay when the agent ends. Best on a tmpfs. DIR is new, empty, or
+                                    has nothing but such files; one agent at a time writes there
+      --output-adopt                take a DIR that has other files too; they stay as they are
       --output-owner UID:GID        whose files they are (default: the agent's)
       --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
                                     spaces between them, no shell. Changes during a run are one more
@@ -61,8 +63,8 @@ The agent:
                                     keep what is in memory in FILE, sealed with the key in the other
                                     file (32 random bytes, mode 0600). An agent that starts while
                                     the server is away has its objects from there, Restored, until
-                                    the server answers. In an agent that was built with --features
-                                    snapshot
+                                    the server answers. One agent at a time writes FILE. In an agent
+                                    that was built with --features snapshot
   -l, --selector SELECTOR           follow the node's pods with these labels
   -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
   -o, --output table|wide|name|json|yaml
@@ -287,8 +289,10 @@ where
     };
     let files = &options.files;
     let tells = !files.run.is_empty() || files.signal.is_some();
-    if files.directory.is_none() && (tells || files.owner.is_some()) {
-        return Err("--output-owner and the --…-on-change need --output-dir".to_owned());
+    let needs_directory = tells || files.owner.is_some() || files.adopts;
+    if files.directory.is_none() && needs_directory {
+        let why = "--output-owner, --output-adopt and the --…-on-change need --output-dir";
+        return Err(why.to_owned());
     }
     Ok(Command::Run(Box::new(options)))
 }
@@ -327,6 +331,7 @@ fn own_flag(
         "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
         "selector" => options.selector = flags::text(name, parser)?,
         "output-dir" => options.files.directory = Some(flags::path(name, parser)?),
+        "output-adopt" => options.files.adopts = flags::switch(name, parser)?,
         "output-owner" => options.files.owner = Some(owner(&flags::text(name, parser)?)?),
         "exec-on-change" => {
             let command = flags::text(name, parser)?;
@@ -617,6 +622,7 @@ mod tests {
             "no-headers",
             "selector",
             "output-dir",
+            "output-adopt",
             "output-owner",
             "exec-on-change",
             "signal-on-change",

@@ -25,6 +25,8 @@ pub(crate) struct FileOptions {
     /// `None`: no files.
     pub(crate) directory: Option<PathBuf>,
     pub(crate) owner: Option<(u32, u32)>,
+    /// Whether a directory is taken that has other files.
+    pub(crate) adopts: bool,
     /// A program and its arguments.
     pub(crate) run: Vec<String>,
     /// A file with the number of the process that gets a SIGHUP.
@@ -45,7 +47,9 @@ impl Files {
         let Some(directory) = &options.directory else {
             return Ok(None);
         };
-        let mut outlet = OutletOptions::new(directory);
+        let mut outlet = OutletOptions::new(directory)
+            .name("node_agent")
+            .adopt(options.adopts);
         if let Some((user, group)) = options.owner {
             outlet = outlet.owner(user, group);
         }

@@ -1,10 +1,10 @@
 //! A folder that is open, and what is done in it by name. No link is followed on the way, so that
 //! nobody who can write elsewhere leads the outlet there.
 
-use std::ffi::CStr;
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
@@ -18,6 +18,12 @@ const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Folder {
     /// Opens a directory by its path, whose links are the administrator's, and makes it if need be.
@@ -71,12 +77,15 @@ impl Folder {
         Ok(child)
     }
 
-    /// Opens a file for reading, `None` if there is none.
+    /// Opens a plain file for reading, `None` if there is none. Waits for nobody.
     pub(super) fn file(&self, name: &str) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match fs::openat(&self.0, name, flags, Mode::empty()) {
-            Ok(file) => Ok(Some(File::from(file))),
-            Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+            Ok(file) => {
+                let file = File::from(file);
+                Ok(file.metadata()?.is_file().then_some(file))
+            }
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -98,51 +107,80 @@ impl Folder {
         }
     }
 
-    /// Lets the link of that name lead to `target`. Whatever had the name before is replaced in one
-    /// step.
-    pub(super) fn set_link(&self, name: &str, target: &str) -> io::Result<()> {
-        const NEW: &str = "..link_new";
-        self.remove(NEW)?;
-        fs::symlinkat(target, &self.0, NEW)?;
-        Ok(fs::renameat(&self.0, NEW, &self.0, name)?)
+    /// Lets the link of that name lead to `target`. It has a name that begins with `new` before.
+    /// Whatever file or link had the name is replaced in one step.
+    pub(super) fn set_link(&self, name: &str, target: &str, new: &str) -> io::Result<()> {
+        let new = unique(new);
+        fs::symlinkat(target, &self.0, &new)?;
+        self.rename(&new, name)
     }
 
-    /// Removes what has that name, with all that is in it.
-    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        match fs::unlinkat(&self.0, name, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(Errno::ISDIR | Errno::PERM) => {
-                if let Some(child) = self.child(name)? {
-                    for inner in child.names()? {
-                        child.remove(&inner)?;
-                    }
-                }
-                Ok(fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)?)
-            }
-            Err(error) => Err(error.into()),
+    /// Gives what has the one name the other, in one step.
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let renamed = fs::renameat(&self.0, from, &self.0, to);
+        if renamed.is_err() {
+            // The error of the rename is the one to tell.
+            drop(self.remove(from));
         }
+        Ok(renamed?)
     }
 
+    /// Removes a file or a link. Of a folder it removes the plain files in it and then the folder,
+    /// which stays if something else is in it.
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        let Some(child) = self.child(name)? else {
+            return match fs::unlinkat(&self.0, name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
+            };
+        };
+        for inner in child.names()? {
+            if child.file(&inner)?.is_some() {
+                child.remove(&inner)?;
+            }
+        }
+        self.remove_if_empty(name)
+    }
+
+    /// Removes a folder, unless something is in it or it is none.
     pub(super) fn remove_if_empty(&self, name: &str) -> io::Result<()> {
         match fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR) {
-            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
+            removed => Ok(removed?),
         }
     }
 
-    /// The names of what is in it. Names that are not text belong to nobody here.
+    /// The names of what is in it. One that is not text is changed, so that nothing is found by it.
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
-            let entry = entry?;
-            let name: &CStr = entry.file_name();
-            match name.to_str() {
-                Ok("." | "..") | Err(_) => {}
-                Ok(name) => names.push(name.to_owned()),
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if name != "." && name != ".." {
+                names.push(name);
             }
         }
         Ok(names)
     }
+}
+
+/// Refuses what leads out of a folder, or looks like a file of the outlet's own.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    if name.is_empty() {
+        Err("is empty")
+    } else if name.starts_with("..") || name == "." {
+        Err("is a folder's own name, or begins with \"..\"")
+    } else if name.contains(['/', '\0']) {
+        Err("would lead into another folder")
+    } else if name.len() > 255 {
+        Err("is longer than the name of a file can be")
+    } else {
+        Ok(())
+    }
+}
+
+/// A name that nothing had before.
+pub(super) fn unique(begin: &str) -> String {
+    format!("{begin}{:016x}", RandomState::new().hash_one(begin))
 }
 
 fn own(fd: &OwnedFd, owner: OwnerIds) -> io::Result<()> {

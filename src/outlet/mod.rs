@@ -9,11 +9,17 @@
 //! once sees all of the old or all of the new, whenever the writer is killed.
 //!
 //! Use a `tmpfs` for Secrets: what was written to a disk can be found there later.
+//!
+//! A directory is an outlet's if its marker says so, the file `.kubecache`. An outlet makes the
+//! marker in a directory that is empty, or that has nothing but files of an outlet. It refuses
+//! any other, unless it is told to adopt it. It removes only what has the layout above. One outlet
+//! at a time has a directory: a lock on it refuses the others, of other processes too.
 
 mod data;
 mod folder;
 mod object_folder;
 mod options;
+mod ownership;
 mod publisher;
 
 pub use data::ObjectData;
@@ -25,7 +31,8 @@ use std::path::Path;
 
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ObjectKey};
-use folder::Folder;
+use crate::writer_lock::WriterLock;
+use folder::{Folder, check_name};
 
 /// A directory in which objects are files.
 ///
@@ -51,22 +58,43 @@ use folder::Folder;
 pub struct Outlet {
     root: Folder,
     options: OutletOptions,
+    _lock: WriterLock,
 }
 
 impl Outlet {
-    /// Opens the directory of the options, and makes it if it is not there, with mode 0700.
+    /// Opens the directory of the options, and makes it if it is not there, with mode 0700. It is
+    /// this outlet's alone until the outlet is dropped.
+    ///
+    /// A directory without a marker that has only files of an outlet is adopted. The log says so,
+    /// and names what no outlet made: that is left alone.
     ///
     /// Blocks on the disk, as all calls of an outlet do.
     ///
     /// # Errors
     ///
-    /// `Config`: it cannot be made or opened. The message names it.
+    /// `Config`, and the message names the directory:
+    ///
+    /// - It cannot be made, opened, locked or marked.
+    /// - Another process or outlet has it. The message names the process.
+    /// - It has what no outlet made, and no marker; or its marker has another name, or is no
+    ///   marker. [`OutletOptions::adopt`] takes it nevertheless.
+    /// - Its marker is of a newer version of this crate.
+    /// - The owner's user or group is no number that a system gives, or the name is unfit.
     pub fn open(options: OutletOptions) -> Result<Self, Error> {
-        let root = Folder::root(&options.directory, options.owner).map_err(|error| {
-            let text = format!("the output directory {}", options.directory.display());
-            Error::new(ErrorKind::Config, format!("{text}: {error}")).with_source(error)
-        })?;
-        Ok(Self { root, options })
+        let directory = options.directory.display();
+        let failed = |why: String| {
+            let text = format!("the output directory {directory}: {why}");
+            Error::new(ErrorKind::Config, text)
+        };
+        options.check().map_err(failed)?;
+        let root = Folder::root(&options.directory, options.owner)
+            .map_err(|error| failed(error.to_string()).with_source(error))?;
+        let lock = ownership::claim(&root, &options).map_err(failed)?;
+        Ok(Self {
+            root,
+            options,
+            _lock: lock,
+        })
     }
 
     /// Its directory.
@@ -76,8 +104,8 @@ impl Outlet {
 
     /// Writes the files of the object, unless they are there. Returns whether it wrote.
     ///
-    /// Files have mode 0600 and folders 0700. Other files beside those of the object go. Calls for
-    /// one object must not overlap.
+    /// Files have mode 0600 and folders 0700. What another content of the object had goes; files
+    /// that no outlet made stay. Calls for one object must not overlap.
     ///
     /// # Errors
     ///
@@ -86,6 +114,7 @@ impl Outlet {
     ///   of before are still there, whole. The next call tries again.
     /// - `Resources`: the directory is gone, or another one is at its path, as after an unmount. An
     ///   outlet writes to no disk that it did not open.
+    /// - `Resources`: the object's folder has files, and none of an outlet.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         let key = object.key();
         let data = object.data();
@@ -114,7 +143,7 @@ impl Outlet {
     }
 
     /// Removes the files of an object, and the folders that are empty then. It is no error if there
-    /// are none.
+    /// are none. What no outlet made stays.
     ///
     /// # Errors
     ///
@@ -141,7 +170,8 @@ impl Outlet {
         root.remove_if_empty(namespace)
     }
 
-    /// Returns the objects of a kind that have a folder, those of earlier processes among them.
+    /// Returns the objects of a kind that have a folder, those of earlier processes among them. It
+    /// passes over folders that no outlet made, and those that cannot be opened.
     ///
     /// # Errors
     ///
@@ -151,14 +181,20 @@ impl Outlet {
         let listed = (|| {
             let root = self.root()?;
             for namespace in root.names()? {
-                let Some(in_namespace) = root.child(&namespace)? else {
+                let Some(in_namespace) = allowed(root.child(&namespace))? else {
                     continue;
                 };
-                let Some(of_kind) = in_namespace.child(K::FOLDER)? else {
+                let Some(of_kind) = allowed(in_namespace.child(K::FOLDER))? else {
                     continue;
                 };
                 for name in of_kind.names()? {
-                    found.insert(ObjectKey::new(namespace.as_str(), name));
+                    let key = ObjectKey::new(namespace.as_str(), name.as_str());
+                    let folder = allowed(of_kind.child(&name))?.filter(|_| path::<K>(&key).is_ok());
+                    if let Some(folder) = folder
+                        && object_folder::is_of_outlet(&folder)?
+                    {
+                        found.insert(key);
+                    }
                 }
             }
             Ok(())
@@ -178,6 +214,14 @@ impl Outlet {
     }
 }
 
+/// Passes over a folder that this process may not open: it made none such.
+fn allowed(folder: std::io::Result<Option<Folder>>) -> std::io::Result<Option<Folder>> {
+    match folder {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        other => other,
+    }
+}
+
 /// The folders that lead to an object.
 fn path<K: ObjectData>(key: &ObjectKey) -> Result<[&str; 3], Error> {
     let [namespace, name] = [key.namespace(), key.name()];
@@ -191,21 +235,6 @@ fn refused<K: Object>(key: &ObjectKey, why: &str) -> Error {
     let kind = K::resource().kind().to_owned();
     let text = format!("{kind} {key} is not written: its {why}");
     Error::new(ErrorKind::Config, text)
-}
-
-/// Refuses what leads out of a folder, or looks like a file of the outlet's own.
-fn check_name(name: &str) -> Result<(), &'static str> {
-    if name.is_empty() {
-        Err("is empty")
-    } else if name.starts_with("..") || name == "." {
-        Err("is a folder's own name, or begins with \"..\"")
-    } else if name.contains(['/', '\0']) {
-        Err("would lead into another folder")
-    } else if name.len() > 255 {
-        Err("is longer than the name of a file can be")
-    } else {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

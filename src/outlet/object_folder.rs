@@ -1,5 +1,5 @@
 //! The folder of one object, which changes as a whole: files in a folder beside it, a link that
-//! leads there, and a link per key.
+//! leads there, and a link per key. What has not this layout is somebody else's.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read as _, Write as _};
@@ -12,13 +12,18 @@ use super::options::OwnerIds;
 
 /// The link that leads to the files of now.
 const CURRENT: &str = "..data";
+/// How the name of a link begins until it replaces another one.
+const NEW_LINK: &str = "..link_new";
 
 type Data<'a> = BTreeMap<&'a str, &'a [u8]>;
 
 /// Makes the object's files these. Returns whether others were there.
 pub(super) fn publish(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::Result<bool> {
-    // A link of somebody else's making leads nowhere.
-    let current = folder.link(CURRENT)?.filter(|name| !name.contains('/'));
+    if !is_of_outlet(folder)? {
+        let why = "the folder has files that no outlet wrote; move them elsewhere";
+        return Err(io::Error::other(why));
+    }
+    let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
     let holds = match &current {
         Some(name) => match folder.child(name)? {
             Some(files) => holds(&files, data)?,
@@ -30,31 +35,99 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::
         Some(name) if holds => name,
         Some(_) | None => {
             let name = write(folder, data, owner)?;
-            folder.set_link(CURRENT, &name)?;
+            folder.set_link(CURRENT, &name, NEW_LINK)?;
             name
         }
     };
     // A process that was killed in between may have left any of this undone.
     for key in data.keys() {
-        let target = format!("{CURRENT}/{key}");
+        let target = target(key);
         if folder.link(key)?.as_ref() != Some(&target) {
-            folder.set_link(key, &target)?;
+            folder.set_link(key, &target, NEW_LINK)?;
         }
     }
     for name in folder.names()? {
-        let is_ours = name == CURRENT || name == current || data.contains_key(name.as_str());
-        if !is_ours {
+        let stays = name == CURRENT || name == current || data.contains_key(name.as_str());
+        if !stays && is_ours(folder, &name)? {
             folder.remove(&name)?;
         }
     }
     Ok(!holds)
 }
 
-/// Removes all of it but the folder: first what readers open.
+/// Removes all that has the layout, and leaves the folder: first what readers open.
 pub(super) fn withdraw(folder: &Folder) -> io::Result<()> {
     let mut names = folder.names()?;
     names.sort_by_key(|name| name.starts_with(".."));
-    names.iter().try_for_each(|name| folder.remove(name))
+    for name in names {
+        if is_ours(folder, &name)? {
+            folder.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an outlet wrote in it, or nobody did.
+pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
+    if is_whole(folder)? {
+        return Ok(true);
+    }
+    let names = folder.names()?;
+    for name in &names {
+        if is_ours(folder, name)? {
+            return Ok(true);
+        }
+    }
+    Ok(names.is_empty())
+}
+
+/// Whether it has the files of an object.
+pub(super) fn is_whole(folder: &Folder) -> io::Result<bool> {
+    Ok(folder
+        .link(CURRENT)?
+        .is_some_and(|name| is_generation(&name)))
+}
+
+/// The names in it that no outlet made.
+pub(super) fn strays(folder: &Folder) -> io::Result<Vec<String>> {
+    let mut strays = Vec::new();
+    for name in folder.names()? {
+        if !is_ours(folder, &name)? {
+            strays.push(name);
+        } else if let Some(files) = folder.child(&name)? {
+            for inner in files.names()? {
+                if files.file(&inner)?.is_none() {
+                    strays.push(format!("{name}/{inner}"));
+                }
+            }
+        }
+    }
+    Ok(strays)
+}
+
+/// Whether the name and what has it are of the layout.
+fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
+    if is_generation(name) {
+        return Ok(folder.child(name)?.is_some());
+    }
+    let Some(leads_to) = folder.link(name)? else {
+        return Ok(false);
+    };
+    Ok(match name {
+        CURRENT => is_generation(&leads_to),
+        name => name.starts_with(NEW_LINK) || leads_to == target(name),
+    })
+}
+
+/// Whether it is the name of a folder of files.
+fn is_generation(name: &str) -> bool {
+    let number = name.strip_prefix("..").unwrap_or_default();
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Where the link of a key leads.
+fn target(key: &str) -> String {
+    format!("{CURRENT}/{key}")
 }
 
 /// Whether a folder has these files and no others.

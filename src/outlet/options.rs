@@ -11,6 +11,8 @@ pub(super) type OwnerIds = Option<(u32, u32)>;
 pub struct OutletOptions {
     pub(super) directory: PathBuf,
     pub(super) owner: OwnerIds,
+    pub(super) name: String,
+    pub(super) adopts: bool,
 }
 
 impl OutletOptions {
@@ -19,7 +21,25 @@ impl OutletOptions {
         Self {
             directory: directory.into(),
             owner: None,
+            name: "kubecache".to_owned(),
+            adopts: false,
         }
+    }
+
+    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
+    /// name refuses the directory. At most 255 bytes, without control characters. Default:
+    /// `kubecache`.
+    pub fn name(self, name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            ..self
+        }
+    }
+
+    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
+    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
+    pub fn adopt(self, adopts: bool) -> Self {
+        Self { adopts, ..self }
     }
 
     /// Gives files and folders to a user and a group. Default: those of the process. The process
@@ -29,5 +49,21 @@ impl OutletOptions {
             owner: Some((user, group)),
             ..self
         }
+    }
+
+    /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.
+    pub(super) fn check(&self) -> Result<(), String> {
+        if let Some((user, group)) = self.owner
+            && (user == u32::MAX || group == u32::MAX)
+        {
+            return Err(format!("{user}:{group} is no user and group"));
+        }
+        if self.name.len() > 255 || self.name.chars().any(char::is_control) {
+            return Err(format!(
+                "the name {:?} is longer than 255 bytes or no line",
+                self.name
+            ));
+        }
+        Ok(())
     }
 }

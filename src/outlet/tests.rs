@@ -56,6 +56,13 @@ fn generations(folder: &Path) -> usize {
         .count()
 }
 
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
 #[test]
 fn each_key_is_a_file_for_its_owner_alone() {
     let directory = TempDirectory::new("outlet-files");
@@ -125,6 +132,10 @@ fn what_a_killed_process_left_is_put_right() {
 
     fs::write(folder.join("..data/a"), "another").unwrap();
     assert!(outlet.publish(&settings).unwrap());
+    // What is no file in a file's place is not waited for.
+    fs::remove_file(folder.join("..data/a")).unwrap();
+    fs::create_dir(folder.join("..data/a")).unwrap();
+    assert!(outlet.publish(&settings).unwrap());
     assert_eq!(files(&folder), texts(&[("a", "1"), ("b", "2")]));
 }
 
@@ -142,7 +153,7 @@ fn a_withdrawn_object_leaves_nothing() {
     outlet.withdraw::<ConfigMap>(&key("a")).unwrap();
     assert_eq!(published(), [key("b")].into());
     outlet.withdraw::<ConfigMap>(&key("b")).unwrap();
-    assert_eq!(fs::read_dir(&*directory).unwrap().count(), 0);
+    assert_eq!(names(&directory), [".kubecache"]);
 }
 
 #[test]
@@ -162,7 +173,7 @@ fn names_that_would_leave_the_folder_are_refused_by_name() {
         let refused = outlet.withdraw::<ConfigMap>(&key).unwrap_err();
         assert!(refused.to_string().contains("its namespace "), "{refused}");
     }
-    assert_eq!(fs::read_dir(&*directory.join("out")).unwrap().count(), 0);
+    assert_eq!(names(&directory.join("out")), [".kubecache"]);
 }
 
 /// Whoever can make a link in the outlet's place gets nothing written elsewhere.
@@ -308,14 +319,47 @@ fn a_publisher_follows_its_manager() {
         .remove_reference(&owner(), &ObjectKey::new("shop", "settings"));
     followed.publish().unwrap();
     assert_eq!(followed.next_changed(), ["settings"]);
-    assert_eq!(fs::read_dir(&*directory).unwrap().count(), 0);
+    assert_eq!(names(&directory), [".kubecache"]);
+}
+
+/// Seen: a folder whose name is no name made `publish_by` fail for ever, and what was no outlet's
+/// went.
+#[test]
+fn a_publisher_passes_over_what_no_outlet_made() {
+    let directory = TempDirectory::new("publisher-strays");
+    drop(outlet(&directory));
+    let strays = [
+        "..odd/configmaps/left/notes",
+        "notes",
+        "shop/configmaps/..odd/notes",
+        "shop/configmaps/notes",
+        "shop/configmaps/mine/notes",
+        "shop/configmaps/gone/notes",
+    ];
+    for stray in strays {
+        let stray = directory.join(stray);
+        fs::create_dir_all(stray.parent().unwrap()).unwrap();
+        fs::write(stray, "somebody's").unwrap();
+    }
+    let gone = directory.join("shop/configmaps/gone");
+    fs::create_dir(gone.join("..5")).unwrap();
+    symlink("..5", gone.join("..data")).unwrap();
+    let followed = Followed::start(&directory);
+    followed.publisher.references_are_complete();
+    followed.publish().unwrap();
+    assert_eq!(followed.next_changed(), ["gone"]);
+    assert_eq!(names(&gone), ["notes"]);
+    for stray in strays {
+        let stray = fs::read_to_string(directory.join(stray)).unwrap();
+        assert_eq!(stray, "somebody's");
+    }
 }
 
 #[test]
 fn a_publisher_tells_what_failed_and_puts_it_right_with_the_disk() {
     let directory = TempDirectory::new("publisher-failed");
-    fs::write(directory.join("shop"), "in the way").unwrap();
     let followed = Followed::start(&directory);
+    fs::write(directory.join("shop"), "in the way").unwrap();
     followed
         .server
         .set(objects::config_map("shop", "settings", "", &[("a", "1")]));

@@ -1,15 +1,23 @@
 //! The file of a snapshot: read as a whole, and replaced in one step.
 
 use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
-/// What is written stands under this end of name until it is whole.
+use crate::writer_lock::{WriterLock, this_process};
+
+/// What is written stands under this end of name, with a number behind it, until it is whole.
 const NEW: &str = ".new";
+/// The file whose lock lets one process write has this end of name.
+const LOCK: &str = ".lock";
+/// So much of that file names a process.
+const LOCK_BYTES_MAX: u64 = 1024;
 /// A file that could not be used is kept under this end of name.
 const UNUSABLE: &str = ".unusable";
 
@@ -42,30 +50,87 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<Option<Zeroizing
     Ok(Some(bytes))
 }
 
+/// Lets this process alone write the file, until what this returns is dropped. `WouldBlock` names
+/// the process that has the lock.
+///
+/// The lock is on a file beside it: the file itself is another one after each write.
+pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
+    let beside = beside(path, LOCK);
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::open(&beside, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR);
+    let named = |error: io::Error| {
+        io::Error::new(
+            error.kind(),
+            format!("its lock {}: {error}", beside.display()),
+        )
+    };
+    let mut file = File::from(file.map_err(|error| named(error.into()))?);
+    if !file.metadata()?.is_file() {
+        return Err(named(io::Error::other("it is no plain file")));
+    }
+    let Some(lock) = WriterLock::of(&file).map_err(named)? else {
+        let mut holder = Vec::new();
+        file.take(LOCK_BYTES_MAX).read_to_end(&mut holder)?;
+        let holder = String::from_utf8_lossy(&holder);
+        let text = format!("another process writes it: {}", holder.trim());
+        return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
+    };
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", this_process()))
+        .map_err(named)?;
+    remove_leftovers(path)?;
+    Ok(lock)
+}
+
+/// Removes what processes that were killed had not written to the end.
+fn remove_leftovers(path: &Path) -> io::Result<()> {
+    let new = beside(path, NEW);
+    let Some(begin) = new.file_name() else {
+        return Ok(());
+    };
+    for entry in std::fs::read_dir(directory(path))? {
+        let entry = entry?;
+        let is_one = entry.file_name().as_bytes().starts_with(begin.as_bytes());
+        if is_one && entry.file_type()?.is_file() {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn directory(path: &Path) -> &Path {
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
 /// Replaces the file by these pieces. A reader, and who comes after a power cut, finds the old file
 /// or the new one, and both whole.
 pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Result<()> {
-    let new = beside(path, NEW);
-    match fs::unlink(&new) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
+    let number = RandomState::new().hash_one(path);
+    let new = beside(path, &format!("{NEW}{number:016x}"));
+    let written = write(&new, pieces).and_then(|()| {
+        if keep_old {
+            match fs::rename(path, beside(path, UNUSABLE)) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(fs::rename(&new, path)?)
+    });
+    if written.is_err() {
+        // The error of the write is the one to tell.
+        drop(std::fs::remove_file(&new));
     }
+    written?;
+    File::open(directory(path))?.sync_all()
+}
+
+fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-    let file = fs::open(&new, flags, Mode::RUSR | Mode::WUSR)?;
-    let mut file = File::from(file);
+    let mut file = File::from(fs::open(path, flags, Mode::RUSR | Mode::WUSR)?);
     for piece in pieces {
         file.write_all(piece)?;
     }
-    file.sync_all()?;
-    if keep_old {
-        match fs::rename(path, beside(path, UNUSABLE)) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    fs::rename(&new, path)?;
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    file.sync_all()
 }

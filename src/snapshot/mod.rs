@@ -46,6 +46,7 @@ use crate::manager::{ObjectManager, Owner};
 use crate::rounds::Rounds;
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopToken, Worker};
+use crate::writer_lock::WriterLock;
 
 /// How a snapshot stands.
 #[derive(Clone, Debug, Default)]
@@ -132,11 +133,24 @@ struct SnapshotCore {
     writes: Rounds<SnapshotStatus>,
 }
 
+/// What the thread remembers from write to write.
+struct LastWrite {
+    /// What tells the state in the file from others.
+    state: Option<u64>,
+    /// Whether the file that is there could not be used, and is somebody's perhaps.
+    keeps_old: bool,
+    /// No file is written without it.
+    lock: Option<WriterLock>,
+}
+
 impl Snapshot {
     /// Reads the file, if there is one, and starts the thread, which is called `snapshot`.
     ///
     /// A file that cannot be used is [`load_error`](Self::load_error), and the start is one without
     /// it. The first write renames it to its name with `.unusable` behind it.
+    ///
+    /// The file is this snapshot's alone until the snapshot is dropped: by a lock on the file that
+    /// has its name with `.lock` behind it.
     ///
     /// Blocks on the disk, and on the program's key.
     ///
@@ -144,6 +158,7 @@ impl Snapshot {
     ///
     /// - `Config`: the name is too long, or the error of the key. Without a key nothing is read or
     ///   written.
+    /// - `Config`: another process or snapshot writes the file. The message names the process.
     /// - `Panicked`: the key panicked.
     /// - `Resources`: the system has no thread to give.
     pub fn open(options: SnapshotOptions) -> Result<Self, Error> {
@@ -152,6 +167,15 @@ impl Snapshot {
             return Err(Error::new(ErrorKind::Config, text));
         }
         let key = options.read_key()?;
+        let lock = match file::lock(&options.path) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let text = format!("the snapshot {}: {error}", options.path.display());
+                return Err(Error::new(ErrorKind::Config, text));
+            }
+            // Of use for a read nevertheless; the first write tells what is wrong.
+            Err(_) => None,
+        };
         let (loaded, load_error) = match options.load(&key, SystemTime::now()) {
             Ok(parts) => (parts, None),
             Err(why) => {
@@ -173,10 +197,14 @@ impl Snapshot {
             writes,
         });
         let on_thread = Arc::clone(&core);
-        let keep_old = load_error.is_some();
+        let mut last = LastWrite {
+            state: None,
+            keeps_old: load_error.is_some(),
+            lock,
+        };
         let worker = Worker::spawn("snapshot", move |stop| {
             let _ending = on_thread.writes.until_dropped();
-            on_thread.run(&woken, stop, keep_old);
+            on_thread.run(&woken, stop, &mut last);
         });
         let worker = worker.map_err(|error| {
             Error::new(ErrorKind::Resources, "thread snapshot").with_source(error)
@@ -300,12 +328,11 @@ impl SnapshotOptions {
 }
 
 impl SnapshotCore {
-    fn run(&self, woken: &Receiver<()>, stop: &StopToken, mut keep_old: bool) {
+    fn run(&self, woken: &Receiver<()>, stop: &StopToken, last: &mut LastWrite) {
         let name = format!("the snapshot {}", self.options.path.display());
         // So old, the file would soon be too old for the next process.
         let ageing = self.options.age_max.and_then(|most| most.checked_div(2));
         let ageing = ageing.unwrap_or(Duration::MAX);
-        let mut last = None;
         loop {
             let is_asked = select! {
                 recv(woken) -> _ => true,
@@ -319,10 +346,10 @@ impl SnapshotCore {
             let mut told: HashSet<_> = errors.map(ToString::to_string).collect();
             let age = status.written.and_then(|written| written.elapsed().ok());
             if is_asked || age.is_none_or(|age| age >= ageing) {
-                last = None;
+                last.state = None;
             }
             // The manager's objects may have code of the program beside `write_json`.
-            let written = guard_call(&name, || self.write(&mut last, &mut keep_old));
+            let written = guard_call(&name, || self.write(last));
             match written {
                 Ok(Some((bytes, left_out))) => {
                     status = SnapshotStatus {
@@ -347,13 +374,9 @@ impl SnapshotCore {
         }
     }
 
-    /// Writes the file if anything changed since `last`. Returns its size if it did, and which
-    /// objects it leaves out.
-    fn write(
-        &self,
-        last: &mut Option<u64>,
-        keep_old: &mut bool,
-    ) -> Result<Option<(usize, Vec<Error>)>, Error> {
+    /// Writes the file if anything changed since the last write. Returns its size if it did, and
+    /// which objects it leaves out.
+    fn write(&self, last: &mut LastWrite) -> Result<Option<(usize, Vec<Error>)>, Error> {
         let path = self.options.path.display();
         let failed = |error: io::Error| {
             let kind = error.kind();
@@ -372,8 +395,11 @@ impl SnapshotCore {
         let Some((state, mut left_out)) = self.fill(&mut text).map_err(failed)? else {
             return Ok(None);
         };
-        if *last == Some(state) {
+        if last.state == Some(state) {
             return Ok(None);
+        }
+        if last.lock.is_none() {
+            last.lock = Some(file::lock(&self.options.path).map_err(failed)?);
         }
         let key = self.options.read_key()?;
         let sealed = seal::seal(&key, &self.options.name, &mut text.bytes);
@@ -382,9 +408,9 @@ impl SnapshotCore {
             let text = format!("the snapshot {path}: the system has no random bytes to give");
             Error::new(ErrorKind::Resources, text)
         })?;
-        file::replace(&self.options.path, &[&head, &text.bytes, &tag], *keep_old)
-            .map_err(failed)?;
-        (*last, *keep_old) = (Some(state), false);
+        let pieces = [&head[..], &text.bytes, &tag];
+        file::replace(&self.options.path, &pieces, last.keeps_old).map_err(failed)?;
+        (last.state, last.keeps_old) = (Some(state), false);
         let bytes = [head.len(), text.bytes.len(), tag.len()];
         for error in &mut left_out {
             *error = error

@@ -404,6 +404,81 @@ fn a_file_that_cannot_be_used_is_kept_beside_the_new_one() {
     );
 }
 
+/// Seen: of two processes the last writer won, silently.
+#[test]
+fn one_snapshot_at_a_time_writes_a_file() {
+    let directory = TempDirectory::new("snapshot-writer");
+    let (_server, path) = left(&directory);
+    let first = Snapshot::open(options(&path)).unwrap();
+    let refused = Snapshot::open(options(&path)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Config);
+    let told = format!(
+        "the snapshot {}: another process writes it: {} on ",
+        path.display(),
+        std::process::id()
+    );
+    assert!(refused.to_string().starts_with(&told), "{refused}");
+    drop(first);
+    Snapshot::open(options(&path)).unwrap();
+}
+
+/// Such a file was half written by a process that was killed.
+#[test]
+fn what_killed_processes_left_goes_and_nothing_else() {
+    let directory = TempDirectory::new("snapshot-leftovers");
+    let (_server, path) = left(&directory);
+    for name in [
+        "snapshot.new",
+        "snapshot.new0123",
+        "snapshot.old",
+        "another.new",
+    ] {
+        fs::write(directory.join(name), "half").unwrap();
+    }
+    Snapshot::open(options(&path)).unwrap();
+    let entries = fs::read_dir(&*directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    let stay = ["another.new", "snapshot", "snapshot.lock", "snapshot.old"];
+    assert_eq!(names, stay);
+}
+
+/// A lock that cannot be made holds up no start, and no file is written without it.
+#[test]
+fn without_its_lock_a_snapshot_is_read_and_not_written() {
+    let directory = TempDirectory::new("snapshot-no-lock");
+    let (server, path) = left(&directory);
+    let lock = directory.join("snapshot.lock");
+    fs::remove_file(&lock).unwrap();
+    let before = fs::read(&path).unwrap();
+    let ways: [(&str, &dyn Fn()); 2] = [
+        ("Is a directory", &|| fs::create_dir(&lock).unwrap()),
+        ("symbolic link", &|| symlink(&path, &lock).unwrap()),
+    ];
+    for (why, make) in ways {
+        make();
+        let snapshot = Snapshot::open(options(&path)).unwrap();
+        assert!(snapshot.load_error().is_none());
+        let secrets = manager(&server, ChangeDetection::Watch);
+        snapshot.attach(&secrets).unwrap();
+        snapshot.restore(&secrets);
+        read(&secrets, "a");
+        let error = snapshot.write_by(soon()).unwrap_err().to_string();
+        assert!(
+            error.contains("snapshot.lock: ") && error.contains(why),
+            "{error}"
+        );
+        assert_eq!(fs::read(&path).unwrap(), before);
+        fs::remove_dir(&lock)
+            .or_else(|_| fs::remove_file(&lock))
+            .unwrap();
+        snapshot.write_by(soon()).unwrap();
+        drop((snapshot, secrets));
+        fs::remove_file(&lock).unwrap();
+        fs::write(&path, &before).unwrap();
+    }
+}
+
 #[test]
 fn no_value_stands_in_the_file_and_nobody_else_has_rights_to_it() {
     let directory = TempDirectory::new("snapshot-sealed");
@@ -431,9 +506,9 @@ fn a_write_that_fails_is_told_and_the_old_file_stays_until_it_is_right_again() {
     snapshot.attach(&secrets).unwrap();
     snapshot.restore(&secrets);
     read(&secrets, "a");
-    // A folder that nobody can remove as a file stands where the new file has to.
-    let new = directory.join("snapshot.new");
-    fs::create_dir(&new).unwrap();
+    // Its folder is elsewhere.
+    let moved = directory.with_extension("moved");
+    fs::rename(&*directory, &moved).unwrap();
     let error = snapshot.write_by(soon()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Resources);
     assert!(
@@ -441,8 +516,8 @@ fn a_write_that_fails_is_told_and_the_old_file_stays_until_it_is_right_again() {
         "{error}"
     );
     assert!(snapshot.status().last_error.is_some());
+    fs::rename(&moved, &*directory).unwrap();
     assert_eq!(fs::read(&path).unwrap(), before);
-    fs::remove_dir(&new).unwrap();
     snapshot.write_by(soon()).unwrap();
     let status = snapshot.status();
     assert!(status.last_error.is_none() && status.written.is_some());

@@ -1,7 +1,8 @@
 //! `--output-dir`: the objects as files, and the program that is told of changes.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Command;
@@ -22,6 +23,10 @@ fn folders(directory: &Path) -> BTreeSet<String> {
     for _ in 0..3 {
         let deeper = found.iter().flat_map(|path| {
             let entries = fs::read_dir(directory.join(path)).unwrap();
+            let entries = entries.filter(|entry| {
+                let name = entry.as_ref().unwrap().file_name();
+                name != ".kubecache"
+            });
             entries.map(move |entry| {
                 let name = entry.unwrap().file_name().into_string().unwrap();
                 format!("{path}/{name}").trim_start_matches('/').to_owned()
@@ -38,8 +43,10 @@ fn each_object_that_is_there_has_its_files_and_no_other() {
     let directory = TempDirectory::new("agent-files");
     let path = directory.to_str().unwrap();
     let left = directory.join("shop/secrets/of-a-pod-that-is-gone");
-    fs::create_dir_all(&left).unwrap();
-    fs::write(left.join("key"), "old").unwrap();
+    fs::create_dir_all(left.join("..5")).unwrap();
+    fs::write(left.join("..5/key"), "old").unwrap();
+    symlink("..5", left.join("..data")).unwrap();
+    symlink("..data/key", left.join("key")).unwrap();
     let demo = ["--demo", "--demo-speed", "0", "--once", "-o", "json"];
     let ended = AGENT.run(&[&demo[..], &["--output-dir", path]].concat());
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -88,6 +95,90 @@ fn a_number_that_is_no_process_is_told_and_signals_nobody() {
     while !agent.next_told().unwrap().contains(&told) {}
     assert_eq!(agent.stop(Signal::TERM).code, 0);
     assert_eq!(group.0.try_wait().unwrap(), None, "it got the signal");
+}
+
+/// Seen: with `--output-dir /home` all that stood so deep was removed, with exit code 0.
+#[test]
+fn a_directory_of_somebodys_is_refused_until_it_is_adopted_and_loses_nothing() {
+    let directory = TempDirectory::new("agent-home");
+    let list = directory.join("alice/secrets/passwords/list");
+    fs::create_dir_all(list.parent().unwrap()).unwrap();
+    fs::write(&list, "hers").unwrap();
+    let path = directory.to_str().unwrap();
+    let flags = [
+        "--demo",
+        "--demo-speed",
+        "0",
+        "--once",
+        "--output-dir",
+        path,
+    ];
+    let ended = AGENT.run(&flags);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    for told in ["alice/secrets/passwords/list", "--output-adopt", path] {
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    }
+    let ended = AGENT.run(&[&flags[..], &["--output-adopt"]].concat());
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stderr.contains("is adopted"), "{}", ended.stderr);
+    let ended = AGENT.run(&flags);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(!ended.stderr.contains("is adopted"), "{}", ended.stderr);
+    assert_eq!(fs::read_to_string(list).unwrap(), "hers");
+    assert!(folders(&directory).len() > 30);
+}
+
+/// Seen: two agents removed each other's files, and both said `files ok`.
+#[test]
+fn a_second_agent_is_refused_and_the_first_is_named() {
+    let directory = TempDirectory::new("agent-two");
+    let path = directory.to_str().unwrap();
+    let flags = ["--demo", "--output-dir", path];
+    let mut first = AGENT.start(&[&flags[..], &["-o", "name"]].concat());
+    first.wait_for("its first object", |_| true);
+    let second = AGENT.run(&[&flags[..], &["--once"]].concat());
+    assert_eq!(second.code, 1, "{}", second.stderr);
+    let told = format!("error: the output directory {path}: another process writes there: ");
+    let (_, process) = second.stderr.split_once(&told).expect("it is named");
+    assert!(
+        process.starts_with(&format!("{} on ", first.id())),
+        "{process}"
+    );
+    assert_eq!(first.stop(Signal::TERM).code, 0);
+    assert_eq!(AGENT.run(&[&flags[..], &["--once"]].concat()).code, 0);
+}
+
+/// Seen: a folder that the agent may not open made each round fail.
+#[test]
+fn a_folder_that_cannot_be_opened_is_told_once_and_passed_over() {
+    let directory = TempDirectory::new("agent-stray");
+    let path = directory.to_str().unwrap();
+    let flags = [
+        "--demo",
+        "--demo-speed",
+        "0",
+        "--once",
+        "--output-dir",
+        path,
+    ];
+    // Everything can be opened by root.
+    let mut command = AGENT.command(&flags);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+        std::os::unix::fs::chown(&*directory, Some(65534), Some(65534)).unwrap();
+    }
+    for round in 0..2 {
+        let output = command.output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{stderr}");
+        let told = "is left alone: stray (Permission denied";
+        assert_eq!(stderr.matches(told).count(), round, "{stderr}");
+        if round == 0 {
+            let stray = directory.join("stray");
+            fs::create_dir(&stray).unwrap();
+            fs::set_permissions(&stray, Permissions::from_mode(0o0)).unwrap();
+        }
+    }
 }
 
 #[test]

@@ -144,6 +144,25 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
 }
 
 #[test]
+fn a_second_agent_with_the_snapshot_is_refused_and_the_first_is_named() {
+    let Left {
+        directory, flags, ..
+    } = left("agent-snapshot-two");
+    let flags = texts(&flags);
+    let mut first = AGENT.start(&flags);
+    first.wait_for("a row of the snapshot", |line| line.contains("Restored"));
+    let second = AGENT.run(&[&flags[..], &["--once"]].concat());
+    assert_eq!(second.code, 1, "{}", second.stderr);
+    let told = format!(
+        "error: the snapshot {}: another process writes it: {} on ",
+        directory.join("snapshot").display(),
+        first.id()
+    );
+    assert!(second.stderr.contains(&told), "{}", second.stderr);
+    assert_eq!(first.stop(Signal::TERM).code, 0);
+}
+
+#[test]
 fn a_key_that_others_can_read_and_a_file_of_another_server_are_named() {
     let directory = TempDirectory::new("agent-snapshot-key");
     let key = key_in(&directory, 0o644);

@@ -161,6 +161,11 @@ impl Running {
         }
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.0.id()
+    }
+
     /// Blocks until a line comes on stderr; `None` at its end.
     pub(crate) fn next_told(&mut self) -> Option<String> {
         match self.stderr.recv_timeout(PATIENCE) {

@@ -1,0 +1,226 @@
+//! Whose directory it is: a marker in it says so. Without one an outlet takes a directory that is
+//! empty, or that has nothing but what an outlet writes.
+
+use std::io::{self, Read as _, Write as _};
+
+use super::folder::{Folder, check_name, unique};
+use super::object_folder;
+use super::options::OutletOptions;
+use crate::writer_lock::{WriterLock, this_process};
+
+const MARKER: &str = ".kubecache";
+/// How the name of a marker begins until it is whole.
+const NEW_MARKER: &str = ".kubecache.new";
+/// How the first line of a marker begins. A number follows.
+const FORMAT: &str = "kubecache outlet, format ";
+const NEWEST_FORMAT: u32 = 1;
+/// A marker has at most so many bytes.
+const MARKER_BYTES_MAX: u64 = 4096;
+/// A disk has this folder from the start.
+const OF_THE_DISK: &str = "lost+found";
+/// So many names of what is not an outlet's are told.
+const STRAYS_MAX: usize = 5;
+/// The folders of objects are so deep in the directory.
+const DEPTH: u8 = 3;
+
+/// What the directory has for a marker.
+enum RootMarker {
+    No,
+    /// One of an outlet: its name, its id, and the process that wrote it.
+    By([String; 3]),
+    /// Something that is no marker, and why.
+    Wrongly(&'static str),
+    ByNewer,
+}
+
+/// What there is in the directory beside the marker.
+#[derive(Default)]
+struct Found {
+    /// Whether the files of an object are there.
+    has_objects: bool,
+    is_empty: bool,
+    /// Where something is that no outlet made: the first few.
+    strays: Vec<String>,
+}
+
+/// Takes the directory for this outlet, if it is an outlet's or may become one.
+pub(super) fn claim(root: &Folder, options: &OutletOptions) -> Result<WriterLock, String> {
+    let told = |error: io::Error| error.to_string();
+    let lock = WriterLock::of(root).map_err(|error| format!("it cannot be locked: {error}"))?;
+    let lock = lock.ok_or_else(|| {
+        let holder = match read(root) {
+            Ok(RootMarker::By([_, _, holder])) => holder,
+            Ok(RootMarker::No | RootMarker::Wrongly(_) | RootMarker::ByNewer) | Err(_) => {
+                "not known".into()
+            }
+        };
+        format!("another process writes there: {holder}")
+    })?;
+    // It may have been replaced before the lock was taken.
+    root.check_is_at(&options.directory).map_err(told)?;
+    let marked = read(root).map_err(told)?;
+    let (found, adopts) = (look(root).map_err(told)?, options.adopts);
+    let directory = options.directory.display();
+    let strays = found.strays.join(", ");
+    let id = match marked {
+        RootMarker::ByNewer => {
+            return Err("its marker is of a newer program, which it is left to".to_owned());
+        }
+        RootMarker::By([name, id, _]) if name == options.name => {
+            if !strays.is_empty() {
+                log::warn!("{directory} has what no outlet made, and it is left alone: {strays}");
+            }
+            Some(id)
+        }
+        RootMarker::By([name, ..]) if !adopts => {
+            return Err(refused(&format!(
+                "it belongs to {name:?}, and this outlet is {:?}",
+                options.name
+            )));
+        }
+        RootMarker::Wrongly(why) if !adopts => {
+            return Err(refused(&format!("its marker {MARKER} {why}")));
+        }
+        RootMarker::No if !adopts && !found.strays.is_empty() => {
+            return Err(refused(&format!("it has what no outlet made: {strays}")));
+        }
+        RootMarker::No if !adopts && !found.is_empty && !found.has_objects => {
+            return Err(refused("it has folders, and no files of an outlet"));
+        }
+        RootMarker::No if found.is_empty => None,
+        RootMarker::No | RootMarker::By(_) | RootMarker::Wrongly(_) => {
+            let left = if strays.is_empty() {
+                "nothing"
+            } else {
+                &strays
+            };
+            log::warn!("{directory} is adopted; what no outlet made stays there: {left}");
+            None
+        }
+    };
+    match (write(root, &options.name, id.as_deref()), id) {
+        (Err(error), None) => Err(format!("its marker {MARKER} cannot be written: {error}")),
+        // Only the process that holds it is out of date.
+        (Err(error), Some(_)) => {
+            log::debug!("{directory}: the marker {MARKER} stays as it is: {error}");
+            Ok(lock)
+        }
+        (Ok(()), _) => Ok(lock),
+    }
+}
+
+/// Says how the directory can be used nevertheless.
+fn refused(why: &str) -> String {
+    format!(
+        "{why}. Name a directory of the outlet's own, or adopt this one (OutletOptions::adopt; the \
+         node agent's --output-adopt): what is there then stays"
+    )
+}
+
+fn read(root: &Folder) -> io::Result<RootMarker> {
+    let Some(file) = root.file(MARKER)? else {
+        let is_there = root.names()?.iter().any(|name| name == MARKER);
+        return Ok(if is_there {
+            RootMarker::Wrongly("is no plain file")
+        } else {
+            RootMarker::No
+        });
+    };
+    let mut bytes = Vec::new();
+    file.take(MARKER_BYTES_MAX).read_to_end(&mut bytes)?;
+    Ok(parse(&String::from_utf8_lossy(&bytes)))
+}
+
+fn parse(text: &str) -> RootMarker {
+    let mut lines = text.lines();
+    let number = lines.next().and_then(|line| line.strip_prefix(FORMAT));
+    match number.and_then(|number| number.parse::<u32>().ok()) {
+        None | Some(0) => return RootMarker::Wrongly("is no outlet's"),
+        Some(number) if number > NEWEST_FORMAT => return RootMarker::ByNewer,
+        Some(_) => {}
+    }
+    let fields = ["name: ", "id: ", "process: "].map(|field| {
+        let value = lines.next()?.strip_prefix(field)?;
+        Some(value.to_owned())
+    });
+    match fields {
+        [Some(name), Some(id), Some(process)] if text.ends_with('\n') => {
+            RootMarker::By([name, id, process])
+        }
+        _ => RootMarker::Wrongly("is cut off"),
+    }
+}
+
+/// Writes a marker that is whole whenever this process is killed.
+fn write(root: &Folder, name: &str, id: Option<&str>) -> io::Result<()> {
+    // A process that was killed may have left one.
+    for left in root.names()? {
+        if left.starts_with(NEW_MARKER) && root.file(&left)?.is_some() {
+            root.remove(&left)?;
+        }
+    }
+    let id = id.map_or_else(|| unique(&unique("")), str::to_owned);
+    let process = this_process();
+    let text = format!("{FORMAT}{NEWEST_FORMAT}\nname: {name}\nid: {id}\nprocess: {process}\n");
+    let new = unique(NEW_MARKER);
+    let mut file = root.new_file(&new, None)?;
+    let written = file.write_all(text.as_bytes());
+    if let Err(error) = written.and_then(|()| file.sync_all()) {
+        drop(root.remove(&new));
+        return Err(error);
+    }
+    root.rename(&new, MARKER)
+}
+
+/// Looks at all that is there.
+fn look(root: &Folder) -> io::Result<Found> {
+    let mut found = Found::default();
+    let names = root.names()?.into_iter();
+    let names = names.filter(|name| {
+        let is_marker = name == MARKER || name.starts_with(NEW_MARKER);
+        !is_marker && name != OF_THE_DISK
+    });
+    let names: Vec<_> = names.collect();
+    found.is_empty = names.is_empty();
+    look_at(root, names, "", DEPTH, &mut found);
+    Ok(found)
+}
+
+fn look_at(folder: &Folder, names: Vec<String>, path: &str, depth: u8, found: &mut Found) {
+    for name in names {
+        if found.strays.len() >= STRAYS_MAX {
+            return;
+        }
+        let path = format!("{path}{name}");
+        let mut look_into = || -> io::Result<bool> {
+            let Some(child) = folder.child(&name)? else {
+                return Ok(false);
+            };
+            if depth > 1 {
+                let names = child.names()?;
+                look_at(
+                    &child,
+                    names,
+                    &format!("{path}/"),
+                    depth.saturating_sub(1),
+                    found,
+                );
+            } else {
+                found.has_objects |= object_folder::is_whole(&child)?;
+                let strays = object_folder::strays(&child)?;
+                let strays = strays.iter().map(|stray| format!("{path}/{stray}"));
+                found.strays.extend(strays.take(STRAYS_MAX));
+            }
+            Ok(check_name(&name).is_ok())
+        };
+        match look_into() {
+            Ok(true) => {}
+            Ok(false) => found.strays.push(path),
+            Err(error) => found.strays.push(format!("{path} ({error})")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "testing")]
+mod tests;
