@@ -125,21 +125,15 @@ impl Folder {
         Ok(renamed?)
     }
 
-    /// Removes a file or a link. Of a folder it removes the plain files in it and then the folder,
-    /// which stays if something else is in it.
+    /// Removes a file, a link, or a folder in which nothing is.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
-        let Some(child) = self.child(name)? else {
-            return match fs::unlinkat(&self.0, name, AtFlags::empty()) {
-                Ok(()) | Err(Errno::NOENT) => Ok(()),
-                Err(error) => Err(error.into()),
-            };
-        };
-        for inner in child.names()? {
-            if child.file(&inner)?.is_some() {
-                child.remove(&inner)?;
-            }
+        if self.child(name)?.is_some() {
+            return self.remove_if_empty(name);
         }
-        self.remove_if_empty(name)
+        match fs::unlinkat(&self.0, name, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Removes a folder, unless something is in it or it is none.

@@ -33,6 +33,7 @@ use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ObjectKey};
 use crate::writer_lock::WriterLock;
 use folder::{Folder, check_name};
+use object_folder::Check;
 
 /// A directory in which objects are files.
 ///
@@ -116,6 +117,11 @@ impl Outlet {
     ///   outlet writes to no disk that it did not open.
     /// - `Resources`: the object's folder has files, and none of an outlet.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
+        self.publish_checked(object, &|| Ok(()))
+    }
+
+    /// The same, until the check fails.
+    fn publish_checked<K: ObjectData>(&self, object: &K, check: Check<'_>) -> Result<bool, Error> {
         let key = object.key();
         let data = object.data();
         for name in data.keys() {
@@ -124,7 +130,7 @@ impl Outlet {
         let path = path::<K>(&key)?;
         let written = self.folder(&path).and_then(|folder| {
             let owner = self.options.owner;
-            object_folder::publish(&folder, &data, owner)
+            object_folder::publish(&folder, &data, owner, check)
         });
         written.map_err(|error| self.failed(&path, error))
     }
@@ -149,12 +155,21 @@ impl Outlet {
     ///
     /// `Config` and `Resources`, as [`publish`](Self::publish).
     pub fn withdraw<K: ObjectData>(&self, key: &ObjectKey) -> Result<(), Error> {
+        self.withdraw_checked::<K>(key, &|| Ok(()))
+    }
+
+    /// The same, until the check fails.
+    fn withdraw_checked<K: ObjectData>(
+        &self,
+        key: &ObjectKey,
+        check: Check<'_>,
+    ) -> Result<(), Error> {
         let path = path::<K>(key)?;
-        let removed = self.remove(&path);
+        let removed = self.remove(&path, check);
         removed.map_err(|error| self.failed(&path, error))
     }
 
-    fn remove(&self, path: &[&str; 3]) -> std::io::Result<()> {
+    fn remove(&self, path: &[&str; 3], check: Check<'_>) -> std::io::Result<()> {
         let [namespace, kind, name] = path;
         let root = self.root()?;
         let Some(in_namespace) = root.child(namespace)? else {
@@ -162,7 +177,7 @@ impl Outlet {
         };
         if let Some(of_kind) = in_namespace.child(kind)? {
             if let Some(folder) = of_kind.child(name)? {
-                object_folder::withdraw(&folder)?;
+                object_folder::withdraw(&folder, check)?;
                 of_kind.remove_if_empty(name)?;
             }
             in_namespace.remove_if_empty(kind)?;

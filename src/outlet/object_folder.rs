@@ -17,8 +17,16 @@ const NEW_LINK: &str = "..link_new";
 
 type Data<'a> = BTreeMap<&'a str, &'a [u8]>;
 
+/// Is called before each file. Its error ends the work there: the next process finishes it.
+pub(super) type Check<'a> = &'a dyn Fn() -> io::Result<()>;
+
 /// Makes the object's files these. Returns whether others were there.
-pub(super) fn publish(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::Result<bool> {
+pub(super) fn publish(
+    folder: &Folder,
+    data: &Data<'_>,
+    owner: OwnerIds,
+    check: Check<'_>,
+) -> io::Result<bool> {
     if !is_of_outlet(folder)? {
         let why = "the folder has files that no outlet wrote; move them elsewhere";
         return Err(io::Error::other(why));
@@ -26,7 +34,7 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::
     let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
     let holds = match &current {
         Some(name) => match folder.child(name)? {
-            Some(files) => holds(&files, data)?,
+            Some(files) => holds(&files, data, check)?,
             None => false,
         },
         None => false,
@@ -34,13 +42,14 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::
     let current = match current {
         Some(name) if holds => name,
         Some(_) | None => {
-            let name = write(folder, data, owner)?;
+            let name = write(folder, data, owner, check)?;
             folder.set_link(CURRENT, &name, NEW_LINK)?;
             name
         }
     };
     // A process that was killed in between may have left any of this undone.
     for key in data.keys() {
+        check()?;
         let target = target(key);
         if folder.link(key)?.as_ref() != Some(&target) {
             folder.set_link(key, &target, NEW_LINK)?;
@@ -49,22 +58,37 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::
     for name in folder.names()? {
         let stays = name == CURRENT || name == current || data.contains_key(name.as_str());
         if !stays && is_ours(folder, &name)? {
-            folder.remove(&name)?;
+            remove(folder, &name, check)?;
         }
     }
     Ok(!holds)
 }
 
 /// Removes all that has the layout, and leaves the folder: first what readers open.
-pub(super) fn withdraw(folder: &Folder) -> io::Result<()> {
+pub(super) fn withdraw(folder: &Folder, check: Check<'_>) -> io::Result<()> {
     let mut names = folder.names()?;
     names.sort_by_key(|name| name.starts_with(".."));
     for name in names {
         if is_ours(folder, &name)? {
-            folder.remove(&name)?;
+            remove(folder, &name, check)?;
         }
     }
     Ok(())
+}
+
+/// Removes what has that name. Of a folder it removes the plain files in it and then the folder,
+/// which stays if something else is in it.
+fn remove(folder: &Folder, name: &str, check: Check<'_>) -> io::Result<()> {
+    check()?;
+    if let Some(files) = folder.child(name)? {
+        for file in files.names()? {
+            check()?;
+            if files.file(&file)?.is_some() {
+                files.remove(&file)?;
+            }
+        }
+    }
+    folder.remove(name)
 }
 
 /// Whether an outlet wrote in it, or nobody did.
@@ -131,13 +155,14 @@ fn target(key: &str) -> String {
 }
 
 /// Whether a folder has these files and no others.
-fn holds(files: &Folder, data: &Data<'_>) -> io::Result<bool> {
+fn holds(files: &Folder, data: &Data<'_>, check: Check<'_>) -> io::Result<bool> {
     let mut names = files.names()?;
     names.sort();
     if !names.iter().map(String::as_str).eq(data.keys().copied()) {
         return Ok(false);
     }
     for (key, bytes) in data {
+        check()?;
         let Some(file) = files.file(key)? else {
             return Ok(false);
         };
@@ -152,8 +177,14 @@ fn holds(files: &Folder, data: &Data<'_>) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Writes the files into a new folder, and returns its name. If that fails, the folder goes.
-fn write(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::Result<String> {
+/// Writes the files into a new folder, and returns its name. If that fails, the folder goes, unless
+/// the check forbids that too.
+fn write(
+    folder: &Folder,
+    data: &Data<'_>,
+    owner: OwnerIds,
+    check: Check<'_>,
+) -> io::Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     // It begins with two points, so that no key has it. A clock that stands still or goes back
     // meets the folder of another time.
@@ -168,11 +199,12 @@ fn write(folder: &Folder, data: &Data<'_>, owner: OwnerIds) -> io::Result<String
             Err(error) => return Err(error),
         }
     };
-    let written = data
-        .iter()
-        .try_for_each(|(key, bytes)| files.new_file(key, owner)?.write_all(bytes));
+    let written = data.iter().try_for_each(|(key, bytes)| {
+        check()?;
+        files.new_file(key, owner)?.write_all(bytes)
+    });
     if written.is_err() {
-        drop(folder.remove(&name));
+        drop(remove(folder, &name, check));
     }
     written.map(|()| name)
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, select};
@@ -127,7 +128,8 @@ impl<K: ObjectData> Publisher<K> {
         self.shared.rounds.status()
     }
 
-    /// Asks the thread to end, after the object that it writes. Returns at once.
+    /// Asks the thread to end, after the file that it writes. Readers see the object's files of
+    /// before, and the next process removes what is left over. Returns at once.
     pub fn stop(&self) {
         self.worker.stop();
     }
@@ -184,9 +186,10 @@ impl<K: ObjectData> PublisherCore<K> {
             if stop.is_stopped() {
                 return None;
             }
-            match self.write(key, written) {
+            match self.write(key, written, stop) {
                 Ok(true) => drop(changed.insert(key.clone())),
                 Ok(false) => {}
+                Err(_) if stop.is_stopped() => return None,
                 Err(error) => drop(failed.insert(key.clone(), error)),
             }
         }
@@ -207,11 +210,12 @@ impl<K: ObjectData> PublisherCore<K> {
             .into_iter()
             .filter(|key| !referenced.contains(key))
         {
-            match self.outlet.withdraw::<K>(&key) {
+            match self.outlet.withdraw_checked::<K>(&key, &|| go_on(stop)) {
                 Ok(()) => {
                     written.versions.remove(&key);
                     changed.insert(key);
                 }
+                Err(_) if stop.is_stopped() => return None,
                 Err(error) => {
                     // It is tried again as one of this process's own.
                     written
@@ -234,7 +238,12 @@ impl<K: ObjectData> PublisherCore<K> {
     }
 
     /// Writes an object if it is in memory in another version than on the disk.
-    fn write(&self, key: &ObjectKey, written: &mut Written) -> Result<bool, Error> {
+    fn write(
+        &self,
+        key: &ObjectKey,
+        written: &mut Written,
+        stop: &StopToken,
+    ) -> Result<bool, Error> {
         let (namespace, name) = (key.namespace(), key.name());
         let found = if self.manager.change_detection() == ChangeDetection::Watch {
             self.manager.get_cached(namespace, name).ok().flatten()
@@ -248,10 +257,20 @@ impl<K: ObjectData> PublisherCore<K> {
         if written.versions.get(key) == Some(&version) {
             return Ok(false);
         }
-        let changed = self.outlet.publish(&***object.stored())?;
+        let changed = self
+            .outlet
+            .publish_checked(&***object.stored(), &|| go_on(stop))?;
         written.versions.insert(key.clone(), version);
         Ok(changed)
     }
+}
+
+/// Fails once the stop was raised.
+fn go_on(stop: &StopToken) -> io::Result<()> {
+    if stop.is_stopped() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    Ok(())
 }
 
 /// The pause after a round, and the one after the next failure in a row.

@@ -139,6 +139,44 @@ fn what_a_killed_process_left_is_put_right() {
     assert_eq!(files(&folder), texts(&[("a", "1"), ("b", "2")]));
 }
 
+/// Seen: an object of 20,000 keys held up a stop for seconds. It ends between any two files, and
+/// nothing is half there for a reader, nor left over by the next process.
+#[test]
+fn a_write_or_removal_ends_before_any_file_and_the_next_process_puts_it_right() {
+    let directory = TempDirectory::new("outlet-cut");
+    let folder = directory.join("shop/configmaps/settings");
+    let states = [&[("a", "1"), ("b", "1")][..], &[("a", "2"), ("c", "2")]];
+    let [old, new] = states.map(|data| map("settings", data));
+    let cut_after = |files: usize| {
+        let left = std::cell::Cell::new(files);
+        move || {
+            let rest = left.get().checked_sub(1);
+            left.set(rest.ok_or(std::io::ErrorKind::Interrupted)?);
+            Ok(())
+        }
+    };
+    let (mut writes, mut removals) = (0, 0);
+    for cut in 0..20 {
+        outlet(&directory).publish(&old).unwrap();
+        let killed = outlet(&directory);
+        writes += u32::from(killed.publish_checked(&new, &cut_after(cut)).is_err());
+        let seen = files(&folder.join("..data"));
+        assert!(states.map(texts).contains(&seen), "cut {cut}: {seen:?}");
+        outlet(&directory).publish(&new).unwrap();
+        assert_eq!(files(&folder), texts(states[1]), "cut {cut}");
+        assert_eq!(generations(&folder), 1, "cut {cut}");
+
+        let removed = killed.withdraw_checked::<ConfigMap>(&new.key(), &cut_after(cut));
+        removals += u32::from(removed.is_err());
+        outlet(&directory)
+            .withdraw::<ConfigMap>(&new.key())
+            .unwrap();
+        assert_eq!(fs::read_dir(&*directory).unwrap().count(), 0, "cut {cut}");
+    }
+    assert!((8..20).contains(&writes), "{writes}");
+    assert!((5..20).contains(&removals), "{removals}");
+}
+
 #[test]
 fn a_withdrawn_object_leaves_nothing() {
     let directory = TempDirectory::new("outlet-withdrawn");
