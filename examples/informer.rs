@@ -16,6 +16,9 @@ mod ending;
 mod flags;
 #[path = "node_agent/logger.rs"]
 mod logger;
+#[expect(dead_code, reason = "the node agent writes its rows so too")]
+#[path = "node_agent/outflow.rs"]
+mod outflow;
 #[path = "informer/pods.rs"]
 mod pods;
 #[path = "informer/print.rs"]
@@ -36,7 +39,7 @@ mod table;
 mod tell;
 
 use std::io;
-use std::process::ExitCode;
+use std::process::{ExitCode, exit};
 
 use kubecache::http::{Client, Config};
 use kubecache::{Error, ErrorKind};
@@ -53,6 +56,12 @@ const TOLD_OTHERWISE: [&str; 1] = ["kubecache::testing"];
 const USER_AGENT: &str = concat!("informer/", env!("CARGO_PKG_VERSION"));
 
 fn main() -> ExitCode {
+    let code = start();
+    outflow::STDERR.end();
+    code
+}
+
+fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
         Ok(Command::Help) => return tell::help(&args::help()),
@@ -95,7 +104,7 @@ fn run(options: &Options) -> Result<Ended, Error> {
         Some(server) => server.config()?,
         None => Config::infer_with(&options.connection)?,
     };
-    let signals = Stop::listen().map_err(|error| {
+    let signals = Stop::listen(None, |code| exit(code)).map_err(|error| {
         Error::new(ErrorKind::Resources, "listening for signals").with_source(error)
     })?;
     let client = flags::client_options(USER_AGENT, options.request_timeout);

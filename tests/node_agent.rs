@@ -8,6 +8,11 @@ mod bad_input;
 mod demo;
 #[path = "node_agent/files.rs"]
 mod files;
+#[path = "node_agent/hang_ups.rs"]
+mod hang_ups;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/hooks.rs"]
+mod hooks;
 #[path = "node_agent/probes.rs"]
 mod probes;
 #[path = "node_agent/references.rs"]
@@ -17,6 +22,9 @@ mod rows;
 #[cfg(target_os = "linux")]
 #[path = "node_agent/signals.rs"]
 mod signals;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/slow_readers.rs"]
+mod slow_readers;
 #[cfg(feature = "snapshot")]
 #[path = "node_agent/snapshot.rs"]
 mod snapshot;

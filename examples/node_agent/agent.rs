@@ -1,24 +1,29 @@
 //! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one
 //! after the other.
 
-use std::io::{Stderr, Write};
+use std::collections::BTreeSet;
+use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, Select, at, never, unbounded};
+use crossbeam_channel::{Receiver, Select, after, at, bounded, never, select, unbounded};
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes};
 use kubecache::object::{FieldSelector, LabelSelector, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, WaiterGuard, Waiters};
+use kubecache::worker::Worker;
 use kubecache::{Error, ErrorKind};
 
 use crate::args::Options;
 use crate::endpoints::Endpoints;
+use crate::files::Files;
 use crate::follow::Follower;
 use crate::health::Synced;
+use crate::managers::ObjectId;
 use crate::node::{Node, followed};
+use crate::outflow::{Pieces, STDOUT};
 use crate::pods::{PodNews, PodSink};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
@@ -32,6 +37,12 @@ const READ_PERIOD: Duration = Duration::from_secs(30);
 /// How long the first rows are held back for the answers to come in together.
 const SETTLE: Duration = Duration::from_millis(750);
 
+/// The rows that wait for a slow reader, beside one for each object.
+const WAITING_ROWS: usize = 1000;
+
+/// How long the reader of `--once` has for the rest after a signal.
+const READER_PATIENCE: Duration = Duration::from_secs(5);
+
 /// How a run ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -44,26 +55,33 @@ pub(crate) enum Ended {
     /// A signal came before the answers.
     Interrupted,
     /// Nobody reads what is printed any more.
-    OutputClosed(std::io::Error),
+    OutputClosed(io::Error),
 }
 
 /// What the loop woke up for.
 enum Woken {
     Signal,
+    HangUp,
+    OutputClosed(io::Error),
     Something,
 }
 
 /// A run of the agent.
-pub(crate) struct Agent<'a, W> {
+pub(crate) struct Agent<'a> {
     pub(crate) options: &'a Options,
     /// `None`: no pods are followed.
     pub(crate) node_name: Option<&'a str>,
     /// Its address: it names whose objects a snapshot has.
     pub(crate) server: &'a str,
-    pub(crate) printer: Printer<W>,
+    pub(crate) printer: Printer<Pieces>,
     pub(crate) signals: &'a Receiver<()>,
+    pub(crate) hang_ups: &'a Receiver<()>,
+    /// Whether the rows went to a terminal when the run began.
+    pub(crate) is_on_terminal: bool,
+    /// What is kept whatever pods name.
+    pub(crate) references: BTreeSet<ObjectId>,
     pub(crate) endpoints: Endpoints,
-    pub(crate) wait_line: WaitLine<Stderr>,
+    pub(crate) wait_line: WaitLine<Pieces>,
 }
 
 /// What the loop listens to.
@@ -105,7 +123,7 @@ struct Progress {
     synced: Synced,
 }
 
-impl<W: Write> Agent<'_, W> {
+impl Agent<'_> {
     /// Runs until everything is answered (`--once`), a signal comes, or the server refuses us.
     pub(crate) fn run(mut self, client: &Client) -> Result<Ended, Error> {
         let clock = Clock::system();
@@ -136,12 +154,14 @@ impl<W: Write> Agent<'_, W> {
         let _servers = endpoints.serve(&health, self.options)?;
         drop(health);
         loop {
-            match ears.wait(self.signals, progress.next_timer()) {
-                Woken::Signal if self.options.once => {
+            match ears.wait(&self, progress.next_timer()) {
+                Woken::HangUp if !self.has_lost_terminal() => self.read_again(&node),
+                Woken::Signal | Woken::HangUp if self.options.once => {
                     let status = ears.reflector.as_ref().map(|pods| pods.status());
                     return Ok(self.interrupted(&node, &progress, status.as_ref()));
                 }
-                Woken::Signal => return Ok(Ended::Complete),
+                Woken::Signal | Woken::HangUp => return Ok(Ended::Complete),
+                Woken::OutputClosed(error) => return Ok(Ended::OutputClosed(error)),
                 Woken::Something => {}
             }
             // All that came so far belongs to one look.
@@ -220,20 +240,78 @@ impl<W: Write> Agent<'_, W> {
     /// Writes the files that are asked for, then prints.
     fn end_once(&mut self, node: &Node, rows: &Rows, missing: usize, progress: &Progress) -> Ended {
         let written = match &node.files {
-            Some(files) => files
-                .write_by(progress.deadline)
-                .and_then(|()| files.tell_by(progress.deadline)),
-            None => Ok(()),
+            Some(files) => self.write_files(files, progress.deadline),
+            None => Some(Ok(())),
         };
-        match (self.print_once(node, rows, missing), written) {
-            (Ended::Complete, Err(error)) => Ended::Failed(error),
+        let printed = self.print_once(node, rows, missing, written.is_none());
+        match (printed, written) {
+            (Ended::Complete, Some(Err(error))) => Ended::Failed(error),
+            (Ended::Complete, None) => Ended::Interrupted,
             (ended, _) => ended,
         }
     }
 
-    fn print_once(&mut self, node: &Node, rows: &Rows, missing: usize) -> Ended {
+    /// Whether the terminal is gone to which the rows went.
+    fn has_lost_terminal(&self) -> bool {
+        self.is_on_terminal && !io::stdout().is_terminal()
+    }
+
+    /// At a SIGHUP: reads the files of references again, and runs a hook again that failed.
+    fn read_again(&mut self, node: &Node) {
+        if self.options.once {
+            return log::info!("SIGHUP: nothing is read again with --once");
+        }
+        if let Some(files) = &node.files {
+            files.tell_again();
+        }
+        let wrong = match self.options.references_of_now() {
+            None => return log::info!("SIGHUP: there is no file of references to read again"),
+            Some(Err(wrong)) => wrong,
+            Some(Ok(references)) if references.is_empty() && self.node_name.is_none() => {
+                "no object is named".to_owned()
+            }
+            Some(Ok(references)) => {
+                node.refer(&references, &self.references);
+                log::info!("SIGHUP: {} objects are referenced", references.len());
+                self.references = references;
+                return;
+            }
+        };
+        self.wait_line.clear();
+        tell(&format!(
+            "warning: SIGHUP: {wrong}; what was read before stays"
+        ));
+    }
+
+    /// Waits until the files are written and told of; `None` if a signal came first.
+    fn write_files(&self, files: &Arc<Files>, deadline: Deadline) -> Option<Result<(), Error>> {
+        let (send, written) = bounded(1);
+        let on_thread = Arc::clone(files);
+        let writing = Worker::spawn("agent-files", move |_stop| {
+            let written = on_thread.write_by(deadline);
+            drop(send.send(written.and_then(|()| on_thread.tell_by(deadline))));
+        });
+        if let Err(error) = writing {
+            let error = Error::new(ErrorKind::Resources, "thread agent-files").with_source(error);
+            return Some(Err(error));
+        }
+        select! {
+            recv(written) -> written => {
+                Some(written.unwrap_or_else(|_| Err(Error::stopped("writing the files"))))
+            }
+            recv(self.signals) -> _ => {
+                // Its waits end now.
+                files.stop();
+                None
+            }
+        }
+    }
+
+    /// Prints all there is. After a signal the reader has a few seconds for it.
+    fn print_once(&mut self, node: &Node, rows: &Rows, missing: usize, signalled: bool) -> Ended {
         self.tell_if_empty(rows);
         let printed = self.printer.node(&node.pods(), rows, SystemTime::now());
+        let printed = printed.and_then(|()| self.wait_for_reader(signalled));
         match (printed, missing) {
             (Err(error), _) => Ended::OutputClosed(error),
             (Ok(()), 0) => Ended::Complete,
@@ -242,6 +320,23 @@ impl<W: Write> Agent<'_, W> {
                 of: rows.len(),
             },
         }
+    }
+
+    fn wait_for_reader(&self, signalled: bool) -> io::Result<()> {
+        let mut late = if signalled {
+            after(READER_PATIENCE)
+        } else {
+            never()
+        };
+        while !STDOUT.is_idle() {
+            select! {
+                recv(STDOUT.closed()) -> error => return error.map_or(Ok(()), Err),
+                recv(STDOUT.idle()) -> _ => {}
+                recv(self.signals) -> _ => late = after(READER_PATIENCE),
+                recv(late) -> _ => return Err(io::ErrorKind::TimedOut.into()),
+            }
+        }
+        STDOUT.closed().try_recv().map_or(Ok(()), Err)
     }
 
     /// Prints what is known; for the others, what they wait for.
@@ -263,7 +358,7 @@ impl<W: Write> Agent<'_, W> {
         }
         let rows = node.rows();
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
-        match self.print_once(node, &rows, missing) {
+        match self.print_once(node, &rows, missing, true) {
             Ended::OutputClosed(error) => Ended::OutputClosed(error),
             Ended::Complete | Ended::Missing { .. } | Ended::Failed(_) | Ended::Interrupted => {
                 Ended::Interrupted
@@ -276,13 +371,14 @@ impl<W: Write> Agent<'_, W> {
         progress.stage = Stage::Following {
             look_again: news.look_again,
         };
+        STDOUT.keep_at_most(rows.len().saturating_add(WAITING_ROWS));
         let changes: Vec<_> = news.rows.iter().map(|(key, facts)| (key, facts)).collect();
         let printed = self.printer.changes(&changes, SystemTime::now());
         printed.err().map(Ended::OutputClosed)
     }
 }
 
-impl<W> Agent<'_, W> {
+impl Agent<'_> {
     fn tell_if_empty(&self, rows: &Rows) {
         if rows.is_empty() && self.options.output.is_table() {
             let name = self.node_name.unwrap_or_default();
@@ -331,17 +427,25 @@ impl Ears {
         Ok(())
     }
 
-    fn wait(&self, signals: &Receiver<()>, timer: Option<Instant>) -> Woken {
+    fn wait(&self, agent: &Agent<'_>, timer: Option<Instant>) -> Woken {
         let timer = timer.map_or_else(never, at);
         let mut select = Select::new();
-        let signal = select.recv(signals);
+        select.recv(agent.signals);
+        select.recv(agent.hang_ups);
         select.recv(&self.pods);
         select.recv(self.secrets.signal());
         select.recv(self.config_maps.signal());
         select.recv(&timer);
-        let ready = select.ready();
-        if ready == signal && signals.try_recv().is_ok() {
+        select.recv(STDOUT.closed());
+        select.ready();
+        if agent.signals.try_recv().is_ok() {
             return Woken::Signal;
+        }
+        if agent.hang_ups.try_recv().is_ok() {
+            return Woken::HangUp;
+        }
+        if let Ok(error) = STDOUT.closed().try_recv() {
+            return Woken::OutputClosed(error);
         }
         // The rows are looked at as a whole: of these subscriptions only the messages have to go.
         for changes in [&self.secrets, &self.config_maps] {

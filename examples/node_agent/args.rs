@@ -11,11 +11,15 @@ use kubecache::manager::{ChangeDetection, WatchScope};
 
 use crate::bind::BindAddress;
 use crate::files::FileOptions;
+use crate::hook::HookOptions;
 use crate::managers::ObjectId;
 use crate::{flags, metrics, references, snapshot};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a run of `--exec-on-change` may take.
+const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a kubelet syncs its pods, and so reads their objects.
 const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
@@ -47,7 +51,8 @@ The agent:
       --secret NAMESPACE/NAME, --configmap NAMESPACE/NAME
                                     keep this object, whatever pods name (again for each object)
       --references FILE             keep the objects in FILE, one per line: secret NAMESPACE/NAME or
-                                    configmap NAMESPACE/NAME; what follows # is left out
+                                    configmap NAMESPACE/NAME; what follows # is left out. SIGHUP has
+                                    it read again
       --output-dir DIR              write each object as files, mode 0600, all keys at once, as the
                                     kubelet's volumes: DIR/NAMESPACE/secrets/NAME/KEY, or
                                     configmaps. They go with the last pod that names the object, and
@@ -56,8 +61,15 @@ The agent:
       --output-adopt                take a DIR that has other files too; they stay as they are
       --output-owner UID:GID        whose files they are (default: the agent's)
       --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
-                                    spaces between them, no shell. Changes during a run are one more
-                                    run. The agent's end ends it; with --once the agent waits for it
+                                    spaces between them, no shell. $KUBECACHE_CHANGED names what
+                                    changed, as lines like secret NAMESPACE/NAME; what does not fit
+                                    into 64 KiB is counted in $KUBECACHE_CHANGED_LEFT_OUT. Changes
+                                    during a run are one more run. A run that fails is told, fails
+                                    the check hook of /healthz and --once, and the next one gets its
+                                    names too. It has a process group of its own, which is ended
+                                    with it: SIGTERM, then SIGKILL. The agent's end ends it; with
+                                    --once the agent waits for it
+      --exec-timeout DURATION       how long a run may take (default 30s; 0 waits without end)
       --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
       --snapshot FILE, --snapshot-key FILE
                                     keep what is in memory in FILE, sealed with the key in the other
@@ -119,9 +131,14 @@ The agent:
 ";
 
 const EXIT_CODES: &str = "\
+Signals: SIGINT and SIGTERM end it cleanly, a second one at once. SIGHUP has it read the files of
+--references again, and run --exec-on-change again if the last run failed; a file that cannot be
+read or is wrong changes nothing. With --once, SIGHUP does nothing. Where the terminal of its output
+is gone, SIGHUP ends it cleanly.
+
 Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers), or a clean
 stop by a signal; 1 the server cannot be reached or refuses us, or an answer is missing at the
-deadline; 2 wrong usage.
+deadline; 2 wrong usage; 3 nobody takes the output any more.
 ";
 
 /// What `--help` prints.
@@ -187,6 +204,9 @@ pub(crate) struct Options {
     pub(crate) node_name: Option<String>,
     /// What is kept beside the objects that pods name.
     pub(crate) references: BTreeSet<ObjectId>,
+    /// Those of them that the command line names, and the files with the others.
+    named: BTreeSet<ObjectId>,
+    reference_files: Vec<PathBuf>,
     /// `None`: the pods of all namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) output: Output,
@@ -220,11 +240,19 @@ impl Default for Options {
             request_timeout: None,
             node_name: None,
             references: BTreeSet::new(),
+            named: BTreeSet::new(),
+            reference_files: Vec::new(),
             namespace: None,
             output: Output::Table,
             no_headers: false,
             selector: String::new(),
-            files: FileOptions::default(),
+            files: FileOptions {
+                hook: HookOptions {
+                    limit: Some(EXEC_TIMEOUT),
+                    ..HookOptions::default()
+                },
+                ..FileOptions::default()
+            },
             snapshot: None,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
@@ -243,6 +271,18 @@ impl Default for Options {
 }
 
 impl Options {
+    /// Reads the files of references once more. Returns all references, `None` without such files.
+    pub(crate) fn references_of_now(&self) -> Option<Result<BTreeSet<ObjectId>, String>> {
+        let mut references = self.named.clone();
+        for file in &self.reference_files {
+            match references::of_file(file) {
+                Ok(objects) => references.extend(objects),
+                Err(wrong) => return Some(Err(wrong)),
+            }
+        }
+        (!self.reference_files.is_empty()).then_some(Ok(references))
+    }
+
     /// How often the objects are read where they are not watched.
     pub(crate) fn sync_frequency(&self) -> Duration {
         self.sync_frequency.unwrap_or(if self.demo {
@@ -288,7 +328,7 @@ where
         _ => return Err("--snapshot and --snapshot-key need each other".to_owned()),
     };
     let files = &options.files;
-    let tells = !files.run.is_empty() || files.signal.is_some();
+    let tells = !files.hook.command.is_empty() || files.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
     if files.directory.is_none() && needs_directory {
         let why = "--output-owner, --output-adopt and the --…-on-change need --output-dir";
@@ -321,11 +361,13 @@ fn own_flag(
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
         "secret" | "configmap" => {
             let object = references::of_flag(name, &flags::text(name, parser)?)?;
-            options.references.insert(object);
+            options.references.insert(object.clone());
+            options.named.insert(object);
         }
         "references" => {
-            let objects = references::of_file(&flags::path(name, parser)?)?;
-            options.references.extend(objects);
+            let file = flags::path(name, parser)?;
+            options.references.extend(references::of_file(&file)?);
+            options.reference_files.push(file);
         }
         "namespace" => options.namespace = Some(flags::text(name, parser)?),
         "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
@@ -335,8 +377,9 @@ fn own_flag(
         "output-owner" => options.files.owner = Some(owner(&flags::text(name, parser)?)?),
         "exec-on-change" => {
             let command = flags::text(name, parser)?;
-            options.files.run = command.split_whitespace().map(str::to_owned).collect();
+            options.files.hook.command = command.split_whitespace().map(str::to_owned).collect();
         }
+        "exec-timeout" => options.files.hook.limit = flags::limit(name, parser)?,
         "signal-on-change" => options.files.signal = Some(flags::path(name, parser)?),
         "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
@@ -625,6 +668,7 @@ mod tests {
             "output-adopt",
             "output-owner",
             "exec-on-change",
+            "exec-timeout",
             "signal-on-change",
             "snapshot",
             "snapshot-key",

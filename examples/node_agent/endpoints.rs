@@ -2,12 +2,14 @@
 //! is something to tell.
 
 use std::net::TcpListener;
+use std::sync::Arc;
 
 use kubecache::Error;
 
 use crate::args::Options;
 use crate::bind::BindAddress;
 use crate::exchange::{Asked, Page, Pages};
+use crate::files::Files;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::serve::Server;
@@ -69,6 +71,7 @@ impl Endpoints {
             let pages = Served {
                 health: one.health.then(|| (health.clone(), about.clone())),
                 metrics: metrics.clone().filter(|_| one.metrics),
+                files: health.files.clone(),
             };
             Server::start(name, one.listener, pages)
         });
@@ -80,12 +83,13 @@ impl Endpoints {
 struct Served {
     health: Option<(Health, ZPages)>,
     metrics: Option<Metrics>,
+    files: Option<Arc<Files>>,
 }
 
 impl Pages for Served {
     fn answer(&self, asked: Asked<'_>) -> Page {
         if let Some(metrics) = self.metrics.as_ref().filter(|_| asked.path == "/metrics") {
-            return metrics.page();
+            return metrics.page(self.files.as_deref());
         }
         let page = self.health.as_ref().and_then(|(health, about)| {
             let probe = health.page(asked);

@@ -87,6 +87,8 @@ impl Health {
         checks.push(("configmaps", told("configmaps", config_maps)));
         if let Some(files) = &self.files {
             checks.push(("files", told("files", files.health())));
+            let hook = files.hook_health();
+            checks.extend(hook.map(|hook| ("hook", told("hook", hook))));
         }
         checks
     }

@@ -1,14 +1,15 @@
 //! The library's log on stderr, as `-v` asks for it.
 
-use std::io::Write as _;
 use std::sync::OnceLock;
 
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-struct Stderr;
+use crate::outflow::STDERR;
 
-static STDERR: Stderr = Stderr;
+struct Logger;
+
+static LOGGER: Logger = Logger;
 
 /// Rooms of the library whose warnings the program tells in its own words.
 static TOLD_OTHERWISE: OnceLock<&[&str]> = OnceLock::new();
@@ -26,12 +27,12 @@ pub(crate) fn install(verbosity: u8, told_otherwise: &'static [&'static str]) {
         2 | 3 => LevelFilter::Debug,
         _ => LevelFilter::Trace,
     };
-    if log::set_logger(&STDERR).is_ok() {
+    if log::set_logger(&LOGGER).is_ok() {
         log::set_max_level(level);
     }
 }
 
-impl Log for Stderr {
+impl Log for Logger {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         // Below warnings only this project speaks: what the TLS and HTTP libraries trace helps
         // nobody here.
@@ -47,8 +48,7 @@ impl Log for Stderr {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            // Where stderr is gone there is nobody to tell.
-            drop(writeln!(std::io::stderr().lock(), "{}", line(record)));
+            STDERR.push(format!("{}\n", line(record)).into_bytes());
         }
     }
 

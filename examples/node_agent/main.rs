@@ -16,11 +16,13 @@ mod files;
 mod flags;
 mod follow;
 mod health;
+mod hook;
 mod logger;
 mod managers;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod node;
+mod outflow;
 mod own_node;
 mod pid_file;
 mod pods;
@@ -40,9 +42,10 @@ mod wait_line;
 mod yaml;
 mod zpages;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
+use crossbeam_channel::bounded;
 use kubecache::http::{Client, Config};
 use kubecache::{Error, ErrorKind};
 
@@ -50,6 +53,7 @@ use agent::{Agent, Ended};
 use args::{Command, Options, Output};
 use demo::Demo;
 use endpoints::Endpoints;
+use outflow::{Pieces, STDERR, STDOUT};
 use print::Printer;
 use signals::Stop;
 use tell::tell;
@@ -60,7 +64,17 @@ const TOLD_OTHERWISE: [&str; 2] = ["kubecache::reflector", "kubecache::testing"]
 
 const USER_AGENT: &str = concat!("node_agent/", env!("CARGO_PKG_VERSION"));
 
+/// The code where nobody takes the output any more.
+const OUTPUT_CLOSED: u8 = 3;
+
 fn main() -> ExitCode {
+    let code = start();
+    STDOUT.end();
+    STDERR.end();
+    code
+}
+
+fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
         Ok(Command::Help) => return tell::help(&args::help()),
@@ -134,7 +148,8 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         config.source()
     );
     raise_descriptor_limit();
-    let stop = Stop::listen().map_err(|error| {
+    let (hang_up, hang_ups) = bounded(1);
+    let stop = Stop::listen(Some(hang_up), hook::exit).map_err(|error| {
         Error::new(ErrorKind::Resources, "listening for signals").with_source(error)
     })?;
     let mut client_options = flags::client_options(USER_AGENT, options.request_timeout);
@@ -148,6 +163,9 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         server: &config.server_url(),
         printer: printer(options, node_name),
         signals: &stop.came,
+        hang_ups: &hang_ups,
+        is_on_terminal: io::stdout().is_terminal(),
+        references: options.references.clone(),
         endpoints,
         wait_line: WaitLine::on_stderr(),
     };
@@ -155,11 +173,10 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
 }
 
 /// A printer as the flags have it. Only a terminal gets colours, unless `NO_COLOR` is set.
-fn printer(options: &Options, node_name: Option<&str>) -> Printer<io::StdoutLock<'static>> {
-    let stdout = io::stdout().lock();
+fn printer(options: &Options, node_name: Option<&str>) -> Printer<Pieces> {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let in_colour = stdout.is_terminal() && !wants_none;
-    let mut printer = Printer::new(options.output, node_name, stdout);
+    let in_colour = io::stdout().is_terminal() && !wants_none;
+    let mut printer = Printer::new(options.output, node_name, STDOUT.writer());
     if options.no_headers {
         printer = printer.without_headers();
     }
@@ -186,11 +203,11 @@ fn announce(server: &Demo, output: Output) {
         server.url()
     );
     // What a program reads on stdout has to stay that.
-    let written = match output {
-        Output::Table | Output::Wide => writeln!(io::stdout(), "{line}"),
-        Output::Name | Output::Json | Output::Yaml => writeln!(io::stderr(), "{line}"),
-    };
-    drop(written);
+    if output.is_table() {
+        STDOUT.push(format!("{line}\n").into_bytes());
+    } else {
+        tell(&line);
+    }
 }
 
 fn report(ended: Ended) -> ExitCode {
@@ -201,9 +218,10 @@ fn report(ended: Ended) -> ExitCode {
             tell(&format!("error: {missing} of {of} rows have no answer"));
         }
         Ended::Interrupted => tell("error: interrupted before each object had its answer"),
-        // A reader that has seen enough (`| head`) is no failure worth a message.
-        Ended::OutputClosed(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-        Ended::OutputClosed(error) => tell(&format!("error: writing the output: {error}")),
+        Ended::OutputClosed(error) => {
+            tell(&format!("error: the output is not taken any more: {error}"));
+            return ExitCode::from(OUTPUT_CLOSED);
+        }
     }
     ExitCode::FAILURE
 }

@@ -100,9 +100,13 @@ impl Managers {
         self.config_maps.unregister_pod(pod);
     }
 
-    /// Keeps these objects, whatever pods name. An owner per namespace, as the rows show them.
-    pub(crate) fn refer(&self, objects: &BTreeSet<ObjectId>) {
+    /// Keeps these objects, whatever pods name, and no more those of `before` that are not among
+    /// them. An owner per namespace, as the rows show them.
+    pub(crate) fn refer(&self, objects: &BTreeSet<ObjectId>, before: &BTreeSet<ObjectId>) {
         let mut by_namespace = BTreeMap::<_, Vec<&ObjectId>>::new();
+        for object in before {
+            by_namespace.entry(object.key.namespace()).or_default();
+        }
         for object in objects {
             by_namespace
                 .entry(object.key.namespace())

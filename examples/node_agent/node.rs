@@ -86,7 +86,7 @@ impl Node {
             }
             None => (None, Vec::new()),
         };
-        managers.refer(&options.references);
+        managers.refer(&options.references, &BTreeSet::new());
         let restored = managers.only_pods_of(owners, &options.references, name.is_some());
         let files = Files::start(&options.files, &managers)?;
         let node = Self {
@@ -105,6 +105,17 @@ impl Node {
             node.references_are_complete();
         }
         Ok(node)
+    }
+
+    /// Keeps these objects whatever pods name, in place of those of `before`.
+    pub(crate) fn refer(&self, references: &BTreeSet<ObjectId>, before: &BTreeSet<ObjectId>) {
+        self.managers.refer(references, before);
+        if let Some(reader) = &self.reader {
+            reader.order(references.iter().cloned());
+        }
+        if let Some(files) = &self.files {
+            files.look();
+        }
     }
 
     /// Whether there is something out of a snapshot that the server has not told of.

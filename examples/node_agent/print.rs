@@ -104,7 +104,7 @@ impl<W: Write> Printer<W> {
         self.to.flush()
     }
 
-    /// Writes one line per row.
+    /// Writes one line per row, and flushes after each.
     pub(crate) fn changes(
         &mut self,
         rows: &[(&RowKey, &Facts)],
@@ -121,6 +121,7 @@ impl<W: Write> Printer<W> {
                 let names: BTreeSet<_> = rows.iter().map(|(key, _)| name(key)).collect();
                 for name in names {
                     writeln!(self.to, "{}", visible(&name))?;
+                    self.to.flush()?;
                 }
             }
             Output::Json | Output::Yaml => {
@@ -137,10 +138,11 @@ impl<W: Write> Printer<W> {
                         serde_json::to_writer(&mut self.to, &change)?;
                         writeln!(self.to)?;
                     }
+                    self.to.flush()?;
                 }
             }
         }
-        self.to.flush()
+        Ok(())
     }
 }
 

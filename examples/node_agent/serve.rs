@@ -32,10 +32,7 @@ impl Server {
         listener: TcpListener,
         pages: impl Pages,
     ) -> Result<Self, Error> {
-        let started = UnixStream::pair().and_then(|(ring, heard)| {
-            ring.set_nonblocking(true)?;
-            heard.set_nonblocking(true)?;
-            let bell = Arc::new(Bell(ring));
+        let started = Bell::pair().and_then(|(bell, heard)| {
             Worker::spawn(name, move |stop| {
                 let wake: Arc<dyn Wake> = bell;
                 let _registration = stop.register(&wake);
@@ -56,8 +53,18 @@ impl Server {
     }
 }
 
-/// Wakes the thread out of its poll.
-struct Bell(UnixStream);
+/// Wakes a thread out of its poll.
+pub(crate) struct Bell(UnixStream);
+
+impl Bell {
+    /// The bell, and what its ring makes readable.
+    pub(crate) fn pair() -> io::Result<(Arc<Self>, UnixStream)> {
+        let (ring, heard) = UnixStream::pair()?;
+        ring.set_nonblocking(true)?;
+        heard.set_nonblocking(true)?;
+        Ok((Arc::new(Self(ring)), heard))
+    }
+}
 
 impl Wake for Bell {
     fn wake(&self) {

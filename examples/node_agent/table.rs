@@ -110,7 +110,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
             line.extend(std::iter::repeat_n(' ', padding));
             line.push_str(GAP);
         }
-        writeln!(to, "{}", line.trim_end())
+        writeln!(to, "{}", line.trim_end())?;
+        to.flush()
     }
 }
 

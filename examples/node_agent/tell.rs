@@ -6,12 +6,13 @@ use std::process::ExitCode;
 
 use kubecache::Error;
 
+use crate::outflow::STDERR;
+
 const USAGE: u8 = 2;
 
-/// A line on standard error.
+/// A line on standard error. Never waits for its reader.
 pub(crate) fn tell(text: &str) {
-    // Where stderr is gone there is nobody to tell.
-    drop(writeln!(io::stderr(), "{text}"));
+    STDERR.push(format!("{text}\n").into_bytes());
 }
 
 /// Tells an error as kubectl does: the server's words unchanged, with its reason before them.

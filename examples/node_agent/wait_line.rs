@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write};
 
+use crate::outflow::{Pieces, STDERR};
+
 /// Takes the cursor to the line's beginning and empties the line.
 const CLEAR: &str = "\r\u{1b}[K";
 
@@ -11,11 +13,11 @@ pub(crate) struct WaitLine<W: Write> {
     shown: String,
 }
 
-impl WaitLine<io::Stderr> {
+impl WaitLine<Pieces> {
     /// On stderr, if that is a terminal.
     pub(crate) fn on_stderr() -> Self {
-        let stderr = io::stderr();
-        Self::new(stderr.is_terminal().then_some(stderr))
+        let is_terminal = io::stderr().is_terminal();
+        Self::new(is_terminal.then(|| STDERR.writer()))
     }
 }
 
@@ -71,6 +73,6 @@ mod tests {
         drop(line);
         let expected = "\r\u{1b}[K1 of 2\r\u{1b}[K2 of 2\r\u{1b}[K";
         assert_eq!(String::from_utf8(written).unwrap(), expected);
-        WaitLine::<io::Stderr>::new(None).show("nobody sees it");
+        WaitLine::<Pieces>::new(None).show("nobody sees it");
     }
 }

@@ -83,8 +83,9 @@ fn flags(options: &Options) -> Vec<(&'static str, String)> {
         ("demo", options.demo.to_string()),
         (
             "exec-on-change",
-            files.run.first().cloned().unwrap_or_default(),
+            files.hook.command.first().cloned().unwrap_or_default(),
         ),
+        ("exec-timeout", told(files.hook.limit)),
         (
             "health-probe-bind-address",
             set(options.health_probe_bind_address.as_ref()),

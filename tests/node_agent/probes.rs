@@ -85,7 +85,7 @@ fn with_tls(watch: Answer) -> Recording {
     object(pods, "secrets", "tls", &[secret("tls", &[("a", "canary")])])
 }
 
-fn soon() -> kubecache::clock::Deadline {
+pub(crate) fn soon() -> kubecache::clock::Deadline {
     Clock::system().after(Duration::from_secs(5 * 60))
 }
 

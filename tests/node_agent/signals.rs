@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kubecache::clock::Clock;
 use kubecache::testing::{Act, Fault, FixtureServer, Received};
-use rustix::pipe::{fcntl_setpipe_size, pipe};
+use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::AGENT;
@@ -20,7 +20,7 @@ const PIPE_BYTES: usize = 4096;
 /// The agent stands in a write that nobody takes, so the first signal cannot end it.
 #[test]
 fn a_second_signal_ends_it_at_once_wherever_it_stands() {
-    let (stdout, write_end) = pipe().unwrap();
+    let (stdout, write_end) = pipe_with(PipeFlags::CLOEXEC).unwrap();
     fcntl_setpipe_size(&stdout, PIPE_BYTES).unwrap();
     let mut command = AGENT.command(&["--demo", "--once", "-o", "json", "-v"]);
     let mut agent = Killed(command.stdout(Stdio::from(write_end)).spawn().unwrap());

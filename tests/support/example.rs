@@ -7,7 +7,7 @@
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -146,11 +146,12 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    fn new(mut command: Command) -> Self {
+    /// Starts a run that goes on. What the command gives another place is not read.
+    pub(crate) fn new(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
-        let (lines, reader) = follow("t-stdout", child.stdout.take().unwrap());
+        let (lines, reader) = follow("t-stdout", child.stdout.take());
         // Read all along: a program that finds the pipe full stands still.
-        let (stderr, second_reader) = follow("t-stderr", child.stderr.take().unwrap());
+        let (stderr, second_reader) = follow("t-stderr", child.stderr.take());
         Self {
             lines,
             stderr,
@@ -179,6 +180,26 @@ impl Running {
         }
     }
 
+    /// Whether this came on stderr by now.
+    pub(crate) fn has_told(&mut self, words: &str) -> bool {
+        for line in self.stderr.try_iter() {
+            self.told.push_str(&line);
+            self.told.push('\n');
+        }
+        self.told.contains(words)
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child.0), signal).unwrap();
+    }
+
+    /// Waits for the end, which may be of any kind.
+    pub(crate) fn wait(mut self) -> (ExitStatus, String) {
+        while self.next_told().is_some() {}
+        (self.child.0.wait().unwrap(), self.told)
+    }
+
     /// Blocks until a line comes that `is_it`.
     pub(crate) fn wait_for(&mut self, what: &str, is_it: impl Fn(&str) -> bool) {
         loop {
@@ -205,8 +226,7 @@ impl Running {
 
     /// Sends a signal and waits for the end.
     pub(crate) fn stop(mut self, signal: Signal) -> Ended {
-        let pid = Pid::from_child(&self.child.0);
-        kill_process(pid, signal).unwrap();
+        self.signal(signal);
         loop {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) => self.see(&line),
@@ -230,10 +250,14 @@ impl Running {
 }
 
 /// The lines of a pipe as they come, and the thread that reads them.
-fn follow(name: &str, pipe: impl Read + Send + 'static) -> (Receiver<String>, Worker) {
+fn follow(name: &str, pipe: Option<impl Read + Send + 'static>) -> (Receiver<String>, Worker) {
     let (send, lines) = unbounded();
     let reader = Worker::spawn(name, move |_stop| {
-        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+        let pipes = pipe.into_iter();
+        for line in pipes
+            .flat_map(|pipe| BufReader::new(pipe).lines())
+            .map_while(Result::ok)
+        {
             drop(send.send(line));
         }
     });
