@@ -32,7 +32,7 @@ pub(crate) struct Node {
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// The pods that the agent of before had, until the server tells of them.
     restored: BTreeMap<ObjectKey, Owner>,
-    _keeper: Option<Keeper>,
+    keeper: Option<Keeper>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
@@ -94,7 +94,7 @@ impl Node {
             managers,
             pods: BTreeMap::new(),
             restored,
-            _keeper: keeper,
+            keeper,
             reader,
             own,
         };
@@ -243,6 +243,15 @@ impl Node {
         if let Some(owner) = self.restored.remove(key) {
             self.managers.forget(&owner);
         }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It writes what the managers hold.
+        self.keeper = None;
+        // The threads that write files may wait for an answer to a read.
+        self.managers.shut_down();
     }
 }
 

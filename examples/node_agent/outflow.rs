@@ -12,7 +12,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, after, bounded, select};
 use kubecache::worker::Worker;
 use parking_lot::{Condvar, Mutex};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The rows.
 pub(crate) static STDOUT: LazyLock<Outflow> = LazyLock::new(|| {
@@ -32,8 +32,10 @@ const LINES_MAX: usize = 10_000;
 /// So much is written at once. It cannot be dropped any more.
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// How long the reader has for the rest when the program ends.
-const LAST_WAIT: Duration = Duration::from_millis(500);
+/// How long a reader that takes nothing has for the rest when the program ends, and how often it is
+/// looked at while it takes something.
+const LAST_WAIT: Duration = Duration::from_millis(250);
+const LAST_LOOKS: usize = 20;
 
 /// The queue and its thread, which ends with the process.
 pub(crate) struct Outflow {
@@ -150,11 +152,13 @@ impl Outflow {
     /// Waits until all of it was written, or the reader has had its time. Says how many pieces did
     /// not reach it.
     pub(crate) fn end(&self) {
-        let late = after(LAST_WAIT);
+        let mut looks = 0..LAST_LOOKS;
         while !self.is_idle() {
             select! {
                 recv(self.idle()) -> _ => {}
-                recv(late) -> _ => break,
+                recv(after(LAST_WAIT)) -> _ => if looks.next().is_none() || self.is_full() {
+                    break;
+                },
             }
         }
         let mut state = self.state.lock();
@@ -166,6 +170,15 @@ impl Outflow {
         if lost > 0 && !is_closed && !std::ptr::eq(self, &*STDERR) {
             self.tell_lost(lost);
         }
+    }
+
+    /// Whether a write would block now.
+    fn is_full(&self) -> bool {
+        let now = Timespec::default();
+        (self.open)().is_ok_and(|to| {
+            let ready = poll(&mut [PollFd::new(&to, PollFlags::OUT)], Some(&now));
+            matches!(ready, Ok(0))
+        })
     }
 
     fn tell_lost(&self, lost: u64) {

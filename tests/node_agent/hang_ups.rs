@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
@@ -84,6 +85,31 @@ fn a_hang_up_ends_no_run_that_waits() {
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     let told = "error: interrupted before each object had its answer\n";
     assert!(ended.stderr.ends_with(told), "{}", ended.stderr);
+}
+
+/// Seen: the end took eight seconds, which is how long the thread that writes files waited for an
+/// answer yet.
+#[test]
+fn a_server_that_does_not_answer_holds_up_no_end_of_an_agent_that_writes_files() {
+    let server = ApiServer::new().unwrap();
+    server.add_fault(Fault::new(Act::Hang));
+    let directory = TempDirectory::new("agent-silent-server");
+    let (url, path) = (server.url(), directory.join("out"));
+    let flags = ["--server", &url, "--secret", "shop/db", "--output-dir"];
+    for strategy in ["Get", "Cache"] {
+        let of_strategy = [path.to_str().unwrap(), "--change-detection", strategy];
+        let before = server.requests().len();
+        let agent = AGENT.start(&[&flags[..], &of_strategy].concat());
+        let asked = |asked: &[Received]| asked.len() > before;
+        assert!(server.wait_for_requests(soon(), asked));
+        let clock = Clock::system();
+        let late = clock.after(Duration::from_secs(5));
+        assert_eq!(agent.stop(Signal::TERM).code, 0);
+        assert!(
+            !clock.has_passed(late),
+            "{strategy}: it takes some milliseconds"
+        );
+    }
 }
 
 /// How many files the folders of an object have, readable or not, and whether they can be read.
