@@ -62,7 +62,8 @@ pub(crate) struct HookOptions {
 impl HookOptions {
     /// How long a run may take before it is told of.
     pub(crate) fn long(&self) -> Duration {
-        self.limit.map_or(LONG, |limit| limit / 2)
+        let half = self.limit.and_then(|limit| limit.checked_div(2));
+        half.unwrap_or(LONG)
     }
 }
 

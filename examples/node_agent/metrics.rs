@@ -26,12 +26,14 @@ const BUILD_INFO: &str = concat!(
 
 /// The series of the agent's own.
 fn own(files: Option<&Files>) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     let mut series = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
-        text.push_str(&format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
-        for (labels, value) in values {
-            text.push_str(&format!("{name}{labels} {value}\n"));
-        }
+        lines.push(format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
+        lines.extend(
+            values
+                .iter()
+                .map(|(labels, value)| format!("{name}{labels} {value}\n")),
+        );
     };
     #[expect(
         clippy::cast_precision_loss,
@@ -49,7 +51,7 @@ fn own(files: Option<&Files>) -> String {
         ],
     );
     let Some(runs) = files.and_then(Files::hook_runs) else {
-        return text;
+        return lines.concat();
     };
     series(
         "kubecache_agent_hook_runs_total",
@@ -73,7 +75,7 @@ fn own(files: Option<&Files>) -> String {
         "How long the present run of --exec-on-change has taken; 0 without one",
         &[("", running.as_secs_f64())],
     );
-    text
+    lines.concat()
 }
 
 /// What counts, and what tells of it. Cloning shares it.

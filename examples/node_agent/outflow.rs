@@ -56,8 +56,8 @@ struct State {
     /// How many are being written.
     in_write: usize,
     /// How many were dropped since the queue was last empty, and since the start.
+    lost: u64,
     dropped: u64,
-    dropped_in_all: u64,
     is_closed: bool,
     thread: Option<Worker>,
 }
@@ -109,17 +109,17 @@ impl Outflow {
                 Err(_no_thread) => return drop((self.open)().map(|mut to| to.write_all(&piece))),
             }
         }
-        let dropped = state.dropped;
+        let lost = state.lost;
         while state.pieces.len() >= state.pieces_max.max(1) {
             state.pieces.pop_front();
+            state.lost = state.lost.saturating_add(1);
             state.dropped = state.dropped.saturating_add(1);
-            state.dropped_in_all = state.dropped_in_all.saturating_add(1);
         }
-        let begins_to_drop = dropped == 0 && state.dropped > 0;
+        let begins_to_drop = lost == 0 && state.lost > 0;
         state.pieces.push_back(piece);
         drop(state);
         self.filled.notify_one();
-        if begins_to_drop && !std::ptr::eq(self, &*STDERR) {
+        if begins_to_drop {
             let what = self.what;
             warn(&format!(
                 "the reader is too slow: the oldest {what} are dropped"
@@ -146,7 +146,7 @@ impl Outflow {
     /// How many pieces were dropped since the start.
     #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "a metric"))]
     pub(crate) fn dropped(&self) -> u64 {
-        self.state.lock().dropped_in_all
+        self.state.lock().dropped
     }
 
     /// Waits until all of it was written, or the reader has had its time. Says how many pieces did
@@ -163,11 +163,11 @@ impl Outflow {
         }
         let mut state = self.state.lock();
         let waiting = state.pieces.len().saturating_add(state.in_write);
-        let lost = std::mem::take(&mut state.dropped);
+        let lost = std::mem::take(&mut state.lost);
         let lost = lost.saturating_add(u64::try_from(waiting).unwrap_or(u64::MAX));
         let is_closed = std::mem::replace(&mut state.is_closed, true);
         drop(state);
-        if lost > 0 && !is_closed && !std::ptr::eq(self, &*STDERR) {
+        if lost > 0 && !is_closed {
             self.tell_lost(lost);
         }
     }
@@ -210,7 +210,7 @@ impl Outflow {
             if !state.pieces.is_empty() {
                 continue;
             }
-            let lost = std::mem::take(&mut state.dropped);
+            let lost = std::mem::take(&mut state.lost);
             drop(state);
             // A full channel holds the message this one would have been.
             let _full = self.idle.0.try_send(()).is_err();

@@ -2,6 +2,7 @@
 //! left behind.
 
 use std::fs;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,7 +12,7 @@ use kubecache::testing::{ApiServer, objects};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::AGENT;
-use super::probes::{FLAG, soon, told, wait_for_answer};
+use super::probes::{FLAG, get, soon, told, wait_for_answer};
 use super::slow_readers::wait_for_file;
 use crate::support::TempDirectory;
 use crate::support::example::Running;
@@ -143,9 +144,17 @@ const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo \"pids $$ $!\"; while :;
 #[test]
 fn a_run_over_its_limit_is_ended_whole_and_fails_its_check_until_a_run_is_well() {
     let machine = Machine::new(STUBBORN);
-    let mut agent = machine.start(&["--exec-timeout", "1s", FLAG, "127.0.0.1:0"]);
+    let mut flags = vec!["--exec-timeout", "1s", FLAG, "127.0.0.1:0"];
+    if cfg!(feature = "metrics") {
+        flags.extend(["--metrics-bind-address", "127.0.0.1:0"]);
+    }
+    let mut agent = machine.start(&flags);
     let probes = told(&mut agent, &format!("{FLAG}: listening at "));
     let probes = probes.parse().unwrap();
+    let metrics = cfg!(feature = "metrics").then(|| {
+        let address = told(&mut agent, "--metrics-bind-address: listening at ");
+        address.parse::<SocketAddr>().unwrap()
+    });
     let pids = told(&mut agent, "pids ");
     while !agent
         .next_told()
@@ -161,6 +170,17 @@ fn a_run_over_its_limit_is_ended_whole_and_fails_its_check_until_a_run_is_well()
     agent.signal(Signal::HUP);
     assert_eq!(told(&mut agent, "again "), "configmap shop/a");
     wait_for_answer(probes, "/healthz/hook", (200, "ok"));
+    if let Some(address) = metrics {
+        let (_, page) = get(address, "/metrics");
+        for line in [
+            "kubecache_agent_hook_runs_total{result=\"success\"} 1\n",
+            "kubecache_agent_hook_runs_total{result=\"failure\"} 1\n",
+            "kubecache_agent_hook_running_seconds 0\n",
+            "kubecache_agent_dropped_total{what=\"rows\"} 0\n",
+        ] {
+            assert!(page.contains(line), "{line}{page}");
+        }
+    }
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
