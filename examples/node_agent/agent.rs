@@ -20,13 +20,14 @@ use crate::args::Options;
 use crate::endpoints::Endpoints;
 use crate::files::Files;
 use crate::follow::Follower;
-use crate::health::Synced;
+use crate::health::Flag;
 use crate::managers::ObjectId;
 use crate::node::{Node, followed};
 use crate::outflow::{Pieces, STDOUT};
 use crate::pods::{PodNews, PodSink};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
+use crate::rights;
 use crate::rows::Facts;
 use crate::tell::{one_line, tell};
 use crate::wait_line::WaitLine;
@@ -120,7 +121,9 @@ struct Progress {
     told_of_failure: bool,
     follower: Follower,
     /// For those who ask whether the agent is ready.
-    synced: Synced,
+    synced: Flag,
+    /// For those who ask whether it is fresh.
+    restored: Flag,
 }
 
 impl Agent<'_> {
@@ -136,6 +139,8 @@ impl Agent<'_> {
             self.options,
             metrics.as_ref(),
         )?;
+        let past_limit = self.options.watches_max.filter(|_| !self.options.demo);
+        let _asks = past_limit.map(|_| rights::check(client)).transpose()?;
         let mut ears = Ears::listen(&node);
         let mut progress = Progress::new(clock, self.options);
         match self.node_name {
@@ -149,7 +154,9 @@ impl Agent<'_> {
             // There is something to show, whether the server answers or not.
             progress.pods_are_known(self.options.once);
         }
-        let health = node.health(ears.reflector.as_ref(), progress.synced.clone());
+        progress.restored.set(node.still_restored(&node.rows()));
+        let pods = ears.reflector.as_ref();
+        let health = node.health(pods, progress.synced.clone(), &progress.restored);
         // Ends before what it looks at.
         let _servers = endpoints.serve(&health, self.options)?;
         drop(health);
@@ -191,26 +198,33 @@ impl Agent<'_> {
                 self.wait_line.clear();
                 tell(&notice);
             }
-            if let Some(ended) = self.look(&node, &mut progress) {
+            if let Some(ended) = self.look(&node, &mut progress, ears.reflector.as_deref()) {
                 return Ok(ended);
             }
         }
     }
 
-    fn look(&mut self, node: &Node, progress: &mut Progress) -> Option<Ended> {
+    fn look(
+        &mut self,
+        node: &Node,
+        progress: &mut Progress,
+        pods: Option<&Reflector>,
+    ) -> Option<Ended> {
         let now = progress.clock.now();
         let late = progress.deadline.has_passed(now);
         let rows = node.rows();
         progress.read(node, &rows, now);
+        progress.restored.set(node.still_restored(&rows));
         if progress.stage == Stage::Contacting {
             let name = self.node_name.unwrap_or_default();
             let text = format!("The server is asked for the pods of node {name}.");
             self.wait_line.show(&text);
-            return late.then(|| Ended::Failed(progress.no_contact(self.options)));
+            let waits_for = || pods?.status().describe_activity(now);
+            return late.then(|| Ended::Failed(progress.no_contact(self.options, waits_for())));
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         if missing == 0 {
-            progress.synced.set();
+            progress.synced.set(true);
         }
         let waits = match progress.stage {
             Stage::Contacting => true,
@@ -472,7 +486,8 @@ impl Progress {
             last_error: None,
             told_of_failure: false,
             follower: Follower::default(),
-            synced: Synced::default(),
+            synced: Flag::default(),
+            restored: Flag::default(),
             clock,
         }
     }
@@ -548,14 +563,14 @@ impl Progress {
         })
     }
 
-    fn no_contact(&self, options: &Options) -> Error {
+    fn no_contact(&self, options: &Options, waits_for: Option<String>) -> Error {
         let limit = options.timeout.unwrap_or_default();
         let text = format!("the pods of the node are not known after {limit:?}");
         match &self.last_error {
-            None => Error::new(
-                ErrorKind::Timeout,
-                format!("{text}: the server has not answered yet"),
-            ),
+            None => {
+                let waits_for = waits_for.unwrap_or_else(|| "nothing was asked yet".to_owned());
+                Error::new(ErrorKind::Timeout, format!("{text}: {waits_for}"))
+            }
             Some(error) => error.clone().context(&text),
         }
     }

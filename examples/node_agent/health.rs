@@ -22,23 +22,26 @@ pub(crate) struct Health {
     pub(crate) managers: Arc<Managers>,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
-    pub(crate) synced: Synced,
+    /// Whether everything was answered once; that stays so.
+    pub(crate) synced: Flag,
+    /// Where there is a snapshot: whether something of it waits for the server's word.
+    pub(crate) restored: Option<Flag>,
 }
 
-/// Whether everything was answered once; that stays so.
+/// What the agent's loop tells the probes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Synced(Arc<AtomicBool>);
+pub(crate) struct Flag(Arc<AtomicBool>);
 
-impl Synced {
-    pub(crate) fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+impl Flag {
+    pub(crate) fn set(&self, value: bool) {
+        self.0.store(value, Ordering::Relaxed);
     }
 
-    fn check(&self) -> Verdict {
-        if self.0.load(Ordering::Relaxed) {
+    fn check(&self, wanted: bool, otherwise: &str) -> Verdict {
+        if self.0.load(Ordering::Relaxed) == wanted {
             Ok(())
         } else {
-            Err("not every object has had its first answer".to_owned())
+            Err(otherwise.to_owned())
         }
     }
 }
@@ -60,7 +63,10 @@ impl Health {
             "healthz" => self.fresh(),
             "readyz" => {
                 let mut checks = self.fresh();
-                checks.push(("synced", self.synced.check()));
+                let synced = self
+                    .synced
+                    .check(true, "not every object has had its first answer");
+                checks.push(("synced", synced));
                 checks
             }
             _ => return None,
@@ -85,6 +91,10 @@ impl Health {
         let (secrets, config_maps) = self.managers.health();
         checks.push(("secrets", told("secrets", secrets)));
         checks.push(("configmaps", told("configmaps", config_maps)));
+        if let Some(restored) = &self.restored {
+            let waits = "the server has not confirmed all that the snapshot brought";
+            checks.push(("snapshot", restored.check(false, waits)));
+        }
         if let Some(files) = &self.files {
             checks.push(("files", told("files", files.health())));
             let hook = files.hook_health();

@@ -31,6 +31,7 @@ mod reads;
 mod references;
 #[cfg(feature = "testing")]
 mod replay;
+mod rights;
 mod rows;
 mod serve;
 mod signals;

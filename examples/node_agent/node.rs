@@ -7,21 +7,21 @@ use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{
-    ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, Owner, PastLimit,
+    ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, ObjectState, Owner, PastLimit,
 };
 use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
 use crate::args::Options;
 use crate::files::Files;
-use crate::health::{Health, Synced};
+use crate::health::{Flag, Health};
 use crate::managers::{Managers, ObjectId};
 use crate::metrics::Metrics;
 use crate::own_node;
 use crate::pods::{PodNews, is_finished};
 use crate::print::Rows;
 use crate::reads::Reader;
-use crate::rows::{Facts, RowKey};
+use crate::rows::{Facts, RowKey, State};
 use crate::snapshot::Keeper;
 
 /// Pods that run here, and their objects.
@@ -123,6 +123,12 @@ impl Node {
         !self.restored.is_empty()
     }
 
+    /// Whether there still is something out of a snapshot that the server has not confirmed.
+    pub(crate) fn still_restored(&self, rows: &Rows) -> bool {
+        let is_restored = |facts: &Facts| facts.state == State::Kept(ObjectState::Restored);
+        self.has_restored() || rows.values().any(is_restored)
+    }
+
     /// What is not referenced by now is not needed here.
     fn references_are_complete(&self) {
         if let Some(files) = &self.files {
@@ -131,13 +137,19 @@ impl Node {
     }
 
     /// What probes look at, beside the pods.
-    pub(crate) fn health(&self, pods: Option<&Arc<Reflector>>, synced: Synced) -> Health {
+    pub(crate) fn health(
+        &self,
+        pods: Option<&Arc<Reflector>>,
+        synced: Flag,
+        restored: &Flag,
+    ) -> Health {
         Health {
             pods: pods.map(Arc::clone),
             own_node: self.own.clone(),
             managers: Arc::clone(&self.managers),
             files: self.files.clone(),
             synced,
+            restored: self.keeper.as_ref().map(|_| restored.clone()),
         }
     }
 

@@ -384,8 +384,8 @@ impl<K: Object> ObjectManager<K> {
     /// # Errors
     ///
     /// - `Panicked`: the manager's housekeeper panicked and has not completed a sweep since.
-    /// - `Timeout`: how many objects are unhealthy, and how old the oldest confirmation of one is.
-    ///   Its last failure is the source. The text names no object.
+    /// - `Timeout`: how many objects are unhealthy, and how old the oldest confirmation of one is,
+    ///   or what its first answer waits for. Its last failure is the source. The text names no object.
     pub fn health(&self) -> Result<(), Error> {
         if let Some(failure) = self.strategy.housekeeping_failure() {
             return Err(failure);
@@ -400,7 +400,14 @@ impl<K: Object> ObjectManager<K> {
         };
         let how = match (worst.since_contact, worst.trying_for.unwrap_or_default()) {
             (Some(age), _) => format!("the server last confirmed one {age:.0?} ago"),
-            (None, time) => format!("the server has confirmed nothing of one for {time:.0?}"),
+            (None, time) => {
+                // After a failure the reason has words of the server, which may name the object.
+                let reason = Some(&worst.reason).filter(|_| worst.last_error.is_none());
+                let phase = reason
+                    .map(|reason| format!(": {reason}"))
+                    .unwrap_or_default();
+                format!("the server has confirmed nothing of one for {time:.0?}{phase}")
+            }
         };
         let resource = K::resource();
         let (late, all, kind) = (overdue.len(), keys.len(), resource.kind());

@@ -155,8 +155,8 @@ impl ReflectorStatus {
     ///
     /// # Errors
     ///
-    /// `Timeout` with the time since the last contact, or since when the content is behind. The
-    /// last failure is its source. Else [`left_out`](Self::left_out).
+    /// `Timeout` with the time since the last contact, or since when the content is behind. Before
+    /// the first contact it says what the reflector waits for. The last failure is its source. Else [`left_out`](Self::left_out).
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             let left_out = self.left_out.clone();
@@ -171,7 +171,12 @@ impl ReflectorStatus {
             ),
             (None, Some(age), _) => format!("the server last confirmed the content {age:.0?} ago"),
             (None, None, Some(began)) => {
-                format!("the server has confirmed nothing for {:.0?}", since(began))
+                let waits_for = self.describe_wait().map(|phase| format!(": {phase}"));
+                let waits_for = waits_for.unwrap_or_default();
+                format!(
+                    "the server has confirmed nothing for {:.0?}{waits_for}",
+                    since(began)
+                )
             }
             (None, None, None) => "the server has confirmed nothing yet".to_owned(),
         };

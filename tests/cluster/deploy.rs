@@ -47,6 +47,7 @@ fn agent(bed: &Bed) -> Ended {
         "--node-name",
         NODE,
         "--once",
+        "--watches-max=1000",
         "-o",
         "json",
     ];
@@ -116,11 +117,21 @@ fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing
     until("all rights", &bed, are_all_answered);
 
     let roles = manifest("roles.yaml");
-    let objects = "resources: [secrets, configmaps], verbs: [list, watch]";
+    let objects = "resources: [secrets, configmaps], verbs: [get, list, watch]";
     let pods = "resources: [pods], verbs: [list, watch]";
     assert!(roles.contains(objects) && roles.contains(pods));
 
-    apply(&roles.replace(objects, "resources: [configmaps], verbs: [list, watch]"));
+    let watched = "resources: [secrets, configmaps], verbs: [list, watch]";
+    apply(&roles.replace(objects, watched));
+    let warned = "the agent may not get secrets of all namespaces";
+    until("no right to get", &bed, |ended| {
+        are_all_answered(ended) && ended.stderr.contains(warned)
+    });
+
+    apply(&roles.replace(
+        objects,
+        "resources: [configmaps], verbs: [get, list, watch]",
+    ));
     until("no right to Secrets", &bed, are_secrets_forbidden);
 
     apply(&roles.replace(pods, "resources: [pods], verbs: [get]"));

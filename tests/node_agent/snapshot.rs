@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use super::AGENT;
+use super::probes::{FLAG, get, told, wait_for_answer};
 use super::references::secret;
 use super::rows::{node, object, pod};
 use crate::support::TempDirectory;
@@ -112,8 +113,11 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
         port,
         directory: _directory,
     } = left("agent-offline");
-    let flags = texts(&flags);
+    let mut flags = texts(&flags);
+    flags.extend([FLAG, "127.0.0.1:0"]);
     let mut agent = AGENT.start(&flags);
+    let probes = told(&mut agent, &format!("{FLAG}: listening at "));
+    let probes = probes.parse().unwrap();
     agent.wait_for_all(
         "rows",
         vec![
@@ -122,6 +126,10 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
             line(&["shop", "web-2", "Secret", "db", "Restored", "7"]),
         ],
     );
+    let why = "the server has not confirmed all that the snapshot brought";
+    let unconfirmed = format!("[-]snapshot failed: {why}\nhealthz/snapshot check failed\n");
+    assert_eq!(get(probes, "/healthz/snapshot"), (500, unconfirmed));
+    assert_eq!(get(probes, "/healthz").0, 500);
     let recording = object(node(&pods[..1]), "secrets", "db", &[secret("db", "9")]);
     let recording = object(recording, "secrets", "tls", &[]);
     let _server = FixtureServer::replaying(recording)
@@ -137,6 +145,7 @@ fn a_node_that_boots_offline_has_its_objects_and_then_the_servers_word() {
             line(&["shop", "web-2", "Secret", "db", "Removed"]),
         ],
     );
+    wait_for_answer(probes, "/healthz", (200, "ok"));
     let ended = agent.stop(Signal::TERM);
     for told in ["db changed while", "tls was deleted while"] {
         assert!(ended.stderr.contains(told), "{}", ended.stderr);

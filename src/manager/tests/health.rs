@@ -86,7 +86,8 @@ fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_f
     let error = stage.manager.health().unwrap_err();
     assert_eq!(
         error.to_string(),
-        "1 of 1 Secrets: the server has confirmed nothing of one for 130s"
+        "1 of 1 Secrets: the server has confirmed nothing of one for 130s: \
+         no answer from the server yet"
     );
     stage.manager.unregister_pod(&pod("p", &["s"]));
     stage.manager.health().unwrap();

@@ -3,7 +3,8 @@
 
 use super::{Bench, Effect, duration};
 use crate::error::ErrorKind;
-use crate::reflector::ReflectorOptions;
+use crate::list_watch::{RequestPhase, RequestProgress};
+use crate::reflector::{ReflectorOptions, ReflectorStatus};
 use std::error::Error as _;
 use std::time::Duration;
 
@@ -384,6 +385,16 @@ fn b14_an_ended_reflector_owes_nothing_and_one_that_began_says_since_when() {
         "the server has confirmed nothing for 130s"
     );
     assert!(error.source().is_none());
+    let progress = RequestProgress::new("api.test:6443".into());
+    progress.enter(RequestPhase::LookingUp);
+    let status = ReflectorStatus {
+        progress: Some(progress),
+        ..bench.core.status().clone()
+    };
+    assert_eq!(
+        status.health(bench.now).unwrap_err().to_string(),
+        "the server has confirmed nothing for 130s: looking up api.test:6443"
+    );
     bench.tell("stop");
     bench.core.status().health(bench.now).unwrap();
 }
