@@ -369,7 +369,7 @@ impl Client {
         };
         let metrics = options.metrics.clone();
         let metrics = RequestMetrics::start(metrics, &authority, &options.clock, state)?;
-        let check = tls.as_deref().map(|tls| Arc::new(tls.check()) as _);
+        let check = tls.as_deref().map(Tls::check);
         let dialer = ServerConnector::new(server, tls, proxy, options.connect_timeout, lookup);
         let dialer = Arc::new(dialer);
         let plugin_runs = options.metrics.as_ref();

@@ -130,7 +130,7 @@ fn an_informer_follows_while_its_kubeconfig_is_rotated_and_the_old_token_is_revo
     let write = |token: &str| write_for(&bed, &format!("token: {token}"), &way.url());
     write(&token(&admin, "third"));
     let subject = json!({"kind": "ServiceAccount", "name": "rotating", "namespace": NAMESPACE});
-    let role = json!({"kind": "ClusterRole", "name": "view", "apiGroup": RBAC});
+    let role = json!({"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": RBAC});
     let binding = json!({"metadata": {"name": "rotating"}, "roleRef": role, "subjects": [subject]});
     let bindings = format!("/apis/{RBAC}/v1/namespaces/{NAMESPACE}/rolebindings");
     create(&admin, &bindings, &binding);
@@ -186,6 +186,6 @@ fn a_client_goes_on_when_its_kubeconfig_is_rotated_and_the_old_certificate_is_in
         &bed,
         &inline(&certs.join("admin.crt"), &certs.join("admin.key")),
     );
-    assert_eq!(who(&client), "admin");
+    assert_eq!(who(&client), "cluster-admin");
     assert_eq!(client.credentials_status().unwrap().runs, 1);
 }

@@ -3,7 +3,6 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Mutex;
 use std::thread;
 
 use base64::Engine as _;
@@ -11,6 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use kubecache::ErrorKind;
 use kubecache::http::{Client, Config, Environment, KubeconfigOptions};
 use log::{LevelFilter, Log, Metadata, Record};
+use parking_lot::Mutex;
 
 use super::server::Server;
 use super::tls::{accept, der, of_all_names, pem, refuse, refusing};
@@ -54,12 +54,13 @@ impl Bed {
         fs::write(self.path(), self.text(user)).unwrap();
     }
 
-    fn client(&self) -> Client {
-        client_of(&self.config(self.path()))
+    /// Changes the text of a user with a token.
+    fn change(&self, change: fn(&str) -> String) {
+        fs::write(self.path(), change(&self.text("token: canary"))).unwrap();
     }
 
-    fn config(&self, path: PathBuf) -> Config {
-        Config::infer_with(&KubeconfigOptions::default().path(path)).unwrap()
+    fn client(&self) -> Client {
+        client_of(&config_at(self.path()))
     }
 
     /// Sends `codes.len()` gets on one connection: what came as `Authorization`, and the last get's
@@ -67,8 +68,11 @@ impl Bed {
     fn gets(&self, client: &Client, gets: usize, codes: &[u16]) -> (Vec<String>, Option<String>) {
         thread::scope(|scope| {
             let getting = scope.spawn(move || {
-                let last = (0..gets).map(|_| get(client, "db")).last().unwrap();
-                last.map(drop).err().map(|error| error.to_string())
+                let mut error = None;
+                for _ in 0..gets {
+                    error = get(client, "db").err().map(|error| error.to_string());
+                }
+                error
             });
             let mut peer = accept(&self.server, &of_all_names());
             let mut shown = Vec::new();
@@ -86,6 +90,10 @@ impl Bed {
             (shown, getting.join().unwrap())
         })
     }
+}
+
+fn config_at(path: PathBuf) -> Config {
+    Config::infer_with(&KubeconfigOptions::default().path(path)).unwrap()
 }
 
 /// The fields of a user with this client certificate, inline.
@@ -307,7 +315,7 @@ fn a_rotated_client_certificate_is_shown_after_a_refused_handshake_and_after_a_4
 fn a_kubeconfig_replaces_nothing_that_the_program_gave() {
     let bed = Bed::new("given");
     bed.write("token: old");
-    let config = bed.config(bed.path());
+    let config = config_at(bed.path());
     let config = config.with_identity(pem("client-one.pem"), pem("client-one.key"));
     let client = client_of(&config);
     bed.write(&inline("client-two"));
@@ -327,7 +335,7 @@ fn a_kubeconfig_replaces_nothing_that_the_program_gave() {
     let options = KubeconfigOptions::default().path(bed.path()).token("given");
     let given = [
         Config::infer_with(&options).unwrap(),
-        bed.config(bed.path()).with_token("given").unwrap(),
+        config_at(bed.path()).with_token("given").unwrap(),
     ];
     bed.write("token: new");
     for config in given {
@@ -349,95 +357,89 @@ impl Log for Warnings {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            self.0.lock().unwrap().push(record.args().to_string());
+            self.0.lock().push(record.args().to_string());
         }
     }
 
     fn flush(&self) {}
 }
 
+/// The certificate of one, and the key of another.
+fn mixed() -> String {
+    let [one, two] = ["client-one", "client-two"].map(inline);
+    let (certificate, key) = (
+        one.split_once(", ").unwrap().0,
+        two.split_once(", ").unwrap().1,
+    );
+    format!("{certificate}, {key}")
+}
+
+const NONE: &str = "context \"x\" in DIR/config has no token, password or";
+
+type Worsen = fn(&Bed);
+
+/// What happens to a kubeconfig, and what the warning says.
+const WORSE: &[(Worsen, &str)] = &[
+    (
+        |bed| fs::remove_file(bed.path()).unwrap(),
+        "DIR/config: no such file",
+    ),
+    (
+        |bed| {
+            fs::remove_file(bed.path()).unwrap();
+            fs::create_dir(bed.path()).unwrap();
+        },
+        "DIR/config: it is a directory",
+    ),
+    (
+        |bed| bed.change(|_| String::new()),
+        "context \"x\" does not exist; there is none",
+    ),
+    (
+        |bed| bed.change(|text| text[..text.len() / 2].to_owned()),
+        "DIR/config: ",
+    ),
+    (
+        |bed| bed.change(|text| text.replace("name: x,", "name: z,")),
+        "context \"x\" does not exist",
+    ),
+    (
+        |bed| bed.change(|text| text.replace("name: u,", "name: z,")),
+        "user \"u\" does not exist",
+    ),
+    (
+        |bed| bed.change(|text| text.replace("name: c,", "name: z,")),
+        "cluster \"c\" does not exist",
+    ),
+    (
+        |bed| bed.change(|text| text.replace("https://127.0.0.1", "https://127.0.0.2")),
+        "names the server https://127.0.0.2:",
+    ),
+    (|bed| bed.write(""), NONE),
+    (|bed| bed.write("tokenFile: token"), NONE),
+    (|bed| bed.write(&exec("t")), NONE),
+    (|bed| bed.write("token: 'can ary'"), "token: holds a space"),
+    (
+        |bed| bed.write("token: canary, password: canary"),
+        "token: stands beside username",
+    ),
+    (
+        |bed| bed.write("client-certificate-data: aaaa"),
+        "a client certificate needs its key",
+    ),
+    (
+        |bed| bed.write("client-certificate-data: aaaa, client-key-data: aaaa"),
+        "client-certificate-data: it holds no CERTIFICATE block",
+    ),
+    (|bed| bed.write(&mixed()), "do not belong together"),
+];
+
 #[test]
 fn a_kubeconfig_that_got_worse_is_a_warning_and_the_old_one_stays() {
     alone(|| {
         log::set_logger(&WARNINGS).unwrap();
         log::set_max_level(LevelFilter::Warn);
-        let (certificate, key) = (inline("client-one"), inline("client-two"));
-        let halves = [certificate.split(", ").next(), key.split(", ").last()];
-        let mixed = halves.map(Option::unwrap).join(", ");
-        type Worsen<'a> = Box<dyn Fn(&Bed) + 'a>;
-        let user = |user: &str| -> Worsen<'_> {
-            let user = user.to_owned();
-            Box::new(move |bed| bed.write(&user))
-        };
-        let text = |change: fn(&str) -> String| -> Worsen<'_> {
-            Box::new(move |bed| {
-                fs::write(bed.path(), change(&bed.text("token: canary"))).unwrap();
-            })
-        };
-        let instead = |make: fn(&PathBuf)| -> Worsen<'_> {
-            Box::new(move |bed| {
-                fs::remove_file(bed.path()).unwrap();
-                make(&bed.path());
-            })
-        };
-        let rows: Vec<(Worsen<'_>, &str)> = vec![
-            (instead(|_| ()), "DIR/config: no such file"),
-            (
-                instead(|path| fs::create_dir(path).unwrap()),
-                "DIR/config: it is a directory",
-            ),
-            (
-                text(|_| String::new()),
-                "context \"x\" does not exist; there is none",
-            ),
-            (
-                text(|text| text[..text.len() / 2].to_owned()),
-                "DIR/config: ",
-            ),
-            (
-                text(|text| text.replace("name: x,", "name: z,")),
-                "context \"x\" does not exist",
-            ),
-            (
-                text(|text| text.replace("name: u,", "name: z,")),
-                "user \"u\" does not exist",
-            ),
-            (
-                text(|text| text.replace("name: c,", "name: z,")),
-                "cluster \"c\" does not exist",
-            ),
-            (
-                text(|text| text.replace("https://127.0.0.1", "https://127.0.0.2")),
-                "names the server https://127.0.0.2:",
-            ),
-            (
-                user(""),
-                "context \"x\" in DIR/config has no token, password or",
-            ),
-            (
-                user("tokenFile: token"),
-                "context \"x\" in DIR/config has no token, password or",
-            ),
-            (
-                user(&exec("t")),
-                "context \"x\" in DIR/config has no token, password or",
-            ),
-            (user("token: 'can ary'"), "token: holds a space"),
-            (
-                user("token: canary, password: canary"),
-                "token: stands beside username",
-            ),
-            (
-                user("client-certificate-data: aaaa"),
-                "a client certificate needs its key",
-            ),
-            (
-                user("client-certificate-data: aaaa, client-key-data: aaaa"),
-                "client-certificate-data: it holds no CERTIFICATE block",
-            ),
-            (user(&mixed), "do not belong together"),
-        ];
-        for (worsen, why) in rows {
+        for (worsen, why) in WORSE {
             let bed = Bed::new("worse");
             bed.write("token: old");
             let client = bed.client();
@@ -453,7 +455,7 @@ fn a_kubeconfig_that_got_worse_is_a_warning_and_the_old_one_stays() {
                 (vec!["Bearer old".to_owned()], None),
                 "{why}"
             );
-            let warnings = std::mem::take(&mut *WARNINGS.0.lock().unwrap());
+            let warnings = std::mem::take(&mut *WARNINGS.0.lock());
             let directory = bed.directory.display().to_string();
             let warnings = warnings.join("\n").replace(&directory, "DIR");
             assert!(warnings.contains(why), "{why}: {warnings}");
@@ -491,12 +493,10 @@ fn a_kubeconfig_out_of_a_pipe_is_never_read_again() {
             .unwrap()
             .success()
     );
-    let writing = thread::spawn({
-        let (fifo, text) = (fifo.clone(), text.clone());
-        move || fs::write(fifo, text).unwrap()
+    let configs = thread::scope(|scope| {
+        scope.spawn(|| fs::write(&fifo, &text).unwrap());
+        [pipe, fifo.clone()].map(config_at)
     });
-    let configs = [pipe, fifo.clone()].map(|path| bed.config(path));
-    writing.join().unwrap();
     fs::remove_file(&fifo).unwrap();
     fs::write(&fifo, text.replace("old", "new")).unwrap();
     for config in configs {

@@ -1,7 +1,7 @@
 //! Fixed credentials and token files: what is sent, and when a file is read.
 
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::super::transport::call_context::{CallContext, NamedDeadline};
@@ -259,8 +259,8 @@ fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
 
 /// A kubeconfig whose token is the number of its reads; what is read may be unusable.
 struct Kubeconfig {
-    /// How often it was read, and whether it is broken.
-    file: Arc<Mutex<(usize, bool)>>,
+    reads: Arc<AtomicUsize>,
+    is_bad: Arc<AtomicBool>,
     clock: FakeClock,
     active: ActiveCredentials,
     _lease: Option<CredentialsLease>,
@@ -268,22 +268,22 @@ struct Kubeconfig {
 
 impl Kubeconfig {
     fn new() -> Self {
-        let file = Arc::new(Mutex::new((0, false)));
-        let read = Arc::clone(&file);
-        Self::reading(file, move || {
-            let mut read = read.lock().unwrap();
-            read.0 = read.0.saturating_add(1);
-            let is_good = !read.1;
-            is_good
-                .then_some(read.0)
-                .ok_or_else(|| Error::config("half-written"))
-        })
+        let (reads, is_bad) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (counted, refused) = (Arc::clone(&reads), Arc::clone(&is_bad));
+        let read = move || {
+            let read = counted.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+            let is_good = !refused.load(Ordering::SeqCst);
+            let broken = || Error::config("half-written");
+            is_good.then_some(read).ok_or_else(broken)
+        };
+        Self {
+            reads,
+            is_bad,
+            ..Self::reading(read)
+        }
     }
 
-    fn reading(
-        file: Arc<Mutex<(usize, bool)>>,
-        read: impl Fn() -> Result<usize, Error> + Send + Sync + 'static,
-    ) -> Self {
+    fn reading(read: impl Fn() -> Result<usize, Error> + Send + Sync + 'static) -> Self {
         let clock = FakeClock::new();
         let user = |number: usize| Fetched {
             authorization: Authorization::bearer(&format!("read-{number}"))
@@ -298,7 +298,8 @@ impl Kubeconfig {
             Credentials::kubeconfig("the file", user(0), read, &Clock::from(clock.clone()));
         let (active, lease) = credentials.activate(None, None);
         Self {
-            file,
+            reads: Arc::default(),
+            is_bad: Arc::default(),
             clock,
             active,
             _lease: lease,
@@ -306,7 +307,7 @@ impl Kubeconfig {
     }
 
     fn reads(&self) -> usize {
-        self.file.lock().unwrap().0
+        self.reads.load(Ordering::SeqCst)
     }
 
     fn current(&self) -> Arc<Credential> {
@@ -348,7 +349,7 @@ fn a_kubeconfig_is_read_again_after_a_401_and_at_most_each_ten_seconds() {
 #[test]
 fn a_kubeconfig_that_cannot_be_used_leaves_the_old_token_until_it_can() {
     let kubeconfig = Kubeconfig::new();
-    kubeconfig.file.lock().unwrap().1 = true;
+    kubeconfig.is_bad.store(true, Ordering::SeqCst);
     for reads in 1..3 {
         assert!(kubeconfig.reject());
         for _ in 0..2 {
@@ -361,7 +362,7 @@ fn a_kubeconfig_that_cannot_be_used_leaves_the_old_token_until_it_can() {
         assert_eq!(header(&kubeconfig.active), "Bearer read-0");
         assert_eq!(kubeconfig.reads(), reads, "nobody rejected it again");
     }
-    kubeconfig.file.lock().unwrap().1 = false;
+    kubeconfig.is_bad.store(false, Ordering::SeqCst);
     assert!(kubeconfig.reject());
     assert_eq!(header(&kubeconfig.active), "Bearer read-3");
     assert!(kubeconfig.active.status().unwrap().last_error.is_none());
@@ -386,14 +387,9 @@ fn a_kubeconfig_is_read_once_for_all_who_are_rejected_at_once() {
 
 #[test]
 fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
-    let (open, gate) = std::sync::mpsc::channel();
-    let gate = Mutex::new(gate);
-    let kubeconfig = Kubeconfig::reading(Arc::default(), move || {
-        gate.lock()
-            .unwrap()
-            .recv()
-            .map_err(|_| Error::config("gone"))
-    });
+    let (open, gate) = crossbeam_channel::bounded(1);
+    let gone = |_gone| Error::config("gone");
+    let kubeconfig = Kubeconfig::reading(move || gate.recv().map_err(gone));
     assert!(kubeconfig.reject());
     let soon = NamedDeadline::caller(Clock::system().after(Duration::from_millis(20)));
     let kept = kubeconfig.active.current(&call(&StopToken::never(), soon));
@@ -411,7 +407,7 @@ fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
 /// Fails or not.
 struct Source {
     policy: RenewalPolicy,
-    is_broken: Arc<Mutex<bool>>,
+    is_broken: Arc<AtomicBool>,
 }
 
 impl CredentialSource for Source {
@@ -424,7 +420,7 @@ impl CredentialSource for Source {
     }
 
     fn fetch(&self, _: &FetchReason<'_>) -> Result<Fetched, Error> {
-        if *self.is_broken.lock().unwrap() {
+        if self.is_broken.load(Ordering::SeqCst) {
             return Err(Error::config("broken"));
         }
         Ok(Fetched {
@@ -438,7 +434,7 @@ impl CredentialSource for Source {
 
 /// Credentials by one row of the policy.
 struct ByRow {
-    is_broken: Arc<Mutex<bool>>,
+    is_broken: Arc<AtomicBool>,
     clock: FakeClock,
     active: ActiveCredentials,
     _lease: Option<CredentialsLease>,
@@ -447,7 +443,7 @@ struct ByRow {
 
 impl ByRow {
     fn new(row: &'static RenewalRow) -> Self {
-        let (is_broken, clock) = (Arc::<Mutex<bool>>::default(), FakeClock::new());
+        let (is_broken, clock) = (Arc::<AtomicBool>::default(), FakeClock::new());
         let policy = RenewalPolicy {
             thread: "t-row",
             jobs: JobKind::Wait,
@@ -470,7 +466,7 @@ impl ByRow {
     }
 
     fn breaks(&self, is_broken: bool) {
-        *self.is_broken.lock().unwrap() = is_broken;
+        self.is_broken.store(is_broken, Ordering::SeqCst);
     }
 
     fn current(&self) -> Result<Option<Arc<Credential>>, Error> {

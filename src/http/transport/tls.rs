@@ -18,7 +18,7 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
 use super::super::client_metric::ClientCertificate;
 use super::super::config::{ClientIdentity, Config, Pem, TlsSettings, system_authorities};
-use super::super::credentials::client_certificate;
+use super::super::credentials::{CheckIdentity, client_certificate};
 use super::call_context::{self, CallContext};
 use super::helper_threads::HelperThreads;
 use super::interrupt::{Interrupt, Limit};
@@ -193,9 +193,9 @@ impl Tls {
     }
 
     /// Returns what checks whether a client certificate can be shown.
-    pub(crate) fn check(&self) -> impl Fn(&ClientIdentity) -> Result<(), Error> + use<> {
+    pub(crate) fn check(&self) -> Arc<CheckIdentity> {
         let provider = Arc::clone(&self.shared.provider);
-        move |identity| certified(identity, &provider).map(drop)
+        Arc::new(move |identity| certified(identity, &provider).map(drop))
     }
 
     /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
