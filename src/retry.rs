@@ -71,7 +71,7 @@ impl Tries {
                 ": the server asks for a wait of {named:?}, and the deadline is in {left:.1?}"
             ),
             (None, Some(before)) if error.kind() == ErrorKind::Timeout => {
-                format!(": the attempt before: {before}")
+                format!(": the attempt before: {}", before.cause())
             }
             (None, _) => String::new(),
         };

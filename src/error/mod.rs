@@ -77,6 +77,8 @@ pub enum ErrorKind {
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
+    /// Which request failed, and what was being done then; empty if nobody has named it.
+    request: String,
     message: String,
     status: Option<Status>,
     retry_after: Option<Duration>,
@@ -142,7 +144,7 @@ impl Error {
 
     /// Makes the error of a call that ended because its owner was stopped.
     pub fn stopped(what: &str) -> Self {
-        Self::new(ErrorKind::Stopped, format!("{what}: stopped"))
+        Self::new(ErrorKind::Stopped, "stopped").of_request(what)
     }
 
     /// Adds the cause as the source. `Display` does not repeat its text.
@@ -169,7 +171,33 @@ impl Error {
     /// Puts what was being done before the message: `listing secrets in shop: …`.
     #[must_use]
     pub fn context(self, what: &str) -> Self {
-        self.map(|inner| inner.message = format!("{what}: {}", inner.message))
+        self.map(|inner| {
+            let first = if inner.request.is_empty() {
+                &mut inner.message
+            } else {
+                &mut inner.request
+            };
+            *first = format!("{what}: {first}");
+        })
+    }
+
+    /// Names the request that failed, unless it has a name.
+    pub(crate) fn of_request(self, request: &str) -> Self {
+        if self.0.request.is_empty() {
+            self.asked_as(request)
+        } else {
+            self
+        }
+    }
+
+    /// Names the request as its caller knows it, in place of its name so far.
+    pub(crate) fn asked_as(self, request: &str) -> Self {
+        self.map(|inner| request.clone_into(&mut inner.request))
+    }
+
+    /// The text without the request, for an error of the same request.
+    pub(crate) fn cause(&self) -> &str {
+        &self.0.message
     }
 
     /// The same with each text as `change` gives it; a source that would show another text is left
@@ -180,6 +208,7 @@ impl Error {
             change(&shown) != shown
         };
         self.map(|inner| {
+            inner.request = change(&inner.request);
             inner.message = change(&inner.message);
             inner.status = inner.status.take().map(|status| status.map_texts(change));
             inner.source = inner.source.take().filter(|source| !hides(&**source));
@@ -254,6 +283,7 @@ impl Inner {
     fn new(kind: ErrorKind, message: String) -> Self {
         Self {
             kind,
+            request: String::new(),
             message,
             status: None,
             retry_after: None,
@@ -267,13 +297,17 @@ impl Inner {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        let Inner {
+            request, message, ..
+        } = &*self.0;
+        let colon = if request.is_empty() { "" } else { ": " };
+        write!(f, "{request}{colon}{message}")
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.0.kind, self.0.message)
+        write!(f, "{:?}: {self}", self.0.kind)
     }
 }
 

@@ -256,15 +256,15 @@ impl Client {
                 }
                 page => page?,
             };
-            let what = || source.describe();
+            let what = || format!("list {}", source.describe());
             let token = pages.next(page.continue_token, is_empty);
             if let Some(item) = undecodable {
-                return Err(item.error.context(&format!("{}: {}", what(), item.key)));
+                return Err(item.error.of_request(&what()));
             }
             if let Some(error) = bound.error(&what()) {
                 return Err(error);
             }
-            request.continue_token = token.map_err(|error| error.context(&what()))?;
+            request.continue_token = token.map_err(|error| error.of_request(&what()))?;
             if request.continue_token.is_none() {
                 return Ok(objects);
             }

@@ -29,6 +29,16 @@ pub(crate) fn cut_off(what: &str, interrupt: Interrupt) -> Error {
     )
 }
 
+/// Adds that a first try met so much silence.
+pub(crate) fn after_silence(first: Option<Duration>, error: Error) -> Error {
+    let Some(silence) = first else {
+        return error;
+    };
+    error.with_hint(&format!(
+        "on a second connection, after {silence:.1?} of silence on the first"
+    ))
+}
+
 /// Adds what a program must know of an update whose end is not known.
 pub(crate) fn maybe_applied_if(maybe_applied: bool, error: Error) -> Error {
     if !maybe_applied {
@@ -40,11 +50,11 @@ pub(crate) fn maybe_applied_if(maybe_applied: bool, error: Error) -> Error {
 }
 
 fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)) -> Error {
-    match interrupt {
+    let error = match interrupt {
         Interrupt::Stopped => Error::stopped(what),
-        Interrupt::Limit(limit) => Error::new(ErrorKind::Timeout, format!("{what}: {limit}")),
-        Interrupt::WouldBlock => Error::new(ErrorKind::Timeout, format!("{what}: nothing came")),
-        Interrupt::Failed(error) => error.context(what),
+        Interrupt::Limit(limit) => Error::new(ErrorKind::Timeout, limit.to_string()),
+        Interrupt::WouldBlock => Error::new(ErrorKind::Timeout, "nothing came"),
+        Interrupt::Failed(error) => error,
         Interrupt::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
             let is_plain = what.contains(" http://") && kind_of_eof == ErrorKind::Unreachable;
             // As OpenSSL answers plain HTTP.
@@ -53,21 +63,23 @@ fn ended(what: &str, interrupt: Interrupt, (kind_of_eof, eof): (ErrorKind, &str)
             } else {
                 ""
             };
-            let message = format!("{what}: {eof} (unexpected EOF){hint}");
+            let message = format!("{eof} (unexpected EOF){hint}");
             Error::new(kind_of_eof, message).with_source(error)
         }
         Interrupt::Io(error) => {
-            Error::new(ErrorKind::Unreachable, format!("{what}: {error}")).with_source(error)
+            let message = format!("the connection failed: {error}");
+            Error::new(ErrorKind::Unreachable, message).with_source(error)
         }
-        Interrupt::Protocol(error) => of_the_protocol(what, error),
-    }
+        Interrupt::Protocol(error) => of_the_protocol(error),
+    };
+    error.of_request(what)
 }
 
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "most errors of ureq mean the same here"
 )]
-fn of_the_protocol(what: &str, error: ureq::Error) -> Error {
+fn of_the_protocol(error: ureq::Error) -> Error {
     let (kind, why) = match &error {
         ureq::Error::LargeResponseHeader(..) => (
             ErrorKind::TooLarge,
@@ -82,14 +94,14 @@ fn of_the_protocol(what: &str, error: ureq::Error) -> Error {
             format!("the answer is not what HTTP says: {error}"),
         ),
     };
-    Error::new(kind, format!("{what}: {why}")).with_source(error)
+    Error::new(kind, why).with_source(error)
 }
 
 /// Makes the error of an answer that is no success, from its status code and the begin of its body.
-pub(crate) fn refused(what: &str, code: u16, body: &[u8], retry_after: Option<Duration>) -> Error {
+pub(crate) fn refused(code: u16, body: &[u8], retry_after: Option<Duration>) -> Error {
     let error = match decode_status(body) {
         Some(status) => Error::from_status(status.or_code(code)),
-        None => without_status(what, code, body),
+        None => without_status(code, body),
     };
     match retry_after {
         Some(wait) => error.with_retry_after(wait),
@@ -108,11 +120,11 @@ pub(crate) fn not_acceptable(accept: &str) -> String {
 /// Makes the error of a 404 for a collection, whose resource the server does not serve.
 ///
 /// The body is a Status, or a page if the server does not serve the API group.
-pub(crate) fn not_served(what: &str, body: &[u8]) -> Error {
+pub(crate) fn not_served(body: &[u8]) -> Error {
     decode_status(body).map_or_else(
         || {
             let message = format!(
-                "{what}: the server could not find the requested resource: {}",
+                "the server could not find the requested resource: {}",
                 without_status_text(404, body)
             );
             Error::new(ErrorKind::NotFound, message)
@@ -122,8 +134,8 @@ pub(crate) fn not_served(what: &str, body: &[u8]) -> Error {
 }
 
 /// Makes the error of an answer from a proxy, or from a server that is not Kubernetes.
-fn without_status(what: &str, code: u16, body: &[u8]) -> Error {
-    let message = format!("{what}: {}", without_status_text(code, body));
+fn without_status(code: u16, body: &[u8]) -> Error {
+    let message = without_status_text(code, body);
     if code == 404 {
         // The 404 of an absent object has a Status. This one is about the path.
         return Error::new(ErrorKind::Protocol, message);
@@ -144,36 +156,32 @@ fn without_status_text(code: u16, body: &[u8]) -> String {
 }
 
 /// Makes the error of a successful answer that is no JSON.
-pub(crate) fn not_json(what: &str, content_type: &str) -> Error {
+pub(crate) fn not_json(content_type: &str) -> Error {
     let hint = "instead of JSON: is this a Kubernetes API server?";
-    not_our_protocol(
-        what,
-        &format!("answered with {:?} {hint}", printable(content_type)),
-    )
+    let content_type = printable(content_type);
+    not_our_protocol(format!("answered with {content_type:?} {hint}"))
 }
 
 /// Makes the error of a body in an encoding that the request does not accept.
-pub(crate) fn unknown_encoding(what: &str, encoding: &str) -> Error {
+pub(crate) fn unknown_encoding(encoding: &str) -> Error {
     let hint = "which the request does not accept: is there a proxy that compresses?";
     let encoding = printable(encoding);
-    not_our_protocol(
-        what,
-        &format!("answered with Content-Encoding {encoding:?}, {hint}"),
-    )
+    not_our_protocol(format!(
+        "answered with Content-Encoding {encoding:?}, {hint}"
+    ))
 }
 
 /// Makes the error of a redirect.
-pub(crate) fn redirected(what: &str, code: u16, location: &str) -> Error {
+pub(crate) fn redirected(code: u16, location: &str) -> Error {
     let hint = "redirects are not followed, use the address of the API server";
     let location = printable(location);
-    not_our_protocol(
-        what,
-        &format!("answered {code}, to ask {location:?} instead: {hint}"),
-    )
+    not_our_protocol(format!(
+        "answered {code}, to ask {location:?} instead: {hint}"
+    ))
 }
 
-fn not_our_protocol(what: &str, why: &str) -> Error {
-    Error::new(ErrorKind::Protocol, format!("{what}: {why}"))
+fn not_our_protocol(why: String) -> Error {
+    Error::new(ErrorKind::Protocol, why)
 }
 
 /// Returns the first line of a text, or the title of an HTML page.
@@ -228,7 +236,7 @@ mod tests {
         let body = br#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,
             "reason":"Forbidden",
             "message":"pods is forbidden: User \"u\" cannot list resource \"pods\""}"#;
-        let error = refused(WHAT, 403, body, None);
+        let error = refused(403, body, None);
         assert_eq!(error.kind(), ErrorKind::Forbidden);
         assert_eq!(
             error.to_string(),
@@ -239,15 +247,15 @@ mod tests {
     #[test]
     fn a_proxys_page_is_named_and_not_dumped() {
         let page = b"<html>\n<head><title>502 Bad Gateway</title></head><body>secret</body></html>";
-        let error = refused(WHAT, 502, page, Some(Duration::from_secs(3)));
+        let error = refused(502, page, Some(Duration::from_secs(3)));
         assert_eq!(
             error.to_string(),
-            format!("{WHAT}: answered 502 without a Status of the API: 502 Bad Gateway")
+            "answered 502 without a Status of the API: 502 Bad Gateway"
         );
         assert_eq!(error.status().unwrap().code(), 502);
         assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
         let long = "x".repeat(100_000);
-        assert!(refused(WHAT, 500, long.as_bytes(), None).to_string().len() < 400);
+        assert!(refused(500, long.as_bytes(), None).to_string().len() < 400);
     }
 
     #[test]
@@ -271,7 +279,7 @@ mod tests {
             "Client sent an HTTP request to an HTTPS server.\n",
             "<html><head><title>400 The plain HTTP request was sent to HTTPS port</title></head>",
         ] {
-            let error = refused(WHAT, 400, page.as_bytes(), None).to_string();
+            let error = refused(400, page.as_bytes(), None).to_string();
             let hint = ": the kubeconfig's server has to begin with https://";
             assert!(error.ends_with(hint), "{error}");
         }
@@ -279,18 +287,17 @@ mod tests {
 
     #[test]
     fn a_404_of_somebody_else_does_not_say_that_the_object_is_absent() {
-        let error = refused(WHAT, 404, b"404 page not found\n", None);
+        let error = refused(404, b"404 page not found\n", None);
         assert_eq!(error.kind(), ErrorKind::Protocol);
         assert!(error.to_string().contains("404 page not found"), "{error}");
     }
 
     #[test]
     fn a_404_for_a_collection_says_that_the_resource_is_not_served() {
-        let page = not_served(WHAT, b"404 page not found\n");
+        let page = not_served(b"404 page not found\n");
         assert_eq!(page.kind(), ErrorKind::NotFound);
         let text = page.to_string();
         for part in [
-            WHAT,
             "the server could not find the requested resource",
             "404 page not found",
             "does it serve this resource?",
@@ -299,7 +306,7 @@ mod tests {
         }
         let body = br#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404,
             "message":"in its own words"}"#;
-        let told = not_served(WHAT, body);
+        let told = not_served(body);
         assert_eq!(told.kind(), ErrorKind::NotFound);
         assert_eq!(told.status().unwrap().message(), "in its own words");
     }

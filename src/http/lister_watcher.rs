@@ -145,7 +145,7 @@ pub(super) fn read_body(
     let end = answer.call.until.within(options.body_timeout, Limit::Body);
     while buffer.pending().len() <= bytes_max {
         let granted = buffer.reserve(&mut |growth| answer.call.grow(growth));
-        granted.map_err(|error| error.context(&answer.what))?;
+        granted.map_err(|error| answer.failed(error))?;
         answer.call.settle(buffer.held());
         let until = end.within(options.body_idle_timeout, Limit::Idle);
         let count = read_some(answer, buffer.space(), until)?;
@@ -218,7 +218,7 @@ impl<K: Object> ListJob<K> {
             let until = end.within(options.body_idle_timeout, Limit::Idle);
             decoder
                 .reserve(&mut |growth| answer.call.grow(growth))
-                .map_err(|error| error.context(&answer.what))?;
+                .map_err(|error| answer.failed(error))?;
             answer.call.settle(decoder.held_bytes());
             let count = read_some(&mut answer, decoder.space(), until)?;
             if count == 0 {
@@ -262,7 +262,9 @@ impl<K: Object> HttpListerWatcher<K> {
         if request.continue_token.is_none() {
             self.list_bytes.store(0, Ordering::Relaxed);
         }
-        metrics.ended(|| self.list_path(path, deadline, stop, each))
+        let what = self.client.context.endpoint.named("GET", &path);
+        let listed = metrics.ended(|| self.list_path(path, deadline, stop, each));
+        listed.map_err(|error| error.asked_as(&what))
     }
 
     /// Returns the number of the body's bytes, too.
@@ -523,7 +525,8 @@ impl<K: Object> ObjectGetter<K> {
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let path = requests::get(&self.resource, key, version)?;
         let metrics = &self.client.context.endpoint.metrics;
-        metrics.ended(|| self.get_path(urgency, (key, &path, version), deadline, stop))
+        let got = metrics.ended(|| self.get_path(urgency, (key, &path, version), deadline, stop));
+        got.map_err(|error| error.asked_as(&self.client.context.endpoint.named("GET", &path)))
     }
 
     /// Returns the number of the body's bytes, too.
@@ -544,10 +547,7 @@ impl<K: Object> ObjectGetter<K> {
         permit()?;
         let progress = RequestProgress::new(Arc::clone(&context.server));
         let slot = threads.slots.enter(urgency, &progress, stop, deadline);
-        let slot = slot.map_err(|interrupt| {
-            let what = requests::shown(&format!("GET {}{path}", context.endpoint.base));
-            errors::failed(&what, interrupt)
-        })?;
+        let slot = slot.map_err(|interrupt| errors::failed("", interrupt))?;
         let call = context.call(stop, NamedDeadline::caller(deadline))?;
         let call = call.with_slot(slot).with_progress(&progress);
         let request = HttpRequest {

@@ -34,7 +34,7 @@ pub(crate) use config::yaml_values;
 pub use config::{Config, Environment, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]
-pub(crate) use requests::{JSON, shown};
+pub(crate) use requests::JSON;
 pub use send::{Request, Response, ResponseStream};
 #[cfg(feature = "testing")]
 pub(crate) use transport::{

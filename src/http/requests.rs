@@ -199,18 +199,9 @@ pub(crate) fn describe(resource: &Resource, scope: &Scope) -> String {
     text
 }
 
-/// A request as messages show it: a continue token says nothing to a reader, and may be long.
-pub(crate) fn shown(what: &str) -> String {
-    const NAME: &str = "continue=";
-    let Some((before, token)) = what
-        .split_once(&["?", NAME].concat())
-        .or_else(|| what.split_once(&["&", NAME].concat()))
-    else {
-        return what.to_owned();
-    };
-    let sign = what.get(before.len()..=before.len()).unwrap_or_default();
-    let rest = token.find('&').and_then(|end| token.get(end..));
-    format!("{before}{sign}{NAME}..{}", rest.unwrap_or_default())
+/// A request as messages show it: its query is long, and a continue token says nothing to a reader.
+pub(crate) fn shown(what: &str) -> &str {
+    what.split_once('?').map_or(what, |(path, _)| path)
 }
 
 /// What a server can count in nanoseconds: 100 years.
@@ -457,20 +448,9 @@ mod tests {
     }
 
     #[test]
-    fn a_continue_token_is_not_shown() {
-        for (what, expected) in [
-            (
-                "GET a/pods?limit=5&continue=abc&x=1",
-                "GET a/pods?limit=5&continue=..&x=1",
-            ),
-            (
-                "GET a/pods?limit=5&continue=abc",
-                "GET a/pods?limit=5&continue=..",
-            ),
-            ("GET a/pods?continue=abc", "GET a/pods?continue=.."),
-            ("GET a/pods?limit=5", "GET a/pods?limit=5"),
-        ] {
-            assert_eq!(shown(what), expected);
+    fn a_query_is_not_shown() {
+        for what in ["GET a/pods?limit=5&continue=a?b", "GET a/pods"] {
+            assert_eq!(shown(what), "GET a/pods");
         }
     }
 

@@ -178,7 +178,7 @@ impl Request {
             headers.append(named, value);
         }
         if self.body.held() > bytes_max {
-            return Err(too_large(&format!("{self:?}: the body"), bytes_max));
+            return Err(too_large("the body", bytes_max).of_request(&format!("{self:?}")));
         }
         Ok(Payload {
             method,
@@ -207,7 +207,7 @@ impl Request {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = requests::shown(&self.path);
-        let (method, path) = (visible(&self.method), errors::printable(&path));
+        let (method, path) = (visible(&self.method), errors::printable(path));
         write!(f, "{method} {path}")
     }
 }
@@ -266,8 +266,8 @@ impl Response {
         serde_json::from_slice(self.body()).map_err(|error| {
             // The decoder's own words may have values of the body.
             let (what, line, column) = (&self.what, error.line(), error.column());
-            let text = format!("{what}: the answer does not decode: line {line}, column {column}");
-            Error::new(ErrorKind::Undecodable, text)
+            let text = format!("the answer does not decode: line {line}, column {column}");
+            Error::new(ErrorKind::Undecodable, text).of_request(what)
         })
     }
 }
@@ -429,16 +429,17 @@ impl Client {
         let bytes_max = context.options.decode.item_bytes_max;
         let payload = request.payload(&context.endpoint.headers, bytes_max)?;
         let urgency = Urgency::new(true);
-        let named = |error: Error| error.context(&format!("{request:?}"));
+        let what = context.endpoint.named(&request.method, &request.path);
         let permitted = context.permit(stop, deadline, &urgency);
-        permitted.map_err(named)?;
+        permitted.map_err(|error| error.of_request(&what))?;
         let progress = RequestProgress::new(Arc::clone(&context.server));
         let slot = inner
             .threads
             .slots
             .enter(&urgency, &progress, stop, deadline);
-        let slot = slot.map_err(|interrupt| errors::failed(&format!("{request:?}"), interrupt))?;
-        let call = context.call(stop, NamedDeadline::caller(deadline))?;
+        let slot = slot.map_err(|interrupt| errors::failed(&what, interrupt))?;
+        let call = context.call(stop, NamedDeadline::caller(deadline));
+        let call = call.map_err(|error| error.of_request(&what))?;
         let limit = context.options.list_first_byte_timeout;
         let sent = HttpRequest {
             payload: Some(&payload),
@@ -469,10 +470,7 @@ impl Client {
         let bytes_max = options.decode.item_bytes_max;
         let body = read_body(answer, options, bytes_max)?;
         if body.pending().len() > bytes_max {
-            return Err(too_large(
-                &format!("{}: the answer", answer.what),
-                bytes_max,
-            ));
+            return Err(answer.failed(too_large("the answer", bytes_max)));
         }
         Ok(body)
     }

@@ -158,13 +158,14 @@ impl<K: Object> WatchBody<K> {
     }
 
     fn decode(&mut self) -> Result<Option<WatchEvent<K>>, Error> {
-        let mut event = self.decoder.next()?;
+        let event = self.decoder.next();
+        let mut event = event.map_err(|error| self.answer.failed(error))?;
         if event.is_some() {
             self.answer.decoded(&mut self.decoder.skipped_bytes);
         }
         self.has_event = self.decoder.has_line();
         if let Some(WatchEvent::Error(error)) = event {
-            event = Some(WatchEvent::Error(self.answer.redact(error)));
+            event = Some(WatchEvent::Error(self.answer.failed(error)));
         }
         Ok(event)
     }
@@ -228,6 +229,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
             };
             if body.at_end {
                 let end = body.decoder.finish();
+                let end = end.map(|error| body.answer.failed(error));
                 self.body = None;
                 return Ok(Next::Ended(end));
             }

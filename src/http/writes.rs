@@ -302,7 +302,8 @@ impl Client {
         } else {
             response.body()
         };
-        decode_object(object, &decode, &mut 0)
-            .map_err(|error| errors::maybe_applied_if(true, error.context(&format!("{request:?}"))))
+        decode_object(object, &decode, &mut 0).map_err(|error| {
+            errors::maybe_applied_if(true, error.of_request(&format!("{request:?}")))
+        })
     }
 }

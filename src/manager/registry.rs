@@ -292,18 +292,17 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         version: &ResourceVersion,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let key = context.key;
-        guard_call(
-            format_args!("the getter of {} {key}", resource_name::<K>()),
-            || {
-                let (getter, deadline, stop) = (&self.getter, context.deadline, context.stop);
-                let found = if context.is_urgent {
-                    getter.get(key, version, deadline, stop)
-                } else {
-                    getter.get_in_background(key, version, deadline, stop)
-                };
-                found.map(|object| self.trimmed(object))
-            },
-        )
+        let what = format_args!("{} {key}", resource_name::<K>()).to_string();
+        guard_call(format_args!("the getter of {what}"), || {
+            let (getter, deadline, stop) = (&self.getter, context.deadline, context.stop);
+            let found = if context.is_urgent {
+                getter.get(key, version, deadline, stop)
+            } else {
+                getter.get_in_background(key, version, deadline, stop)
+            };
+            let named = |error: Error| error.of_request(&format!("get {what}"));
+            found.map(|object| self.trimmed(object)).map_err(named)
+        })
     }
 
     /// Tells the program's error hook of the last failure of a get.

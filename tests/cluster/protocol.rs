@@ -87,7 +87,8 @@ fn a_refusal_carries_the_servers_own_words() {
         "{refused}"
     );
     let missing = get::<ConfigMap>(&client_of("admin.yaml"), "shop", "no-such-map").unwrap_err();
-    assert_eq!(missing.to_string(), "configmaps \"no-such-map\" not found");
+    let words = ": configmaps \"no-such-map\" not found";
+    assert!(missing.to_string().ends_with(words), "{missing}");
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn a_watch_from_a_version_the_server_forgot_expires() {
             assert!(
                 error
                     .to_string()
-                    .starts_with("too old resource version: 1 ("),
+                    .contains("secrets: too old resource version: 1 ("),
                 "{error}"
             );
         }

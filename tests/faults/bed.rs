@@ -65,8 +65,8 @@ pub(super) struct Bed {
     pub(super) watching: SecretManager,
     pub(super) caching: SecretManager,
     pub(super) getting: SecretManager,
-    /// Kinds of errors, in the order in which the informer's hook was told of them.
-    told: Receiver<ErrorKind>,
+    /// Errors, in the order in which the informer's hook was told of them.
+    pub(super) told: Receiver<Error>,
 }
 
 impl Bed {
@@ -101,7 +101,7 @@ impl Bed {
             client.lister_watcher(Scope::namespace("shop"));
         let reflector = ReflectorOptions::default()
             .clock(clock.clone().into())
-            .on_error(move |failed| tell.send(failed.error.kind()).unwrap_or_default());
+            .on_error(move |failed| tell.send(failed.error.clone()).unwrap_or_default());
         let options = InformerOptions::default().reflector(reflector);
         let informer = SharedInformer::new(source, options);
         informer.start().unwrap();
@@ -165,16 +165,32 @@ impl Bed {
         }))
     }
 
-    /// What a read of a manager gives while time passes. The client's limits end its requests.
+    /// What a read of a manager gives while time passes.
     pub(super) fn read_of(&self, manager: &SecretManager) -> String {
+        value_in(self.try_read_of(manager))
+    }
+
+    /// The client's limits end the requests of the read.
+    pub(super) fn try_read_of(&self, manager: &SecretManager) -> Result<Cached<Secret>, Error> {
         std::thread::scope(|scope| {
             let read = scope.spawn(|| manager.get_by("shop", "db", Deadline::NEVER));
             while !read.is_finished() {
                 self.asking.advance(Duration::from_secs(1));
                 std::thread::yield_now();
             }
-            value_in(read.join().unwrap())
+            read.join().unwrap()
         })
+    }
+
+    /// Has new requests meet a fault: kept connections meet none of a handshake.
+    pub(super) fn meet(&self, fault: &str) {
+        for fault in Fault::list_from_json(fault).unwrap() {
+            self.server.add_fault(fault);
+        }
+        if self.in_tls {
+            self.server.crash();
+            self.server.come_back().unwrap();
+        }
     }
 
     /// Lets time pass until that holds.
@@ -195,7 +211,7 @@ impl Bed {
 
     /// Lets time pass until the informer's hook was told of an error of that kind.
     pub(super) fn until_told(&self, kind: ErrorKind) {
-        let told = || self.told.try_iter().any(|told| told == kind);
+        let told = || self.told.try_iter().any(|told| told.kind() == kind);
         self.until(&format!("the hook is told of {kind:?}"), told);
     }
 
@@ -243,14 +259,14 @@ pub(super) struct Row {
     pub(super) hangs: bool,
 }
 
-/// A test for each fault, named as in the table of the docs, and the list of the names.
+/// A test for each fault, named as in the table of the docs, and all rows with their names.
 macro_rules! faults {
     ($meet:ident($bed:expr); $($name:ident { $($row:tt)* })*) => {
         $(#[test]
         fn $name() {
             $meet($bed, &Row { $($row)* });
         })*
-        pub(super) const TESTED: &[&str] = &[$(stringify!($name)),*];
+        pub(super) const ROWS: &[(&str, Row)] = &[$((stringify!($name), Row { $($row)* })),*];
     };
 }
 pub(super) use faults;
@@ -258,14 +274,7 @@ pub(super) use faults;
 /// Puts all users through the fault.
 pub(super) fn meet(bed: fn(bool) -> Bed, row: &Row) {
     let bed = bed(row.hangs);
-    for fault in Fault::list_from_json(row.fault).unwrap() {
-        bed.server.add_fault(fault);
-    }
-    if bed.in_tls {
-        // Kept connections meet no fault of a handshake.
-        bed.server.crash();
-        bed.server.come_back().unwrap();
-    }
+    bed.meet(row.fault);
     assert_eq!(
         bed.read_of(&bed.watching),
         "one",

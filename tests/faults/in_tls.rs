@@ -8,7 +8,7 @@ use kubecache::testing::{ApiServer, TestAuthority};
 
 use super::bed::{Bed, Row, faults, meet, secret, value_of};
 
-fn bed(hangs: bool) -> Bed {
+pub(super) fn bed(hangs: bool) -> Bed {
     let authority = TestAuthority::new("test-authority", default_provider().into()).unwrap();
     Bed::of(ApiServer::builder(), Some(&authority), hangs)
 }

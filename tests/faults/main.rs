@@ -6,6 +6,8 @@
 
 mod bed;
 #[cfg(feature = "ring")]
+mod form;
+#[cfg(feature = "ring")]
 mod in_tls;
 mod lives;
 mod table;

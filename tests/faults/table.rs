@@ -458,7 +458,8 @@ faults! {
 fn each_fault_of_the_table_has_its_test() {
     for fault in FAULTS {
         let name = fault.name.replace('-', "_");
-        let has_test = TESTED.contains(&&*name) || in_tls::TESTED.contains(&&*name);
+        let mut tested = ROWS.iter().chain(in_tls::ROWS);
+        let has_test = tested.any(|(tested, _)| *tested == name);
         assert!(has_test, "{} has no test", fault.name);
     }
 }

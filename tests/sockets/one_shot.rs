@@ -115,7 +115,7 @@ fn a_list_without_end_is_too_large() {
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
     assert_eq!(
         error.to_string(),
-        "secrets in namespace \"shop\": the maximum is 2 objects, and 1 more found no room: \
+        "list secrets in namespace \"shop\": the maximum is 2 objects, and 1 more found no room: \
          DecodeOptions::list_items_max raises the limit"
     );
     let bytes_max = pages[0].len() * 2;
@@ -138,7 +138,8 @@ fn pages_that_repeat_or_stay_empty_end_the_list() {
     ] {
         let error = refused(DecodeOptions::default(), pages);
         assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
-        let told = format!("secrets in namespace \"shop\": the server's pages do not end: {why}");
+        let told =
+            format!("list secrets in namespace \"shop\": the server's pages do not end: {why}");
         assert!(error.to_string().starts_with(&told), "{error}");
     }
 }
@@ -595,8 +596,8 @@ mod refusals {
             refuse(&mut server.accept(), 429, "Retry-After: 86400\r\n", "");
             let error = getting.join().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TooManyRequests, "{error}");
-            let told = "storage is (re)initializing: attempt 1, ";
-            assert!(error.to_string().starts_with(told), "{error}");
+            let told = "/secrets/db: storage is (re)initializing: attempt 1, ";
+            assert!(error.to_string().contains(told), "{error}");
             let told = "the server asks for a wait of 86400s, and the deadline is in ";
             assert!(error.to_string().contains(told), "{error}");
             assert_eq!(error.attempts(), 1);

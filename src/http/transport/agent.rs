@@ -153,6 +153,11 @@ impl Endpoint {
         Ok(map)
     }
 
+    /// A request as messages name it.
+    pub(crate) fn named(&self, method: &str, path: &str) -> String {
+        format!("{method} {}{}", self.base, requests::shown(path))
+    }
+
     /// Returns what a request shows of its user. Blocks as
     /// [`current`](ActiveCredentials::current) does.
     ///
@@ -247,7 +252,7 @@ impl Agent {
         let (what, sent) = self.ask(endpoint, request, call)?;
         let content_type = sent.header("content-type");
         if !content_type.is_empty() && !content_type.contains("json") {
-            return Err(errors::not_json(&what, &sent.redacted(&content_type)));
+            return Err(errors::not_json(&sent.redacted(&content_type)).of_request(&what));
         }
         Ok(ResponseReader {
             metrics: Some(Arc::clone(&endpoint.metrics)),
@@ -270,37 +275,51 @@ impl Agent {
         request: &HttpRequest<'_>,
         call: &CallContext,
     ) -> Result<(String, UnreadResponse), Error> {
-        let (base, path) = (&endpoint.base, request.path);
-        let what = requests::shown(&format!("{} {base}{path}", request.method()));
+        let mut what = endpoint.named(request.method().as_str(), request.path);
+        match self.ask_as(&mut what, endpoint, request, call) {
+            Ok(sent) => Ok((what, sent)),
+            Err(error) => Err(error.of_request(&what)),
+        }
+    }
+
+    /// Asks, and takes the request's own credentials out of its name.
+    fn ask_as(
+        &self,
+        what: &mut String,
+        endpoint: &Endpoint,
+        request: &HttpRequest<'_>,
+        call: &CallContext,
+    ) -> Result<UnreadResponse, Error> {
         endpoint.dialer.refresh(call);
-        let mut sent = self.send(endpoint, request, call, &what)?;
+        let mut sent = self.send(endpoint, request, call, what)?;
+        *what = sent.redacted(what);
         let next = policy::next(request.is_update(), Answer::Unauthorized);
         if sent.response.status() == 401
             && next == NextRequest::Renewed
             && endpoint.credentials.rejected(sent.credential.as_deref())
         {
             let credential = sent.credential.clone();
-            let refusal = read_refusal(&what, sent, request, call);
+            let refusal = read_refusal(what, sent, request, call);
             if refusal.is_stopped() {
                 return Err(refusal);
             }
             if !endpoint.is_renewed(credential.as_deref(), call)? {
                 return Err(endpoint.explain_rejection(refusal));
             }
-            sent = self.send(endpoint, request, &call.again(), &what)?;
+            sent = self.send(endpoint, request, &call.again(), what)?;
+            *what = sent.redacted(what);
         }
         let status = sent.response.status();
         log::debug!("{what}: {status}");
         if status.is_redirection() {
             let location = sent.header("location");
             return Err(errors::redirected(
-                &what,
                 status.as_u16(),
                 &sent.redacted(&location),
             ));
         }
         if !status.is_success() {
-            let refusal = read_refusal(&what, sent, request, call);
+            let refusal = read_refusal(what, sent, request, call);
             let is_rejection = status == 401 && !refusal.is_stopped();
             return Err(if is_rejection {
                 endpoint.explain_rejection(refusal)
@@ -311,10 +330,10 @@ impl Agent {
         let encoding = sent.header("content-encoding");
         let is_known = matches!(&*encoding, "" | "identity") || request.gzip && encoding == "gzip";
         if !is_known {
-            let error = errors::unknown_encoding(&what, &sent.redacted(&encoding));
+            let error = errors::unknown_encoding(&sent.redacted(&encoding));
             return Err(errors::maybe_applied_if(request.is_update(), error));
         }
-        Ok((what, sent))
+        Ok(sent)
     }
 
     /// The call with the limits of silence of one try, which is not the last if `is_tried_again`.
@@ -352,7 +371,7 @@ impl Agent {
     ) -> Result<UnreadResponse, Error> {
         refuse_loud_logs()?;
         let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
-        let (mut first_byte, mut tried, mut asks) = (request.first_byte, String::new(), true);
+        let (mut first_byte, mut first_silence, mut asks) = (request.first_byte, None, true);
         loop {
             if call.stop.is_stopped() {
                 return Err(Error::stopped(what));
@@ -415,12 +434,11 @@ impl Agent {
                 );
                 is_retry = true;
                 first_byte = first_byte.saturating_sub(silence);
-                tried = format!(
-                    ": on a second connection, after {silence:.1?} of silence on the first"
-                );
+                first_silence = Some(silence);
                 continue;
             }
-            let error = errors::failed(&format!("{what}{tried}"), call.explain(interrupt));
+            let error = errors::failed(what, call.explain(interrupt));
+            let error = errors::after_silence(first_silence, error);
             let error = errors::maybe_applied_if(maybe_applied, error);
             return Err(redact(error, authorization_of(credential.as_deref())));
         }
@@ -499,7 +517,7 @@ fn may_go_again(
             resumed.map_err(|interrupt| errors::failed(what, interrupt))?;
             Ok(true)
         }
-        Err(error) if error.is_stopped() => Err(error.context(what)),
+        Err(error) if error.is_stopped() => Err(error.asked_as(what)),
         Err(_) => Ok(false),
     }
 }
@@ -607,11 +625,11 @@ impl ResponseReader {
 
     /// Adds the request to an error about this response, and removes the request's own credentials.
     pub(crate) fn failed(&self, error: Error) -> Error {
-        self.redact(error).context(&self.what)
+        self.redact(error).of_request(&self.what)
     }
 
     /// Removes the request's own credentials from the server's error.
-    pub(crate) fn redact(&self, error: Error) -> Error {
+    fn redact(&self, error: Error) -> Error {
         redact(error, self.authorization.as_deref())
     }
 }
@@ -733,11 +751,11 @@ fn read_refusal(
         None => text.into_owned(),
     };
     let error = if request.of_collection && code == 404 {
-        errors::not_served(what, text.as_bytes())
+        errors::not_served(text.as_bytes())
     } else {
-        errors::refused(what, code, text.as_bytes(), retry_after)
+        errors::refused(code, text.as_bytes(), retry_after)
     };
-    let error = redact(error, authorization);
+    let error = redact(error.of_request(what), authorization);
     if code == 406 {
         return error.with_hint(&errors::not_acceptable(request.accepts()));
     }

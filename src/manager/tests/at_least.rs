@@ -106,7 +106,7 @@ fn the_deadline_ends_it_in_the_servers_words() {
     assert_eq!(
         error.to_string(),
         "timed out waiting for secret ns/s at version 9 or later\n\
-         5 attempts in 1.0s, the last one failed: \
+         5 attempts in 1.0s, the last one failed: get secret ns/s: \
          Timeout: Too large resource version: 9, current: 2"
     );
     assert_eq!((error.attempts(), error.since()), (5, Some(begin)));
@@ -146,7 +146,7 @@ fn other_errors_are_the_servers_own_and_come_at_once() {
         .source
         .fail_next(RequestKind::Get, SourceFault::Fail(refusal));
     let error = ask(&stage, "odd", SECOND).answer().unwrap_err();
-    assert_eq!(error.to_string(), words);
+    assert_eq!(error.to_string(), format!("get secret ns/s: {words}"));
     assert_eq!(stage.asked(), ["odd"]);
 }
 

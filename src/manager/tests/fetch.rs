@@ -58,7 +58,8 @@ fn sc_2_config_maps_are_fetched_alike() {
     let found = manager.get("shop", "c").unwrap();
     assert_eq!(found.data.as_ref().unwrap()["tax"], "7");
     let missing = manager.get("shop", "d").unwrap_err();
-    assert_eq!(missing.to_string(), "configmaps \"d\" not found");
+    let told = "get configmap shop/d: configmaps \"d\" not found";
+    assert_eq!(missing.to_string(), told);
     assert_eq!(source.requests().len(), 2);
 }
 
@@ -105,11 +106,13 @@ fn sc_2_errors_are_the_servers_own() {
     assert!(missing.is_not_found());
     stage.fail_next(failed(404, "secrets \"s\" not found"));
     let missing = stage.get("s").unwrap_err();
-    assert_eq!(missing.to_string(), "secrets \"s\" not found");
+    let told = "get secret ns/s: secrets \"s\" not found";
+    assert_eq!(missing.to_string(), told);
     assert_eq!(missing.status().unwrap().code(), 404, "nothing is lost");
     stage.fail_next(failed(409, "etcdserver: leader changed"));
     let failed = stage.get("s").unwrap_err();
-    assert_eq!(failed.to_string(), "etcdserver: leader changed");
+    let told = "get secret ns/s: etcdserver: leader changed";
+    assert_eq!(failed.to_string(), told);
     assert_eq!(failed.status().unwrap().code(), 409);
     stage.source.set_undecodable("ns", "s");
     assert_eq!(stage.get("s").unwrap_err().kind(), ErrorKind::Undecodable);
@@ -203,9 +206,9 @@ fn a_row_shows_how_the_last_read_ended() {
     stage.fail_next(failed(422, "one moment"));
     stage.get("s").unwrap_err();
     let row = stage.inspect("s");
-    assert_eq!(row.reason, "2 failed in 1.0s: one moment");
+    assert_eq!(row.reason, "2 failed in 1.0s: get secret ns/s: one moment");
     assert_eq!((row.state, row.attempts), (ObjectState::Waiting, 2));
-    assert_eq!(row.last_error.unwrap().to_string(), "one moment");
+    assert_eq!(row.last_error.unwrap().cause(), "one moment");
     assert_eq!(
         row.resource_version.as_str(),
         "2",
@@ -232,7 +235,7 @@ fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
     };
     assert_eq!(refuse().kind(), ErrorKind::Forbidden);
     let row = stage.inspect("s");
-    let reason = "1 failed in 0.0ns: no relationship found";
+    let reason = "1 failed in 0.0ns: get secret ns/s: no relationship found";
     assert_eq!(
         (row.state, row.reason.as_str()),
         (ObjectState::Waiting, reason)
@@ -245,7 +248,8 @@ fn a_refusal_is_the_rows_state_after_three_seconds_of_them() {
     );
     refuse();
     let row = stage.inspect("s");
-    let expected = (ObjectState::Forbidden, "no relationship found");
+    let reason = "get secret ns/s: no relationship found";
+    let expected = (ObjectState::Forbidden, reason);
     assert_eq!((row.state, row.reason.as_str()), expected);
     stage.fail_next(failed(422, "other"));
     stage.get("s").unwrap_err();

@@ -209,7 +209,7 @@ fn cm_7_reads_are_for_everybody() {
             ChangeDetection::Watch | ChangeDetection::Cache => {
                 "object \"other\"/\"s\" not registered"
             }
-            ChangeDetection::Get => "secrets \"s\" not found",
+            ChangeDetection::Get => "get secret other/s: secrets \"s\" not found",
         };
         assert_eq!(elsewhere.to_string(), expected, "{mode}");
         assert_eq!(stage.manager.change_detection(), mode);

@@ -92,7 +92,7 @@ fn that_there_is_none_is_an_answer() {
     let stage = stage(Some(secret("s", "9")));
     stage.getter.answer(Err(not_found()));
     let gone = at_least(&stage, "15").unwrap_err();
-    assert_eq!(gone.to_string(), "secrets \"s\" not found");
+    assert_eq!(gone.cause(), "secrets \"s\" not found");
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     stage.runs.modified(secret("s", "14"));
     assert!(

@@ -736,7 +736,8 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
         .manager
         .inspect_object(&ObjectKey::new("ns", "s"))
         .unwrap();
-    assert_eq!(report.reason, "immutable; the check failed: no route");
+    let told = "immutable; the check failed: get secret ns/s: no route";
+    assert_eq!(report.reason, told);
     stage.clock.advance(ROUND);
     stage.getter.wait_for_asked(2);
     assert!(

@@ -165,7 +165,7 @@ impl Core {
             _ => {}
         }
         let has_status = error.status().is_some();
-        let error = error.context(&format!("failed to list {}", self.state.what));
+        let error = error.asked_as(&format!("failed to list {}", self.state.what));
         if listing.is_probe && step.next != NextRequest::MostRecent {
             return self.fail(error, step.wait, AfterPause::Probe);
         }

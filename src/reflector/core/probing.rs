@@ -42,10 +42,10 @@ impl Core {
             self.state.succeeded();
             return self.open();
         }
-        let (known, what) = (self.state.version(), &self.state.what);
+        let known = self.state.version();
         let text = format!(
-            "the server has gone back in its history, from version {known} to {version}: {what} \
-             are listed again"
+            "the server has gone back in its history, from version {known} to {version}: they are \
+             listed again"
         );
         self.list_most_recent(Error::new(ErrorKind::Expired, text), WaitRule::Soon)
     }
@@ -53,7 +53,7 @@ impl Core {
     pub(super) fn probe_failed(&mut self, error: Error) -> Action {
         let again = !self.state.may_list_soon;
         let step = self.state.after(RequestKind::Probe, &error, again);
-        let error = error.context(&format!("failed to probe {}", self.state.what));
+        let error = error.asked_as(&format!("failed to probe {}", self.state.what));
         if step.next == NextRequest::MostRecent {
             return self.list_most_recent(error, step.wait);
         }

@@ -489,6 +489,7 @@ impl ReflectorState {
 
     /// Counts and shows a failure; what follows decides whether it costs a backoff.
     pub(super) fn note(&mut self, error: Error, facts: &Facts) {
+        let error = error.of_request(&self.what);
         let health = self.healthy_since.take().map_or(Duration::ZERO, |since| {
             facts.now.saturating_duration_since(since)
         });

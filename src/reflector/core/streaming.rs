@@ -154,7 +154,7 @@ impl Core {
                 return self.open_stream(cycle);
             }
         }
-        let error = error.context(&format!("failed to stream {}", self.state.what));
+        let error = error.asked_as(&format!("failed to stream {}", self.state.what));
         self.state.fell_behind(self.facts.now);
         let next = match (step.next, step.wait) {
             (NextRequest::ListPlainly, WaitRule::AtOnce) => {
@@ -191,7 +191,7 @@ impl Core {
         let lived = self.since(streaming.opened_at);
         let mut cycle = streaming.cycle;
         cycle.streams = cycle.streams.saturating_add(1);
-        let why = end.map_or_else(|| "cleanly".to_owned(), ToString::to_string);
+        let why = end.map_or("cleanly", Error::cause);
         let text = format!("the streamed list ended before its final bookmark: {why}");
         let error = Error::new(ErrorKind::Protocol, text);
         if streaming.last_event.is_none() && lived < VERY_SHORT {

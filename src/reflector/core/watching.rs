@@ -121,7 +121,7 @@ impl Core {
         let asked_for = self.since(opening.asked_at);
         let held_back =
             error.kind() == ErrorKind::Timeout && asked_for >= self.head_timeout(opening);
-        let error = error.context(&format!("failed to watch {}", self.state.what));
+        let error = error.asked_as(&format!("failed to watch {}", self.state.what));
         if held_back && error.status().is_none() {
             self.state.note(error, &self.facts);
             self.state.effects.push(Effect::Disconnect);
@@ -254,6 +254,7 @@ impl Core {
 
     /// RF-34..RF-38: the server ended the watch with an error.
     fn watch_error(&mut self, watching: &Watching, error: Error) -> Action {
+        let error = error.asked_as(&format!("the watch of {} ended", self.state.what));
         let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
         let internal = Answer::of(&error) == Answer::Internal;
@@ -261,12 +262,10 @@ impl Core {
             let why = format!("the watch is retried after an internal error err={error}");
             self.state.log(log::Level::Debug, why);
             if error.retry_after().is_some() {
-                let error = error.context("watch ended with error");
                 return self.fail(error, WaitRule::Named, AfterPause::Watch);
             }
             return self.reopen_after(lived, AfterPause::Watch);
         }
-        let error = error.context("watch ended with error");
         self.watch_failed(RequestKind::Watch, error)
     }
 
@@ -303,11 +302,8 @@ impl Core {
         let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
         if !watching.had_events && lived < VERY_SHORT {
-            let text = format!(
-                "very short watch: {}: Unexpected watch close - watch lasted less than a second \
-                 and no items received",
-                self.state.what
-            );
+            let text = "very short watch: Unexpected watch close - watch lasted less than a second \
+                        and no items received";
             let error = Error::new(ErrorKind::Protocol, text).caused_by(end);
             return self.fail(error, WaitRule::Longer, AfterPause::Cycle);
         }
@@ -350,10 +346,7 @@ impl Core {
                 self.state.log(log::Level::Debug, why.to_owned());
                 return self.reopen_after(lived, AfterPause::Watch);
             }
-            let what = &self.state.what;
-            let text = format!(
-                "no event came on the watch of {what} for {silence:.0?}: it is opened again"
-            );
+            let text = format!("no event came on the watch for {silence:.0?}: it is opened again");
             let error = Error::new(ErrorKind::Timeout, text);
             self.state.note(error, &self.facts);
             return self.reopen_after(lived, after(&watching));

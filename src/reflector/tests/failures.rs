@@ -300,7 +300,7 @@ fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
     world.pass(millis(3200));
     world.source.wait_for_watches(1);
     world.source.send(|| WatchEvent::Error(status(500)));
-    let watching = "Watching 1: watch ended with error: made up 500";
+    let watching = "Watching 1: the watch of configmaps ended: made up 500";
     assert_eq!(told.recv().unwrap(), watching);
     assert!(told.is_empty());
 }

@@ -1,7 +1,7 @@
 //! Undecoded answers of any status, for the recorder, which passes them on.
 
 use crate::error::Error;
-use crate::http::{CallContext, Client, HttpRequest, JSON, NamedDeadline, ResponseReader, shown};
+use crate::http::{CallContext, Client, HttpRequest, JSON, NamedDeadline, ResponseReader};
 use crate::worker::StopToken;
 
 /// An answer whose body is not read yet.
@@ -35,7 +35,7 @@ impl Client {
             accept: JSON,
         };
         let endpoint = &inner.context.endpoint;
-        let what = shown(&format!("GET {}{path}", endpoint.base));
+        let what = endpoint.named("GET", path);
         endpoint.dialer.refresh(&call);
         let sent = inner.pool.send(endpoint, &request, &call, &what)?;
         let headers = sent.response.headers().iter().filter_map(|(name, value)| {

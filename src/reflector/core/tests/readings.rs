@@ -62,7 +62,7 @@ fn stream_errors_and_very_short_watches_are_told() {
         .cloned()
         .unwrap()
         .to_string();
-    assert_eq!(told, "watch ended with error: 403 Forbidden");
+    assert_eq!(told, "the watch of things ended: 403 Forbidden");
     bench.tell("paused\npage 5\ncommitted\nopened\n+10ms ended");
     let told = bench
         .core
@@ -74,7 +74,7 @@ fn stream_errors_and_very_short_watches_are_told() {
         .to_string();
     assert_eq!(
         told,
-        "very short watch: things: Unexpected watch close - watch lasted less than a second and \
+        "things: very short watch: Unexpected watch close - watch lasted less than a second and \
          no items received"
     );
 }

@@ -1,0 +1,159 @@
+//! The form of each error: its request, the phase, the cause and what to do, each of them once.
+
+use std::thread;
+
+use crossbeam_channel::unbounded;
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::clock::Deadline;
+use kubecache::http::Request;
+use kubecache::object::{ObjectKey, Scope};
+use kubecache::{Error, ErrorKind};
+
+use super::bed::{Bed, Row, secret};
+use super::{in_tls, table};
+
+/// So many faults are walked at a time: most of them wait for a limit.
+const WALKERS: usize = 8;
+
+/// The path of all requests.
+const PATH: &str = "/api/v1/namespaces/shop/secrets";
+
+/// What a program may do about some of the faults.
+const REMEDIES: &[(&str, &str)] = &[
+    ("certificate", "renew it"),
+    ("certificate_not_yet_valid", "set the clock"),
+    ("certificate_wrong_host", "set tls-server-name"),
+    (
+        "certificate_unknown_authority",
+        "certificate-authority has to",
+    ),
+    (
+        "client_certificate",
+        "set client-certificate and client-key",
+    ),
+    ("unauthorized", "configure one that is valid"),
+    ("html", "is this a Kubernetes API server?"),
+    ("redirect", "use the address of the API server"),
+    ("unfinished", "raises the limit"),
+    ("unfinished_line", "raises the limit"),
+    ("cut_in_the_head", "does it speak TLS on this port"),
+];
+
+/// How a time limit names what it ended.
+const PHASES: &[&str] = &[
+    "waiting for the head",
+    "the TLS handshake with",
+    "in the middle of a body",
+    "the body did not end",
+];
+
+/// The errors of each read and those that the informer's hook is told of, each with the names that
+/// its request may have.
+fn errors_of(bed: &Bed, row: &Row) -> Vec<(Vec<String>, Error)> {
+    let url = bed.server.url();
+    bed.meet(row.fault);
+    let got = vec![format!("GET {url}{PATH}/db")];
+    let what = "secrets in namespace \"shop\"";
+    let listed = vec![format!("GET {url}{PATH}"), format!("list {what}")];
+    let request = Request::get(format!("{PATH}/db")).query("pretty", "false");
+    let key = ObjectKey::new("shop", "db");
+    let reads = [
+        (got.clone(), bed.client.get::<Secret>(&key).map(drop)),
+        (
+            listed,
+            bed.client
+                .list::<Secret>(Scope::namespace("shop"))
+                .map(drop),
+        ),
+        (
+            got.clone(),
+            bed.client.send(&request, Deadline::NEVER).map(drop),
+        ),
+        (got, bed.try_read_of(&bed.getting).map(drop)),
+    ];
+    let mut errors: Vec<_> = reads
+        .into_iter()
+        .filter_map(|(names, read)| read.err().map(|error| (names, error)))
+        .collect();
+    bed.server.cut_watches();
+    bed.server.apply(&secret("db", "two")).unwrap();
+    if let Some(kind) = row.told {
+        let told = std::cell::RefCell::new(Vec::new());
+        bed.until(&format!("the hook is told of {kind:?}"), || {
+            told.borrow_mut().extend(bed.told.try_iter());
+            told.borrow().iter().any(|told: &Error| told.kind() == kind)
+        });
+        let names = ["failed to list ", "failed to watch ", "failed to probe "];
+        let mut names: Vec<_> = names.iter().map(|name| [name, what].concat()).collect();
+        names.extend([format!("the watch of {what} ended"), what.to_owned()]);
+        errors.extend(told.take().into_iter().map(|told| (names.clone(), told)));
+    }
+    errors
+}
+
+/// What is wrong with the form of an error.
+fn flaws(name: &str, names: &[String], error: &Error) -> Vec<&'static str> {
+    let text = error.to_string();
+    let mut flaws = Vec::new();
+    let rest = names
+        .iter()
+        .find_map(|name| text.strip_prefix(&format!("{name}: ")));
+    match rest {
+        None => flaws.push("it does not begin with its request"),
+        Some(rest) if rest.contains(PATH) || rest.contains("secrets in namespace") => {
+            flaws.push("its request is named twice");
+        }
+        Some(rest) if rest.len() < 8 => flaws.push("it has no cause"),
+        Some(_) => {}
+    }
+    if ["limit=", "resourceVersion=", "watch=", "pretty="]
+        .iter()
+        .any(|parameter| text.contains(parameter))
+    {
+        flaws.push("it shows a query");
+    }
+    let parts: Vec<_> = text.split(": ").collect();
+    if (1..parts.len()).any(|index| parts[..index].contains(&parts[index])) {
+        flaws.push("it says a part twice");
+    }
+    if error.kind() == ErrorKind::Timeout && !PHASES.iter().any(|phase| text.contains(phase)) {
+        flaws.push("it does not say what took so long");
+    }
+    let remedy = REMEDIES.iter().find(|(of, _)| *of == name);
+    if remedy.is_some_and(|(_, remedy)| text.matches(remedy).count() != 1) {
+        flaws.push("it does not say once what to do");
+    }
+    flaws
+}
+
+#[test]
+fn each_error_of_each_fault_tells_its_request_phase_cause_and_remedy_once() {
+    let plain: fn(bool) -> Bed = Bed::new;
+    let tls: fn(bool) -> Bed = in_tls::bed;
+    let rows = table::ROWS.iter().map(|row| (plain, row));
+    let in_tls = in_tls::ROWS.iter().map(|row| (tls, row));
+    let (give, given) = unbounded();
+    for row in rows.chain(in_tls) {
+        give.send(row).unwrap();
+    }
+    drop(give);
+    let (tell, flawed) = unbounded();
+    thread::scope(|scope| {
+        for _ in 0..WALKERS {
+            let (given, tell) = (given.clone(), tell.clone());
+            scope.spawn(move || {
+                for (bed, (name, row)) in given {
+                    for (names, error) in errors_of(&bed(row.hangs), row) {
+                        println!("{name}: {error}");
+                        let flaws = flaws(name, &names, &error);
+                        if !flaws.is_empty() {
+                            tell.send(format!("{name}: {flaws:?}: {error}")).unwrap();
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let flawed: Vec<_> = flawed.try_iter().collect();
+    assert!(flawed.is_empty(), "{}", flawed.join("\n"));
+}
