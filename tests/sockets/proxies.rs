@@ -6,10 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
-use kubecache::clock::Deadline;
+use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, Config, Patch, WriteOptions};
 use kubecache::object::ObjectKey;
-use kubecache::worker::StopSource;
+use kubecache::worker::{StopSource, StopToken};
 use kubecache::{Error, ErrorKind};
 use rustix::net::{AddressFamily, SocketType};
 use rustls::{ServerConnection, StreamOwned};
@@ -134,7 +134,8 @@ const REFUSALS: &[(&str, ErrorKind, &str)] = &[
     (
         "SSH-2.0-OpenSSH_9.2\r\n\r\n",
         ErrorKind::Protocol,
-        "the proxy http://P: its answer to CONNECT is no HTTP",
+        "the proxy http://P: its answer to CONNECT is no HTTP: is it a proxy? It says: \
+         SSH-2.0-OpenSSH_9.2",
     ),
     (
         "HTTP/1.1 200 OK\r\n\r\nHello",
@@ -154,6 +155,85 @@ fn a_refusal_is_told_in_the_proxys_words() {
         });
         assert_eq!(told(&server, &error), *expected);
         assert_eq!(error.kind(), *kind, "{error}");
+    }
+}
+
+/// What is no proxy may wait for more, as all but the last two do.
+#[test]
+fn a_proxy_that_is_none_fails_at_once_with_the_reason() {
+    let rows: &[(&str, &[u8], &str)] = &[
+        (
+            "http",
+            b"SSH-2.0-x\r\n",
+            "its answer to CONNECT is no HTTP: is it a proxy? It says: SSH-2.0-x",
+        ),
+        (
+            "http",
+            &[0x15, 3, 3, 0, 2, 2, 70],
+            "its answer to CONNECT is no HTTP: it speaks TLS: its URL has to begin with https://",
+        ),
+        (
+            "http",
+            &[5, 0xff],
+            "its answer to CONNECT is no HTTP: it speaks SOCKS: its URL has to begin with \
+             socks5://",
+        ),
+        (
+            "socks5",
+            b"H",
+            "it does not speak SOCKS5: perhaps it speaks HTTP: its URL has to begin with http://",
+        ),
+        (
+            "socks5",
+            b"+",
+            "it does not speak SOCKS5: is it a proxy? It says: +",
+        ),
+    ];
+    for (scheme, bytes, expected) in rows {
+        let server = Server::start();
+        let client = client_of(&through(&server, scheme));
+        let error = failure(&server, &client, |mut peer| {
+            peer.write(bytes);
+            peer.wait_for_close();
+        });
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        let expected = format!("the proxy {scheme}://P: {expected}");
+        assert_eq!(told(&server, &error), expected);
+    }
+    // A web server that answers each request.
+    let server = Server::start();
+    let config = Config::for_server("https://api.test:6443").unwrap();
+    let config = config.with_proxy(&server.url()).unwrap();
+    let client = client_of(&config.with_insecure_skip_tls_verify());
+    let error = failure(&server, &client, |mut peer| {
+        peer.request();
+        peer.write("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        assert!(peer.stream().read(&mut [0; 4096]).unwrap() > 0);
+        peer.write("HTTP/1.1 400 Bad Request\r\n\r\n");
+        peer.wait_for_close();
+    });
+    assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
+    let text = error.to_string().replace(&server.port().to_string(), "P");
+    let way = "on the way is http://127.0.0.1:P: does it open tunnels?";
+    assert!(
+        text.contains("does not speak TLS") && text.ends_with(way),
+        "{text}"
+    );
+}
+
+/// The caller's deadline names what it waited for, as the connect limit does.
+#[test]
+fn a_deadline_names_the_proxy_that_is_silent() {
+    for scheme in ["http", "socks5"] {
+        let server = Server::start();
+        let client = client_of(&through(&server, scheme));
+        let soon = Clock::system().after(Duration::from_millis(200));
+        let error = get_by(&client, "db", soon, &StopToken::never()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        let text = told(&server, &error);
+        let expected = "the caller's deadline passed: waiting for the proxy at P to reach \
+                        api.test:6443 for ";
+        assert!(text.starts_with(expected), "{text}");
     }
 }
 
@@ -190,8 +270,8 @@ fn a_tunnel_that_is_closed_is_told_as_the_end_of_the_connection() {
     let config = Config::for_server("https://api.test:6443").unwrap();
     let config = config.with_proxy(&server.url()).unwrap();
     let client = client_of(&config.with_insecure_skip_tls_verify());
-    let closed = "the TLS handshake was cut off: the server, or the proxy http://127.0.0.1:P on \
-                  the way, closed the connection: ";
+    let closed = "the TLS handshake was cut off: the server closed the connection: ";
+    let way = ": on the way is http://127.0.0.1:P: does it open tunnels?";
     for (is_reset, expected) in [(false, "does the port"), (true, "Connection reset by peer")] {
         let error = failure(&server, &client, |mut peer| {
             peer.request();
@@ -205,6 +285,7 @@ fn a_tunnel_that_is_closed_is_told_as_the_end_of_the_connection() {
         });
         let text = error.to_string().replace(&server.port().to_string(), "P");
         assert!(text.contains(&format!("{closed}{expected}")), "{text}");
+        assert!(text.contains(way), "{text}");
     }
 }
 
@@ -249,6 +330,7 @@ fn the_connect_limit_covers_the_proxys_answer() {
     let client = Client::new(&config, patient().connect_timeout(limit)).unwrap();
     let error = failure(&server, &client, |mut peer| {
         peer.request();
+        peer.write("HTTP/1.1 200 ");
         while peer.try_write("H") {
             thread::yield_now();
         }
@@ -371,7 +453,11 @@ const SOCKS_REFUSALS: &[(&[u8], ErrorKind, &str)] = &[
         ErrorKind::Unreachable,
         "it takes no user and password",
     ),
-    (b"HT", ErrorKind::Protocol, "it does not speak SOCKS5"),
+    (
+        b"HT",
+        ErrorKind::Protocol,
+        "it does not speak SOCKS5: perhaps it speaks HTTP: its URL has to begin with http://",
+    ),
     (
         b"\x05",
         ErrorKind::Unreachable,

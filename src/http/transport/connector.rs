@@ -133,12 +133,13 @@ impl ServerConnector {
             return Ok(Connection::new(stream, None));
         };
         let config = tls.current();
-        let closed_by = self.proxy.as_ref().map_or_else(
-            || "the server".to_owned(),
-            |proxy| format!("the server, or the proxy {} on the way,", proxy.url()),
-        );
-        let (stream, connection) = handshake(stream, tls, &config, &closed_by, call)
-            .map_err(|interrupt| late(interrupt, "the TLS handshake with", &self.peer()))?;
+        let shaken = handshake(stream, tls, &config, "the server", call);
+        let shaken = shaken.map_err(|interrupt| match &self.proxy {
+            Some(proxy) => proxy.on_the_way(interrupt),
+            None => interrupt,
+        });
+        let (stream, connection) =
+            shaken.map_err(|interrupt| late(interrupt, "the TLS handshake with", &self.peer()))?;
         let session = Session::new(Box::new(connection), Arc::clone(tls), config);
         Ok(Connection::new(stream, Some(session)))
     }

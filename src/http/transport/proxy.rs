@@ -29,6 +29,9 @@ const REFUSAL_BYTES_MAX: usize = 4 * 1024;
 /// How long the text of a refusal is awaited. Its status says most.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
+/// How each answer to CONNECT begins.
+const HTTP: &[u8] = b"HTTP/1.";
+
 /// Reads and writes of a proxy's answer are small.
 const PIECE_BYTES: usize = 512;
 
@@ -138,6 +141,16 @@ impl Proxy {
         })
     }
 
+    /// Adds the proxy to an error of the handshake with what is behind it, which may be itself.
+    pub(crate) fn on_the_way(&self, interrupt: Interrupt) -> Interrupt {
+        if let Interrupt::Failed(error) = interrupt {
+            let hint = format!("on the way is {}: does it open tunnels?", self.url);
+            Interrupt::Failed(error.with_hint(&hint))
+        } else {
+            interrupt
+        }
+    }
+
     fn connect(&self, dialog: &mut Dialog<'_>, server: &ServerUrl) -> Result<(), Interrupt> {
         let authority = server.authority();
         let user = self.url.user.as_ref();
@@ -180,10 +193,11 @@ impl Proxy {
             None => &[socks::VERSION, 1, socks::NO_USER],
         };
         dialog.send(methods)?;
-        let [version, method] = dialog.receive()?;
+        let [version] = dialog.receive()?;
         if version != socks::VERSION {
-            return Err(broken("it does not speak SOCKS5"));
+            return Err(foreign("it does not speak SOCKS5", &[version]));
         }
+        let [method] = dialog.receive()?;
         match (method, user) {
             (socks::NO_USER, _) => {}
             (socks::USER, Some(user)) => {
@@ -329,6 +343,19 @@ fn unreachable(why: &str) -> Interrupt {
     Interrupt::Failed(Error::new(ErrorKind::Unreachable, why))
 }
 
+/// Makes the error of a peer that speaks another protocol, which its first bytes show.
+fn foreign(why: &str, bytes: &[u8]) -> Interrupt {
+    let hint = match bytes {
+        // Of an alert, and of a handshake.
+        [0x15 | 0x16, ..] => "it speaks TLS: its URL has to begin with https://".to_owned(),
+        // In the place of the version of SOCKS.
+        [b'H'] => "perhaps it speaks HTTP: its URL has to begin with http://".to_owned(),
+        [socks::VERSION, ..] => "it speaks SOCKS: its URL has to begin with socks5://".to_owned(),
+        _ => format!("is it a proxy? It says: {}", errors::first_words(bytes)),
+    };
+    broken(&format!("{why}: {hint}"))
+}
+
 fn broken(why: &str) -> Interrupt {
     Interrupt::Failed(Error::new(ErrorKind::Protocol, why))
 }
@@ -397,6 +424,9 @@ impl Dialog<'_> {
                 )));
             }
             bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
+            if bytes.iter().zip(HTTP).any(|(came, due)| came != due) {
+                return Err(foreign("its answer to CONNECT is no HTTP", &bytes));
+            }
             if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
                 let rest = bytes.split_off(end.saturating_add(4));
                 return Ok((String::from_utf8_lossy(&bytes).into_owned(), rest));
