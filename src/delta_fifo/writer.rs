@@ -220,7 +220,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
             _ if !has_room && !staging.items.contains_key(&key) && !self.is_known(&key) => {
                 staging.bound.leave_out(1);
             }
-            item => {
+            item @ (Listed::Object(_) | Listed::Undecodable(_)) => {
                 let known = item.decoded();
                 let known = known.and_then(|object| self.unchanged(&key, object));
                 let item = match known {

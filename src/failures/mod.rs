@@ -122,14 +122,14 @@ impl Failures {
     /// Makes an error that begins with `text`. Further lines say how many attempts failed in what
     /// time, the last failure, and what the present attempt waits for.
     #[must_use]
-    pub fn explain(&self, kind: ErrorKind, mut text: String, now: Instant) -> Error {
+    pub fn explain(&self, kind: ErrorKind, text: String, now: Instant) -> Error {
         let since = self.since.unwrap_or(now);
         let elapsed = now.saturating_duration_since(since);
         let attempts = match self.count {
             1 => "1 attempt".to_owned(),
             count => format!("{count} attempts"),
         };
-        text += &match (&self.last, &self.phase) {
+        let said = match (&self.last, &self.phase) {
             (Some(last), phase) => {
                 let now = phase.as_ref().map(|phase| format!("\nnow {phase}"));
                 let now = now.unwrap_or_default();
@@ -140,7 +140,7 @@ impl Failures {
                 format!("\n{phase}, {elapsed:.1?} after the first attempt began")
             }
         };
-        Error::new(kind, text).with_failures(self.count, since, self.last.clone())
+        Error::new(kind, text + &said).with_failures(self.count, since, self.last.clone())
     }
 }
 

@@ -141,7 +141,9 @@ impl Core {
 
     /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.
     pub(super) fn stream_failed(&mut self, streaming: Streaming, error: Error) -> Action {
-        let mut cycle = streaming.cycle;
+        let Streaming {
+            asked, mut cycle, ..
+        } = streaming;
         let answer = Answer::of(&error);
         let again = cycle.refused_streams > 0;
         let step = self.state.after(RequestKind::Stream, &error, again);
@@ -150,7 +152,7 @@ impl Core {
         cycle.refused_streams = cycle.refused_streams.saturating_add(refused);
         if matches!(answer, Answer::Expired | Answer::Gone | Answer::TooLarge) {
             self.state.history = History::Unavailable;
-            if !streaming.asked.is_empty() && use_up(&mut cycle.most_recent) {
+            if !asked.is_empty() && use_up(&mut cycle.most_recent) {
                 return self.open_stream(cycle);
             }
         }
