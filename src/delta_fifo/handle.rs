@@ -1,11 +1,9 @@
 //! A queue's handle for other threads than writer and consumer: look, wait until it has synced,
 //! close it.
 
-use std::fmt;
-
 use super::state::{QueueEnd, QueueState};
 use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::object::{Object, resource_name};
 use crate::reflector::{ReflectorStatus, Waiters};
 use crate::sync::{Arc, Monitor};
@@ -121,16 +119,6 @@ impl<K: Object> Clone for DeltaFifoHandle<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for DeltaFifoHandle<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state.lock();
-        let shown = (state.len(), state.has_synced(), state.end);
-        drop(state);
-        f.debug_struct("DeltaFifoHandle")
-            .field("kind", &K::resource().kind())
-            .field("waiting", &shown.0)
-            .field("synced", &shown.1)
-            .field("end", &shown.2)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] DeltaFifoHandle<K>, |it|
+    kind: K::resource().kind(), waiting: it.len(), synced: it.has_synced(),
+    end: { it.state.lock().end }, ..);

@@ -153,10 +153,9 @@ impl<K: Object> DeltaFifo<K> {
             (taken.is_some() || state.end != QueueEnd::Open).then_some(taken)
         });
         drop(locked);
-        let text = format!(
-            "waiting for a change of a {}: the deadline passed",
-            K::resource().kind()
-        );
+        let resource = K::resource();
+        let kind = resource.kind();
+        let text = format!("waiting for a change of a {kind}: the deadline passed");
         let taken = taken.ok_or_else(|| Error::new(ErrorKind::Timeout, text))?;
         let text = "DeltaFIFO: manipulating with closed queue";
         let (mut first, mut more, initial) =
@@ -164,9 +163,8 @@ impl<K: Object> DeltaFifo<K> {
         for deltas in std::iter::once(&mut first).chain(&mut more) {
             self.complete(deltas);
         }
-        let resource = K::resource();
         let result = guard(
-            format_args!("the process function of a {} queue", resource.kind()),
+            format_args!("the process function of a {kind} queue"),
             || process(first, more, initial),
         );
         state.lock().finish();

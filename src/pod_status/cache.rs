@@ -1,15 +1,13 @@
 //! The pod-status cache's public face: each call decides in the table under the one lock, and acts
 //! after it.
 
-use std::fmt;
-
 use super::reading::{PodReading, StatusError};
 use super::status::{CachedStatus, PodStatus};
 use super::table::{PodTable, PodWaiter};
 use super::timeout;
 use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::sync::{Arc, Mutex, Rank, wake_at};
 use crate::worker::StopToken;
 
@@ -313,16 +311,6 @@ impl<S: CachedStatus> Clone for PodStatusCache<S> {
     }
 }
 
-impl<S: CachedStatus> fmt::Debug for PodStatusCache<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (pods, waiting, global) = {
-            let table = self.table.lock();
-            (table.entries().len(), table.waits().count(), table.global())
-        };
-        f.debug_struct("PodStatusCache")
-            .field("pods", &pods)
-            .field("waiting", &waiting)
-            .field("global_time", &global)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([S: CachedStatus] PodStatusCache<S>, |it|
+    pods: { it.table.lock().entries().len() }, waiting: { it.table.lock().waits().count() },
+    global_time: it.global_time(), ..);

@@ -1,13 +1,13 @@
 //! The reading side of a store: cheap to clone, never waits for the network unless asked to.
 
 use std::borrow::Cow;
-use std::fmt;
+
 use std::time::Duration;
 
 use hashbrown::HashMap;
 
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::Failures;
 use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
@@ -485,14 +485,6 @@ impl<K: Object> Clone for Store<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for Store<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state.lock();
-        f.debug_struct("Store")
-            .field("kind", &K::resource().kind())
-            .field("objects", &state.items.len())
-            .field("synced", &state.synced)
-            .field("resource_version", state.guard.position())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] Store<K>, |it|
+    kind: K::resource().kind(), objects: it.len(), synced: it.has_synced(),
+    resource_version: it.resource_version(), ..);

@@ -1,7 +1,5 @@
 //! The one writer of a store: a sink for a reflector. Dropping it ends every wait on the store.
 
-use std::fmt;
-
 use hashbrown::HashSet;
 
 use crate::error::{Error, debug_of};
@@ -290,10 +288,6 @@ impl<K: Object> Drop for StoreWriter<K> {
     }
 }
 
-impl<K: Object> fmt::Debug for StoreWriter<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreWriter").finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] StoreWriter<K>, |_it| ..);
 
 debug_of!([K: Object] Staging<K>, |it| items: it.items.len(), ..);
