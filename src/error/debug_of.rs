@@ -5,12 +5,14 @@
 ///
 /// `debug_of!([K: Object] Store<K>, |it| objects: it.len(), ..);`
 macro_rules! debug_of {
-    ([$($by:tt)*] $type:ident $(<$($of:ident),+>)?, |$it:ident| $($field:ident: $value:expr,)* ..) => {
+    ([$($by:tt)*] $type:ident $(<$($of:ident),+>)?, |$it:ident|
+        $($field:ident: $value:expr,)* ..) => {
         $crate::error::debug_of!(
             @ [$($by)*] $type $(<$($of),+>)?, $it, finish_non_exhaustive, $($field: $value),*
         );
     };
-    ([$($by:tt)*] $type:ident $(<$($of:ident),+>)?, |$it:ident| $($field:ident: $value:expr),*) => {
+    ([$($by:tt)*] $type:ident $(<$($of:ident),+>)?, |$it:ident|
+        $($field:ident: $value:expr),*) => {
         $crate::error::debug_of!(
             @ [$($by)*] $type $(<$($of),+>)?, $it, finish, $($field: $value),*
         );
