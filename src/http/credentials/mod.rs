@@ -119,7 +119,7 @@ impl Credentials {
         matches!(self, Self::Renewed(renewal) if *renewal.policy().row == KUBECONFIG)
     }
 
-    /// Makes the credentials of a client, whose hook is `metrics` and whose TLS checks certificates.
+    /// Makes the credentials of a client, whose hook is `metrics` and whose TLS has the `check`.
     /// Sources are asked while the lease lives.
     pub(crate) fn activate(
         &self,

@@ -317,7 +317,7 @@ impl Renewal {
         let policy = self.policy();
         let mut state = self.shared.state.lock();
         let is_other = |current: &Arc<Credential>| current.number != rejected.number;
-        // Without any, or if these are rejected, a run is under way, or the next request starts one.
+        // Without any, or if these are rejected, a run is under way or the next request starts it.
         if state.current.as_ref().is_none_or(is_other) || state.is_rejected() {
             return true;
         }
