@@ -80,6 +80,25 @@ fn an_absence_that_is_confirmed_is_asked_for_no_more() {
     stage.getter.wait_for_asked(3);
 }
 
+/// Seen: what was asked before the object came and went settled that it was gone.
+#[test]
+fn a_confirmation_that_began_before_the_doubt_settles_nothing() {
+    let stage = stuck();
+    pause(&stage);
+    stage.getter.wait_for_asked(1);
+    stage.runs.modified(secret("s", "12"));
+    stage.runs.list("s", "13", None).unwrap();
+    assert!(stage.get("s").unwrap_err().is_not_found());
+    stage.getter.answer(Err(failed(404, "not found")));
+    let checks = stage.manager.store().checks();
+    until(|| (!checks.is_at_work()).then_some(()));
+    let object = stage.manager.store().entry_to_read("ns", "s").unwrap();
+    assert!(object.state.lock().is_absence_due());
+    stage.getter.answer(Ok(secret("s", "15")));
+    pause(&stage);
+    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
+}
+
 #[test]
 fn a_confirmation_that_fails_is_tried_again_for_a_reader_and_after_a_pause() {
     let stage = stuck();

@@ -41,6 +41,8 @@ pub(crate) struct WatchEntry<K: Object> {
     machine: WatchMachine,
     pub(crate) content: EntryContent<K>,
     pub(crate) absence: Absence,
+    /// The number of reads that had begun when the doubt came. They do not settle it.
+    doubted_after: u64,
     filled_by: Option<RunId>,
     pub(super) contact: Option<Instant>,
     began: Instant,
@@ -114,6 +116,7 @@ impl<K: Object> WatchEntry<K> {
             machine,
             content: EntryContent::new(kind),
             absence: Absence::Sure,
+            doubted_after: 0,
             filled_by: None,
             contact: None,
             began: clock.now(),
@@ -447,6 +450,7 @@ impl<K: Object> WatchEntry<K> {
         } else if !was_absent {
             // Else it is the same absence, which may be sure.
             self.absence = Absence::Doubtful(now);
+            self.doubted_after = self.content.reads();
         }
         let action = if self.machine.is_current(run) {
             WatchAction::nothing()
@@ -542,6 +546,11 @@ impl<K: Object> WatchEntry<K> {
         self.absence == Absence::Due && self.state() != WatchState::Dropped
     }
 
+    /// Whether the read tells of the absence that is to be confirmed, and of none before it.
+    pub(crate) fn is_after_doubt(&self, read: &ReadPosition) -> bool {
+        read.number > self.doubted_after
+    }
+
     /// The server confirmed what is known, up to `version`.
     pub(crate) fn confirm(&mut self, run: RunId, version: &ResourceVersion, now: Instant) {
         if self.machine.is_current(run) {
@@ -584,7 +593,8 @@ impl<K: Object> WatchEntry<K> {
         let before: Option<Box<str>> = self.content.object().map(|object| object.uid().into());
         let found = self.content.found(position, object);
         // That there is none is sure, also where bookmarks overtook the answer.
-        self.settle_absence(found.or_else(|| object.is_none().then_some(false)));
+        let is_sure = object.is_none() && self.is_after_doubt(position);
+        self.settle_absence(found.or_else(|| is_sure.then_some(false)));
         let Some(is_news) = found else {
             return (false, WatchAction::nothing());
         };

@@ -233,7 +233,7 @@ impl<K: Object> ImmutableChecks<K> {
         }
     }
 
-    /// Tells the entry what the check found, unless another read has found it meanwhile.
+    /// Tells the entry what the check found. The entry knows whether something newer has come.
     fn complete_check(
         self: &Arc<Self>,
         object: &WatchedObject<K>,
@@ -248,25 +248,19 @@ impl<K: Object> ImmutableChecks<K> {
         };
         let incoming = found.clone();
         let table = &self.context().table;
-        let decided = table.take_in(object, incoming.as_ref(), |entry| {
+        let (is_news, action) = table.take_in(object, incoming.as_ref(), |entry| {
             let is_check = matches!(entry.state(), WatchState::Rechecking(_));
-            if !is_check && !entry.is_absence_due() {
-                return None;
-            }
             let asked = failure.as_ref().and_then(Error::retry_after);
             let result = match failure {
                 None => entry.found(read, &mut found),
                 Some(error) if is_check => (true, entry.check_failed(error, now)),
                 Some(_) => (false, WatchAction::nothing()),
             };
-            if entry.is_absence_due() {
+            if entry.is_absence_due() && entry.is_after_doubt(read) {
                 entry.absence.unconfirmed(asked, now);
             }
-            Some(result)
+            result
         });
-        let Some((is_news, action)) = decided else {
-            return;
-        };
         self.context().notify(object, is_news);
         self.perform(object, action);
     }
