@@ -277,3 +277,38 @@ impl Write for Pieces {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{PipeReader, PipeWriter, Read as _, pipe};
+    use std::os::fd::OwnedFd;
+
+    use super::*;
+
+    static PIPE: LazyLock<(PipeReader, PipeWriter)> = LazyLock::new(|| pipe().unwrap());
+
+    #[test]
+    fn old_pieces_make_room_for_new_ones_and_are_counted() {
+        let open = || PIPE.1.try_clone().map(OwnedFd::from).map(File::from);
+        let outflow = Outflow::new("t-rows", "rows", 3, open);
+        let outflow: &'static Outflow = Box::leak(Box::new(outflow));
+        // More than a pipe has room for.
+        let large = vec![b'x'; 1024 * 1024];
+        outflow.push(large.clone());
+        while outflow.state.lock().in_write == 0 {
+            std::thread::yield_now();
+        }
+        for piece in ["a", "b", "c", "d", "e"] {
+            let mut writer = outflow.writer();
+            writer.write_all(piece.as_bytes()).unwrap();
+            writer.flush().unwrap();
+        }
+        assert!(outflow.is_full() && !outflow.is_idle());
+        let mut read = vec![0; large.len() + 3];
+        (&PIPE.0).read_exact(&mut read).unwrap();
+        assert_eq!(read, [&large[..], b"cde"].concat());
+        outflow.end();
+        assert!(outflow.is_idle());
+        assert_eq!(outflow.state.lock().dropped, 2);
+    }
+}

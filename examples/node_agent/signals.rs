@@ -15,8 +15,8 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Takes the signals over from the system's default, which would end the process at once. At the
-    /// second SIGINT or SIGTERM, `exit` does that, with the code it is given.
+    /// Takes the signals over from the system's default, which would end the process at once. At
+    /// the second SIGINT or SIGTERM, `exit` does that, with the code it is given.
     pub(crate) fn listen(
         hang_ups: Option<Sender<()>>,
         exit: fn(i32) -> !,

@@ -57,8 +57,8 @@ fn a_hang_up_has_it_read_its_references_again_and_a_bad_file_changes_nothing() {
 
     fs::write(&file, "secret new\n").unwrap();
     agent.signal(Signal::HUP);
-    let warning = "line 1: \"secret new\": write secret NAMESPACE/NAME or configmap NAMESPACE/NAME; \
-        what was read before stays";
+    let warning = "line 1: \"secret new\": write secret NAMESPACE/NAME or configmap \
+        NAMESPACE/NAME; what was read before stays";
     while !agent.next_told().unwrap().ends_with(warning) {}
     for name in ["db", "new"] {
         assert_eq!(fs::read_to_string(key(name)).unwrap(), name);
