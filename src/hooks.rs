@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::guard::{guard_call, guard_logged};
 use crate::sync::Arc;
 
@@ -113,13 +113,7 @@ impl<S> Clone for Reading<S> {
     }
 }
 
-impl<S> fmt::Debug for Reading<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reading")
-            .field("is_over", &self.is_over())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([S] Reading<S>, |it| is_over: it.is_over(), ..);
 
 /// What an owner with metrics has: their hook, and the look of its readings, which end with this.
 pub(crate) struct Telemetry<T, S> {

@@ -1,7 +1,6 @@
 //! The client: one server, one identity, one rate limit. It makes the sources of all kinds of
 //! objects.
 
-use std::fmt;
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
@@ -23,7 +22,7 @@ use super::transport::dns::{Lookup, system_lookup};
 use super::transport::proxy::Proxy;
 use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
 use crate::policy::RequestKind;
@@ -426,13 +425,7 @@ impl Client {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("server", &self.inner.context.endpoint.base)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Client, |it| server: it.inner.context.endpoint.base, ..);
 
 impl<K: Object> Api<K> for Client {
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>> {

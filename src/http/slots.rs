@@ -1,12 +1,12 @@
 //! Slots bound the working requests of a client. A request holds a slot while it computes or
 //! writes, and none while its server is silent.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
 use super::transport::interrupt::{Interrupt, Limit};
 use crate::clock::{Clock, Deadline};
+use crate::error::debug_of;
 use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::{Arc, Mutex, Rank, Wake};
 use crate::worker::StopToken;
@@ -195,13 +195,7 @@ impl Drop for Slot {
     }
 }
 
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot")
-            .field("urgent", &self.urgency.is_urgent())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Slot, |it| urgent: it.urgency.is_urgent(), ..);
 
 #[cfg(test)]
 mod tests {

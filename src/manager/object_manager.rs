@@ -1,7 +1,6 @@
 //! The manager: owners reference objects, and the chosen strategy answers reads.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 
@@ -18,7 +17,7 @@ use super::strategy::{ReferencedObjects, Strategy};
 use super::ttl::store::TtlStore;
 use super::watch::store::WatchStore;
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard;
 use crate::hooks::Telemetry;
 use crate::list_watch::Api;
@@ -47,14 +46,8 @@ pub struct ObjectManager<K: Object> {
     telemetry: Telemetry<ManagerMetric, ManagerState>,
 }
 
-impl<K: Object> fmt::Debug for ObjectManager<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ObjectManager")
-            .field("kind", &K::resource().kind())
-            .field("objects", &self.entries.state().objects)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: Object] ObjectManager<K>, |it|
+    kind: K::resource().kind(), objects: it.entries.state().objects, ..);
 
 impl<K: Object + Clone> ObjectManager<K> {
     /// Makes a manager without owners. Sends no request. With `Watch` it starts the housekeeper's

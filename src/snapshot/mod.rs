@@ -26,7 +26,6 @@ pub use object::SnapshotObject;
 pub use options::SnapshotOptions;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io;
 use std::marker::PhantomData;
@@ -40,7 +39,7 @@ use self::key::KeyBytes;
 use self::loaded::{Loaded, Seeds};
 use self::text::PlainText;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard_call;
 use crate::manager::{ObjectManager, Owner};
 use crate::rounds::Rounds;
@@ -288,14 +287,7 @@ impl Snapshot {
     }
 }
 
-impl fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("path", &self.core.options.path)
-            .field("status", &self.status())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Snapshot, |it| path: it.core.options.path, status: it.status(), ..);
 
 impl SnapshotOptions {
     fn read_key(&self) -> Result<KeyBytes, Error> {

@@ -1,11 +1,11 @@
 //! What can be set about a snapshot.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::difference::SnapshotDifference;
 use super::key::SnapshotKey;
+use crate::error::debug_of;
 use crate::hooks::Hook;
 use crate::sync::Arc;
 
@@ -95,11 +95,4 @@ impl SnapshotOptions {
     }
 }
 
-impl fmt::Debug for SnapshotOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SnapshotOptions")
-            .field("path", &self.path)
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] SnapshotOptions, |it| path: it.path, name: it.name, ..);

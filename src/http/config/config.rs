@@ -1,6 +1,5 @@
 //! What a client knows before its first request: the server, its trust and the credentials.
 
-use std::fmt;
 use std::path::PathBuf;
 
 use rustls::crypto::CryptoProvider;
@@ -11,7 +10,7 @@ use super::pem::{ClientIdentity, Pem};
 use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::sync::Arc;
 
 /// The namespace of a configuration that names none.
@@ -291,18 +290,9 @@ impl Config {
     }
 }
 
-impl fmt::Debug for Config {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config")
-            .field("source", &self.source)
-            .field("server", &self.server_url())
-            .field("tls", &self.tls)
-            .field("proxy", &self.proxy)
-            .field("credentials", &self.credentials)
-            .field("namespace", &self.namespace)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Config, |it|
+    source: it.source, server: it.server_url(), tls: it.tls, proxy: it.proxy,
+    credentials: it.credentials, namespace: it.namespace, ..);
 
 #[cfg(test)]
 mod tests {

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::local_file::read_text;
+use crate::error::debug_of;
 
 /// The name of a namespace has at most 63 bytes, and the file may end in a line break.
 const NAMESPACE_BYTES_MAX: u64 = 1024;
@@ -195,14 +195,8 @@ impl Default for Environment {
     }
 }
 
-impl fmt::Debug for Environment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Environment")
-            .field("working_directory", &self.working_directory)
-            .field("service_account", &self.service_account)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Environment, |it|
+    working_directory: it.working_directory, service_account: it.service_account, ..);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,5 @@
 //! Tokens that code of the program gives: a cloud's library, a test.
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
@@ -9,7 +8,7 @@ use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::policy::PROGRAM;
 use crate::sync::Arc;
 
@@ -61,13 +60,7 @@ impl Token {
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token")
-            .field("expires_at", &self.expires_at)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Token, |it| expires_at: it.expires_at, ..);
 
 /// Code of the program that gives the tokens of a client.
 ///

@@ -1,7 +1,6 @@
 //! A TCP connection, with or without TLS, as ureq's transport. It waits within the limits of the
 //! thread's call context.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::mem;
 
@@ -15,7 +14,7 @@ use super::call_context;
 use super::interrupt::Interrupt;
 use super::tls::Tls;
 use super::tls_doctor;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::sync::Arc;
 
 /// The first byte of a TLS alert. No answer of HTTP begins with it.
@@ -274,10 +273,4 @@ impl Transport for Connection {
     }
 }
 
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("tls", &self.tls.is_some())
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] Connection, |it| tls: it.tls.is_some(), ..);

@@ -1,7 +1,6 @@
 //! Makes connections to one server: lookup, connect and handshake, on the thread of the request,
 //! within one limit. A dial that meets silence while others succeed is left for another.
 
-use std::fmt;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -25,7 +24,7 @@ use super::proxy::Proxy;
 use super::tcp_connect;
 use super::tls::Tls;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::RequestPhase;
 use crate::sync::Arc;
 
@@ -256,13 +255,7 @@ fn handshake(
     Ok((stream, connection))
 }
 
-impl fmt::Debug for ServerConnector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerConnector")
-            .field("server", &self.server)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] ServerConnector, |it| server: it.server, ..);
 
 /// The connector, as ureq's trait.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! kubectl's flags that choose a kubeconfig, what to take of it, and what to put in its place.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::super::credentials::{PluginOptions, PluginPolicy};
 use super::super::environment::Environment;
+use crate::error::debug_of;
 
 /// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.
 ///
@@ -212,17 +212,7 @@ impl KubeconfigOptions {
     }
 }
 
-impl fmt::Debug for KubeconfigOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KubeconfigOptions")
-            .field("paths", &self.paths)
-            .field("context", &self.context)
-            .field("cluster", &self.cluster)
-            .field("user", &self.user)
-            .field("server", &self.server)
-            .field("token", &self.token.as_ref().map(|_secret| ".."))
-            .field("username", &self.username)
-            .field("impersonate_user", &self.impersonate_user)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([] KubeconfigOptions, |it|
+    paths: it.paths, context: it.context, cluster: it.cluster, user: it.user, server: it.server,
+    token: it.token.as_ref().map(|_secret| ".."), username: it.username,
+    impersonate_user: it.impersonate_user, ..);
