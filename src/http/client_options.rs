@@ -229,8 +229,8 @@ impl ClientOptions {
     /// whole. Past the limit the client closes the largest of those that hold more than the one
     /// that grows, or else that one. The error has the kind
     /// [`TooLarge`](crate::ErrorKind::TooLarge). The other answers go on. An answer counts from 16
-    /// KiB on. A buffer that grows counts twice while its bytes are moved. Decoded objects do not
-    /// count.
+    /// KiB on, whatever room its buffer has if its head says its length. A buffer that grows counts
+    /// twice while its bytes are moved. Decoded objects do not count.
     ///
     /// glibc may keep part of the freed memory for the process. With the environment variable
     /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, glibc gives it back at once.

@@ -144,6 +144,27 @@ fn b7_items_of_lists_and_bodies_of_gets_share_the_budget() {
     });
 }
 
+/// Its head says how long it is, so that no room to spare counts. Without that, it may be larger.
+#[test]
+fn b7_an_answer_of_up_to_16_kib_has_room_whatever_the_others_hold() {
+    let server = Server::start();
+    let client = client(&server.url(), |options| options.buffered_bytes_max(0));
+    thread::scope(|scope| {
+        let gets = scope.spawn(|| {
+            let fits =
+                get(&client, "db").map(|secret| secret.data.as_ref().map(|data| data["k"].0.len()));
+            over_budget(&get(&client, "db").unwrap_err());
+            fits.unwrap()
+        });
+        let mut peer = server.accept();
+        peer.request();
+        peer.json(200, &secret_of("db", 15 * KIB));
+        peer.request();
+        peer.json(200, &secret_of("db", 17 * KIB));
+        assert_eq!(gets.join().unwrap(), Some(15 * KIB / 4 * 3));
+    });
+}
+
 /// JSON escapes make the largest legal Secret up to six times as long, and no more.
 #[test]
 fn b7_events_of_a_watch_of_one_object_have_a_limit_of_their_own() {

@@ -566,6 +566,7 @@ impl UnreadResponse {
     }
 
     pub(crate) fn into_answer(self, what: String, call: CallContext) -> ResponseReader {
+        let length = self.response.body().content_length();
         ResponseReader {
             what: what.into(),
             body: ResponseBody::of(self.response),
@@ -576,7 +577,7 @@ impl UnreadResponse {
             body_bytes: 0,
             told_bytes: 0,
             metrics: None,
-            call,
+            call: call.of_length(length),
         }
     }
 }

@@ -65,6 +65,12 @@ struct Holder {
     counted: AtomicUsize,
 }
 
+/// Whether a response of this length is not counted, however its buffer grows.
+pub(super) fn is_uncounted(length: Option<u64>) -> bool {
+    let bytes = length.and_then(|length| usize::try_from(length).ok());
+    bytes.is_some_and(|bytes| bytes <= UNCOUNTED_BYTES)
+}
+
 /// The counted part of a response's memory.
 fn counted(held: usize) -> usize {
     if held <= UNCOUNTED_BYTES { 0 } else { held }

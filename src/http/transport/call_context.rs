@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::CertificateDer;
 
 use super::super::slots::Slot;
-use super::byte_budget::{Account, ByteBudget};
+use super::byte_budget::{Account, ByteBudget, is_uncounted};
 use super::interrupt::{Interrupt, Limit};
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
@@ -185,6 +185,12 @@ impl CallContext {
     /// The same call; its answer is counted in `budget`.
     pub(crate) fn counted_in(mut self, budget: &Arc<ByteBudget>) -> Self {
         self.account = Some(budget.open(Arc::<WakeUp>::clone(&self.wake)));
+        self
+    }
+
+    /// The same call; an answer whose head says that it is small counts in no budget.
+    pub(crate) fn of_length(mut self, bytes: Option<u64>) -> Self {
+        self.account.take_if(|_| is_uncounted(bytes));
         self
     }
 
