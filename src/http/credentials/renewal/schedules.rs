@@ -9,7 +9,6 @@ use super::super::super::transport::call_context::NamedDeadline;
 use super::super::super::transport::thread_pool::JobKind;
 use super::super::authorization::Authorization;
 use super::super::kubeconfig_user::KubeconfigUser;
-use super::super::source::RenewalPolicy;
 use super::*;
 use crate::clock::FakeClock;
 use crate::policy::RenewalRow;
