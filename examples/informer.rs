@@ -109,5 +109,6 @@ fn run(options: &Options) -> Result<Ended, Error> {
     })?;
     let client = flags::client_options(USER_AGENT, options.request_timeout);
     let client = Client::new(&config, client)?;
+    signals.is_listened_to();
     story::play(options, &client, config.namespace(), &signals.came)
 }

@@ -275,6 +275,7 @@
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
 //! | `testing` | feature `testing`: API server, fixture server, recorder, fakes |
+//! | [`local_file`] | whole local files, bounded, that are never waited for |
 //! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
 //!
 //! Data flows one way, and three words are never mixed: the server sends an *event*, the store
@@ -321,6 +322,8 @@ mod writer_lock;
     )
 )]
 mod wire;
+
+pub mod local_file;
 
 pub mod list_watch;
 

@@ -11,6 +11,9 @@ mod files;
 #[path = "node_agent/hang_ups.rs"]
 mod hang_ups;
 #[cfg(target_os = "linux")]
+#[path = "node_agent/hangs.rs"]
+mod hangs;
+#[cfg(target_os = "linux")]
 #[path = "node_agent/hooks.rs"]
 mod hooks;
 #[path = "node_agent/probes.rs"]
@@ -30,6 +33,9 @@ mod slow_readers;
 mod snapshot;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
+#[cfg(feature = "snapshot")]
+#[path = "node_agent/upgrade.rs"]
+mod upgrade;
 
 use crate::support::example::Example;
 

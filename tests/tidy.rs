@@ -37,7 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
-    ("http", &["list_watch", "wire"]),
+    ("http", &["list_watch", "local_file", "wire"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
     // A client waits for one object in a store that a reflector fills.
@@ -46,8 +46,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
     ("writer_lock", &[]),
+    ("local_file", &["wire"]),
     ("outlet", &["manager", "writer_lock"]),
-    ("snapshot", &["manager", "wire", "writer_lock"]),
+    (
+        "snapshot",
+        &["local_file", "manager", "wire", "writer_lock"],
+    ),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.
     (

@@ -6,7 +6,9 @@ use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, Select, after, at, bounded, never, select, unbounded};
+use crossbeam_channel::{
+    Receiver, Select, TryRecvError, after, at, bounded, never, select, unbounded,
+};
 use k8s_openapi::api::core::v1::Pod;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
@@ -29,11 +31,15 @@ use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
 use crate::rights;
 use crate::rows::Facts;
+use crate::signals::Stop;
 use crate::tell::{one_line, tell};
 use crate::wait_line::WaitLine;
 
 /// Half of the least time after which an object that nobody reads is not watched any more.
 const READ_PERIOD: Duration = Duration::from_secs(30);
+
+/// A read from a disk that works takes a small part of it.
+const READ_WAIT: Duration = Duration::from_secs(5);
 
 /// How long the first rows are held back for the answers to come in together.
 const SETTLE: Duration = Duration::from_millis(750);
@@ -75,12 +81,14 @@ pub(crate) struct Agent<'a> {
     /// Its address: it names whose objects a snapshot has.
     pub(crate) server: &'a str,
     pub(crate) printer: Printer<Pieces>,
-    pub(crate) signals: &'a Receiver<()>,
+    pub(crate) signals: &'a Stop,
     pub(crate) hang_ups: &'a Receiver<()>,
     /// Whether the rows went to a terminal when the run began.
     pub(crate) is_on_terminal: bool,
     /// What is kept whatever pods name.
     pub(crate) references: BTreeSet<ObjectId>,
+    /// A read of them that has not ended: there is one at a time.
+    pub(crate) reading: Option<Receiver<Result<BTreeSet<ObjectId>, String>>>,
     pub(crate) endpoints: Endpoints,
     pub(crate) wait_line: WaitLine<Pieces>,
 }
@@ -160,6 +168,7 @@ impl Agent<'_> {
         // Ends before what it looks at.
         let _servers = endpoints.serve(&health, self.options)?;
         drop(health);
+        self.signals.is_listened_to();
         loop {
             match ears.wait(&self, progress.next_timer()) {
                 Woken::HangUp if !self.has_lost_terminal() => self.read_again(&node),
@@ -278,13 +287,15 @@ impl Agent<'_> {
         if let Some(files) = &node.files {
             files.tell_again();
         }
-        let wrong = match self.options.references_of_now() {
-            None => return log::info!("SIGHUP: there is no file of references to read again"),
-            Some(Err(wrong)) => wrong,
-            Some(Ok(references)) if references.is_empty() && self.node_name.is_none() => {
+        let Some(read) = self.options.reads_references() else {
+            return log::info!("SIGHUP: there is no file of references to read again");
+        };
+        let wrong = match self.read_detached(read) {
+            Err(wrong) => wrong,
+            Ok(references) if references.is_empty() && self.node_name.is_none() => {
                 "no object is named".to_owned()
             }
-            Some(Ok(references)) => {
+            Ok(references) => {
                 node.refer(&references, &self.references);
                 log::info!("SIGHUP: {} objects are referenced", references.len());
                 self.references = references;
@@ -295,6 +306,35 @@ impl Agent<'_> {
         tell(&format!(
             "warning: SIGHUP: {wrong}; what was read before stays"
         ));
+    }
+
+    /// Reads by a thread that nothing waits for: a file system that hangs may never let it end.
+    fn read_detached<F>(&mut self, read: F) -> Result<BTreeSet<ObjectId>, String>
+    where
+        F: FnOnce() -> Result<BTreeSet<ObjectId>, String> + Send + 'static,
+    {
+        let hangs = "the files of references are not read yet: does their disk hang?";
+        if let Some(before) = &self.reading
+            && before.try_recv() == Err(TryRecvError::Empty)
+        {
+            return Err(hangs.to_owned());
+        }
+        let (send, came) = bounded(1);
+        let thread = std::thread::Builder::new().name("agent-references".to_owned());
+        let started = thread.spawn(move || drop(send.send(read())));
+        started.map_err(|error| format!("the thread that reads: {error}"))?;
+        let mut either = Select::new();
+        either.recv(&came);
+        either.recv(&self.signals.came);
+        // A signal stays for the loop.
+        let read = either
+            .ready_timeout(READ_WAIT)
+            .ok()
+            .and_then(|_| came.try_recv().ok());
+        if read.is_none() {
+            self.reading = Some(came);
+        }
+        read.unwrap_or_else(|| Err(hangs.to_owned()))
     }
 
     /// Waits until the files are written and told of; `None` if a signal came first.
@@ -313,7 +353,7 @@ impl Agent<'_> {
             recv(written) -> written => {
                 Some(written.unwrap_or_else(|_| Err(Error::stopped("writing the files"))))
             }
-            recv(self.signals) -> _ => {
+            recv(self.signals.came) -> _ => {
                 // Its waits end now.
                 files.stop();
                 None
@@ -346,7 +386,7 @@ impl Agent<'_> {
             select! {
                 recv(STDOUT.closed()) -> error => return error.map_or(Ok(()), Err),
                 recv(STDOUT.idle()) -> _ => {}
-                recv(self.signals) -> _ => late = after(READER_PATIENCE),
+                recv(self.signals.came) -> _ => late = after(READER_PATIENCE),
                 recv(late) -> _ => return Err(io::ErrorKind::TimedOut.into()),
             }
         }
@@ -444,7 +484,7 @@ impl Ears {
     fn wait(&self, agent: &Agent<'_>, timer: Option<Instant>) -> Woken {
         let timer = timer.map_or_else(never, at);
         let mut select = Select::new();
-        select.recv(agent.signals);
+        select.recv(&agent.signals.came);
         select.recv(agent.hang_ups);
         select.recv(&self.pods);
         select.recv(self.secrets.signal());
@@ -452,7 +492,7 @@ impl Ears {
         select.recv(&timer);
         select.recv(STDOUT.closed());
         select.ready();
-        if agent.signals.try_recv().is_ok() {
+        if agent.signals.came.try_recv().is_ok() {
             return Woken::Signal;
         }
         if agent.hang_ups.try_recv().is_ok() {

@@ -271,16 +271,18 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Reads the files of references once more. Returns all references, `None` without such files.
-    pub(crate) fn references_of_now(&self) -> Option<Result<BTreeSet<ObjectId>, String>> {
-        let mut references = self.named.clone();
-        for file in &self.reference_files {
-            match references::of_file(file) {
-                Ok(objects) => references.extend(objects),
-                Err(wrong) => return Some(Err(wrong)),
+    /// What reads the files of references once more, and returns all references. `None` without
+    /// such files.
+    pub(crate) fn reads_references(
+        &self,
+    ) -> Option<impl FnOnce() -> Result<BTreeSet<ObjectId>, String> + Send + 'static> {
+        let (mut references, files) = (self.named.clone(), self.reference_files.clone());
+        (!files.is_empty()).then_some(move || {
+            for file in &files {
+                references.extend(references::of_file(file)?);
             }
-        }
-        (!self.reference_files.is_empty()).then_some(Ok(references))
+            Ok(references)
+        })
     }
 
     /// How often the objects are read where they are not watched.

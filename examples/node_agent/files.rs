@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::hook::{self, HookOptions, Ran};
 use crate::managers::{Managers, ObjectId};
-use crate::pid_file;
+use crate::pid_file::PidFile;
 
 /// What the flags say of files.
 #[derive(Clone, Debug, Default)]
@@ -297,6 +297,7 @@ fn tell_until_stopped(
     shared: &Telling,
     stop: &StopToken,
 ) {
+    let mut pid_file = options.signal.clone().map(PidFile::new);
     loop {
         select! {
             recv(woken) -> gone => if gone.is_err() {
@@ -309,10 +310,10 @@ fn tell_until_stopped(
             (state.due, state.busy) = (false, true);
             std::mem::take(&mut state.changed)
         };
-        if let Some(file) = &options.signal
-            && let Err(error) = pid_file::signal(file)
+        if let Some(file) = &mut pid_file
+            && let Err(error) = file.signal(stop)
         {
-            log::error!("--signal-on-change {}: {error}", file.display());
+            log::error!("--signal-on-change {error}");
         }
         if let Some(program) = options.hook.command.first() {
             shared.state.lock().runs.began = Some(Clock::system().now());

@@ -163,10 +163,11 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         node_name,
         server: &config.server_url(),
         printer: printer(options, node_name),
-        signals: &stop.came,
+        signals: &stop,
         hang_ups: &hang_ups,
         is_on_terminal: io::stdout().is_terminal(),
         references: options.references.clone(),
+        reading: None,
         endpoints,
         wait_line: WaitLine::on_stderr(),
     };

@@ -1,15 +1,58 @@
 //! `--signal-on-change`: the process whose number a file holds.
 
-use std::path::Path;
+use std::path::PathBuf;
+use std::time::Duration;
 
+use crossbeam_channel::{Receiver, TryRecvError, select};
+use kubecache::Error;
+use kubecache::local_file::read_text_detached;
+use kubecache::worker::StopToken;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Sends SIGHUP to the process whose number the file holds.
-pub(crate) fn signal(file: &Path) -> Result<(), String> {
-    let text = std::fs::read_to_string(file).map_err(|error| error.to_string())?;
-    let pid = process(text.trim())?;
-    let number = pid.as_raw_nonzero();
-    kill_process(pid, Signal::HUP).map_err(|error| format!("process {number}: {error}"))
+/// A number and an end of line.
+const FILE_BYTES_MAX: u64 = 64;
+
+/// A read from a disk that works takes a small part of it.
+const READ_WAIT: Duration = Duration::from_secs(5);
+
+/// The file, and a read of it that has not ended: there is one at a time.
+pub(crate) struct PidFile {
+    path: PathBuf,
+    reading: Option<Receiver<Result<String, Error>>>,
+}
+
+impl PidFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            reading: None,
+        }
+    }
+
+    /// Sends SIGHUP to the process whose number the file holds. The stop ends the wait for a file
+    /// system that hangs.
+    pub(crate) fn signal(&mut self, stop: &StopToken) -> Result<(), String> {
+        let before = self.reading.take();
+        let is_empty = |read: &Receiver<_>| matches!(read.try_recv(), Err(TryRecvError::Empty));
+        let read = before
+            .filter(is_empty)
+            .unwrap_or_else(|| read_text_detached(self.path.clone(), FILE_BYTES_MAX));
+        let text = select! {
+            recv(read) -> text => text.map_err(|error| error.to_string())?,
+            recv(stop.channel()) -> _ => return Ok(()),
+            default(READ_WAIT) => {
+                self.reading = Some(read);
+                let path = self.path.display();
+                return Err(format!("{path} is not read after {READ_WAIT:?}: does its disk hang?"));
+            }
+        };
+        let text = text.map_err(|error| error.to_string())?;
+        let signalled = process(text.trim()).and_then(|pid| {
+            let number = pid.as_raw_nonzero();
+            kill_process(pid, Signal::HUP).map_err(|error| format!("process {number}: {error}"))
+        });
+        signalled.map_err(|why| format!("{}: {why}", self.path.display()))
+    }
 }
 
 /// To the system, 0 and negative numbers are groups of processes or all of them, and 1 is the
@@ -17,8 +60,7 @@ pub(crate) fn signal(file: &Path) -> Result<(), String> {
 fn process(text: &str) -> Result<Pid, String> {
     let number = text.parse().ok().filter(|number: &i32| *number > 1);
     number.and_then(Pid::from_raw).ok_or_else(|| {
-        let start: String = text.chars().take(20).collect();
-        format!("it holds {start:?}, and no number of a process: write one from 2 on")
+        format!("it holds {text:?}, and no number of a process: write one from 2 on")
     })
 }
 

@@ -3,9 +3,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use kubecache::local_file::read_text;
 use kubecache::object::ObjectKey;
 
 use crate::managers::ObjectId;
+
+/// References of more objects than a node has.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// The kinds, as flags and files name them.
 const KINDS: [(&str, &str); 2] = [("secret", "Secret"), ("configmap", "ConfigMap")];
@@ -18,7 +22,8 @@ pub(crate) fn of_flag(flag: &str, value: &str) -> Result<ObjectId, String> {
 /// Reads a file of references: a kind and `NAMESPACE/NAME` per line.
 pub(crate) fn of_file(file: &Path) -> Result<BTreeSet<ObjectId>, String> {
     let told = |what: &str| format!("--references {}: {what}", file.display());
-    let text = std::fs::read_to_string(file).map_err(|error| told(&error.to_string()))?;
+    let text = read_text(file, FILE_BYTES_MAX);
+    let text = text.map_err(|error| format!("--references {error}"))?;
     let lines = text.lines().enumerate().filter_map(|(at, line)| {
         let line = line.split_once('#').map_or(line, |(before, _)| before);
         let line = line.trim();
@@ -91,6 +96,6 @@ mod tests {
         );
         std::fs::remove_dir_all(&directory).unwrap();
         let error = of_file(&file).unwrap_err();
-        assert!(error.contains("No such file"), "{error}");
+        assert!(error.contains("no such file"), "{error}");
     }
 }

@@ -58,6 +58,7 @@ struct Progress {
 /// Plays the story to its end.
 pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     let signals = Stop::listen(None, |code| std::process::exit(code))?;
+    signals.is_listened_to();
     let clock = Clock::system();
     let cache = PodStatusCache::<PodStatus>::new(clock.clone());
     let processes = Processes::default();

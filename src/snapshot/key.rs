@@ -1,15 +1,20 @@
 //! The key of a snapshot: where it comes from, and how its file is read.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use crossbeam_channel::{RecvTimeoutError, bounded, select};
 use zeroize::Zeroizing;
 
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
+use crate::local_file;
+use crate::sync::Arc;
+use crate::worker::{StopToken, Worker};
 
 /// The bytes of a key.
 pub(super) const KEY_BYTES: usize = 32;
@@ -21,6 +26,45 @@ pub(super) struct KeyBytes(pub(super) Box<Zeroizing<[u8; KEY_BYTES]>>);
 /// A key file has at most so many bytes: 32 bytes as base64, with an end of line.
 const FILE_BYTES_MAX: u64 = 64;
 
+/// So long the end of a snapshot waits for its key.
+const WAIT_AT_THE_END: Duration = Duration::from_millis(750);
+
+impl KeyBytes {
+    /// Asks the program for the key. Blocks for as long as that takes.
+    pub(super) fn of(key: &Arc<dyn SnapshotKey>) -> Result<Self, Error> {
+        let mut bytes = Self::default();
+        guard_call("the key of a snapshot", || key.read(&mut bytes.0))?;
+        Ok(bytes)
+    }
+
+    /// Asks for the key on a thread of its own: a key that hangs holds up a stop for
+    /// [`WAIT_AT_THE_END`] alone.
+    pub(super) fn until_stopped(
+        key: &Arc<dyn SnapshotKey>,
+        stop: &StopToken,
+    ) -> Result<Self, Error> {
+        let (send, read) = bounded(1);
+        let key = Arc::clone(key);
+        let reader = Worker::spawn("snapshot-key", move |_stop| drop(send.send(Self::of(&key))));
+        let reader = reader.map_err(|error| {
+            Error::new(ErrorKind::Resources, "thread snapshot-key").with_source(error)
+        })?;
+        select! {
+            recv(read) -> key => return key.unwrap_or_else(|_| Err(Error::stopped("its key"))),
+            recv(stop.channel()) -> _ => {}
+        }
+        match read.recv_timeout(WAIT_AT_THE_END) {
+            Ok(key) => key,
+            Err(RecvTimeoutError::Disconnected) => Err(Error::stopped("its key")),
+            Err(RecvTimeoutError::Timeout) => {
+                reader.abandon();
+                let text = format!("the key of the snapshot did not come in {WAIT_AT_THE_END:?}");
+                Err(Error::new(ErrorKind::Timeout, text))
+            }
+        }
+    }
+}
+
 /// Where the key of a snapshot comes from: a file, a TPM, a keyring.
 ///
 /// The snapshot asks for it when it opens the file, and on its own thread before each write. It
@@ -28,7 +72,8 @@ const FILE_BYTES_MAX: u64 = 64;
 pub trait SnapshotKey: Send + Sync + 'static {
     /// Writes the key to `to`: 32 bytes that nobody else knows.
     ///
-    /// It may block: that holds up the snapshot alone. A panic is an error of that write.
+    /// It may block: that holds up the snapshot alone, and its drop for less than a second. A panic
+    /// is an error of that write.
     ///
     /// # Errors
     ///
@@ -36,7 +81,8 @@ pub trait SnapshotKey: Send + Sync + 'static {
     fn read(&self, to: &mut [u8; 32]) -> Result<(), Error>;
 }
 
-/// A key in a file: 32 bytes, or the same as base64 text. Only its owner may have rights to it.
+/// A key in a plain file: 32 bytes, or the same as base64 text. Only its owner may have rights to
+/// it.
 ///
 /// `head -c 32 /dev/urandom > FILE` makes one. A file that is replaced applies to the next write.
 ///
@@ -75,7 +121,7 @@ impl SnapshotKey for SnapshotKeyFile {
 }
 
 fn read(path: &Path, to: &mut [u8; KEY_BYTES]) -> Result<(), String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
+    let file = local_file::open(path)?;
     let mode = file.metadata().map_err(|error| error.to_string())?.mode();
     if mode & 0o077 != 0 {
         let rights = mode & 0o777;

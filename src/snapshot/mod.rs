@@ -65,7 +65,8 @@ pub struct SnapshotStatus {
 
 /// The content of managers in a sealed file.
 ///
-/// A drop writes once more, which blocks on the disk, and joins the thread. It holds the content of
+/// A drop writes once more, which blocks on the disk, and joins the thread. It waits less than a
+/// second for the key. It holds the content of
 /// the attached managers in memory until then.
 ///
 /// # Examples
@@ -165,7 +166,7 @@ impl Snapshot {
             let text = "the name of the snapshot is longer than 1024 bytes";
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let key = options.read_key()?;
+        let key = KeyBytes::of(&options.key)?;
         let lock = match file::lock(&options.path) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -290,12 +291,6 @@ impl Snapshot {
 debug_of!([] Snapshot, |it| path: it.core.options.path, status: it.status(), ..);
 
 impl SnapshotOptions {
-    fn read_key(&self) -> Result<KeyBytes, Error> {
-        let mut key = KeyBytes::default();
-        guard_call("the key of a snapshot", || self.key.read(&mut key.0))?;
-        Ok(key)
-    }
-
     /// The parts of the file, none without a file. Fails with why it is not used.
     fn load(&self, key: &KeyBytes, now: SystemTime) -> Result<Parts, String> {
         let most = self.bytes_max.saturating_add(seal::HEAD_BYTES_MAX);
@@ -341,7 +336,7 @@ impl SnapshotCore {
                 last.state = None;
             }
             // The manager's objects may have code of the program beside `write_json`.
-            let written = guard_call(&name, || self.write(last));
+            let written = guard_call(&name, || self.write(last, stop));
             match written {
                 Ok(Some((bytes, left_out))) => {
                     status = SnapshotStatus {
@@ -368,7 +363,11 @@ impl SnapshotCore {
 
     /// Writes the file if anything changed since the last write. Returns its size if it did, and
     /// which objects it leaves out.
-    fn write(&self, last: &mut LastWrite) -> Result<Option<(usize, Vec<Error>)>, Error> {
+    fn write(
+        &self,
+        last: &mut LastWrite,
+        stop: &StopToken,
+    ) -> Result<Option<(usize, Vec<Error>)>, Error> {
         let path = self.options.path.display();
         let failed = |error: io::Error| {
             let kind = error.kind();
@@ -393,7 +392,7 @@ impl SnapshotCore {
         if last.lock.is_none() {
             last.lock = Some(file::lock(&self.options.path).map_err(failed)?);
         }
-        let key = self.options.read_key()?;
+        let key = KeyBytes::until_stopped(&self.options.key, stop)?;
         let sealed = seal::seal(&key, &self.options.name, &mut text.bytes);
         drop(key);
         let (head, tag) = sealed.ok_or_else(|| {

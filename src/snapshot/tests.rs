@@ -291,7 +291,7 @@ fn what_nobody_references_goes_with_the_next_write_once_it_was_claimed() {
     let names = || {
         let parts = {
             let options = options(&path);
-            options.load(&options.read_key().unwrap(), SystemTime::now())
+            options.load(&KeyBytes::of(&options.key).unwrap(), SystemTime::now())
         }
         .unwrap();
         let part = &parts["v1/secrets"];

@@ -120,7 +120,7 @@ fn what_does_not_fit_together_is_told() {
         (&["--secret", "b"], "--secret \"b\": write NAMESPACE/NAME"),
         (
             &["--references", "/nowhere"],
-            "--references /nowhere: No such file",
+            "--references /nowhere: no such file",
         ),
     ];
     for (flags, told) in rows {

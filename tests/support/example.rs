@@ -224,8 +224,23 @@ impl Running {
         }
     }
 
-    /// Sends a signal and waits for the end.
+    /// Sends a signal and waits for the end by itself.
     pub(crate) fn stop(mut self, signal: Signal) -> Ended {
+        let status = self.end(signal);
+        Ended {
+            code: status.code().expect("it ends by itself, not by the signal"),
+            stdout: std::mem::take(&mut self.seen),
+            stderr: std::mem::take(&mut self.told),
+        }
+    }
+
+    /// Sends a signal and waits for the end, which the signal may be. Returns its words too.
+    pub(crate) fn ended(mut self, signal: Signal) -> (ExitStatus, String) {
+        let status = self.end(signal);
+        (status, std::mem::take(&mut self.told))
+    }
+
+    fn end(&mut self, signal: Signal) -> ExitStatus {
         self.signal(signal);
         loop {
             match self.lines.recv_timeout(PATIENCE) {
@@ -235,12 +250,7 @@ impl Running {
             }
         }
         while self.next_told().is_some() {}
-        let status = self.child.0.wait().unwrap();
-        Ended {
-            code: status.code().expect("it ends by itself, not by the signal"),
-            stdout: std::mem::take(&mut self.seen),
-            stderr: std::mem::take(&mut self.told),
-        }
+        self.child.0.wait().unwrap()
     }
 
     fn see(&mut self, line: &str) {

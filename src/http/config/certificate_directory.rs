@@ -7,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use zeroize::Zeroizing;
 
-use super::local_file::{describe, read_bounded};
+use crate::local_file::{describe, read_bounded};
 
 /// Appends each file of `directory` that holds certificates to `pem`, in the order of their names,
 /// up to `bytes_max` in all. Returns what cannot be read, each with its path. Blocks for reads of
@@ -57,7 +57,7 @@ fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// Reads a file if it holds certificates.
 fn certificates(path: &Path, bytes_max: u64) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let metadata = fs::metadata(path).map_err(|error| describe(&error))?;
-    // A read of a pipe would hang.
+    // A pipe or a device beside the certificates is none.
     if !metadata.is_file() {
         return Ok(None);
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
-use super::local_file::read_text;
 use crate::error::debug_of;
+use crate::local_file::read_secret_text;
 
 /// The name of a namespace has at most 63 bytes, and the file may end in a line break.
 const NAMESPACE_BYTES_MAX: u64 = 1024;
@@ -171,7 +171,7 @@ impl Environment {
             return Some(namespace);
         }
         let path = self.pod_directory().join("namespace");
-        match read_text(&path, NAMESPACE_BYTES_MAX) {
+        match read_secret_text(&path, NAMESPACE_BYTES_MAX) {
             Ok(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
             Err(why) => {
                 log::warn!(

@@ -11,7 +11,6 @@ mod environment;
 mod in_cluster;
 mod infer;
 mod kubeconfig;
-mod local_file;
 mod pem;
 mod proxy_environment;
 mod proxy_url;
@@ -25,7 +24,6 @@ pub use self::kubeconfig::KubeconfigOptions;
 #[cfg(feature = "testing")]
 pub(crate) use self::kubeconfig::yaml_values;
 pub(super) use self::kubeconfig::{Node, yaml_document};
-pub(super) use self::local_file::read_text;
 pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;

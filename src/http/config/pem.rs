@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 use super::certificate_directory::append_directory;
-use super::local_file::read_bounded;
 use crate::error::Error;
+use crate::local_file::read_bounded;
 use crate::sync::Arc;
 
 /// The largest file of certificates or keys. The bundles of systems have a quarter of this.

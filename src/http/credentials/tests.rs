@@ -1,8 +1,11 @@
 //! Fixed credentials and token files: what is sent, and when a file is read.
 
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::super::transport::call_context::{CallContext, NamedDeadline};
 use super::super::transport::thread_pool::JobKind;
@@ -19,20 +22,51 @@ struct Fixture {
     directory: TempDirectory,
     clock: FakeClock,
     active: ActiveCredentials,
+    /// While it has a receiver that nothing comes from, the file system hangs.
+    gate: Arc<OnceLock<Receiver<()>>>,
     _lease: Option<CredentialsLease>,
+}
+
+/// A token file on a file system that may hang.
+struct Gated {
+    file: TokenFile,
+    gate: Arc<OnceLock<Receiver<()>>>,
+}
+
+impl CredentialSource for Gated {
+    fn name(&self) -> &str {
+        self.file.name()
+    }
+
+    fn policy(&self) -> &source::RenewalPolicy {
+        self.file.policy()
+    }
+
+    fn fetch(&self, reason: &source::FetchReason<'_>) -> Result<source::Fetched, Error> {
+        if let Some(gate) = self.gate.get() {
+            let _released = gate.recv().is_err();
+        }
+        self.file.fetch(reason)
+    }
 }
 
 impl Fixture {
     fn new(name: &str) -> Self {
         let directory = TempDirectory::new(&format!("credentials-{name}"));
         let clock = FakeClock::new();
-        let path = directory.join("token");
-        let credentials = Credentials::token_file(path, None, &Clock::from(clock.clone()));
+        let gate = Arc::default();
+        let source = Gated {
+            file: TokenFile::new(directory.join("token")),
+            gate: Arc::clone(&gate),
+        };
+        let renewal = Renewal::new(source, None, &Clock::from(clock.clone()));
+        let credentials = Credentials::Renewed(Arc::new(renewal));
         let (active, lease) = credentials.activate(None, None);
         Self {
             directory,
             clock,
             active,
+            gate,
             _lease: lease,
         }
     }
@@ -43,6 +77,13 @@ impl Fixture {
 
     fn remove(&self) {
         std::fs::remove_file(self.directory.join("token")).unwrap();
+    }
+
+    /// From now on a read hangs, until what this returns is dropped.
+    fn hang(&self) -> Sender<()> {
+        let (release, gate) = bounded(0);
+        self.gate.set(gate).unwrap();
+        release
     }
 
     fn header(&self) -> String {
@@ -200,16 +241,6 @@ fn a_token_beside_a_file_is_used_until_the_file_can_be_read() {
     assert_eq!(header(&active), "Bearer rotated");
 }
 
-/// A path whose file system hangs: a pipe without a writer.
-fn hang(path: &Path) -> impl FnOnce() + use<> {
-    drop(std::fs::remove_file(path));
-    let made = std::process::Command::new("mkfifo").arg(path).status();
-    assert!(made.unwrap().success());
-    let kept = path.with_extension("pipe");
-    std::fs::hard_link(path, &kept).unwrap();
-    move || drop(std::fs::OpenOptions::new().write(true).open(kept).unwrap())
-}
-
 fn call(stop: &StopToken, until: NamedDeadline) -> CallContext {
     CallContext::new(stop, until).unwrap()
 }
@@ -221,15 +252,13 @@ fn a_file_system_that_hangs_takes_no_token_away() {
     let fixture = Fixture::new("hang");
     fixture.write("one");
     assert_eq!(fixture.header(), "Bearer one");
-    let path = fixture.directory.join("token");
-    let release = hang(&path);
+    let release = fixture.hang();
     fixture.clock.advance(Duration::from_secs(50));
     for _ in 0..2 {
         assert_eq!(fixture.header(), "Bearer one");
     }
-    fixture.remove();
     fixture.write("two");
-    release();
+    drop(release);
     // The read that hung ends by itself; the next one sees the new file.
     fixture.clock.advance(Duration::from_secs(10));
     while fixture.header() != "Bearer two" {
@@ -241,7 +270,7 @@ fn a_file_system_that_hangs_takes_no_token_away() {
 fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
     let fixture = Fixture::new("hang-first");
     let path = fixture.directory.join("token");
-    let release = hang(&path);
+    let release = fixture.hang();
     let soon = NamedDeadline::caller(Clock::system().after(Duration::from_millis(20)));
     let late = fixture.active.current(&call(&StopToken::never(), soon));
     let error = late.map(drop).unwrap_err();
@@ -254,7 +283,7 @@ fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
         .active
         .current(&call(&stop.token(), NamedDeadline::NEVER));
     assert!(stopped.map(drop).unwrap_err().is_stopped());
-    release();
+    drop(release);
 }
 
 /// A kubeconfig whose token is the number of its reads; what is read may be unusable.

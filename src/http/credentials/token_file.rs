@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::config::read_text;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
 use crate::error::Error;
+use crate::local_file::read_secret_text;
 use crate::policy::TOKEN_FILE;
 use crate::sync::Arc;
 
@@ -53,7 +53,7 @@ impl CredentialSource for TokenFile {
     }
 
     fn fetch(&self, _: &FetchReason<'_>) -> Result<Fetched, Error> {
-        let token = read_text(&self.path, TOKEN_BYTES_MAX)
+        let token = read_secret_text(&self.path, TOKEN_BYTES_MAX)
             .and_then(|text| Authorization::bearer(text.trim()))
             .map_err(|why| Error::config(format!("{}: {why}", self.name)))?;
         Ok(Fetched {

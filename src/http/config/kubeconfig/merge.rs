@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::super::local_file::read_bounded;
 use super::section::Section;
 use super::yaml::{self, Node};
 use crate::error::Error;
+use crate::local_file::read_given;
 use crate::object::visible;
 
 /// Files with a thousand contexts and inline certificates are smaller.
@@ -45,7 +45,7 @@ impl Merged {
         if matches!(path.try_exists(), Ok(false)) {
             return Ok(false);
         }
-        let bytes = read_bounded(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
+        let bytes = read_given(path, FILE_BYTES_MAX).map_err(|why| broken(path, &why))?;
         let text = yaml::decode(bytes).map_err(|why| broken(path, &why))?;
         self.add_text(path, &text)?;
         Ok(true)

@@ -1,0 +1,238 @@
+//! Whole local files, no larger than allowed, and plain ones: no pipe is waited for, and no device
+//! read.
+//!
+//! For files that others can replace, such as a token or the number of a process.
+
+use std::fs::{File, FileType};
+use std::io::{self, Read as _};
+use std::mem;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, major, minor};
+use rustix::io::Errno;
+use zeroize::Zeroizing;
+
+use crate::clock::{Clock, later};
+use crate::error::{Error, ErrorKind};
+use crate::wire::Buffer;
+use crate::worker::Worker;
+
+/// The room for one read: at first, and at most.
+const READ_BYTES_MIN: usize = 8 * 1024;
+const READ_BYTES_MAX: usize = 64 * 1024;
+
+/// So long what is no plain file may take to its end, where one may be given.
+const PIPE_WAIT: Duration = Duration::from_secs(10);
+
+/// Reads a plain file of text, of at most `bytes_max` bytes. Waits for no pipe.
+///
+/// Blocks on the disk: a file system that hangs blocks it without end.
+///
+/// # Errors
+///
+/// `Config` names the file and why: it cannot be read, it is a directory, a pipe or a device, it is
+/// larger, or it is no text.
+pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, Error> {
+    let text = read_secret_text(path, bytes_max);
+    let text = text.map(|mut text| mem::take(&mut *text));
+    text.map_err(|why| Error::config(format!("{}: {why}", path.display())))
+}
+
+/// As [`read_text`], on a thread of its own that nobody joins, so that a file system that hangs
+/// blocks no caller. Returns at once.
+pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<String, Error>> {
+    let (send, read) = bounded(1);
+    let failed = send.clone();
+    let reader = Worker::spawn("local-file", move |_stop| {
+        drop(send.send(read_text(&path, bytes_max)));
+    });
+    match reader {
+        Ok(reader) => reader.abandon(),
+        Err(error) => {
+            let text = "thread local-file";
+            let error = Error::new(ErrorKind::Resources, text).with_source(error);
+            drop(failed.try_send(Err(error)));
+        }
+    }
+    read
+}
+
+/// Says why a file cannot be read, in plain words for the usual reasons.
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the system's own words serve for other reasons"
+)]
+pub(crate) fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+/// Opens a plain file for reading, or `/dev/null`, which stands for an empty one. The error says
+/// why it fails, without the path.
+pub(crate) fn open(path: &Path) -> Result<File, String> {
+    let (file, is_plain) = open_any(path)?;
+    if is_plain {
+        return Ok(file);
+    }
+    let about = file.metadata().map_err(|error| describe(&error))?;
+    let device = about.rdev();
+    if about.file_type().is_char_device() && (major(device), minor(device)) == (1, 3) {
+        return Ok(file);
+    }
+    Err(format!(
+        "it is {}; give a plain file",
+        name_of(about.file_type())
+    ))
+}
+
+/// Opens what is there, and waits for nobody. Returns whether it is a plain file.
+fn open_any(path: &Path) -> Result<(File, bool), String> {
+    // A terminal must not become this process's own.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = rustix::fs::open(path, flags, Mode::empty());
+    let file = File::from(file.map_err(|error| describe(&error.into()))?);
+    let kind = file
+        .metadata()
+        .map_err(|error| describe(&error))?
+        .file_type();
+    if kind.is_dir() {
+        return Err("it is a directory".to_owned());
+    }
+    Ok((file, kind.is_file()))
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_fifo() { "a pipe" } else { "a device" }
+}
+
+/// Reads a plain file of at most `bytes_max`. The error says why it fails, without the path.
+pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+    read(open(path)?, bytes_max, None)
+}
+
+/// Reads a plain file or a pipe, for ten seconds at most: what a user names on purpose, as the
+/// output of a program.
+pub(crate) fn read_given(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
+    let (file, is_plain) = open_any(path)?;
+    let until = (!is_plain).then(|| later(Clock::system().now(), PIPE_WAIT));
+    read(file, bytes_max, until)
+}
+
+/// Reads a file of text as [`read_bounded`] does.
+pub(crate) fn read_secret_text(path: &Path, bytes_max: u64) -> Result<Zeroizing<String>, String> {
+    let mut bytes = read_bounded(path, bytes_max)?;
+    let text = String::from_utf8(mem::take(&mut *bytes)).map_err(|error| {
+        drop(Zeroizing::new(error.into_bytes()));
+        "holds bytes that are not text"
+    })?;
+    Ok(Zeroizing::new(text))
+}
+
+fn read(file: File, bytes_max: u64, until: Option<Instant>) -> Result<Zeroizing<Vec<u8>>, String> {
+    // One byte more than allowed distinguishes a full file from a larger one.
+    let mut file = file.take(bytes_max.saturating_add(1));
+    // A pipe tells no size, and a file may grow: this buffer overwrites what it leaves behind.
+    let mut buffer = Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX);
+    loop {
+        if let Some(until) = until {
+            wait_for_bytes(file.get_ref(), until)?;
+        }
+        match file.read(buffer.space()) {
+            Ok(0) => break,
+            Ok(count) => buffer.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(describe(&error)),
+        }
+    }
+    if u64::try_from(buffer.pending().len()).unwrap_or(u64::MAX) > bytes_max {
+        return Err(format!("larger than {bytes_max} bytes"));
+    }
+    Ok(Zeroizing::new(buffer.pending().to_vec()))
+}
+
+/// Waits until a pipe has bytes or has been closed by its writers.
+fn wait_for_bytes(file: &File, until: Instant) -> Result<(), String> {
+    loop {
+        let left = until.saturating_duration_since(Clock::system().now());
+        let left = Timespec::try_from(left).unwrap_or_default();
+        match poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(format!("its end did not come within {PIPE_WAIT:?}")),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+    use crate::temp_directory::TempDirectory;
+
+    /// Seen: each of these held up whoever read it, without end, or was read until the limit.
+    #[test]
+    fn only_a_plain_file_is_read_and_nothing_is_waited_for() {
+        let directory = TempDirectory::new("plain");
+        let pipe = directory.join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        for (path, why) in [
+            (&*pipe, "it is a pipe; give a plain file"),
+            (Path::new("/dev/zero"), "it is a device; give a plain file"),
+            (&*directory, "it is a directory"),
+            (Path::new("/nowhere"), "no such file"),
+        ] {
+            assert_eq!(read_bounded(path, 64).unwrap_err(), why);
+            let error = read_text(path, 64).unwrap_err().to_string();
+            assert_eq!(error, format!("{}: {why}", path.display()));
+            let detached = read_text_detached(path.to_owned(), 64).recv().unwrap();
+            assert_eq!(detached.unwrap_err().to_string(), error);
+        }
+        assert!(read_bounded(Path::new("/dev/null"), 64).unwrap().is_empty());
+        let file = directory.join("file");
+        std::fs::write(&file, "x".repeat(65)).unwrap();
+        assert_eq!(read_bounded(&file, 64).unwrap_err(), "larger than 64 bytes");
+        assert_eq!(read_text(&file, 65).unwrap(), "x".repeat(65));
+    }
+
+    /// A pipe tells no size, so that the buffer grows while it reads.
+    #[test]
+    fn a_pipe_that_is_given_is_read_to_its_end() {
+        let text = "token ".repeat(30_000);
+        let (from, mut to) = io::pipe().unwrap();
+        let path = format!("/proc/self/fd/{}", from.as_raw_fd());
+        std::thread::scope(|scope| {
+            scope.spawn(move || to.write_all(text.as_bytes()).unwrap());
+            let read = read_given(Path::new(&path), 1 << 20).unwrap();
+            assert_eq!(*read, "token ".repeat(30_000).as_bytes());
+        });
+        assert!(read_given(Path::new("/dev/null"), 64).unwrap().is_empty());
+        let why = read_given(Path::new("/dev/zero"), 64).unwrap_err();
+        assert_eq!(why, "larger than 64 bytes");
+    }
+
+    #[test]
+    fn a_pipe_without_an_end_is_given_up() {
+        let (from, mut to) = io::pipe().unwrap();
+        to.write_all(b"half").unwrap();
+        let until = Clock::system().now();
+        let why = read(from_pipe(from), 64, Some(until)).unwrap_err();
+        assert_eq!(why, "its end did not come within 10s");
+        drop(to);
+    }
+
+    fn from_pipe(pipe: io::PipeReader) -> File {
+        File::from(std::os::fd::OwnedFd::from(pipe))
+    }
+}

@@ -1,0 +1,188 @@
+//! Files that hang or never end, behind each flag that names one: none of them holds up or swells
+//! the agent.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use kubecache::clock::Clock;
+use kubecache::testing::{ApiServer, objects};
+use rustix::process::Signal;
+
+use super::AGENT;
+use crate::support::TempDirectory;
+use crate::support::example::Running;
+use crate::support::hung_mount::{HungMount, wait_until_it_hangs};
+use crate::support::small_disk::alone_with_mounts;
+
+/// Without a server: what is refused is refused before one is asked.
+const ALONE: [&str; 7] = [
+    "--server",
+    "http://127.0.0.1:1",
+    "--secret",
+    "a/b",
+    "--once",
+    "--timeout",
+    "100ms",
+];
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// A kubeconfig of a server, whose token is in that file.
+fn kubeconfig(server: &str, token: &Path) -> String {
+    format!(
+        "clusters: [{{name: c, cluster: {{server: '{server}', insecure-skip-tls-verify: true}}}}]\n\
+         users: [{{name: u, user: {{tokenFile: {}}}}}]\n\
+         contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n",
+        token.display()
+    )
+}
+
+/// Seen: a pipe held up the agent without end, behind its signals too, and `/dev/zero` swelled it.
+#[test]
+fn what_is_no_plain_file_is_refused_by_name() {
+    let directory = TempDirectory::new("agent-no-file");
+    let pipe = directory.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let (snapshot, config) = (directory.join("snapshot"), directory.join("config"));
+    for (path, why) in [
+        (&*pipe, "it is a pipe"),
+        (Path::new("/dev/zero"), "it is a device"),
+        (&*directory, "it is a directory"),
+    ] {
+        let words = format!("{}: {why}", path.display());
+        let mut rows = vec![
+            (vec!["--references", text(path)], 2),
+            (vec!["--certificate-authority", text(path)], 1),
+            (vec!["--kubeconfig", text(&config)], 1),
+        ];
+        if cfg!(feature = "snapshot") {
+            let key = ["--snapshot", text(&snapshot), "--snapshot-key", text(path)];
+            rows.push((key.to_vec(), 1));
+        }
+        fs::write(&config, kubeconfig("https://127.0.0.1:1", path)).unwrap();
+        for (flags, code) in rows {
+            let alone = if flags[0] == "--kubeconfig" {
+                &ALONE[2..]
+            } else {
+                &ALONE[..]
+            };
+            let ended = AGENT.run(&[alone, &["-o", "wide"], &flags].concat());
+            assert_eq!(ended.code, code, "{flags:?}: {}", ended.stderr);
+            let told = format!("{}{}", ended.stdout, ended.stderr);
+            assert!(told.contains(&words), "{flags:?}: {told}");
+        }
+        let (out, flag) = (directory.join("out"), "--signal-on-change");
+        let mut agent = AGENT.start(&["--demo", "--output-dir", text(&out), flag, text(path)]);
+        let told = format!("{flag} {words}");
+        while !agent.next_told().unwrap().contains(&told) {}
+        assert_eq!(agent.stop(Signal::TERM).code, 0);
+        fs::remove_dir_all(out).unwrap();
+    }
+}
+
+#[test]
+fn a_kubeconfig_may_be_a_pipe() {
+    let directory = TempDirectory::new("agent-pipe");
+    let (pipe, token) = (directory.join("pipe"), directory.join("token"));
+    let made = Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    fs::write(&token, "made-up").unwrap();
+    let server = ApiServer::new().unwrap();
+    let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
+    server.apply(&map).unwrap();
+    let config = kubeconfig(&server.url(), &token);
+    let ended = std::thread::scope(|scope| {
+        scope.spawn(|| fs::write(&pipe, config).unwrap());
+        let flags = ["--kubeconfig", text(&pipe), "--configmap", "shop/flags"];
+        AGENT.run(&[&flags[..], &["--once"]].concat())
+    });
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stdout.contains("flags"), "{}", ended.stdout);
+}
+
+/// The agent ends within a second; a busy machine has a minute.
+fn ends_soon(agent: Running) -> String {
+    let clock = Clock::system();
+    let limit = clock.after(Duration::from_secs(60));
+    let (status, stderr) = agent.ended(Signal::TERM);
+    assert!(!clock.has_passed(limit), "it was late: {stderr}");
+    // By its own code, or by the signal where it had not taken that over yet.
+    let signal = std::os::unix::process::ExitStatusExt::signal(&status);
+    let ends = [(Some(0), None), (Some(143), None), (None, Some(15))];
+    assert!(
+        ends.contains(&(status.code(), signal)),
+        "{status}: {stderr}"
+    );
+    stderr
+}
+
+/// Seen: the agent took the signal and went on hanging.
+#[test]
+fn a_file_system_that_hangs_holds_up_no_end() {
+    alone_with_mounts(|| {
+        let Some(mount) = HungMount::new() else {
+            return;
+        };
+        let file = mount.file();
+        let directory = TempDirectory::new("agent-hangs");
+        let (snapshot, config) = (directory.join("snapshot"), directory.join("config"));
+        fs::write(&config, kubeconfig("https://127.0.0.1:1", &file)).unwrap();
+        let mut rows = vec![
+            vec!["--references", text(&file)],
+            vec!["--certificate-authority", text(&file)],
+            vec!["--kubeconfig", text(&config)],
+        ];
+        if cfg!(feature = "snapshot") {
+            let snapshot = text(&snapshot);
+            rows.push(vec!["--snapshot", snapshot, "--snapshot-key", text(&file)]);
+        }
+        for flags in rows {
+            let is_config = flags[0] == "--kubeconfig";
+            let alone = if is_config { &ALONE[2..4] } else { &ALONE[..4] };
+            let agent = AGENT.start(&[alone, &flags].concat());
+            wait_until_it_hangs(agent.id());
+            ends_soon(agent);
+        }
+        let out = directory.join("out");
+        let flags = ["--demo", "--output-dir", text(&out), "--signal-on-change"];
+        let mut agent = AGENT.start(&[&flags[..], &[text(&file)]].concat());
+        while !agent.next_told().unwrap().contains("does its disk hang?") {}
+        ends_soon(agent);
+    });
+}
+
+/// The key was there at the start.
+#[cfg(feature = "snapshot")]
+#[test]
+fn a_key_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
+    alone_with_mounts(|| {
+        let Some(mount) = HungMount::new() else {
+            return;
+        };
+        let directory = TempDirectory::new("agent-key-hangs");
+        let (snapshot, key) = (directory.join("snapshot"), directory.join("key"));
+        fs::write(&key, [7; 32]).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
+        let server = ApiServer::new().unwrap();
+        let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
+        server.apply(&map).unwrap();
+        let url = server.url();
+        let flags = ["--server", &url, "--configmap", "shop/flags", "--snapshot"];
+        let flags = [&flags[..], &[text(&snapshot), "--snapshot-key", text(&key)]].concat();
+        let mut agent = AGENT.start(&flags);
+        agent.wait_for("the object", |line| line.contains("flags"));
+        fs::remove_file(&key).unwrap();
+        symlink(mount.file(), &key).unwrap();
+        let stderr = ends_soon(agent);
+        assert!(
+            stderr.contains("the key of the snapshot did not come in"),
+            "{stderr}"
+        );
+    });
+}
