@@ -196,11 +196,7 @@ impl Agent<'_> {
                 }
                 node.take(news);
             }
-            if ears
-                .reflector
-                .as_ref()
-                .is_some_and(|pods| pods.is_finished())
-            {
+            if ears.has_lost_pods() {
                 return Err(Error::stopped("the thread that follows the pods"));
             }
             if let Some(notice) = progress.notice() {
@@ -453,6 +449,11 @@ impl Ears {
             reflector: None,
             waits: None,
         }
+    }
+
+    fn has_lost_pods(&self) -> bool {
+        let pods = self.reflector.as_ref();
+        pods.is_some_and(|pods| pods.is_finished())
     }
 
     /// Starts to learn the pods bound to the node.

@@ -48,5 +48,6 @@ fn may_get(client: &Client, resource: &str, stop: &StopToken) -> Result<bool, Er
     let request = Request::new("POST", path).json(&review)?.stop(stop);
     let answer = client.send(&request, Clock::system().after(PATIENCE))?;
     let answer: Value = answer.json()?;
-    Ok(answer["status"]["allowed"].as_bool() != Some(false))
+    let allowed = answer.pointer("/status/allowed");
+    Ok(allowed.and_then(Value::as_bool) != Some(false))
 }

@@ -713,7 +713,7 @@ fn rack(name: &str) -> Rack {
 /// The names of the objects in the file of Racks.
 fn names_of_racks(path: &Path) -> String {
     let options = options(path);
-    let parts = options.load(&options.read_key().unwrap(), SystemTime::now());
+    let parts = options.load(&KeyBytes::of(&options.key).unwrap(), SystemTime::now());
     let names: Vec<_> = parts.unwrap()["example.com/v1/racks"]
         .objects
         .keys()

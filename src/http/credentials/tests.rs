@@ -1,6 +1,5 @@
 //! Fixed credentials and token files: what is sent, and when a file is read.
 
-use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,11 +37,11 @@ impl CredentialSource for Gated {
         self.file.name()
     }
 
-    fn policy(&self) -> &source::RenewalPolicy {
+    fn policy(&self) -> &RenewalPolicy {
         self.file.policy()
     }
 
-    fn fetch(&self, reason: &source::FetchReason<'_>) -> Result<source::Fetched, Error> {
+    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
         if let Some(gate) = self.gate.get() {
             let _released = gate.recv().is_err();
         }
@@ -416,7 +415,7 @@ fn a_kubeconfig_is_read_once_for_all_who_are_rejected_at_once() {
 
 #[test]
 fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
-    let (open, gate) = crossbeam_channel::bounded(1);
+    let (open, gate) = bounded(1);
     let gone = |_gone| Error::config("gone");
     let kubeconfig = Kubeconfig::reading(move || gate.recv().map_err(gone));
     assert!(kubeconfig.reject());
