@@ -67,8 +67,8 @@ impl KeyBytes {
 
 /// Where the key of a snapshot comes from: a file, a TPM, a keyring.
 ///
-/// The snapshot asks for it when it opens the file, and on its own thread before each write. It
-/// keeps no key in between, and overwrites what it was given.
+/// The snapshot asks for it when it opens the file, and on a thread of its own before each write.
+/// It keeps no key in between, and overwrites what it was given.
 pub trait SnapshotKey: Send + Sync + 'static {
     /// Writes the key to `to`: 32 bytes that nobody else knows.
     ///

@@ -607,6 +607,8 @@ fn a_silent_server_holds_up_no_reader() {
 #[derive(Clone)]
 struct Rack {
     metadata: ObjectMeta,
+    /// What it does beside writing itself.
+    writes: Option<Arc<WriteJson>>,
 }
 
 /// Tells that it is entered, and waits for its end.
@@ -629,7 +631,10 @@ impl<'de> Deserialize<'de> for Rack {
             ended.map_err(serde::de::Error::custom)?;
         }
         let Raw { metadata } = Raw::deserialize(deserializer)?;
-        Ok(Self { metadata })
+        Ok(Self {
+            metadata,
+            writes: None,
+        })
     }
 }
 
@@ -656,27 +661,11 @@ impl Metadata for Rack {
 
 type WriteJson = Box<dyn Fn(&Rack, &mut dyn io::Write) -> io::Result<()> + Send + Sync>;
 
-thread_local! {
-    /// What objects do on the thread of the snapshot that a test started.
-    static WRITES: RefCell<Option<Arc<WriteJson>>> = const { RefCell::new(None) };
-}
-
-/// Gives the thread its code: the key is asked for on that thread, before the first write.
-struct RackKey(Arc<WriteJson>);
-
-impl SnapshotKey for RackKey {
-    fn read(&self, to: &mut [u8; 32]) -> Result<(), Error> {
-        WRITES.set(Some(Arc::clone(&self.0)));
-        to.fill(7);
-        Ok(())
-    }
-}
-
 impl SnapshotObject for Rack {
     fn write_json(&self, to: &mut dyn io::Write) -> io::Result<()> {
         let metadata = serde_json::to_string(&self.metadata)?;
         write!(to, "{{\"metadata\":{metadata}}}")?;
-        let writes = WRITES.with_borrow(Clone::clone);
+        let writes = self.writes.as_ref();
         writes.map_or(Ok(()), |writes| writes(self, to))
     }
 }
@@ -687,12 +676,14 @@ fn racks(
     writes: impl Fn(&Rack, &mut dyn io::Write) -> io::Result<()> + Send + Sync + 'static,
 ) -> (Snapshot, ObjectManager<Rack>, FakeSource<Rack>) {
     let server = FakeSource::<Rack>::new();
+    let writes: Arc<WriteJson> = Arc::new(Box::new(writes));
     for name in ["a", "b", "c"] {
-        server.set(rack(name));
+        server.set(Rack {
+            writes: Some(Arc::clone(&writes)),
+            ..rack(name)
+        });
     }
-    let key_of_racks = RackKey(Arc::new(Box::new(writes)));
-    let options = SnapshotOptions::new(path, key_of_racks).interval(PATIENCE);
-    let snapshot = Snapshot::open(options.bytes_max(10_000)).unwrap();
+    let snapshot = Snapshot::open(options(path).bytes_max(10_000)).unwrap();
     let racks = ObjectManager::new(server.clone(), ManagerOptions::default()).unwrap();
     snapshot.attach(&racks).unwrap();
     racks.add_reference(&owner(), &key("a"));
@@ -707,7 +698,10 @@ fn rack(name: &str) -> Rack {
         name: Some(name.to_owned()),
         ..ObjectMeta::default()
     };
-    Rack { metadata }
+    Rack {
+        metadata,
+        writes: None,
+    }
 }
 
 /// The names of the objects in the file of Racks.
@@ -807,9 +801,12 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
     let (go, gate) = channel::<()>();
     let at_gate = Mutex::new((Some(inside), gate));
     let manager = Arc::new(OnceLock::<ObjectManager<Rack>>::new());
-    let used = Arc::clone(&manager);
+    // The manager has the objects that have this.
+    let used = Arc::downgrade(&manager);
     let (snapshot, racks, server) = racks(&path, move |_, _| {
-        let (Some(racks), mut gate) = (used.get(), at_gate.lock()) else {
+        let used = used.upgrade();
+        let (Some(racks), mut gate) = (used.as_ref().and_then(|used| used.get()), at_gate.lock())
+        else {
             return Ok(());
         };
         if let Some(inside) = gate.0.take() {
@@ -844,9 +841,7 @@ fn racks_offline(path: &Path, mode: ChangeDetection) -> (Snapshot, ObjectManager
         let away = Error::new(ErrorKind::Unreachable, "the server is away");
         server.fail_all(kind, away);
     }
-    let key_of_racks = RackKey(Arc::new(Box::new(|_, _| Ok(()))));
-    let options = SnapshotOptions::new(path, key_of_racks).interval(PATIENCE);
-    let snapshot = Snapshot::open(options).unwrap();
+    let snapshot = Snapshot::open(options(path)).unwrap();
     let options = ManagerOptions::default().change_detection(mode);
     let racks = ObjectManager::new(server, options).unwrap();
     snapshot.attach(&racks).unwrap();
