@@ -28,6 +28,9 @@ const ALONE: [&str; 7] = [
     "100ms",
 ];
 
+/// A server with TLS: only then an authority is read.
+const TLS: &str = "https://127.0.0.1:1";
+
 fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
@@ -58,14 +61,17 @@ fn what_is_no_plain_file_is_refused_by_name() {
         let words = format!("{}: {why}", path.display());
         let mut rows = vec![
             (vec!["--references", text(path)], 2),
-            (vec!["--certificate-authority", text(path)], 1),
+            (
+                vec!["--certificate-authority", text(path), "--server", TLS],
+                1,
+            ),
             (vec!["--kubeconfig", text(&config)], 1),
         ];
         if cfg!(feature = "snapshot") {
             let key = ["--snapshot", text(&snapshot), "--snapshot-key", text(path)];
             rows.push((key.to_vec(), 1));
         }
-        fs::write(&config, kubeconfig("https://127.0.0.1:1", path)).unwrap();
+        fs::write(&config, kubeconfig(TLS, path)).unwrap();
         for (flags, code) in rows {
             let alone = if flags[0] == "--kubeconfig" {
                 &ALONE[2..]
@@ -132,10 +138,10 @@ fn a_file_system_that_hangs_holds_up_no_end() {
         let file = mount.file();
         let directory = TempDirectory::new("agent-hangs");
         let (snapshot, config) = (directory.join("snapshot"), directory.join("config"));
-        fs::write(&config, kubeconfig("https://127.0.0.1:1", &file)).unwrap();
+        fs::write(&config, kubeconfig(TLS, &file)).unwrap();
         let mut rows = vec![
             vec!["--references", text(&file)],
-            vec!["--certificate-authority", text(&file)],
+            vec!["--certificate-authority", text(&file), "--server", TLS],
             vec!["--kubeconfig", text(&config)],
         ];
         if cfg!(feature = "snapshot") {

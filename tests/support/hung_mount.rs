@@ -3,6 +3,9 @@
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use kubecache::clock::Clock;
 
 use super::TempDirectory;
 use super::example::Killed;
@@ -58,7 +61,10 @@ pub(crate) fn wait_until_it_hangs(process: u32) {
         let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
         status.contains("State:\tD")
     };
+    let clock = Clock::system();
+    let limit = clock.after(Duration::from_secs(5 * 60));
     loop {
+        assert!(!clock.has_passed(limit), "it does not hang");
         let tasks = std::fs::read_dir(&tasks).expect("the process ended");
         if tasks.map_while(Result::ok).any(|task| hangs(task.path())) {
             return;
