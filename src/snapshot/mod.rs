@@ -166,7 +166,8 @@ impl Snapshot {
             let text = "the name of the snapshot is longer than 1024 bytes";
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let key = KeyBytes::of(&options.key)?;
+        // A thread that hangs takes no signal of its process, and this may be the main one.
+        let key = KeyBytes::until_stopped(&options.key, &StopToken::never())?;
         let lock = match file::lock(&options.path) {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
