@@ -148,7 +148,9 @@ impl Agent<'_> {
             metrics.as_ref(),
         )?;
         let past_limit = self.options.watches_max.filter(|_| !self.options.demo);
-        let _asks = past_limit.map(|_| rights::check(client)).transpose()?;
+        let namespace = self.options.namespace.as_deref();
+        let asks = past_limit.map(|_| rights::check(client, namespace));
+        let _asks = asks.transpose()?;
         let mut ears = Ears::listen(&node);
         let mut progress = Progress::new(clock, self.options);
         match self.node_name {

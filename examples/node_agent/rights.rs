@@ -1,53 +1,44 @@
-//! Asks the server, once at the start, for the right that `--watches-max` adds.
+//! Asks the server, once at the start, whether the agent may do what `--watches-max` adds.
 
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::Clock;
-use kubecache::http::{Client, Request};
+use kubecache::http::Client;
+use kubecache::object::{Object, ObjectKey, ResourceVersion};
 use kubecache::worker::{StopToken, Worker};
 use kubecache::{Error, ErrorKind};
-use serde_json::{Value, json};
 
 use crate::tell::tell;
 
 /// A server that is away says nothing of rights: an object without them is `Forbidden` later.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks on a thread of its own, which the drop of the worker ends. Warns where the server denies.
-pub(crate) fn check(client: &Client) -> Result<Worker, Error> {
+/// Nothing is called so. A right to get all objects covers it.
+const NAME: &str = "node-agent-asks-whether-it-may-get";
+
+/// Asks on a thread of its own, which the drop of the worker ends. Warns where the server refuses.
+pub(crate) fn check(client: &Client, namespace: Option<&str>) -> Result<Worker, Error> {
     let client = client.clone();
+    let key = ObjectKey::new(namespace.unwrap_or("default"), NAME);
     let asks = Worker::spawn("agent-rights", move |stop| {
-        for resource in ["secrets", "configmaps"] {
-            match may_get(&client, resource, stop) {
-                Ok(true) => {}
-                Ok(false) => tell(&format!(
-                    "warning: the server says that the agent may not get {resource} of all \
-                     namespaces. Beyond --watches-max objects are got: those without a right by \
-                     name will be Forbidden"
-                )),
-                Err(error) => log::debug!("asking whether the agent may get {resource}: {error}"),
-            }
-        }
+        may_get::<Secret>(&client, &key, stop);
+        may_get::<ConfigMap>(&client, &key, stop);
     });
-    asks.map_err(|error| {
-        Error::new(
-            ErrorKind::Resources,
-            "starting the thread that asks for rights",
-        )
-        .with_source(error)
-    })
+    asks.map_err(|error| Error::new(ErrorKind::Resources, "thread agent-rights").with_source(error))
 }
 
-fn may_get(client: &Client, resource: &str, stop: &StopToken) -> Result<bool, Error> {
-    let review = json!({
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": {"resource": resource, "verb": "get"}},
-    });
-    let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    let request = Request::new("POST", path).json(&review)?.stop(stop);
-    let answer = client.send(&request, Clock::system().after(PATIENCE))?;
-    let answer: Value = answer.json()?;
-    let allowed = answer.pointer("/status/allowed");
-    Ok(allowed.and_then(Value::as_bool) != Some(false))
+fn may_get<K: Object>(client: &Client, key: &ObjectKey, stop: &StopToken) {
+    let deadline = Clock::system().after(PATIENCE);
+    let version = ResourceVersion::any();
+    let answer = client.getter::<K>().get(key, &version, deadline, stop);
+    if let Err(error) = answer
+        && error.kind() == ErrorKind::Forbidden
+    {
+        let (kind, namespace) = (K::resource().plural().to_owned(), key.namespace());
+        tell(&format!(
+            "warning: the agent may not get {kind}, not those of namespace {namespace} at least. \
+             Beyond --watches-max objects are got: those without a right by name will be Forbidden"
+        ));
+    }
 }

@@ -123,7 +123,7 @@ fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing
 
     let watched = "resources: [secrets, configmaps], verbs: [list, watch]";
     apply(&roles.replace(objects, watched));
-    let warned = "the agent may not get secrets of all namespaces";
+    let warned = "the agent may not get secrets";
     until("no right to get", &bed, |ended| {
         are_all_answered(ended) && ended.stderr.contains(warned)
     });

@@ -3,7 +3,7 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use rustix::process::Signal;
 use super::AGENT;
 use crate::support::TempDirectory;
 use crate::support::example::Running;
-use crate::support::hung_mount::{HungMount, wait_until_it_hangs};
+use crate::support::hung_mount::HungMount;
 use crate::support::small_disk::alone_with_mounts;
 
 /// Without a server: what is refused is refused before one is asked.
@@ -126,6 +126,25 @@ fn ends_soon(agent: Running) -> String {
         "{status}: {stderr}"
     );
     stderr
+}
+
+/// Waits until a thread of the process hangs.
+fn wait_until_it_hangs(process: u32) {
+    let tasks = Path::new("/proc").join(process.to_string()).join("task");
+    let hangs = |task: PathBuf| {
+        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        status.contains("State:\tD")
+    };
+    let clock = Clock::system();
+    let limit = clock.after(Duration::from_secs(5 * 60));
+    loop {
+        assert!(!clock.has_passed(limit), "it does not hang");
+        let tasks = std::fs::read_dir(&tasks).expect("the process ended");
+        if tasks.map_while(Result::ok).any(|task| hangs(task.path())) {
+            return;
+        }
+        std::thread::yield_now();
+    }
 }
 
 /// Seen: the agent took the signal and went on hanging.

@@ -2,6 +2,7 @@
 
 mod alone;
 pub(crate) mod example;
+#[cfg(any(feature = "ring", feature = "testing"))]
 pub(crate) mod hung_mount;
 pub(crate) mod small_disk;
 #[path = "../../src/temp_directory.rs"]
