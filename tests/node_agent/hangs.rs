@@ -132,14 +132,14 @@ fn ends_soon(agent: Running) -> String {
 fn wait_until_it_hangs(process: u32) {
     let tasks = Path::new("/proc").join(process.to_string()).join("task");
     let hangs = |task: PathBuf| {
-        let status = std::fs::read_to_string(task.join("status")).unwrap_or_default();
+        let status = fs::read_to_string(task.join("status")).unwrap_or_default();
         status.contains("State:\tD")
     };
     let clock = Clock::system();
     let limit = clock.after(Duration::from_secs(5 * 60));
     loop {
         assert!(!clock.has_passed(limit), "it does not hang");
-        let tasks = std::fs::read_dir(&tasks).expect("the process ended");
+        let tasks = fs::read_dir(&tasks).expect("the process ended");
         if tasks.map_while(Result::ok).any(|task| hangs(task.path())) {
             return;
         }

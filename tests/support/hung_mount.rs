@@ -1,11 +1,8 @@
 //! A file system that hangs: one that nobody serves, as of a machine that is gone.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use kubecache::clock::Clock;
 
 use super::TempDirectory;
 use super::example::Killed;
