@@ -378,7 +378,8 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// - `Panicked`: the manager's housekeeper panicked and has not completed a sweep since.
     /// - `Timeout`: how many objects are unhealthy, and how old the oldest confirmation of one is,
-    ///   or what its first answer waits for. Its last failure is the source. The text names no object.
+    ///   or what its first answer waits for. Its last failure is the source. The text names no
+    ///   object.
     pub fn health(&self) -> Result<(), Error> {
         if let Some(failure) = self.strategy.housekeeping_failure() {
             return Err(failure);

@@ -156,7 +156,8 @@ impl ReflectorStatus {
     /// # Errors
     ///
     /// `Timeout` with the time since the last contact, or since when the content is behind. Before
-    /// the first contact it says what the reflector waits for. The last failure is its source. Else [`left_out`](Self::left_out).
+    /// the first contact it says what the reflector waits for. The last failure is its source. Else
+    /// [`left_out`](Self::left_out).
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             let left_out = self.left_out.clone();

@@ -17,8 +17,9 @@ use crate::sync::Arc;
 pub(super) trait Attached: Send + Sync {
     fn kind(&self) -> &str;
 
-    /// Writes the lines of its kind, with what nobody has claimed yet. Adds to what tells this state
-    /// from others, and to the objects that are left out. Runs code of the program: under no lock.
+    /// Writes the lines of its kind, with what nobody has claimed yet. Adds to what tells this
+    /// state from others, and to the objects that are left out. Runs code of the program: under no
+    /// lock.
     fn write(
         &self,
         to: &mut PlainText,
