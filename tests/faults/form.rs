@@ -86,8 +86,9 @@ fn errors_of(bed: &Bed, row: &Row) -> Vec<(Vec<String>, Error)> {
             told.borrow_mut().extend(bed.told.try_iter());
             told.borrow().iter().any(|told: &Error| told.kind() == kind)
         });
-        let names = ["failed to list ", "failed to watch ", "failed to probe "];
-        let mut names: Vec<_> = names.iter().map(|name| [name, what].concat()).collect();
+        let names = ["list", "stream", "watch", "probe"];
+        let names = names.iter().map(|name| format!("failed to {name} {what}"));
+        let mut names: Vec<_> = names.collect();
         names.extend([format!("the watch of {what} ended"), what.to_owned()]);
         errors.extend(told.take().into_iter().map(|told| (names.clone(), told)));
     }
