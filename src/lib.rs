@@ -312,6 +312,7 @@ pub mod object;
 mod policy;
 mod retry;
 mod rounds;
+mod unique_name;
 mod writer_lock;
 
 #[cfg_attr(

@@ -45,12 +45,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("manager", &["reflector", "store", "list_watch"]),
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
+    ("unique_name", &[]),
     ("writer_lock", &[]),
     ("local_file", &["wire"]),
-    ("outlet", &["manager", "writer_lock"]),
+    ("outlet", &["manager", "unique_name", "writer_lock"]),
     (
         "snapshot",
-        &["local_file", "manager", "wire", "writer_lock"],
+        &[
+            "local_file",
+            "manager",
+            "unique_name",
+            "wire",
+            "writer_lock",
+        ],
     ),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.

@@ -2,7 +2,6 @@
 //! nobody who can write elsewhere leads the outlet there.
 
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,6 +10,7 @@ use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::options::OwnerIds;
+use crate::unique_name::unique_name;
 
 /// For the owner alone.
 const FOLDER: Mode = Mode::RWXU;
@@ -110,7 +110,7 @@ impl Folder {
     /// Lets the link of that name lead to `target`. It has a name that begins with `new` before.
     /// Whatever file or link had the name is replaced in one step.
     pub(super) fn set_link(&self, name: &str, target: &str, new: &str) -> io::Result<()> {
-        let new = unique(new);
+        let new = unique_name(new);
         fs::symlinkat(target, &self.0, &new)?;
         self.rename(&new, name)
     }
@@ -170,11 +170,6 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     } else {
         Ok(())
     }
-}
-
-/// A name that nothing had before.
-pub(super) fn unique(begin: &str) -> String {
-    format!("{begin}{:016x}", RandomState::new().hash_one(begin))
 }
 
 fn own(fd: &OwnedFd, owner: OwnerIds) -> io::Result<()> {

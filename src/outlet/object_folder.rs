@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use super::folder::Folder;
 use super::options::OwnerIds;
+use crate::unique_name::is_unique_name;
 
 /// The link that leads to the files of now.
 const CURRENT: &str = "..data";
@@ -139,7 +140,12 @@ fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
     };
     Ok(match name {
         CURRENT => is_generation(&leads_to),
-        name => name.starts_with(NEW_LINK) || leads_to == target(name),
+        // Earlier versions gave it no number.
+        name if name == NEW_LINK => true,
+        name => {
+            let is_new = is_unique_name(name.as_bytes(), NEW_LINK.as_bytes());
+            is_new || leads_to == target(name)
+        }
     })
 }
 

@@ -3,9 +3,10 @@
 
 use std::io::{self, Read as _, Write as _};
 
-use super::folder::{Folder, check_name, unique};
+use super::folder::{Folder, check_name};
 use super::object_folder;
 use super::options::OutletOptions;
+use crate::unique_name::{is_unique_name, unique_name};
 use crate::writer_lock::{WriterLock, this_process};
 
 const MARKER: &str = ".kubecache";
@@ -155,14 +156,14 @@ fn parse(text: &str) -> RootMarker {
 fn write(root: &Folder, name: &str, id: Option<&str>) -> io::Result<()> {
     // A process that was killed may have left one.
     for left in root.names()? {
-        if left.starts_with(NEW_MARKER) && root.file(&left)?.is_some() {
+        if is_new_marker(&left) && root.file(&left)?.is_some() {
             root.remove(&left)?;
         }
     }
-    let id = id.map_or_else(|| unique(&unique("")), str::to_owned);
+    let id = id.map_or_else(|| unique_name(&unique_name("")), str::to_owned);
     let process = this_process();
     let text = format!("{FORMAT}{NEWEST_FORMAT}\nname: {name}\nid: {id}\nprocess: {process}\n");
-    let new = unique(NEW_MARKER);
+    let new = unique_name(NEW_MARKER);
     let mut file = root.new_file(&new, None)?;
     let written = file.write_all(text.as_bytes());
     if let Err(error) = written.and_then(|()| file.sync_all()) {
@@ -172,12 +173,17 @@ fn write(root: &Folder, name: &str, id: Option<&str>) -> io::Result<()> {
     root.rename(&new, MARKER)
 }
 
+/// Whether it is the name of a marker that is not whole yet.
+fn is_new_marker(name: &str) -> bool {
+    is_unique_name(name.as_bytes(), NEW_MARKER.as_bytes())
+}
+
 /// Looks at all that is there.
 fn look(root: &Folder) -> io::Result<Found> {
     let mut found = Found::default();
     let names = root.names()?.into_iter();
     let names = names.filter(|name| {
-        let is_marker = name == MARKER || name.starts_with(NEW_MARKER);
+        let is_marker = name == MARKER || is_new_marker(name);
         !is_marker && name != OF_THE_DISK
     });
     let names: Vec<_> = names.collect();

@@ -1,15 +1,16 @@
 //! The file of a snapshot: read as a whole, and replaced in one step.
 
 use std::fs::File;
-use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use crate::unique_name::{is_unique_name, unique_name};
 use crate::writer_lock::{WriterLock, this_process};
 
 /// What is written stands under this end of name, with a number behind it, until it is whole.
@@ -64,22 +65,34 @@ pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
             format!("its lock {}: {error}", beside.display()),
         )
     };
-    let mut file = File::from(file.map_err(|error| named(error.into()))?);
+    let file = File::from(file.map_err(|error| named(error.into()))?);
     if !file.metadata()?.is_file() {
         return Err(named(io::Error::other("it is no plain file")));
     }
-    let Some(lock) = WriterLock::of(&file).map_err(named)? else {
-        let mut holder = Vec::new();
-        file.take(LOCK_BYTES_MAX).read_to_end(&mut holder)?;
-        let holder = String::from_utf8_lossy(&holder);
+    let lock = WriterLock::of(&file).map_err(named)?;
+    let mut holder = Vec::new();
+    (&file).take(LOCK_BYTES_MAX).read_to_end(&mut holder)?;
+    let holder = String::from_utf8_lossy(&holder);
+    let Some(lock) = lock else {
         let text = format!("another process writes it: {}", holder.trim());
         return Err(io::Error::new(io::ErrorKind::WouldBlock, text));
     };
+    if !holder.is_empty() && !names_a_process(&holder) {
+        let why = "it is no lock of a snapshot; move it elsewhere";
+        return Err(named(io::Error::other(why)));
+    }
+    let holder = format!("{}\n", this_process());
     file.set_len(0)
-        .and_then(|()| writeln!(file, "{}", this_process()))
+        .and_then(|()| file.write_all_at(holder.as_bytes(), 0))
         .map_err(named)?;
     remove_leftovers(path)?;
     Ok(lock)
+}
+
+/// Whether a text names a process, or is the begin of such a name.
+fn names_a_process(text: &str) -> bool {
+    let number = text.split_whitespace().next().unwrap_or_default();
+    number.parse::<u32>().is_ok()
 }
 
 /// Removes what processes that were killed had not written to the end.
@@ -90,7 +103,7 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
     };
     for entry in std::fs::read_dir(directory(path))? {
         let entry = entry?;
-        let is_one = entry.file_name().as_bytes().starts_with(begin.as_bytes());
+        let is_one = is_unique_name(entry.file_name().as_bytes(), begin.as_bytes());
         if is_one && entry.file_type()?.is_file() {
             std::fs::remove_file(entry.path())?;
         }
@@ -107,8 +120,7 @@ fn directory(path: &Path) -> &Path {
 /// Replaces the file by these pieces. A reader, and who comes after a power cut, finds the old file
 /// or the new one, and both whole.
 pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Result<()> {
-    let number = RandomState::new().hash_one(path);
-    let new = beside(path, &format!("{NEW}{number:016x}"));
+    let new = beside(path, &unique_name(NEW));
     let written = write(&new, pieces).and_then(|()| {
         if keep_old {
             match fs::rename(path, beside(path, UNUSABLE)) {

@@ -66,8 +66,8 @@ pub struct SnapshotStatus {
 /// The content of managers in a sealed file.
 ///
 /// A drop writes once more, which blocks on the disk, and joins the thread. It waits less than a
-/// second for the key. It holds the content of
-/// the attached managers in memory until then.
+/// second for the key. The snapshot holds the content of the attached managers in memory until
+/// then.
 ///
 /// # Examples
 ///

@@ -427,19 +427,25 @@ fn one_snapshot_at_a_time_writes_a_file() {
 fn what_killed_processes_left_goes_and_nothing_else() {
     let directory = TempDirectory::new("snapshot-leftovers");
     let (_server, path) = left(&directory);
-    for name in [
-        "snapshot.new",
-        "snapshot.new0123",
-        "snapshot.old",
+    let stay = [
         "another.new",
-    ] {
+        "another.new0123456789abcdef",
+        "snapshot.new",
+        "snapshot.new-0123456789abcd",
+        "snapshot.newest",
+    ];
+    for name in stay.iter().chain(&["snapshot.new0123456789abcdef"]) {
         fs::write(directory.join(name), "half").unwrap();
     }
     Snapshot::open(options(&path)).unwrap();
     let entries = fs::read_dir(&*directory).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
-    let stay = ["another.new", "snapshot", "snapshot.lock", "snapshot.old"];
+    let mut stay: Vec<_> = ["snapshot", "snapshot.lock"]
+        .into_iter()
+        .chain(stay)
+        .collect();
+    stay.sort_unstable();
     assert_eq!(names, stay);
 }
 
@@ -451,7 +457,10 @@ fn without_its_lock_a_snapshot_is_read_and_not_written() {
     let lock = directory.join("snapshot.lock");
     fs::remove_file(&lock).unwrap();
     let before = fs::read(&path).unwrap();
-    let ways: [(&str, &dyn Fn()); 2] = [
+    let ways: [(&str, &dyn Fn()); 3] = [
+        ("no lock of a snapshot", &|| {
+            fs::write(&lock, "of another program").unwrap();
+        }),
         ("Is a directory", &|| fs::create_dir(&lock).unwrap()),
         ("symbolic link", &|| symlink(&path, &lock).unwrap()),
     ];

@@ -97,6 +97,17 @@ fn a_number_that_is_no_process_is_told_and_signals_nobody() {
     assert_eq!(group.0.try_wait().unwrap(), None, "it got the signal");
 }
 
+/// The flags of an agent that writes the files of the recordings and ends.
+fn demo_into(directory: &str) -> [&str; 5] {
+    [
+        "--demo",
+        "--demo-speed=0",
+        "--once",
+        "--output-dir",
+        directory,
+    ]
+}
+
 /// Seen: with `--output-dir /home` all that stood so deep was removed, with exit code 0.
 #[test]
 fn a_directory_of_somebodys_is_refused_until_it_is_adopted_and_loses_nothing() {
@@ -105,14 +116,7 @@ fn a_directory_of_somebodys_is_refused_until_it_is_adopted_and_loses_nothing() {
     fs::create_dir_all(list.parent().unwrap()).unwrap();
     fs::write(&list, "hers").unwrap();
     let path = directory.to_str().unwrap();
-    let flags = [
-        "--demo",
-        "--demo-speed",
-        "0",
-        "--once",
-        "--output-dir",
-        path,
-    ];
+    let flags = demo_into(path);
     let ended = AGENT.run(&flags);
     assert_eq!(ended.code, 1, "{}", ended.stderr);
     for told in ["alice/secrets/passwords/list", "--output-adopt", path] {
@@ -153,14 +157,7 @@ fn a_second_agent_is_refused_and_the_first_is_named() {
 fn a_folder_that_cannot_be_opened_is_told_once_and_passed_over() {
     let directory = TempDirectory::new("agent-stray");
     let path = directory.to_str().unwrap();
-    let flags = [
-        "--demo",
-        "--demo-speed",
-        "0",
-        "--once",
-        "--output-dir",
-        path,
-    ];
+    let flags = demo_into(path);
     // Everything can be opened by root.
     let mut command = AGENT.command(&flags);
     if rustix::process::geteuid().is_root() {

@@ -83,7 +83,12 @@ type Make = fn(&Path);
 
 #[test]
 fn what_is_somebodys_is_refused_by_name() {
-    let refusals: [(&str, Make, &str); 9] = [
+    let refusals: [(&str, Make, &str); 10] = [
+        (
+            "named-alike",
+            |at| write(&at.join(".kubecache.newer")),
+            "made: .kubecache.newer. Name",
+        ),
         ("file", |at| write(&at.join("notes")), "made: notes. Name"),
         (
             "folder",
@@ -148,7 +153,9 @@ fn what_is_empty_or_an_outlets_is_taken() {
     let taken: [(&str, Make); 5] = [
         ("empty", |_| {}),
         ("disk", |at| write(&at.join("lost+found/block"))),
-        ("half-marker", |at| write(&at.join(".kubecache.new0123"))),
+        ("half-marker", |at| {
+            write(&at.join(".kubecache.new0123456789abcdef"));
+        }),
         ("objects", |at| write_object(&at.join("a/secrets/b"))),
         // A process that was killed left it.
         ("debris", |at| {
