@@ -511,6 +511,8 @@ struct Script {
     /// Which versions were asked for, once a test wants to know.
     versions: Option<Vec<String>>,
     answers: VecDeque<Result<Secret, Error>>,
+    /// What the server has when it is asked, in place of the answers.
+    has: Option<Option<Secret>>,
     /// Requests go on after their stop, as those of a program's own source may.
     ignores_stop: bool,
 }
@@ -523,6 +525,11 @@ impl FakeGetter {
     pub(crate) fn answer(&self, answer: Result<Secret, Error>) {
         self.0.lock().answers.push_back(answer);
         self.0.notify_all();
+    }
+
+    /// From now on the server has this object, or none, and answers so.
+    pub(crate) fn has(&self, object: Option<Secret>) {
+        self.0.lock().has = Some(object);
     }
 
     pub(crate) fn wait_for_asked(&self, count: usize) {
@@ -574,6 +581,10 @@ impl Getter<Secret> for FakeGetter {
             None => assert!(version.is_empty(), "a check reads the most recent version"),
         }
         self.0.notify_all();
+        if let Some(has) = answers.has.clone() {
+            let found = has.map(|secret| Arc::new(StoredObject::new(secret)));
+            return found.ok_or_else(|| super::stage::failed(404, "not found"));
+        }
         loop {
             if stop.is_stopped() && !answers.ignores_stop {
                 return Err(Error::stopped("the fake getter"));

@@ -101,8 +101,7 @@ impl Model {
 
     /// `s` is in no list of the server's cache, a reader was told so, and the time to confirm that
     /// has come.
-    fn of_absence() -> Self {
-        let clock = FakeClock::new();
+    fn of_absence(clock: &FakeClock) -> Self {
         let model = Self::at(clock.clone(), ManagerOptions::default());
         model.manager.register_pod(&pod("p", &["s"]));
         let listed = |writer: &mut _| commit(writer, "10", None, false);
@@ -352,7 +351,7 @@ fn a_shutdown_waits_for_a_check_that_is_being_started() {
 #[test]
 fn an_absence_is_confirmed_once_whoever_asks_for_that() {
     check(|| {
-        let model = Model::of_absence();
+        let model = Model::of_absence(&FakeClock::new());
         model.getter.answer(Err(failed(404, "none")));
         let threads = vec![model.confirmer(), model.confirmer(), model.absent_reader()];
         let model = model.settle(threads);
@@ -361,6 +360,35 @@ fn an_absence_is_confirmed_once_whoever_asks_for_that() {
             model.settle(threads)
         };
         assert_eq!(model.getter.asked(), 1);
+        model.manager.shutdown(Deadline::NEVER).unwrap();
+        model.assert_over();
+    });
+}
+
+/// An object came while its absence was being confirmed, and another list of a stuck cache lacks it:
+/// a 404 that was asked for before settles nothing, so that a reader has the object in the end.
+#[test]
+fn a_confirmation_that_an_object_overtakes_settles_nothing() {
+    check_by(PctScheduler::new(3, SCHEDULES), || {
+        let clock = FakeClock::new();
+        let model = Model::of_absence(&clock);
+        model.getter.has(None);
+        let (runs, getter) = (model.runs.clone(), model.getter.clone());
+        let server = thread::spawn(move || {
+            getter.wait_for_asked(1);
+            getter.has(Some(secret("s", "12")));
+            runs.modified(secret("s", "12"));
+            runs.list("s", "13", None).unwrap();
+        });
+        let threads = vec![model.confirmer(), server];
+        let mut model = model.settle(threads);
+        for _ in 0..2 {
+            model.is_absent();
+            clock.advance(ABSENCE_PAUSE);
+            let threads = vec![model.confirmer()];
+            model = model.settle(threads);
+        }
+        assert!(!model.is_absent());
         model.manager.shutdown(Deadline::NEVER).unwrap();
         model.assert_over();
     });
