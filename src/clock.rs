@@ -80,6 +80,13 @@ impl WallInstant {
         by_wall.min(self.instant.saturating_duration_since(now.instant))
     }
 
+    /// The time of the wall clock, from 1970 on.
+    pub(crate) fn since_epoch(self) -> Duration {
+        self.wall
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default()
+    }
+
     /// Whether it has come by `now` on either clock.
     pub(crate) fn has_come(self, now: Self) -> bool {
         self.left(now).is_zero()

@@ -97,6 +97,11 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         self.state.lock().status.clone()
     }
 
+    /// Whether somebody waits for a round.
+    pub(crate) fn is_awaited(&self) -> bool {
+        !self.state.lock().outcomes.is_empty()
+    }
+
     /// The thread begins a round. Returns the number that [`end`](Self::end) needs.
     pub(crate) fn begin(&self) -> u64 {
         self.state.lock().asked

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kubecache::clock::FakeClock;
 use kubecache::object::Object as _;
 use kubecache::outlet::{Outlet, OutletOptions};
 
@@ -120,7 +122,12 @@ fn a_writer_that_is_killed_leaves_no_mixed_folder() {
         });
         assert!(is_whole, "kill {kill}: {:?}", found.keys());
     }
-    let outlet = Outlet::open(OutletOptions::new(&*directory)).unwrap();
+    let clock = FakeClock::new();
+    let options = OutletOptions::new(&*directory).clock(clock.clone().into());
+    let outlet = Outlet::open(options).unwrap();
+    outlet.publish(&state("c")).unwrap();
+    // What was replaced stays for a reader.
+    clock.advance(Duration::from_secs(60));
     outlet.publish(&state("c")).unwrap();
     let folder = directory.join("shop/configmaps/settings");
     // The files, `..data`, and a link for each key.

@@ -2,6 +2,8 @@
 //! nobody who can write elsewhere leads the outlet there.
 
 use std::fs::File;
+use std::hash::Hash as _;
+use std::hash::Hasher;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -33,7 +35,9 @@ impl Folder {
             return Ok(Self(root));
         }
         match fs::mkdir(path, FOLDER) {
-            Ok(()) | Err(Errno::EXIST) => {}
+            // The mask of the process may have taken bits away.
+            Ok(()) => fs::chmod(path, FOLDER)?,
+            Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
         let root = fs::open(path, flags, Mode::empty())?;
@@ -41,14 +45,63 @@ impl Folder {
         Ok(Self(root))
     }
 
-    /// Fails unless it is still what that path leads to.
-    pub(super) fn check_is_at(&self, path: &Path) -> io::Result<()> {
-        let (held, there) = (fs::fstat(&self.0)?, fs::stat(path)?);
-        if (held.st_dev, held.st_ino) == (there.st_dev, there.st_ino) {
+    /// Whether it is still what that path leads to.
+    ///
+    /// # Errors
+    ///
+    /// Another disk is there now, or the directory would be made anew on one.
+    pub(super) fn is_at(&self, path: &Path) -> io::Result<bool> {
+        let held = fs::fstat(&self.0)?;
+        let there = match fs::stat(path) {
+            Ok(there) => there,
+            Err(Errno::NOENT) => fs::stat(path.parent().unwrap_or(path))?,
+            Err(error) => return Err(error.into()),
+        };
+        if held.st_dev != there.st_dev {
+            let why = "another disk is there now; open another outlet for it";
+            return Err(io::Error::other(why));
+        }
+        Ok(held.st_ino == there.st_ino)
+    }
+
+    /// Fails if users other than its owner can write in it.
+    pub(super) fn check_private(&self) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(fs::fstat(&self.0)?.st_mode);
+        if !mode.intersects(Mode::WGRP | Mode::WOTH) {
             return Ok(());
         }
-        let why = "another directory is there now, or another disk; open another outlet for it";
+        let why = format!(
+            "others can write in a folder of this path (mode {:04o}), so that no file in it is \
+             safe; take that right away with chmod go-w",
+            mode.as_raw_mode() & 0o7777
+        );
         Err(io::Error::other(why))
+    }
+
+    /// Whether only its owner can use it, and that is the one of the outlet.
+    pub(super) fn is_as_made(&self, owner: OwnerIds) -> io::Result<bool> {
+        is_as_made(&self.0, FOLDER, owner)
+    }
+
+    /// Adds what the system knows of what has the name, except its content: which one it is, whose,
+    /// and when it was changed.
+    pub(super) fn add_facts(&self, name: &str, to: &mut impl Hasher) -> io::Result<()> {
+        let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        add_identity(&facts, to);
+        let times = (
+            facts.st_mtime,
+            facts.st_mtime_nsec,
+            facts.st_ctime,
+            facts.st_ctime_nsec,
+        );
+        (name, facts.st_size, times).hash(to);
+        Ok(())
+    }
+
+    /// Adds which folder it is, and whose.
+    pub(super) fn add_own_facts(&self, to: &mut impl Hasher) -> io::Result<()> {
+        add_identity(&fs::fstat(&self.0)?, to);
+        Ok(())
     }
 
     /// The folder of that name, `None` if there is none.
@@ -61,20 +114,33 @@ impl Folder {
         }
     }
 
-    /// The folder of that name, made if need be.
+    /// The folder of that name, made if need be, as its owner's. One that others can write is
+    /// refused.
     pub(super) fn make(&self, name: &str, owner: OwnerIds) -> io::Result<Self> {
-        if let Some(child) = self.child(name)? {
-            return Ok(child);
-        }
-        self.make_new(name, owner)
+        let Some(child) = self.child(name)? else {
+            return self.make_new(name, owner);
+        };
+        child.check_private()?;
+        own(&child.0, owner)?;
+        Ok(child)
     }
 
     /// Makes a folder that was not there.
     pub(super) fn make_new(&self, name: &str, owner: OwnerIds) -> io::Result<Self> {
         fs::mkdirat(&self.0, name, FOLDER)?;
+        // The mask of the process may have taken bits away.
+        fs::chmodat(&self.0, name, FOLDER, AtFlags::empty())?;
         let child = self.child(name)?.ok_or(io::ErrorKind::NotFound)?;
         own(&child.0, owner)?;
         Ok(child)
+    }
+
+    /// Opens a plain file for reading, `None` if there is none that is as this outlet makes them.
+    pub(super) fn file_as_made(&self, name: &str, owner: OwnerIds) -> io::Result<Option<File>> {
+        match self.file(name)? {
+            Some(file) if is_as_made(&file, FILE, owner)? => Ok(Some(file)),
+            _ => Ok(None),
+        }
     }
 
     /// Opens a plain file for reading, `None` if there is none. Waits for nobody.
@@ -94,6 +160,7 @@ impl Folder {
     pub(super) fn new_file(&self, name: &str, owner: OwnerIds) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = fs::openat(&self.0, name, flags, FILE)?;
+        fs::fchmod(&file, FILE)?;
         own(&file, owner)?;
         Ok(File::from(file))
     }
@@ -172,10 +239,27 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-fn own(fd: &OwnedFd, owner: OwnerIds) -> io::Result<()> {
+/// Gives it to the owner, unless it is the owner's.
+fn own(fd: impl AsFd, owner: OwnerIds) -> io::Result<()> {
     if let Some((user, group)) = owner {
-        let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
-        fs::fchown(fd.as_fd(), Some(user), Some(group))?;
+        let facts = fs::fstat(&fd)?;
+        if (facts.st_uid, facts.st_gid) != (user, group) {
+            fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+        }
     }
     Ok(())
+}
+
+/// Whether it has this mode and the owner's numbers, or else those of the process.
+fn is_as_made(fd: impl AsFd, mode: Mode, owner: OwnerIds) -> io::Result<bool> {
+    let facts = fs::fstat(fd)?;
+    let is_owned = match owner {
+        Some(owner) => (facts.st_uid, facts.st_gid) == owner,
+        None => facts.st_uid == rustix::process::geteuid().as_raw(),
+    };
+    Ok(is_owned && facts.st_mode & 0o7777 == mode.as_raw_mode())
+}
+
+fn add_identity(facts: &fs::Stat, to: &mut impl Hasher) {
+    (facts.st_ino, facts.st_mode, facts.st_uid, facts.st_gid).hash(to);
 }

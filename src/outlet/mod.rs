@@ -6,14 +6,16 @@
 //! The files of an object are at `DIR/NAMESPACE/secrets/NAME/KEY`, or `configmaps`. They are links
 //! into a folder beside them, to which `..data` leads, as in the kubelet's volumes. A change writes
 //! another folder and then lets `..data` lead there, in one step. So a reader that opens `..data`
-//! once sees all of the old or all of the new, whenever the writer is killed.
+//! once sees all of the old or all of the new, whenever the writer is killed. What was replaced
+//! stays for 10 s for such a reader; what is withdrawn goes at once.
 //!
 //! Use a `tmpfs` for Secrets: what was written to a disk can be found there later.
 //!
 //! A directory is an outlet's if its marker says so, the file `.kubecache`. An outlet makes the
 //! marker in a directory that is empty, or that has nothing but files of an outlet. It refuses
 //! any other, unless it is told to adopt it. It removes only what has the layout above. One outlet
-//! at a time has a directory: a lock on it refuses the others, of other processes too.
+//! at a time has a directory: a lock on it refuses the others, of other processes too. A directory
+//! in which others can write is refused.
 
 mod data;
 mod folder;
@@ -27,13 +29,14 @@ pub use options::OutletOptions;
 pub use publisher::{Publisher, PublisherStatus};
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ObjectKey};
-use crate::writer_lock::WriterLock;
+use crate::sync::{Arc, Mutex, Rank};
 use folder::{Folder, check_name};
-use object_folder::Check;
+use object_folder::{Check, Writing};
+use ownership::Claim;
 
 /// A directory in which objects are files.
 ///
@@ -57,9 +60,8 @@ use object_folder::Check;
 /// ```
 #[derive(Debug)]
 pub struct Outlet {
-    root: Folder,
+    root: Mutex<Arc<Claim>>,
     options: OutletOptions,
-    _lock: WriterLock,
 }
 
 impl Outlet {
@@ -75,7 +77,7 @@ impl Outlet {
     ///
     /// `Config`, and the message names the directory:
     ///
-    /// - It cannot be made, opened, locked or marked.
+    /// - It cannot be made, opened, locked or marked, or others can write in it.
     /// - Another process or outlet has it. The message names the process.
     /// - It has what no outlet made, and no marker; or its marker has another name, or is no
     ///   marker. [`OutletOptions::adopt`] takes it nevertheless.
@@ -90,11 +92,10 @@ impl Outlet {
         options.check().map_err(failed)?;
         let root = Folder::root(&options.directory, options.owner)
             .map_err(|error| failed(error.to_string()).with_source(error))?;
-        let lock = ownership::claim(&root, &options).map_err(failed)?;
+        let root = ownership::claim(root, &options).map_err(failed)?;
         Ok(Self {
-            root,
+            root: Mutex::ranked(Rank::OUTLET, Arc::new(root)),
             options,
-            _lock: lock,
         })
     }
 
@@ -105,17 +106,18 @@ impl Outlet {
 
     /// Writes the files of the object, unless they are there. Returns whether it wrote.
     ///
-    /// Files have mode 0600 and folders 0700. What another content of the object had goes; files
-    /// that no outlet made stay. Calls for one object must not overlap.
+    /// Files have mode 0600 and folders 0700. What another content of the object had goes with the
+    /// first call after 10 s; files that no outlet made stay. Calls for one object must not overlap.
     ///
     /// # Errors
     ///
     /// - `Config`: the namespace, the name or a key is no name of a file. Nothing is written.
     /// - `Resources`: the system's own error, such as a full disk, with the file's path. The files
     ///   of before are still there, whole. The next call tries again.
-    /// - `Resources`: the directory is gone, or another one is at its path, as after an unmount. An
-    ///   outlet writes to no disk that it did not open.
+    /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes to
+    ///   no disk that it did not open. On the same disk it makes and claims the directory anew.
     /// - `Resources`: the object's folder has files, and none of an outlet.
+    /// - `Resources`: others can write in the directory or a folder, or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         self.publish_checked(object, &|| Ok(()))
     }
@@ -128,24 +130,67 @@ impl Outlet {
             check_name(name).map_err(|why| refused::<K>(&key, &format!("key {name:?} {why}")))?;
         }
         let path = path::<K>(&key)?;
-        let written = self.folder(&path).and_then(|folder| {
-            let owner = self.options.owner;
-            object_folder::publish(&folder, &data, owner, check)
-        });
+        let how = Writing {
+            owner: self.options.owner,
+            now: self.options.clock.wall_instant().since_epoch(),
+            check,
+        };
+        let written = self
+            .folder(&path)
+            .and_then(|folder| object_folder::publish(&folder, &data, how));
         written.map_err(|error| self.failed(&path, error))
     }
 
     /// The folder of an object, made if need be.
     fn folder(&self, [namespace, kind, name]: &[&str; 3]) -> std::io::Result<Folder> {
         let owner = self.options.owner;
-        let in_namespace = self.root()?.make(namespace, owner)?;
+        let in_namespace = self.root()?.folder.make(namespace, owner)?;
         in_namespace.make(kind, owner)?.make(name, owner)
     }
 
-    /// The directory, if it is the one that was opened.
-    fn root(&self) -> std::io::Result<&Folder> {
-        self.root.check_is_at(&self.options.directory)?;
-        Ok(&self.root)
+    /// The directory, which is still this outlet's. One that was removed or replaced is claimed
+    /// anew.
+    fn root(&self) -> std::io::Result<Arc<Claim>> {
+        let mut root = self.root.lock();
+        if !root.folder.is_at(&self.options.directory)? {
+            let folder = Folder::root(&self.options.directory, self.options.owner)?;
+            let claim = ownership::claim(folder, &self.options).map_err(std::io::Error::other)?;
+            *root = Arc::new(claim);
+        }
+        ownership::check(&root, &self.options)?;
+        Ok(Arc::clone(&root))
+    }
+
+    /// Sums up the files of an object; another sum means that somebody changed them.
+    fn sum<K: ObjectData>(&self, key: &ObjectKey) -> Result<u64, Error> {
+        let path = path::<K>(key)?;
+        let sum = self.existing(&path).and_then(|folder| {
+            let folder = folder.ok_or(std::io::ErrorKind::NotFound)?;
+            object_folder::sum(&folder)
+        });
+        sum.map_err(|error| self.failed(&path, error))
+    }
+
+    /// Removes the files of an object that were replaced long enough ago.
+    fn sweep<K: ObjectData>(&self, key: &ObjectKey, check: Check<'_>) -> Result<(), Error> {
+        let path = path::<K>(key)?;
+        let now = self.options.clock.wall_instant().since_epoch();
+        let swept = self.existing(&path).and_then(|folder| {
+            folder.map_or(Ok(()), |folder| object_folder::sweep(&folder, now, check))
+        });
+        swept.map_err(|error| self.failed(&path, error))
+    }
+
+    /// The folder of an object, if it is there.
+    fn existing(&self, path: &[&str; 3]) -> std::io::Result<Option<Folder>> {
+        let mut folder = self.root()?.folder.child(path[0])?;
+        for name in &path[1..] {
+            let Some(parent) = folder else {
+                return Ok(None);
+            };
+            folder = parent.child(name)?;
+        }
+        Ok(folder)
     }
 
     /// Removes the files of an object, and the folders that are empty then. It is no error if there
@@ -171,7 +216,7 @@ impl Outlet {
 
     fn remove(&self, path: &[&str; 3], check: Check<'_>) -> std::io::Result<()> {
         let [namespace, kind, name] = path;
-        let root = self.root()?;
+        let root = &self.root()?.folder;
         let Some(in_namespace) = root.child(namespace)? else {
             return Ok(());
         };
@@ -194,7 +239,7 @@ impl Outlet {
     pub fn published<K: ObjectData>(&self) -> Result<BTreeSet<ObjectKey>, Error> {
         let mut found = BTreeSet::new();
         let listed = (|| {
-            let root = self.root()?;
+            let root = &self.root()?.folder;
             for namespace in root.names()? {
                 let Some(in_namespace) = allowed(root.child(&namespace))? else {
                     continue;
@@ -218,9 +263,14 @@ impl Outlet {
         Ok(found)
     }
 
+    /// Where the files of an object are.
+    fn path<K: ObjectData>(&self, key: &ObjectKey) -> PathBuf {
+        let folder = [key.namespace(), K::FOLDER, key.name()];
+        self.options.directory.join(PathBuf::from_iter(folder))
+    }
+
     fn failed(&self, path: &[&str], error: std::io::Error) -> Error {
-        let mut folder = self.options.directory.clone();
-        folder.extend(path);
+        let folder = self.options.directory.join(PathBuf::from_iter(path));
         let text = format!(
             "writing {}: {error}; what was there is kept",
             folder.display()

@@ -1,9 +1,10 @@
 //! The folder of one object, which changes as a whole: files in a folder beside it, a link that
 //! leads there, and a link per key. What has not this layout is somebody else's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read as _, Write as _};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use zeroize::Zeroizing;
 
@@ -16,18 +17,25 @@ const CURRENT: &str = "..data";
 /// How the name of a link begins until it replaces another one.
 const NEW_LINK: &str = "..link_new";
 
+/// So long do replaced files stay, for a reader that has opened them.
+pub(super) const KEPT: Duration = Duration::from_secs(10);
+
 type Data<'a> = BTreeMap<&'a str, &'a [u8]>;
 
 /// Is called before each file. Its error ends the work there: the next process finishes it.
 pub(super) type Check<'a> = &'a dyn Fn() -> io::Result<()>;
 
+/// How a folder is written.
+#[derive(Clone, Copy)]
+pub(super) struct Writing<'a> {
+    pub(super) owner: OwnerIds,
+    /// The time of the wall clock, from 1970 on.
+    pub(super) now: Duration,
+    pub(super) check: Check<'a>,
+}
+
 /// Makes the object's files these. Returns whether others were there.
-pub(super) fn publish(
-    folder: &Folder,
-    data: &Data<'_>,
-    owner: OwnerIds,
-    check: Check<'_>,
-) -> io::Result<bool> {
+pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
     if !is_of_outlet(folder)? {
         let why = "the folder has files that no outlet wrote; move them elsewhere";
         return Err(io::Error::other(why));
@@ -35,7 +43,7 @@ pub(super) fn publish(
     let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
     let holds = match &current {
         Some(name) => match folder.child(name)? {
-            Some(files) => holds(&files, data, check)?,
+            Some(files) => holds(&files, data, how)?,
             None => false,
         },
         None => false,
@@ -43,26 +51,74 @@ pub(super) fn publish(
     let current = match current {
         Some(name) if holds => name,
         Some(_) | None => {
-            let name = write(folder, data, owner, check)?;
+            let name = write(folder, data, how)?;
             folder.set_link(CURRENT, &name, NEW_LINK)?;
             name
         }
     };
     // A process that was killed in between may have left any of this undone.
     for key in data.keys() {
-        check()?;
+        (how.check)()?;
         let target = target(key);
         if folder.link(key)?.as_ref() != Some(&target) {
             folder.set_link(key, &target, NEW_LINK)?;
         }
     }
-    for name in folder.names()? {
-        let stays = name == CURRENT || name == current || data.contains_key(name.as_str());
-        if !stays && is_ours(folder, &name)? {
-            remove(folder, &name, check)?;
+    let names = folder.names()?;
+    for name in &names {
+        let stays = data.contains_key(name.as_str()) || is_kept(name, &names, &current, how.now);
+        if !stays && is_ours(folder, name)? {
+            remove(folder, name, how.check)?;
         }
     }
     Ok(!holds)
+}
+
+/// Removes the files that were replaced long enough ago.
+pub(super) fn sweep(folder: &Folder, now: Duration, check: Check<'_>) -> io::Result<()> {
+    let Some(current) = folder.link(CURRENT)? else {
+        return Ok(());
+    };
+    let names = folder.names()?;
+    for name in &names {
+        if is_generation(name) && !is_kept(name, &names, &current, now) {
+            remove(folder, name, check)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether it is of the present files, or a reader may still have it open: the next generation was
+/// made less than [`KEPT`] ago, and its name says when.
+fn is_kept(name: &str, names: &[String], current: &str, now: Duration) -> bool {
+    let Some(number) = generation(name) else {
+        return name == CURRENT;
+    };
+    let later = names.iter().filter_map(|name| generation(name));
+    let next = later.filter(|other| *other > number).min();
+    let replaced = next.or_else(|| generation(current)).unwrap_or_default();
+    name == current || now.as_nanos().abs_diff(replaced) < KEPT.as_nanos()
+}
+
+/// Sums up what is there without a look into files. Another sum means that somebody changed,
+/// replaced, added or removed a file, a link or a folder.
+pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
+    let mut sum = DefaultHasher::new();
+    folder.add_own_facts(&mut sum)?;
+    let current = folder.link(CURRENT)?.unwrap_or_default();
+    let names = BTreeSet::from_iter(folder.names()?);
+    for name in names {
+        let is_summed = !is_generation(&name) || name == current;
+        if is_summed && is_ours(folder, &name)? {
+            folder.add_facts(&name, &mut sum)?;
+        }
+    }
+    if let Some(files) = folder.child(&current)? {
+        for name in BTreeSet::from_iter(files.names()?) {
+            files.add_facts(&name, &mut sum)?;
+        }
+    }
+    Ok(sum.finish())
 }
 
 /// Removes all that has the layout, and leaves the folder: first what readers open.
@@ -155,21 +211,29 @@ fn is_generation(name: &str) -> bool {
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+/// When the folder of that name was made, in nanoseconds of the wall clock.
+fn generation(name: &str) -> Option<u128> {
+    name.strip_prefix("..")
+        .filter(|_| is_generation(name))?
+        .parse()
+        .ok()
+}
+
 /// Where the link of a key leads.
 fn target(key: &str) -> String {
     format!("{CURRENT}/{key}")
 }
 
-/// Whether a folder has these files and no others.
-fn holds(files: &Folder, data: &Data<'_>, check: Check<'_>) -> io::Result<bool> {
+/// Whether a folder has these files and no others, for the owner alone.
+fn holds(files: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
     let mut names = files.names()?;
     names.sort();
-    if !names.iter().map(String::as_str).eq(data.keys().copied()) {
+    if !files.is_as_made(how.owner)? || !names.iter().map(String::as_str).eq(data.keys().copied()) {
         return Ok(false);
     }
     for (key, bytes) in data {
-        check()?;
-        let Some(file) = files.file(key)? else {
+        (how.check)()?;
+        let Some(file) = files.file_as_made(key, how.owner)? else {
             return Ok(false);
         };
         let length = bytes.len().saturating_add(1);
@@ -185,16 +249,11 @@ fn holds(files: &Folder, data: &Data<'_>, check: Check<'_>) -> io::Result<bool> 
 
 /// Writes the files into a new folder, and returns its name. If that fails, the folder goes, unless
 /// the check forbids that too.
-fn write(
-    folder: &Folder,
-    data: &Data<'_>,
-    owner: OwnerIds,
-    check: Check<'_>,
-) -> io::Result<String> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+fn write(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<String> {
+    let Writing { owner, now, check } = how;
     // It begins with two points, so that no key has it. A clock that stands still or goes back
     // meets the folder of another time.
-    let mut number = now.unwrap_or_default().as_nanos();
+    let mut number = now.as_nanos();
     let (name, files) = loop {
         let name = format!("..{number}");
         match folder.make_new(&name, owner) {

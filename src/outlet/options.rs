@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::clock::Clock;
+
 /// The user and group of files, by their numbers.
 pub(super) type OwnerIds = Option<(u32, u32)>;
 
@@ -13,6 +15,7 @@ pub struct OutletOptions {
     pub(super) owner: OwnerIds,
     pub(super) name: String,
     pub(super) adopts: bool,
+    pub(super) clock: Clock,
 }
 
 impl OutletOptions {
@@ -23,6 +26,7 @@ impl OutletOptions {
             owner: None,
             name: "kubecache".to_owned(),
             adopts: false,
+            clock: Clock::system(),
         }
     }
 
@@ -49,6 +53,11 @@ impl OutletOptions {
             owner: Some((user, group)),
             ..self
         }
+    }
+
+    /// Replaces the clock, for tests. Default: the system's.
+    pub fn clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.

@@ -44,9 +44,20 @@ struct Found {
     strays: Vec<String>,
 }
 
+/// A directory that is this outlet's alone.
+#[derive(Debug)]
+pub(super) struct Claim {
+    pub(super) folder: Folder,
+    /// What its marker has.
+    id: String,
+    _lock: WriterLock,
+}
+
 /// Takes the directory for this outlet, if it is an outlet's or may become one.
-pub(super) fn claim(root: &Folder, options: &OutletOptions) -> Result<WriterLock, String> {
+pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<Claim, String> {
+    let root = &folder;
     let told = |error: io::Error| error.to_string();
+    root.check_private().map_err(told)?;
     let lock = WriterLock::of(root).map_err(|error| format!("it cannot be locked: {error}"))?;
     let lock = lock.ok_or_else(|| {
         let holder = match read(root) {
@@ -58,7 +69,9 @@ pub(super) fn claim(root: &Folder, options: &OutletOptions) -> Result<WriterLock
         format!("another process writes there: {holder}")
     })?;
     // It may have been replaced before the lock was taken.
-    root.check_is_at(&options.directory).map_err(told)?;
+    if !root.is_at(&options.directory).map_err(told)? {
+        return Err("another directory is there now; try again".to_owned());
+    }
     let marked = read(root).map_err(told)?;
     let (found, adopts) = (look(root).map_err(told)?, options.adopts);
     let directory = options.directory.display();
@@ -99,14 +112,38 @@ pub(super) fn claim(root: &Folder, options: &OutletOptions) -> Result<WriterLock
             None
         }
     };
-    match (write(root, &options.name, id.as_deref()), id) {
-        (Err(error), None) => Err(format!("its marker {MARKER} cannot be written: {error}")),
-        // Only the process that holds it is out of date.
-        (Err(error), Some(_)) => {
-            log::debug!("{directory}: the marker {MARKER} stays as it is: {error}");
-            Ok(lock)
+    let is_marked = id.is_some();
+    let id = id.unwrap_or_else(|| unique_name(&unique_name("")));
+    match write(root, &options.name, &id) {
+        Err(error) if !is_marked => {
+            return Err(format!("its marker {MARKER} cannot be written: {error}"));
         }
-        (Ok(()), _) => Ok(lock),
+        // Only the process that holds it is out of date.
+        Err(error) => log::debug!("{directory}: the marker {MARKER} stays as it is: {error}"),
+        Ok(()) => {}
+    }
+    Ok(Claim {
+        folder,
+        id,
+        _lock: lock,
+    })
+}
+
+/// Fails unless a directory that was claimed is still this outlet's. A marker that is gone is
+/// written again.
+pub(super) fn check(root: &Claim, options: &OutletOptions) -> io::Result<()> {
+    root.folder.check_private()?;
+    match read(&root.folder)? {
+        RootMarker::By([_, id, _]) if id == root.id => Ok(()),
+        RootMarker::No => {
+            let directory = options.directory.display();
+            log::warn!("the marker {MARKER} of {directory} is gone, and is written again");
+            write(&root.folder, &options.name, &root.id)
+        }
+        RootMarker::By(_) | RootMarker::Wrongly(_) | RootMarker::ByNewer => {
+            let why = format!("its marker {MARKER} is another one now; remove that, or stop");
+            Err(io::Error::other(why))
+        }
     }
 }
 
@@ -153,14 +190,13 @@ fn parse(text: &str) -> RootMarker {
 }
 
 /// Writes a marker that is whole whenever this process is killed.
-fn write(root: &Folder, name: &str, id: Option<&str>) -> io::Result<()> {
+fn write(root: &Folder, name: &str, id: &str) -> io::Result<()> {
     // A process that was killed may have left one.
     for left in root.names()? {
         if is_new_marker(&left) && root.file(&left)?.is_some() {
             root.remove(&left)?;
         }
     }
-    let id = id.map_or_else(|| unique_name(&unique_name("")), str::to_owned);
     let process = this_process();
     let text = format!("{FORMAT}{NEWEST_FORMAT}\nname: {name}\nid: {id}\nprocess: {process}\n");
     let new = unique_name(NEW_MARKER);

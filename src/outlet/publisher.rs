@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, select};
 
+use super::object_folder::KEPT;
 use super::{ObjectData, Outlet};
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
@@ -22,19 +23,27 @@ use crate::sync::{
 };
 use crate::worker::{StopToken, Worker};
 
-/// Each object is read so often, so that it does not count as idle. With `Cache` and `Get` this
-/// read is what notices a change.
+/// Each object is read so often, so that it does not count as idle, and its files are looked at.
+/// With `Cache` and `Get` this read is what notices a change.
 const READ_PERIOD: Duration = Duration::from_secs(30);
 
 /// The pause after a round that failed. It doubles up to [`READ_PERIOD`]: the objects that did not
 /// fail are read as often as ever.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// An object is written no more often, unless somebody waits for it: what is replaced stays for
+/// [`KEPT`], and a disk has room for a few of these alone.
+const WRITE_PERIOD: Duration = Duration::from_secs(1);
+
 /// A thread that writes the objects of a manager to an outlet.
 ///
 /// An object is written once it is in memory, and each time that it changes. It stays, with its
 /// last content, while the server has no answer, refuses it, or has deleted it, as the volumes of a
-/// pod do. It goes when its last reference goes. A slow disk holds up this thread alone.
+/// pod do. It goes when its last reference goes. A slow disk holds up this thread alone. An object
+/// that changes several times in a second is written once in that second.
+///
+/// Each half minute it looks at what is there, without reading the files. Where somebody changed,
+/// removed or replaced something, the object has failed for a second, and is then written again.
 ///
 /// A drop stops the thread and joins it. The files stay.
 pub struct Publisher<K: ObjectData> {
@@ -147,7 +156,7 @@ impl<K: ObjectData> fmt::Debug for Publisher<K> {
 
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
-        let mut written = Written::nothing::<K>();
+        let mut written = Written::nothing::<K>(self.now());
         let mut after_failure = RETRY;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
@@ -155,10 +164,13 @@ impl<K: ObjectData> PublisherCore<K> {
             let Some(failed) = self.round(&mut written, stop) else {
                 return;
             };
-            let next;
+            let mut next;
             (next, after_failure) = pauses(!failed.is_empty(), after_failure);
+            if let Some(due) = written.next {
+                next = next.min(due.saturating_duration_since(self.now()));
+            }
             let status = PublisherStatus {
-                published: written.versions.len(),
+                published: written.files.len(),
                 failed,
             };
             self.rounds.end(began, status);
@@ -179,6 +191,12 @@ impl<K: ObjectData> PublisherCore<K> {
     fn round(&self, written: &mut Written, stop: &StopToken) -> Option<BTreeMap<ObjectKey, Error>> {
         let mut failed = BTreeMap::new();
         let mut changed = BTreeSet::new();
+        let now = self.now();
+        let looks = now.saturating_duration_since(written.looked) >= READ_PERIOD;
+        if looks {
+            written.looked = now;
+        }
+        written.next = None;
         let is_complete = self.is_complete.load(Ordering::SeqCst);
         let owners = self.manager.inspect().into_values();
         let referenced: BTreeSet<_> = owners.flatten().map(|report| report.key).collect();
@@ -186,7 +204,12 @@ impl<K: ObjectData> PublisherCore<K> {
             if stop.is_stopped() {
                 return None;
             }
-            match self.write(key, written, stop) {
+            let looked = if looks {
+                self.look(key, written)
+            } else {
+                Ok(())
+            };
+            match looked.and_then(|()| self.write(key, written, stop)) {
                 Ok(true) => drop(changed.insert(key.clone())),
                 Ok(false) => {}
                 Err(_) if stop.is_stopped() => return None,
@@ -205,26 +228,26 @@ impl<K: ObjectData> PublisherCore<K> {
                 }
             }
         }
-        leftovers.extend(written.versions.keys().cloned());
+        leftovers.extend(written.files.keys().cloned());
         for key in leftovers
             .into_iter()
             .filter(|key| !referenced.contains(key))
         {
             match self.outlet.withdraw_checked::<K>(&key, &|| go_on(stop)) {
                 Ok(()) => {
-                    written.versions.remove(&key);
+                    written.files.remove(&key);
+                    written.replaced.remove(&key);
                     changed.insert(key);
                 }
                 Err(_) if stop.is_stopped() => return None,
                 Err(error) => {
                     // It is tried again as one of this process's own.
-                    written
-                        .versions
-                        .insert(key.clone(), ResourceVersion::default());
+                    written.files.insert(key.clone(), Default::default());
                     failed.insert(key, error);
                 }
             }
         }
+        self.sweep(written, &mut failed, stop);
         for error in failed.values() {
             written.log.failed(error, Clock::system().now());
         }
@@ -254,14 +277,75 @@ impl<K: ObjectData> PublisherCore<K> {
             return Ok(false);
         };
         let version = object.stored().resource_version();
-        if written.versions.get(key) == Some(&version) {
+        let before = written.files.get(key);
+        if before.is_some_and(|(before, _)| *before == version) {
+            return Ok(false);
+        }
+        let again = written.replaced.get(key).map(|at| later(*at, WRITE_PERIOD));
+        if let Some(again) = again.filter(|again| self.now() < *again)
+            && before.is_some()
+            && !self.rounds.is_awaited()
+        {
+            written.is_due(again);
             return Ok(false);
         }
         let changed = self
             .outlet
             .publish_checked(&***object.stored(), &|| go_on(stop))?;
-        written.versions.insert(key.clone(), version);
+        let sum = self.outlet.sum::<K>(key)?;
+        written.files.insert(key.clone(), (version, sum));
+        written.replaced.insert(key.clone(), self.now());
         Ok(changed)
+    }
+
+    /// Fails if the files of an object are not those that were written. The next round writes them.
+    fn look(&self, key: &ObjectKey, written: &mut Written) -> Result<(), Error> {
+        let Some((_, sum)) = written.files.get(key) else {
+            return Ok(());
+        };
+        let found = self.outlet.sum::<K>(key);
+        if found.as_ref().is_ok_and(|found| found == sum) {
+            return Ok(());
+        }
+        written.files.remove(key);
+        let folder = self.outlet.path::<K>(key);
+        let text = format!(
+            "another program changed or removed files of {}; they are written again",
+            folder.display()
+        );
+        let error = Error::new(ErrorKind::Resources, text);
+        Err(match found {
+            Ok(_) => error,
+            Err(why) => error.with_source(why),
+        })
+    }
+
+    /// Removes the files that were replaced long enough ago.
+    fn sweep(
+        &self,
+        written: &mut Written,
+        failed: &mut BTreeMap<ObjectKey, Error>,
+        stop: &StopToken,
+    ) {
+        let now = self.now();
+        let replaced = std::mem::take(&mut written.replaced);
+        for (key, at) in replaced {
+            // The names of folders are of the wall clock, which may go otherwise for a while.
+            let due = later(at, KEPT.saturating_add(WRITE_PERIOD));
+            if now >= due {
+                match self.outlet.sweep::<K>(&key, &|| go_on(stop)) {
+                    Ok(()) => continue,
+                    Err(error) => drop(failed.insert(key.clone(), error)),
+                }
+            } else {
+                written.is_due(due);
+            }
+            written.replaced.insert(key, at);
+        }
+    }
+
+    fn now(&self) -> Instant {
+        self.outlet.options.clock.now()
     }
 }
 
@@ -285,8 +369,14 @@ fn pauses(has_failed: bool, after_failure: Duration) -> (Duration, Duration) {
 
 /// What the thread remembers from round to round.
 struct Written {
-    /// The version of each object whose files are on the disk.
-    versions: BTreeMap<ObjectKey, ResourceVersion>,
+    /// The version of each object whose files are on the disk, and their sum.
+    files: BTreeMap<ObjectKey, (ResourceVersion, u64)>,
+    /// When objects were written whose replaced files may still be there.
+    replaced: BTreeMap<ObjectKey, Instant>,
+    /// When what is there was looked at.
+    looked: Instant,
+    /// When a round is due, if one is.
+    next: Option<Instant>,
     /// What the log is told of failures.
     log: FailureReporter,
     /// Whether the objects of earlier processes were looked at.
@@ -294,13 +384,20 @@ struct Written {
 }
 
 impl Written {
-    fn nothing<K: ObjectData>() -> Self {
+    fn nothing<K: ObjectData>(now: Instant) -> Self {
         let name = format!("publish-{}", K::FOLDER);
         Self {
-            versions: BTreeMap::new(),
+            files: BTreeMap::new(),
+            replaced: BTreeMap::new(),
+            looked: now,
+            next: None,
             log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
             has_swept: false,
         }
+    }
+
+    fn is_due(&mut self, at: Instant) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
     }
 }
 

@@ -65,6 +65,7 @@ ranks! {
     54 TLS_CONFIG "the TLS configuration in use"
     54 RESOURCE_SET "the resources of which a server told something"
     54 REFLECTOR_LIMIT "the limit of a manager's reflectors"
+    54 OUTLET "the directory of an outlet"
     55 STOP "a stop token's state"
     55 WORKER_END "how a worker has ended"
     56 REQUEST_PHASE "where a request is on its way to an answer"

@@ -36,6 +36,13 @@ fn the_outlet_and_the_snapshot_of_the_version_before_are_taken_over() {
             .status();
         assert!(copied.unwrap().success());
     }
+    // A checkout does not keep the modes.
+    let mut modes = Command::new("chmod");
+    let private = modes
+        .args(["-R", "u=rwX,go="])
+        .arg(directory.join("out"))
+        .status();
+    assert!(private.unwrap().success());
     let key = directory.join("key");
     fs::write(&key, [7; 32]).unwrap();
     fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();

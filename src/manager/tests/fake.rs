@@ -528,6 +528,7 @@ impl FakeGetter {
     }
 
     /// From now on the server has this object, or none, and answers so.
+    #[cfg(shuttle)]
     pub(crate) fn has(&self, object: Option<Secret>) {
         self.0.lock().has = Some(object);
     }

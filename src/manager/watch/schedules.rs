@@ -365,8 +365,8 @@ fn an_absence_is_confirmed_once_whoever_asks_for_that() {
     });
 }
 
-/// An object came while its absence was being confirmed, and another list of a stuck cache lacks it:
-/// a 404 that was asked for before settles nothing, so that a reader has the object in the end.
+/// An object came while its absence was being confirmed, and another list of a stuck cache lacks
+/// it: a 404 that was asked for before settles nothing, so that a reader has the object in the end.
 #[test]
 fn a_confirmation_that_an_object_overtakes_settles_nothing() {
     check_by(PctScheduler::new(3, SCHEDULES), || {
