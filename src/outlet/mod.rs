@@ -107,15 +107,16 @@ impl Outlet {
     /// Writes the files of the object, unless they are there. Returns whether it wrote.
     ///
     /// Files have mode 0600 and folders 0700. What another content of the object had goes with the
-    /// first call after 10 s; files that no outlet made stay. Calls for one object must not overlap.
+    /// first call after 10 s; files that no outlet made stay. Calls for one object must not
+    /// overlap.
     ///
     /// # Errors
     ///
     /// - `Config`: the namespace, the name or a key is no name of a file. Nothing is written.
     /// - `Resources`: the system's own error, such as a full disk, with the file's path. The files
     ///   of before are still there, whole. The next call tries again.
-    /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes to
-    ///   no disk that it did not open. On the same disk it makes and claims the directory anew.
+    /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes
+    ///   to no disk that it did not open. On the same disk it makes and claims the directory anew.
     /// - `Resources`: the object's folder has files, and none of an outlet.
     /// - `Resources`: others can write in the directory or a folder, or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {

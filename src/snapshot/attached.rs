@@ -13,18 +13,23 @@ use crate::guard::guard;
 use crate::manager::seeds::{KeptObject, KeptObjects};
 use crate::sync::Arc;
 
+/// While nothing but the time of the last contact changes, the file has it this exactly.
+const CONTACT_SECONDS: u64 = 60 * 60;
+
 /// A manager whose objects are kept.
 pub(super) trait Attached: Send + Sync {
     fn kind(&self) -> &str;
 
-    /// Writes the lines of its kind, with what nobody has claimed yet. Adds to what tells this
-    /// state from others, and to the objects that are left out. Runs code of the program: under no
-    /// lock.
+    /// Adds to what tells its state from others, without a look into objects: their versions, and
+    /// the hour of the last contact with the server. Runs code of the program: under no lock.
+    fn add_state(&self, unclaimed: &KindPart, state: &mut DefaultHasher);
+
+    /// Writes the lines of its kind, with what nobody has claimed yet. Adds to the objects that are
+    /// left out. Runs code of the program: under no lock.
     fn write(
         &self,
         to: &mut PlainText,
         unclaimed: KindPart,
-        state: &mut DefaultHasher,
         left_out: &mut Vec<Error>,
     ) -> io::Result<()>;
 }
@@ -39,37 +44,53 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
         &self.kind
     }
 
+    fn add_state(&self, unclaimed: &KindPart, state: &mut DefaultHasher) {
+        self.objects.owners().hash(state);
+        unclaimed.owners.hash(state);
+        let clock = &self.objects.options().reflector.clock;
+        let mut newest = SystemTime::UNIX_EPOCH;
+        for kept in self.objects.kept() {
+            newest = newest.max(wall_time(kept.contact, clock));
+            let port = format!("the version of {} {}", K::resource().kind(), kept.key);
+            let version = guard(port, || {
+                let object = &kept.object;
+                [object.uid(), object.version()].map(str::to_owned)
+            });
+            (&kept.key, version.ok()).hash(state);
+        }
+        let newest = newest.duration_since(SystemTime::UNIX_EPOCH);
+        (newest.unwrap_or_default().as_secs() / CONTACT_SECONDS).hash(state);
+        for key in unclaimed.objects.keys() {
+            key.hash(state);
+        }
+    }
+
     fn write(
         &self,
         to: &mut PlainText,
         unclaimed: KindPart,
-        state: &mut DefaultHasher,
         left_out: &mut Vec<Error>,
     ) -> io::Result<()> {
         let mut owners = self.objects.owners();
         for (owner, keys) in unclaimed.owners {
             owners.entry(owner).or_insert(keys);
         }
-        owners.hash(state);
         content::write_owners(to, &self.kind, &owners)?;
         let clock = &self.objects.options().reflector.clock;
         let mut left = unclaimed.objects;
         for kept in self.objects.kept() {
             left.remove(&kept.key);
-            kept.key.hash(state);
             let begin = to.bytes.len();
             content::write_object(to, &kept.key, wall_time(kept.contact, clock))?;
             let written = write_json(&kept, to);
             // Also where the program's code does not tell.
             to.write_all(b"\n")?;
-            written.as_ref().map_err(ToString::to_string).hash(state);
             if let Err(error) = written {
                 to.bytes.truncate(begin);
                 left_out.push(error);
             }
         }
         for (key, object) in &left {
-            key.hash(state);
             content::write_object(to, key, object.contact)?;
             to.write_all(&object.json)?;
             to.write_all(b"\n")?;
@@ -78,24 +99,17 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
     }
 }
 
-/// Writes an object, by the code of the program. Returns what tells this state of it from others.
-fn write_json<K: SnapshotObject>(
-    kept: &KeptObject<K>,
-    to: &mut PlainText,
-) -> Result<[String; 2], Error> {
+/// Writes an object, by the code of the program.
+fn write_json<K: SnapshotObject>(kept: &KeptObject<K>, to: &mut PlainText) -> Result<(), Error> {
     let port = format!("write_json of {} {}", K::resource().kind(), kept.key);
     let begin = to.bytes.len();
-    let (state, written) = guard(&port, || {
-        let object = &kept.object;
-        let state = [object.uid(), object.version()].map(str::to_owned);
-        (state, object.write_json(to))
-    })?;
+    let written = guard(&port, || kept.object.write_json(to))?;
     let failed = |text: String| Error::new(ErrorKind::Resources, text);
     written.map_err(|error| failed(format!("{port}: {error}")).with_source(error))?;
     if to.bytes.iter().skip(begin).any(|byte| *byte == b'\n') {
         return Err(failed(format!("{port} wrote more than one line")));
     }
-    Ok(state)
+    Ok(())
 }
 
 fn wall_time(then: std::time::Instant, clock: &Clock) -> SystemTime {

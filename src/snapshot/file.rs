@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{self, Mode, OFlags};
+use rustix::fs::{self, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
@@ -19,7 +19,8 @@ const NEW: &str = ".new";
 const LOCK: &str = ".lock";
 /// So much of that file names a process.
 const LOCK_BYTES_MAX: u64 = 1024;
-/// A file that could not be used is kept under this end of name.
+/// A file that could not be used is kept under this end of name, with a number behind it if another
+/// file has that name.
 const UNUSABLE: &str = ".unusable";
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -123,10 +124,7 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Resu
     let new = beside(path, &unique_name(NEW));
     let written = write(&new, pieces).and_then(|()| {
         if keep_old {
-            match fs::rename(path, beside(path, UNUSABLE)) {
-                Ok(()) | Err(Errno::NOENT) => {}
-                Err(error) => return Err(error.into()),
-            }
+            keep(path)?;
         }
         Ok(fs::rename(&new, path)?)
     });
@@ -136,6 +134,24 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Resu
     }
     written?;
     File::open(directory(path))?.sync_all()
+}
+
+/// Renames the file, if there is one, to a name that no file has.
+fn keep(path: &Path) -> io::Result<()> {
+    let usual = beside(path, UNUSABLE);
+    match fs::renameat_with(CWD, path, CWD, &usual, RenameFlags::NOREPLACE) {
+        Ok(()) | Err(Errno::NOENT) => return Ok(()),
+        // Some file systems do not know how.
+        Err(_) => {}
+    }
+    let other = beside(path, &unique_name(UNUSABLE));
+    let failed = |error: Errno| {
+        let text = format!("it cannot be kept as {}: {error}", other.display());
+        io::Error::new(io::Error::from(error).kind(), text)
+    };
+    fs::rename(path, &other).map_err(failed)?;
+    log::warn!("{} is kept as {}", path.display(), other.display());
+    Ok(())
 }
 
 fn write(path: &Path, pieces: &[&[u8]]) -> io::Result<()> {

@@ -1,9 +1,9 @@
 //! The content of managers in a sealed file, for a node that boots while its API server is away.
 //!
-//! A [`Snapshot`] is attached to managers. Its thread writes what they hold after changes, and at
-//! the end. The next process attaches it to its own managers. Then an object that is referenced has
-//! an answer at once: what the file has, marked as stale, with its age. The server's first word
-//! about the object takes its place.
+//! A [`Snapshot`] is attached to managers. Its thread writes what they hold after changes, at the
+//! end, and once an hour while the server confirms what is unchanged. The next process attaches it
+//! to its own managers. Then an object that is referenced has an answer at once: what the file has,
+//! marked as stale, with its age. The server's first word about the object takes its place.
 //!
 //! The file is sealed with ChaCha20-Poly1305 under a key of the program's ([`SnapshotKey`]). Nobody
 //! without the key reads a value in it, or changes it unnoticed. Who can write the file's directory
@@ -26,12 +26,12 @@ pub use object::SnapshotObject;
 pub use options::SnapshotOptions;
 
 use std::collections::HashSet;
-use std::hash::{DefaultHasher, Hasher as _};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
 use std::marker::PhantomData;
 use std::time::{Duration, Instant, SystemTime};
 
-use crossbeam_channel::{Receiver, select};
+use crossbeam_channel::{Receiver, bounded, select};
 
 use self::attached::{Attached, AttachedManager};
 use self::content::Parts;
@@ -135,8 +135,8 @@ struct SnapshotCore {
 
 /// What the thread remembers from write to write.
 struct LastWrite {
-    /// What tells the state in the file from others.
-    state: Option<u64>,
+    /// What tells the state in the file from others, and which objects it leaves out, as a sum.
+    state: Option<(u64, u64)>,
     /// Whether the file that is there could not be used, and is somebody's perhaps.
     keeps_old: bool,
     /// No file is written without it.
@@ -147,7 +147,8 @@ impl Snapshot {
     /// Reads the file, if there is one, and starts the thread, which is called `snapshot`.
     ///
     /// A file that cannot be used is [`load_error`](Self::load_error), and the start is one without
-    /// it. The first write renames it to its name with `.unusable` behind it.
+    /// it. The first write renames it to its name with `.unusable` behind it, and a number if there
+    /// is such a file.
     ///
     /// The file is this snapshot's alone until the snapshot is dropped: by a lock on the file that
     /// has its name with `.lock` behind it.
@@ -166,9 +167,8 @@ impl Snapshot {
             let text = "the name of the snapshot is longer than 1024 bytes";
             return Err(Error::new(ErrorKind::Config, text));
         }
-        // A thread that hangs takes no signal of its process, and this may be the main one.
-        let key = KeyBytes::until_stopped(&options.key, &StopToken::never())?;
-        let lock = match file::lock(&options.path) {
+        let (lock, loaded) = options.read_on_a_thread()??;
+        let lock = match lock {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let text = format!("the snapshot {}: {error}", options.path.display());
@@ -177,14 +177,13 @@ impl Snapshot {
             // Of use for a read nevertheless; the first write tells what is wrong.
             Err(_) => None,
         };
-        let (loaded, load_error) = match options.load(&key, SystemTime::now()) {
+        let (loaded, load_error) = match loaded {
             Ok(parts) => (parts, None),
             Err(why) => {
                 let text = format!("the snapshot {}: {why}", options.path.display());
                 (Parts::new(), Some(Error::new(ErrorKind::Config, text)))
             }
         };
-        drop(key);
         if let Some(error) = &load_error {
             log::warn!("{error}; it is not used");
         }
@@ -291,7 +290,30 @@ impl Snapshot {
 
 debug_of!([] Snapshot, |it| path: it.core.options.path, status: it.status(), ..);
 
+/// The lock of a file, and its parts or why it is not used.
+type Opened = (io::Result<WriterLock>, Result<Parts, String>);
+
 impl SnapshotOptions {
+    /// Reads the key and the file. A thread that hangs in either takes no signal of its process,
+    /// and the caller's may be the main one.
+    fn read_on_a_thread(&self) -> Result<Result<Opened, Error>, Error> {
+        let options = self.clone();
+        let (send, opened) = bounded(1);
+        let reader = Worker::spawn("snapshot-open", move |_stop| {
+            let opened = KeyBytes::of(&options.key).map(|key| {
+                let lock = file::lock(&options.path);
+                (lock, options.load(&key, SystemTime::now()))
+            });
+            drop(send.send(opened));
+        });
+        let reader = reader.map_err(|error| {
+            Error::new(ErrorKind::Resources, "thread snapshot-open").with_source(error)
+        })?;
+        let opened = opened.recv();
+        drop(reader);
+        opened.map_err(|_| Error::stopped("reading the snapshot"))
+    }
+
     /// The parts of the file, none without a file. Fails with why it is not used.
     fn load(&self, key: &KeyBytes, now: SystemTime) -> Result<Parts, String> {
         let most = self.bytes_max.saturating_add(seal::HEAD_BYTES_MAX);
@@ -300,7 +322,7 @@ impl SnapshotOptions {
             return Ok(Parts::new());
         };
         let text = seal::open(key, &self.name, &mut sealed);
-        let text = text.map_err(seal::Unusable::words)?;
+        let text = text.map_err(|why| why.words(&self.name))?;
         let (written, parts) = content::read(text)
             .map_err(|line| format!("line {line} of its text is none that this program writes"))?;
         let age = now.duration_since(written).unwrap_or_default();
@@ -383,10 +405,21 @@ impl SnapshotCore {
             };
             Error::new(ErrorKind::Resources, text).with_source(error)
         };
-        let mut text = PlainText::new(self.options.bytes_max);
-        let Some((state, mut left_out)) = self.fill(&mut text).map_err(failed)? else {
+        let Some((state, parts)) = self.look() else {
             return Ok(None);
         };
+        // An object that could not be written may be written now.
+        if last.state == Some((state, sum_of(&[]))) {
+            return Ok(None);
+        }
+        let mut text = PlainText::new(self.options.bytes_max);
+        let mut left_out = Vec::new();
+        content::write_head(&mut text, SystemTime::now()).map_err(failed)?;
+        for (manager, unclaimed) in parts {
+            let written = manager.write(&mut text, unclaimed, &mut left_out);
+            written.map_err(failed)?;
+        }
+        let state = (state, sum_of(&left_out));
         if last.state == Some(state) {
             return Ok(None);
         }
@@ -412,29 +445,41 @@ impl SnapshotCore {
         Ok(Some((bytes.into_iter().sum(), left_out)))
     }
 
-    /// Writes the text. Returns what tells this state from others, and which objects it leaves out;
-    /// `None` before a manager is attached.
-    fn fill(&self, text: &mut PlainText) -> io::Result<Option<(u64, Vec<Error>)>> {
+    /// Returns what tells the state of the managers from others, and what each has that nobody has
+    /// claimed; `None` before a manager is attached.
+    fn look(&self) -> Option<(u64, Vec<AttachedPart>)> {
         let attached = self.attached.lock().clone();
         if attached.is_empty() {
-            return Ok(None);
+            return None;
         }
         let now = Clock::system().now();
         if self.claim_until.is_some_and(|until| now >= until) {
             let unclaimed = std::mem::take(&mut *self.loaded.0.lock());
             drop(unclaimed);
         }
-        content::write_head(text, SystemTime::now())?;
         let mut state = DefaultHasher::new();
-        let mut left_out = Vec::new();
-        for manager in attached {
+        let parts = attached.into_iter().map(|manager| {
             // Before the manager's own objects: the entry of one that is claimed has it by then.
             let unclaimed = self.loaded.0.lock().get(manager.kind()).cloned();
             let unclaimed = unclaimed.unwrap_or_default();
-            manager.write(text, unclaimed, &mut state, &mut left_out)?;
-        }
-        Ok(Some((state.finish(), left_out)))
+            manager.add_state(&unclaimed, &mut state);
+            (manager, unclaimed)
+        });
+        let parts = parts.collect();
+        Some((state.finish(), parts))
     }
+}
+
+/// A manager, and what of its kind nobody has claimed.
+type AttachedPart = (Arc<dyn Attached>, content::KindPart);
+
+/// Sums up which objects are left out, and why.
+fn sum_of(left_out: &[Error]) -> u64 {
+    let mut sum = DefaultHasher::new();
+    for error in left_out {
+        error.to_string().hash(&mut sum);
+    }
+    sum.finish()
 }
 
 #[cfg(test)]

@@ -24,24 +24,28 @@ const TEXT_KEY: &[u8] = b"kubecache snapshot text";
 const MARK: &[u8] = b"kubecache snapshot mark";
 
 /// Why a file cannot be used, in words that follow its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unusable {
     NoSnapshot,
     OtherForm(u8),
-    OtherName,
+    /// The name in the file.
+    OtherName(String),
     OtherKey,
     Truncated,
     Damaged,
 }
 
 impl Unusable {
-    pub(super) fn words(self) -> String {
+    /// `name` is the one that was expected.
+    pub(super) fn words(self, name: &str) -> String {
         match self {
             Self::NoSnapshot => "it is no snapshot of kubecache".to_owned(),
             Self::OtherForm(form) => {
                 format!("it has the form {form}, and this program reads the form {FORM}")
             }
-            Self::OtherName => "it was written under another name".to_owned(),
+            Self::OtherName(other) => {
+                format!("it was written under another name: {other:?}, not {name:?}")
+            }
             Self::OtherKey => "it was sealed with another key".to_owned(),
             Self::Truncated => "it is cut off".to_owned(),
             Self::Damaged => "it was changed since it was written".to_owned(),
@@ -155,7 +159,8 @@ pub(super) fn open<'f>(
 fn open_text<'f>(key: &KeyBytes, name: &str, file: &'f mut [u8]) -> Result<&'f [u8], Unusable> {
     let head = Head::read(file)?;
     if head.name != name.as_bytes() {
-        return Err(Unusable::OtherName);
+        let other = String::from_utf8_lossy(head.name).into_owned();
+        return Err(Unusable::OtherName(other));
     }
     let derived = Derived::new(key, head.salt);
     if derived.mark().as_ref().map(<[u8; MARK_BYTES]>::as_slice) != Some(head.mark) {
@@ -242,7 +247,8 @@ mod tests {
         };
         assert_eq!(open(&key(1), "edge", &file).unwrap(), b"the text");
         assert_eq!(open(&key(2), "edge", &file), Err(Unusable::OtherKey));
-        assert_eq!(open(&key(1), "other", &file), Err(Unusable::OtherName));
+        let other = Unusable::OtherName("edge".to_owned());
+        assert_eq!(open(&key(1), "other", &file), Err(other));
         assert!(memchr::memmem::find(&file, b"the text").is_none());
         assert_ne!(sealed(b"the text"), file, "each has a salt of its own");
     }

@@ -15,6 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::*;
+use crate::clock::FakeClock;
 use crate::hooks::Hook;
 use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
@@ -352,7 +353,7 @@ fn a_file_that_cannot_be_used_is_named_and_the_start_is_one_without_it() {
         (
             &whole,
             usual().name("other"),
-            "it was written under another name",
+            "it was written under another name: \"\", not \"other\"",
         ),
         (
             &whole,
@@ -402,6 +403,44 @@ fn a_file_that_cannot_be_used_is_kept_beside_the_new_one() {
             .load_error()
             .is_none()
     );
+}
+
+/// Seen: a folder of that name ended all writes, and the error did not name it.
+#[test]
+fn a_file_of_the_name_for_what_cannot_be_used_is_left_alone_and_blocks_nothing() {
+    let directory = TempDirectory::new("snapshot-twice");
+    let (server, path) = left(&directory);
+    let kept = directory.join("snapshot.unusable");
+    let ways: [fn(&Path); 2] = [
+        |kept| fs::create_dir(kept).unwrap(),
+        |kept| fs::write(kept, "somebody's").unwrap(),
+    ];
+    for way in ways {
+        fs::write(&path, "[Unit]\n").unwrap();
+        way(&kept);
+        let snapshot = Snapshot::open(options(&path)).unwrap();
+        let secrets = manager(&server, ChangeDetection::Watch);
+        snapshot.attach(&secrets).unwrap();
+        secrets.add_reference(&owner(), &key("a"));
+        read(&secrets, "a");
+        snapshot.write_by(soon()).unwrap();
+        drop(snapshot);
+        let entries = fs::read_dir(&*directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path());
+        let others = entries.filter(|other| {
+            let name = other.file_name().unwrap().to_str().unwrap();
+            name.starts_with("snapshot.unusable") && *other != kept
+        });
+        let others: Vec<_> = others.collect();
+        assert_eq!(others.len(), 1, "{others:?}");
+        assert_eq!(fs::read(&others[0]).unwrap(), b"[Unit]\n");
+        fs::remove_file(&others[0]).unwrap();
+        if kept.is_dir() {
+            fs::remove_dir(&kept).unwrap();
+        }
+    }
+    assert_eq!(fs::read_to_string(&kept).unwrap(), "somebody's");
 }
 
 /// Seen: of two processes the last writer won, silently.
@@ -952,4 +991,59 @@ fn an_unchanged_file_is_written_again_before_it_is_too_old() {
             std::thread::yield_now();
         }
     }
+}
+
+/// Seen: all Secrets were written as text each ten seconds, to find that nothing had changed.
+#[test]
+fn objects_are_not_looked_into_while_their_versions_stay() {
+    let directory = TempDirectory::new("snapshot-unchanged");
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&looks);
+    let path = directory.join("snapshot");
+    let (snapshot, racks, server) = racks(&path, move |_, _| {
+        counted.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    });
+    let core = Arc::clone(&snapshot.core);
+    let mut last = LastWrite {
+        state: None,
+        keeps_old: false,
+        lock: Some(
+            WriterLock::of(fs::File::open(&*directory).unwrap())
+                .unwrap()
+                .unwrap(),
+        ),
+    };
+    let never = StopToken::never();
+    let mut write = || core.write(&mut last, &never).unwrap().is_some();
+    assert!(write());
+    let before = looks.load(Ordering::SeqCst);
+    assert!(!write() && !write());
+    assert_eq!(looks.load(Ordering::SeqCst), before);
+    racks.add_reference(&owner(), &key("b"));
+    racks.get_by("shop", "b", soon()).unwrap();
+    assert!(write());
+    assert_eq!(looks.load(Ordering::SeqCst), before + 2);
+    drop(server);
+}
+
+/// Seen: after a month in which nothing changed the file said that the objects were confirmed a
+/// month ago.
+#[test]
+fn the_hour_of_the_last_contact_counts_as_a_change() {
+    let directory = TempDirectory::new("snapshot-contact");
+    let server = FakeSource::<Secret>::new();
+    server.set(secret("a", "value"));
+    let clock = FakeClock::new();
+    let managed = ManagerOptions::default().clock(clock.clone().into());
+    let secrets = Secrets::new(server, managed).unwrap();
+    let snapshot = Snapshot::open(options(&directory.join("snapshot"))).unwrap();
+    snapshot.attach(&secrets).unwrap();
+    secrets.add_reference(&owner(), &key("a"));
+    secrets.get("shop", "a").unwrap();
+    let state = || snapshot.core.look().unwrap().0;
+    let first = state();
+    assert_eq!(state(), first);
+    clock.advance(Duration::from_secs(3 * 3600));
+    assert_ne!(state(), first);
 }

@@ -157,6 +157,9 @@ fn a_file_system_that_hangs_holds_up_no_end() {
         let file = mount.file();
         let directory = TempDirectory::new("agent-hangs");
         let (snapshot, config) = (directory.join("snapshot"), directory.join("config"));
+        let key = directory.join("key");
+        fs::write(&key, [7; 32]).unwrap();
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).unwrap();
         fs::write(&config, kubeconfig(TLS, &file)).unwrap();
         let mut rows = vec![
             vec!["--references", text(&file)],
@@ -166,6 +169,7 @@ fn a_file_system_that_hangs_holds_up_no_end() {
         if cfg!(feature = "snapshot") {
             let snapshot = text(&snapshot);
             rows.push(vec!["--snapshot", snapshot, "--snapshot-key", text(&file)]);
+            rows.push(vec!["--snapshot", text(&file), "--snapshot-key", text(&key)]);
         }
         for flags in rows {
             let is_config = flags[0] == "--kubeconfig";
