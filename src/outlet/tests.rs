@@ -528,18 +528,16 @@ fn a_publisher_passes_over_what_no_outlet_made() {
 /// What somebody does to the directory, and what fails until it is right again.
 type Harm = (&'static str, fn(&Path));
 
-/// Seen: a file that was removed did not come back, and health said ok.
-#[test]
-fn what_somebody_changed_is_told_and_comes_back() {
-    let harms: [Harm; 14] = [
+fn harms() -> [Harm; 14] {
+    [
         ("a removed file", |at| {
-            fs::remove_file(at.join("..data/a")).unwrap()
+            fs::remove_file(at.join("..data/a")).unwrap();
         }),
         ("another content", |at| {
-            fs::write(at.join("..data/a"), "2").unwrap()
+            fs::write(at.join("..data/a"), "2").unwrap();
         }),
         ("a removed link", |at| {
-            fs::remove_file(at.join("a")).unwrap()
+            fs::remove_file(at.join("a")).unwrap();
         }),
         ("a link elsewhere", |at| {
             fs::remove_file(at.join("a")).unwrap();
@@ -550,10 +548,10 @@ fn what_somebody_changed_is_told_and_comes_back() {
             fs::write(at.join("a"), "1").unwrap();
         }),
         ("no way to the files", |at| {
-            fs::remove_file(at.join("..data")).unwrap()
+            fs::remove_file(at.join("..data")).unwrap();
         }),
         ("a further file", |at| {
-            fs::write(at.join("..data/b"), "1").unwrap()
+            fs::write(at.join("..data/b"), "1").unwrap();
         }),
         ("a mode", |at| chmod(&at.join("..data/a"), 0o644)),
         ("a folder's mode", |at| chmod(&at.join("..data/"), 0o750)),
@@ -563,7 +561,7 @@ fn what_somebody_changed_is_told_and_comes_back() {
             fs::rename(namespace, namespace.with_file_name("moved")).unwrap();
         }),
         ("a removed root", |at| {
-            fs::remove_dir_all(at.ancestors().nth(3).unwrap()).unwrap()
+            fs::remove_dir_all(at.ancestors().nth(3).unwrap()).unwrap();
         }),
         ("another root", |at| {
             let root = at.ancestors().nth(3).unwrap();
@@ -576,8 +574,13 @@ fn what_somebody_changed_is_told_and_comes_back() {
                 fs::remove_file(at.join("a")).unwrap();
             }
         }),
-    ];
-    for (what, harm) in harms {
+    ]
+}
+
+/// Seen: a file that was removed did not come back, and health said ok.
+#[test]
+fn what_somebody_changed_is_told_and_comes_back() {
+    for (what, harm) in harms() {
         let directory = TempDirectory::new("publisher-harm");
         let root = directory.join("out");
         let folder = root.join("shop/configmaps/settings");
@@ -613,7 +616,7 @@ fn where_others_write_nothing_is_written() {
         ("(mode 0777)", |at| chmod(at.parent().unwrap(), 0o777)),
         ("(mode 0770)", |at| chmod(at, 0o770)),
         ("(mode 1777)", |at| {
-            chmod(at.ancestors().nth(3).unwrap(), 0o1777)
+            chmod(at.ancestors().nth(3).unwrap(), 0o1777);
         }),
         ("another one now", |at| {
             fs::write(at.ancestors().nth(3).unwrap().join(".kubecache"), "mine").unwrap();

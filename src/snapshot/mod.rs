@@ -311,7 +311,7 @@ impl SnapshotOptions {
         })?;
         let opened = opened.recv();
         drop(reader);
-        opened.map_err(|_| Error::stopped("reading the snapshot"))
+        opened.map_err(|_ended| Error::stopped("reading the snapshot"))
     }
 
     /// The parts of the file, none without a file. Fails with why it is not used.

@@ -169,7 +169,12 @@ fn a_file_system_that_hangs_holds_up_no_end() {
         if cfg!(feature = "snapshot") {
             let snapshot = text(&snapshot);
             rows.push(vec!["--snapshot", snapshot, "--snapshot-key", text(&file)]);
-            rows.push(vec!["--snapshot", text(&file), "--snapshot-key", text(&key)]);
+            rows.push(vec![
+                "--snapshot",
+                text(&file),
+                "--snapshot-key",
+                text(&key),
+            ]);
         }
         for flags in rows {
             let is_config = flags[0] == "--kubeconfig";

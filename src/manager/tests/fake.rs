@@ -512,7 +512,7 @@ struct Script {
     versions: Option<Vec<String>>,
     answers: VecDeque<Result<Secret, Error>>,
     /// What the server has when it is asked, in place of the answers.
-    has: Option<Option<Secret>>,
+    has: Option<Result<Secret, Error>>,
     /// Requests go on after their stop, as those of a program's own source may.
     ignores_stop: bool,
 }
@@ -530,7 +530,8 @@ impl FakeGetter {
     /// From now on the server has this object, or none, and answers so.
     #[cfg(shuttle)]
     pub(crate) fn has(&self, object: Option<Secret>) {
-        self.0.lock().has = Some(object);
+        let answer = object.ok_or_else(|| super::stage::failed(404, "not found"));
+        self.0.lock().has = Some(answer);
     }
 
     pub(crate) fn wait_for_asked(&self, count: usize) {
@@ -583,8 +584,7 @@ impl Getter<Secret> for FakeGetter {
         }
         self.0.notify_all();
         if let Some(has) = answers.has.clone() {
-            let found = has.map(|secret| Arc::new(StoredObject::new(secret)));
-            return found.ok_or_else(|| super::stage::failed(404, "not found"));
+            return has.map(|secret| Arc::new(StoredObject::new(secret)));
         }
         loop {
             if stop.is_stopped() && !answers.ignores_stop {
