@@ -275,7 +275,7 @@ fn what_somebody_removes_or_replaces_is_told_and_comes_back() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
-/// Seen: each write failed for ever. Everything can be opened by root, so the agent runs as another.
+/// Seen: each write failed for ever. Root can open everything, so the agent is not run by root.
 #[test]
 fn files_that_their_owner_cannot_open_any_more_are_written_again() {
     let directory = TempDirectory::new("agent-locked");
