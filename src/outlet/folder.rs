@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
+use rustix::fs::{self, AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::options::OwnerIds;
@@ -104,6 +104,18 @@ impl Folder {
         Ok(())
     }
 
+    /// As [`child`](Self::child), for one of the outlet's own: somebody may have taken the right to
+    /// open it from its owner.
+    pub(super) fn own_child(&self, name: &str) -> io::Result<Option<Self>> {
+        match self.child(name) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                fs::chmodat(&self.0, name, FOLDER, AtFlags::empty())?;
+                self.child(name)
+            }
+            other => other,
+        }
+    }
+
     /// The folder of that name, `None` if there is none.
     pub(super) fn child(&self, name: &str) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -137,9 +149,20 @@ impl Folder {
 
     /// Opens a plain file for reading, `None` if there is none that is as this outlet makes them.
     pub(super) fn file_as_made(&self, name: &str, owner: OwnerIds) -> io::Result<Option<File>> {
-        match self.file(name)? {
-            Some(file) if is_as_made(&file, FILE, owner)? => Ok(Some(file)),
-            _ => Ok(None),
+        match self.file(name) {
+            Ok(Some(file)) if is_as_made(&file, FILE, owner)? => Ok(Some(file)),
+            // Somebody took the right to read it from its owner.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
+            other => other.map(|_| None),
+        }
+    }
+
+    /// Whether what has the name is of this type. Opens nothing.
+    pub(super) fn is(&self, name: &str, file_type: FileType) -> io::Result<bool> {
+        match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(facts) => Ok(FileType::from_raw_mode(facts.st_mode) == file_type),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 

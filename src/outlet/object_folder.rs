@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Read as _, Write as _};
 use std::time::Duration;
 
+use rustix::fs::FileType;
 use zeroize::Zeroizing;
 
 use super::folder::Folder;
@@ -42,7 +43,7 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
     }
     let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
     let holds = match &current {
-        Some(name) => match folder.child(name)? {
+        Some(name) => match folder.own_child(name)? {
             Some(files) => holds(&files, data, how)?,
             None => false,
         },
@@ -124,7 +125,7 @@ pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
 /// Removes all that has the layout, and leaves the folder: first what readers open.
 pub(super) fn withdraw(folder: &Folder, check: Check<'_>) -> io::Result<()> {
     let mut names = folder.names()?;
-    names.sort_by_key(|name| name.starts_with(".."));
+    names.sort_by_key(|name| (name != CURRENT, is_generation(name)));
     for name in names {
         if is_ours(folder, &name)? {
             remove(folder, &name, check)?;
@@ -137,10 +138,10 @@ pub(super) fn withdraw(folder: &Folder, check: Check<'_>) -> io::Result<()> {
 /// which stays if something else is in it.
 fn remove(folder: &Folder, name: &str, check: Check<'_>) -> io::Result<()> {
     check()?;
-    if let Some(files) = folder.child(name)? {
+    if let Some(files) = folder.own_child(name)? {
         for file in files.names()? {
             check()?;
-            if files.file(&file)?.is_some() {
+            if files.is(&file, FileType::RegularFile)? {
                 files.remove(&file)?;
             }
         }
@@ -189,7 +190,7 @@ pub(super) fn strays(folder: &Folder) -> io::Result<Vec<String>> {
 /// Whether the name and what has it are of the layout.
 fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
     if is_generation(name) {
-        return Ok(folder.child(name)?.is_some());
+        return folder.is(name, FileType::Directory);
     }
     let Some(leads_to) = folder.link(name)? else {
         return Ok(false);

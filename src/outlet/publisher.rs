@@ -15,7 +15,7 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager};
-use crate::object::{ObjectKey, ResourceVersion};
+use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::rounds::Rounds;
 use crate::sync::{
     Arc,
@@ -156,7 +156,7 @@ impl<K: ObjectData> fmt::Debug for Publisher<K> {
 
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
-        let mut written = Written::nothing::<K>(self.now());
+        let mut written = Written::nothing(self.now());
         let mut after_failure = RETRY;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
@@ -188,7 +188,11 @@ impl<K: ObjectData> PublisherCore<K> {
 
     /// Writes what has changed, and removes what nobody references. Returns what failed; `None` if
     /// the stop came before the end.
-    fn round(&self, written: &mut Written, stop: &StopToken) -> Option<BTreeMap<ObjectKey, Error>> {
+    fn round(
+        &self,
+        written: &mut Written<K>,
+        stop: &StopToken,
+    ) -> Option<BTreeMap<ObjectKey, Error>> {
         let mut failed = BTreeMap::new();
         let mut changed = BTreeSet::new();
         let now = self.now();
@@ -237,6 +241,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 Ok(()) => {
                     written.files.remove(&key);
                     written.replaced.remove(&key);
+                    written.last.remove(&key);
                     changed.insert(key);
                 }
                 Err(_) if stop.is_stopped() => return None,
@@ -264,7 +269,7 @@ impl<K: ObjectData> PublisherCore<K> {
     fn write(
         &self,
         key: &ObjectKey,
-        written: &mut Written,
+        written: &mut Written<K>,
         stop: &StopToken,
     ) -> Result<bool, Error> {
         let (namespace, name) = (key.namespace(), key.name());
@@ -273,10 +278,11 @@ impl<K: ObjectData> PublisherCore<K> {
         } else {
             self.manager.get(namespace, name).ok()
         };
-        let Some(object) = found else {
+        let found = found.map(|found| Arc::clone(found.stored()));
+        let Some(object) = found.or_else(|| written.last.get(key).cloned()) else {
             return Ok(false);
         };
-        let version = object.stored().resource_version();
+        let version = object.resource_version();
         let before = written.files.get(key);
         if before.is_some_and(|(before, _)| *before == version) {
             return Ok(false);
@@ -289,9 +295,8 @@ impl<K: ObjectData> PublisherCore<K> {
             written.is_due(again);
             return Ok(false);
         }
-        let changed = self
-            .outlet
-            .publish_checked(&***object.stored(), &|| go_on(stop))?;
+        let changed = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
+        written.last.insert(key.clone(), object);
         let sum = self.outlet.sum::<K>(key)?;
         written.files.insert(key.clone(), (version, sum));
         written.replaced.insert(key.clone(), self.now());
@@ -299,7 +304,7 @@ impl<K: ObjectData> PublisherCore<K> {
     }
 
     /// Fails if the files of an object are not those that were written. The next round writes them.
-    fn look(&self, key: &ObjectKey, written: &mut Written) -> Result<(), Error> {
+    fn look(&self, key: &ObjectKey, written: &mut Written<K>) -> Result<(), Error> {
         let Some((_, sum)) = written.files.get(key) else {
             return Ok(());
         };
@@ -323,7 +328,7 @@ impl<K: ObjectData> PublisherCore<K> {
     /// Removes the files that were replaced long enough ago.
     fn sweep(
         &self,
-        written: &mut Written,
+        written: &mut Written<K>,
         failed: &mut BTreeMap<ObjectKey, Error>,
         stop: &StopToken,
     ) {
@@ -368,9 +373,12 @@ fn pauses(has_failed: bool, after_failure: Duration) -> (Duration, Duration) {
 }
 
 /// What the thread remembers from round to round.
-struct Written {
+struct Written<K: ObjectData> {
     /// The version of each object whose files are on the disk, and their sum.
     files: BTreeMap<ObjectKey, (ResourceVersion, u64)>,
+    /// What was written last: it stays where the server has it no more, also when somebody removes
+    /// it from the disk.
+    last: BTreeMap<ObjectKey, Arc<StoredObject<K>>>,
     /// When objects were written whose replaced files may still be there.
     replaced: BTreeMap<ObjectKey, Instant>,
     /// When what is there was looked at.
@@ -383,11 +391,12 @@ struct Written {
     has_swept: bool,
 }
 
-impl Written {
-    fn nothing<K: ObjectData>(now: Instant) -> Self {
+impl<K: ObjectData> Written<K> {
+    fn nothing(now: Instant) -> Self {
         let name = format!("publish-{}", K::FOLDER);
         Self {
             files: BTreeMap::new(),
+            last: BTreeMap::new(),
             replaced: BTreeMap::new(),
             looked: now,
             next: None,

@@ -288,6 +288,8 @@ fn a_write_or_removal_ends_before_any_file_and_the_next_process_puts_it_right() 
 
         let removed = outlet.withdraw_checked::<ConfigMap>(&new.key(), &cut_after(cut));
         removals += u32::from(removed.is_err());
+        let is_there = fs::exists(folder.join("..data")).unwrap();
+        assert_eq!(is_there, cut == 0, "what readers open goes first");
         outlet.withdraw::<ConfigMap>(&new.key()).unwrap();
         assert_eq!(names(&directory), [".kubecache"], "cut {cut}");
     }
@@ -607,6 +609,32 @@ fn what_somebody_changed_is_told_and_comes_back() {
         clock.advance(Duration::from_secs(30));
         followed.publish().expect(what);
     }
+}
+
+/// Seen: health was well again, and the files did not come back.
+#[test]
+fn what_the_server_deleted_comes_back_too() {
+    let directory = TempDirectory::new("publisher-deleted");
+    let clock = FakeClock::new();
+    let followed = Followed::with(outlet_at(&clock, &directory), ManagerOptions::default());
+    followed.set(&[("a", "1")]);
+    followed.publish().unwrap();
+    followed.server.delete("shop", "settings");
+    let system = Clock::system();
+    let limit = system.after(PATIENCE);
+    while followed.manager.get("shop", "settings").is_ok() {
+        assert!(
+            !system.has_passed(limit),
+            "the manager does not learn of it"
+        );
+        std::thread::yield_now();
+    }
+    let folder = directory.join("shop/configmaps/settings");
+    fs::remove_dir_all(&folder).unwrap();
+    clock.advance(Duration::from_secs(30));
+    followed.publish().unwrap_err();
+    followed.publish().unwrap();
+    assert_eq!(files(&folder), texts(&[("a", "1")]));
 }
 
 /// What is of somebody else is not written to: it fails until it is gone.

@@ -110,7 +110,12 @@ fn are_secrets_forbidden(ended: &Ended) -> bool {
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing() {
     let _up = cluster();
-    for name in ["daemonset.yaml", "node-identity.yaml", "roles.yaml"] {
+    for name in [
+        "daemonset.yaml",
+        "node-identity.yaml",
+        "files.yaml",
+        "roles.yaml",
+    ] {
         apply(&manifest(name));
     }
     let bed = identity();

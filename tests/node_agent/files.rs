@@ -275,6 +275,37 @@ fn what_somebody_removes_or_replaces_is_told_and_comes_back() {
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 
+/// Seen: each write failed for ever. Root can open everything, so the agent is not run by root.
+#[test]
+fn files_that_their_owner_cannot_open_any_more_are_written_again() {
+    let directory = TempDirectory::new("agent-locked");
+    let path = directory.to_str().unwrap();
+    let mut command = AGENT.command(&demo_into(path));
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+        std::os::unix::fs::chown(&*directory, Some(65534), Some(65534)).unwrap();
+    }
+    let mut run = || {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    run();
+    let folders: Vec<_> = folders(&directory).into_iter().collect();
+    let [files, whole] = [&folders[0], &folders[1]].map(|path| directory.join(path).join("..data"));
+    let file = fs::read_dir(&files)
+        .unwrap()
+        .next()
+        .unwrap()
+        .unwrap()
+        .path();
+    for locked in [&file, &whole] {
+        fs::set_permissions(locked, Permissions::from_mode(0)).unwrap();
+    }
+    run();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    assert_eq!([mode(&file), mode(&whole)], [0o600, 0o700]);
+}
+
 /// The mask takes the owner's own rights away.
 #[test]
 fn files_and_folders_have_their_modes_under_any_mask() {
