@@ -299,7 +299,7 @@ fn files_that_their_owner_cannot_open_any_more_are_written_again() {
         .unwrap()
         .path();
     for locked in [&file, &whole] {
-        fs::set_permissions(locked, Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(locked, Permissions::from_mode(0o0)).unwrap();
     }
     run();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
