@@ -51,7 +51,8 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
     };
     let current = match current {
         Some(name) if holds => name,
-        Some(_) | None => {
+        before @ (Some(_) | None) => {
+            remove_unfinished(folder, before.as_deref(), how.check)?;
             let name = write(folder, data, how)?;
             folder.set_link(CURRENT, &name, NEW_LINK)?;
             name
@@ -73,6 +74,17 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
         }
     }
     Ok(!holds)
+}
+
+/// Removes what a process that was killed had not finished: no link has led a reader there.
+fn remove_unfinished(folder: &Folder, current: Option<&str>, check: Check<'_>) -> io::Result<()> {
+    let current = current.and_then(generation).unwrap_or_default();
+    for name in folder.names()? {
+        if generation(&name).is_some_and(|made| made > current) {
+            remove(folder, &name, check)?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes the files that were replaced long enough ago.
