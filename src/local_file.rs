@@ -61,6 +61,13 @@ pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<Stri
     read
 }
 
+/// The directory in which the last name of a path is.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent();
+    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
+}
+
 /// Says why a file cannot be read, in plain words for the usual reasons.
 #[expect(
     clippy::wildcard_enum_match_arm,
@@ -204,6 +211,13 @@ mod tests {
         std::fs::write(&file, "x".repeat(65)).unwrap();
         assert_eq!(read_bounded(&file, 64).unwrap_err(), "larger than 64 bytes");
         assert_eq!(read_text(&file, 65).unwrap(), "x".repeat(65));
+    }
+
+    #[test]
+    fn the_directory_of_a_single_name_is_the_present_one() {
+        for (path, directory) in [("out", "."), ("a/out", "a"), ("/out", "/"), ("/", ".")] {
+            assert_eq!(directory_of(Path::new(path)), Path::new(directory));
+        }
     }
 
     /// A pipe tells no size, so that the buffer grows while it reads.

@@ -48,7 +48,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("unique_name", &[]),
     ("writer_lock", &[]),
     ("local_file", &["wire"]),
-    ("outlet", &["manager", "unique_name", "writer_lock"]),
+    (
+        "outlet",
+        &["local_file", "manager", "unique_name", "writer_lock"],
+    ),
     (
         "snapshot",
         &[

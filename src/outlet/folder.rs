@@ -2,8 +2,7 @@
 //! nobody who can write elsewhere leads the outlet there.
 
 use std::fs::File;
-use std::hash::Hash as _;
-use std::hash::Hasher;
+use std::hash::{Hash as _, Hasher};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -12,6 +11,7 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use super::options::OwnerIds;
+use crate::local_file::directory_of;
 use crate::unique_name::unique_name;
 
 /// For the owner alone.
@@ -54,7 +54,7 @@ impl Folder {
         let held = fs::fstat(&self.0)?;
         let there = match fs::stat(path) {
             Ok(there) => there,
-            Err(Errno::NOENT) => fs::stat(path.parent().unwrap_or(path))?,
+            Err(Errno::NOENT) => fs::stat(directory_of(path))?,
             Err(error) => return Err(error.into()),
         };
         if held.st_dev != there.st_dev {
@@ -64,18 +64,23 @@ impl Folder {
         Ok(held.st_ino == there.st_ino)
     }
 
-    /// Fails if users other than its owner can write in it.
-    pub(super) fn check_private(&self) -> io::Result<()> {
-        let mode = Mode::from_raw_mode(fs::fstat(&self.0)?.st_mode);
-        if !mode.intersects(Mode::WGRP | Mode::WOTH) {
+    /// Fails if users can write in it who are neither the outlet's owner nor root.
+    pub(super) fn check_private(&self, owner: OwnerIds) -> io::Result<()> {
+        let facts = fs::fstat(&self.0)?;
+        let (user, mode) = (facts.st_uid, facts.st_mode & 0o7777);
+        let why = if Mode::from_raw_mode(mode).intersects(Mode::WGRP | Mode::WOTH) {
+            format!("has the mode {mode:04o}; take the right to write away with chmod go-w")
+        } else if user != 0 && user != user_of(owner) {
+            format!(
+                "belongs to the user {user}; give it to {} with chown",
+                user_of(owner)
+            )
+        } else {
             return Ok(());
-        }
-        let why = format!(
-            "others can write in a folder of this path (mode {:04o}), so that no file in it is \
-             safe; take that right away with chmod go-w",
-            mode.as_raw_mode() & 0o7777
-        );
-        Err(io::Error::other(why))
+        };
+        Err(io::Error::other(format!(
+            "others can write in a folder of this path, so that no file in it is safe: it {why}"
+        )))
     }
 
     /// Whether only its owner can use it, and that is the one of the outlet.
@@ -132,9 +137,14 @@ impl Folder {
         let Some(child) = self.child(name)? else {
             return self.make_new(name, owner);
         };
-        child.check_private()?;
         own(&child.0, owner)?;
+        child.check_private(owner)?;
         Ok(child)
+    }
+
+    /// Takes all rights from those who do not own it.
+    pub(super) fn make_private(&self) -> io::Result<()> {
+        Ok(fs::fchmod(&self.0, FOLDER)?)
     }
 
     /// Makes a folder that was not there.
@@ -262,25 +272,29 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
+/// The user whose files they are: of the options, else of the process.
+fn user_of(owner: OwnerIds) -> u32 {
+    owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user)
+}
+
+/// Whether it is the owner's. A process without an owner has files of any of its groups.
+fn is_owned(facts: &fs::Stat, owner: OwnerIds) -> bool {
+    facts.st_uid == user_of(owner) && owner.is_none_or(|(_, group)| facts.st_gid == group)
+}
+
 /// Gives it to the owner, unless it is the owner's.
 fn own(fd: impl AsFd, owner: OwnerIds) -> io::Result<()> {
-    if let Some((user, group)) = owner {
-        let facts = fs::fstat(&fd)?;
-        if (facts.st_uid, facts.st_gid) != (user, group) {
-            fs::fchown(&fd, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
-        }
+    if !is_owned(&fs::fstat(&fd)?, owner) {
+        let group = owner.map(|(_, group)| Gid::from_raw(group));
+        fs::fchown(&fd, Some(Uid::from_raw(user_of(owner))), group)?;
     }
     Ok(())
 }
 
-/// Whether it has this mode and the owner's numbers, or else those of the process.
+/// Whether it has this mode and is the owner's.
 fn is_as_made(fd: impl AsFd, mode: Mode, owner: OwnerIds) -> io::Result<bool> {
     let facts = fs::fstat(fd)?;
-    let is_owned = match owner {
-        Some(owner) => (facts.st_uid, facts.st_gid) == owner,
-        None => facts.st_uid == rustix::process::geteuid().as_raw(),
-    };
-    Ok(is_owned && facts.st_mode & 0o7777 == mode.as_raw_mode())
+    Ok(is_owned(&facts, owner) && facts.st_mode & 0o7777 == mode.as_raw_mode())
 }
 
 fn add_identity(facts: &fs::Stat, to: &mut impl Hasher) {

@@ -36,7 +36,7 @@ use crate::object::{Object, ObjectKey};
 use crate::sync::{Arc, Mutex, Rank};
 use folder::{Folder, check_name};
 use object_folder::{Check, Writing};
-use ownership::Claim;
+use ownership::{Claim, Notice};
 
 /// A directory in which objects are files.
 ///
@@ -60,6 +60,7 @@ use ownership::Claim;
 /// ```
 #[derive(Debug)]
 pub struct Outlet {
+    /// Locked while the directory is looked at: a disk that is slow holds up what needs it.
     root: Mutex<Arc<Claim>>,
     options: OutletOptions,
 }
@@ -77,7 +78,8 @@ impl Outlet {
     ///
     /// `Config`, and the message names the directory:
     ///
-    /// - It cannot be made, opened, locked or marked, or others can write in it.
+    /// - It cannot be made, opened, locked or marked, or users can write in it who are neither root
+    ///   nor the owner.
     /// - Another process or outlet has it. The message names the process.
     /// - It has what no outlet made, and no marker; or its marker has another name, or is no
     ///   marker. [`OutletOptions::adopt`] takes it nevertheless.
@@ -92,7 +94,8 @@ impl Outlet {
         options.check().map_err(failed)?;
         let root = Folder::root(&options.directory, options.owner)
             .map_err(|error| failed(error.to_string()).with_source(error))?;
-        let root = ownership::claim(root, &options).map_err(failed)?;
+        let (root, notice) = ownership::claim(root, &options).map_err(failed)?;
+        tell(notice);
         Ok(Self {
             root: Mutex::ranked(Rank::OUTLET, Arc::new(root)),
             options,
@@ -118,7 +121,8 @@ impl Outlet {
     /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes
     ///   to no disk that it did not open. On the same disk it makes and claims the directory anew.
     /// - `Resources`: the object's folder has files, and none of an outlet.
-    /// - `Resources`: others can write in the directory or a folder, or the marker was changed.
+    /// - `Resources`: users can write in the directory or a folder who are neither root nor the
+    ///   owner, or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         self.publish_checked(object, &|| Ok(()))
     }
@@ -146,20 +150,27 @@ impl Outlet {
     fn folder(&self, [namespace, kind, name]: &[&str; 3]) -> std::io::Result<Folder> {
         let owner = self.options.owner;
         let in_namespace = self.root()?.folder.make(namespace, owner)?;
-        in_namespace.make(kind, owner)?.make(name, owner)
+        let folder = in_namespace.make(kind, owner)?.make(name, owner)?;
+        folder.make_private()?;
+        Ok(folder)
     }
 
     /// The directory, which is still this outlet's. One that was removed or replaced is claimed
     /// anew.
     fn root(&self) -> std::io::Result<Arc<Claim>> {
         let mut root = self.root.lock();
+        let mut notices = [None, None];
         if !root.folder.is_at(&self.options.directory)? {
             let folder = Folder::root(&self.options.directory, self.options.owner)?;
-            let claim = ownership::claim(folder, &self.options).map_err(std::io::Error::other)?;
-            *root = Arc::new(claim);
+            let (claim, notice) =
+                ownership::claim(folder, &self.options).map_err(std::io::Error::other)?;
+            (*root, notices[0]) = (Arc::new(claim), notice);
         }
-        ownership::check(&root, &self.options)?;
-        Ok(Arc::clone(&root))
+        notices[1] = ownership::check(&root, &self.options)?;
+        let claimed = Arc::clone(&root);
+        drop(root);
+        notices.into_iter().for_each(tell);
+        Ok(claimed)
     }
 
     /// Sums up the files of an object; another sum means that somebody changed them.
@@ -182,14 +193,17 @@ impl Outlet {
         swept.map_err(|error| self.failed(&path, error))
     }
 
-    /// The folder of an object, if it is there.
+    /// The folder of an object, if it is there. Fails if others can write in one that leads there.
     fn existing(&self, path: &[&str; 3]) -> std::io::Result<Option<Folder>> {
-        let mut folder = self.root()?.folder.child(path[0])?;
-        for name in &path[1..] {
-            let Some(parent) = folder else {
+        let root = self.root()?;
+        let mut folder = None;
+        for name in path {
+            let parent = folder.as_ref().unwrap_or(&root.folder);
+            let Some(child) = parent.child(name)? else {
                 return Ok(None);
             };
-            folder = parent.child(name)?;
+            child.check_private(self.options.owner)?;
+            folder = Some(child);
         }
         Ok(folder)
     }
@@ -277,6 +291,12 @@ impl Outlet {
             folder.display()
         );
         Error::new(ErrorKind::Resources, text).with_source(error)
+    }
+}
+
+fn tell(notice: Notice) {
+    if let Some(notice) = notice {
+        log::warn!("{notice}");
     }
 }
 

@@ -53,11 +53,14 @@ pub(super) struct Claim {
     _lock: WriterLock,
 }
 
+/// What the log is to be told, under no lock.
+pub(super) type Notice = Option<String>;
+
 /// Takes the directory for this outlet, if it is an outlet's or may become one.
-pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<Claim, String> {
+pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, Notice), String> {
     let root = &folder;
     let told = |error: io::Error| error.to_string();
-    root.check_private().map_err(told)?;
+    root.check_private(options.owner).map_err(told)?;
     let lock = WriterLock::of(root).map_err(|error| format!("it cannot be locked: {error}"))?;
     let lock = lock.ok_or_else(|| {
         let holder = match read(root) {
@@ -76,15 +79,14 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<Claim, St
     let (found, adopts) = (look(root).map_err(told)?, options.adopts);
     let directory = options.directory.display();
     let strays = found.strays.join(", ");
-    let id = match marked {
+    let (id, notice) = match marked {
         RootMarker::ByNewer => {
             return Err("its marker is of a newer program, which it is left to".to_owned());
         }
         RootMarker::By([name, id, _]) if name == options.name => {
-            if !strays.is_empty() {
-                log::warn!("{directory} has what no outlet made, and it is left alone: {strays}");
-            }
-            Some(id)
+            let notice =
+                format!("{directory} has what no outlet made, and it is left alone: {strays}");
+            (Some(id), (!strays.is_empty()).then_some(notice))
         }
         RootMarker::By([name, ..]) if !adopts => {
             return Err(refused(&format!(
@@ -101,44 +103,44 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<Claim, St
         RootMarker::No if !adopts && !found.is_empty && !found.has_objects => {
             return Err(refused("it has folders, and no files of an outlet"));
         }
-        RootMarker::No if found.is_empty => None,
+        RootMarker::No if found.is_empty => (None, None),
         RootMarker::No | RootMarker::By(_) | RootMarker::Wrongly(_) => {
             let left = if strays.is_empty() {
                 "nothing"
             } else {
                 &strays
             };
-            log::warn!("{directory} is adopted; what no outlet made stays there: {left}");
-            None
+            let notice = format!("{directory} is adopted; what no outlet made stays there: {left}");
+            (None, Some(notice))
         }
     };
     let is_marked = id.is_some();
     let id = id.unwrap_or_else(|| unique_name(&unique_name("")));
-    match write(root, &options.name, &id) {
-        Err(error) if !is_marked => {
-            return Err(format!("its marker {MARKER} cannot be written: {error}"));
-        }
-        // Only the process that holds it is out of date.
-        Err(error) => log::debug!("{directory}: the marker {MARKER} stays as it is: {error}"),
-        Ok(()) => {}
+    let written = write(root, &options.name, &id);
+    // In a marker that stays, only the process that holds it is out of date.
+    if let (Err(error), false) = (written, is_marked) {
+        return Err(format!("its marker {MARKER} cannot be written: {error}"));
     }
-    Ok(Claim {
+    let claim = Claim {
         folder,
         id,
         _lock: lock,
-    })
+    };
+    Ok((claim, notice))
 }
 
 /// Fails unless a directory that was claimed is still this outlet's. A marker that is gone is
 /// written again.
-pub(super) fn check(root: &Claim, options: &OutletOptions) -> io::Result<()> {
-    root.folder.check_private()?;
+pub(super) fn check(root: &Claim, options: &OutletOptions) -> io::Result<Notice> {
+    root.folder.check_private(options.owner)?;
     match read(&root.folder)? {
-        RootMarker::By([_, id, _]) if id == root.id => Ok(()),
+        RootMarker::By([_, id, _]) if id == root.id => Ok(None),
         RootMarker::No => {
+            write(&root.folder, &options.name, &root.id)?;
             let directory = options.directory.display();
-            log::warn!("the marker {MARKER} of {directory} is gone, and is written again");
-            write(&root.folder, &options.name, &root.id)
+            Ok(Some(format!(
+                "the marker {MARKER} of {directory} was gone, and is written again"
+            )))
         }
         RootMarker::By(_) | RootMarker::Wrongly(_) | RootMarker::ByNewer => {
             let why = format!("its marker {MARKER} is another one now; remove that, or stop");

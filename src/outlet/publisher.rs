@@ -242,6 +242,7 @@ impl<K: ObjectData> PublisherCore<K> {
                     written.files.remove(&key);
                     written.replaced.remove(&key);
                     written.last.remove(&key);
+                    written.untold.remove(&key);
                     changed.insert(key);
                 }
                 Err(_) if stop.is_stopped() => return None,
@@ -252,7 +253,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 }
             }
         }
-        self.sweep(written, &mut failed, stop);
+        self.sweep(written, &mut failed, stop)?;
         for error in failed.values() {
             written.log.failed(error, Clock::system().now());
         }
@@ -295,12 +296,15 @@ impl<K: ObjectData> PublisherCore<K> {
             written.is_due(again);
             return Ok(false);
         }
+        // What fails half-way may have changed the files, and the next round finds them right.
+        let is_untold = !written.untold.insert(key.clone());
         let changed = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         written.last.insert(key.clone(), object);
         let sum = self.outlet.sum::<K>(key)?;
         written.files.insert(key.clone(), (version, sum));
         written.replaced.insert(key.clone(), self.now());
-        Ok(changed)
+        written.untold.remove(key);
+        Ok(changed || is_untold)
     }
 
     /// Fails if the files of an object are not those that were written. The next round writes them.
@@ -325,13 +329,14 @@ impl<K: ObjectData> PublisherCore<K> {
         })
     }
 
-    /// Removes the files that were replaced long enough ago.
+    /// Removes the files that were replaced long enough ago. `None` if the stop came before the
+    /// end.
     fn sweep(
         &self,
         written: &mut Written<K>,
         failed: &mut BTreeMap<ObjectKey, Error>,
         stop: &StopToken,
-    ) {
+    ) -> Option<()> {
         let now = self.now();
         let replaced = std::mem::take(&mut written.replaced);
         for (key, at) in replaced {
@@ -340,13 +345,16 @@ impl<K: ObjectData> PublisherCore<K> {
             if now >= due {
                 match self.outlet.sweep::<K>(&key, &|| go_on(stop)) {
                     Ok(()) => continue,
-                    Err(error) => drop(failed.insert(key.clone(), error)),
+                    Err(_) if stop.is_stopped() => return None,
+                    // What a look has found is told first.
+                    Err(error) => drop(failed.entry(key.clone()).or_insert(error)),
                 }
             } else {
                 written.is_due(due);
             }
             written.replaced.insert(key, at);
         }
+        Some(())
     }
 
     fn now(&self) -> Instant {
@@ -379,6 +387,8 @@ struct Written<K: ObjectData> {
     /// What was written last: it stays where the server has it no more, also when somebody removes
     /// it from the disk.
     last: BTreeMap<ObjectKey, Arc<StoredObject<K>>>,
+    /// The objects whose last write failed: their files may have changed nevertheless.
+    untold: BTreeSet<ObjectKey>,
     /// When objects were written whose replaced files may still be there.
     replaced: BTreeMap<ObjectKey, Instant>,
     /// When what is there was looked at.
@@ -397,6 +407,7 @@ impl<K: ObjectData> Written<K> {
         Self {
             files: BTreeMap::new(),
             last: BTreeMap::new(),
+            untold: BTreeSet::new(),
             replaced: BTreeMap::new(),
             looked: now,
             next: None,

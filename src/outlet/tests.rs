@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -419,6 +419,14 @@ impl Followed {
             .add_reference(&owner(), &ObjectKey::new("shop", name));
     }
 
+    /// One that has published `settings`, with the time of the clock.
+    fn published(clock: &FakeClock, directory: &Path) -> Self {
+        let followed = Self::with(outlet_at(clock, directory), ManagerOptions::default());
+        followed.set(&[("a", "1")]);
+        followed.publish().unwrap();
+        followed
+    }
+
     /// Sets the data of `settings`, and waits until the manager has it.
     fn set(&self, data: &[(&str, &str)]) {
         let settings = objects::config_map("shop", "settings", "", data);
@@ -530,7 +538,7 @@ fn a_publisher_passes_over_what_no_outlet_made() {
 /// What somebody does to the directory, and what fails until it is right again.
 type Harm = (&'static str, fn(&Path));
 
-fn harms() -> [Harm; 14] {
+fn harms() -> [Harm; 18] {
     [
         ("a removed file", |at| {
             fs::remove_file(at.join("..data/a")).unwrap();
@@ -570,12 +578,13 @@ fn harms() -> [Harm; 14] {
             fs::rename(root, root.with_file_name("moved")).unwrap();
             fs::create_dir(root).unwrap();
         }),
-        ("an owner", |at| {
-            // Only root can give a file away.
-            if std::os::unix::fs::chown(at.join("..data/a"), Some(7), Some(7)).is_err() {
-                fs::remove_file(at.join("a")).unwrap();
-            }
+        ("an owner", |at| give_away(&at.join("..data/a"))),
+        ("an owner of files", |at| give_away(&at.join("..data/"))),
+        ("an owner of the folder", |at| give_away(at)),
+        ("an owner of the namespace", |at| {
+            give_away(at.parent().unwrap().parent().unwrap());
         }),
+        ("the folder's mode", |at| chmod(at, 0o755)),
     ]
 }
 
@@ -587,9 +596,7 @@ fn what_somebody_changed_is_told_and_comes_back() {
         let root = directory.join("out");
         let folder = root.join("shop/configmaps/settings");
         let clock = FakeClock::new();
-        let followed = Followed::with(outlet_at(&clock, &root), ManagerOptions::default());
-        followed.set(&[("a", "1")]);
-        followed.publish().unwrap();
+        let followed = Followed::published(&clock, &root);
         followed.next_changed();
         harm(&folder);
         followed.publish().unwrap();
@@ -605,6 +612,14 @@ fn what_somebody_changed_is_told_and_comes_back() {
         let [data, a] = ["..data/", "..data/a"].map(|name| fs::metadata(folder.join(name)));
         let modes = [data.unwrap(), a.unwrap()].map(|file| file.permissions().mode() & 0o7777);
         assert_eq!(modes, [0o700, 0o600], "{what}");
+        for folder in folder.ancestors().take(3) {
+            let facts = fs::metadata(folder).unwrap();
+            assert_ne!(facts.uid(), 7, "{what}");
+        }
+        assert_eq!(
+            fs::metadata(&folder).unwrap().permissions().mode() & 0o7777,
+            0o700
+        );
         assert!(names(&root).contains(&".kubecache".to_owned()), "{what}");
         clock.advance(Duration::from_secs(30));
         followed.publish().expect(what);
@@ -616,9 +631,7 @@ fn what_somebody_changed_is_told_and_comes_back() {
 fn what_the_server_deleted_comes_back_too() {
     let directory = TempDirectory::new("publisher-deleted");
     let clock = FakeClock::new();
-    let followed = Followed::with(outlet_at(&clock, &directory), ManagerOptions::default());
-    followed.set(&[("a", "1")]);
-    followed.publish().unwrap();
+    let followed = Followed::published(&clock, &directory);
     followed.server.delete("shop", "settings");
     let system = Clock::system();
     let limit = system.after(PATIENCE);
@@ -641,9 +654,9 @@ fn what_the_server_deleted_comes_back_too() {
 #[test]
 fn where_others_write_nothing_is_written() {
     let harms: [Harm; 4] = [
-        ("(mode 0777)", |at| chmod(at.parent().unwrap(), 0o777)),
-        ("(mode 0770)", |at| chmod(at, 0o770)),
-        ("(mode 1777)", |at| {
+        ("mode 0777;", |at| chmod(at.parent().unwrap(), 0o777)),
+        ("mode 0770;", |at| chmod(at, 0o770)),
+        ("mode 1777;", |at| {
             chmod(at.ancestors().nth(3).unwrap(), 0o1777);
         }),
         ("another one now", |at| {
@@ -655,9 +668,7 @@ fn where_others_write_nothing_is_written() {
         let root = directory.join("out");
         let folder = root.join("shop/configmaps/settings");
         let clock = FakeClock::new();
-        let followed = Followed::with(outlet_at(&clock, &root), ManagerOptions::default());
-        followed.set(&[("a", "1")]);
-        followed.publish().unwrap();
+        let followed = Followed::published(&clock, &root);
         harm(&folder);
         followed.set(&[("a", "2")]);
         let told = followed.publish().expect_err(what).to_string();
@@ -681,6 +692,34 @@ fn where_others_write_nothing_is_written() {
     let refused = Outlet::open(OutletOptions::new(&*directory)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Config);
     assert!(refused.to_string().contains("chmod go-w"), "{refused}");
+    chmod(&directory, 0o755);
+    if std::os::unix::fs::chown(&*directory, Some(7), None).is_ok() {
+        let refused = Outlet::open(OutletOptions::new(&*directory)).unwrap_err();
+        assert!(
+            refused.to_string().contains("belongs to the user 7"),
+            "{refused}"
+        );
+    }
+}
+
+/// Seen: files were written and then the write failed, and nobody was told of them.
+#[test]
+fn a_change_is_told_although_the_write_failed_behind_it() {
+    let directory = TempDirectory::new("publisher-untold");
+    let clock = FakeClock::new();
+    let followed = Followed::published(&clock, &directory);
+    assert_eq!(followed.next_changed(), ["settings"]);
+    // A folder in the place of a key's link fails the write once the files have changed.
+    let folder = directory.join("shop/configmaps/settings");
+    fs::create_dir(folder.join("b")).unwrap();
+    fs::write(folder.join("b/in-the-way"), "").unwrap();
+    followed.set(&[("a", "2"), ("b", "2")]);
+    followed.publish().unwrap_err();
+    assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "2");
+    assert!(followed.changed.try_recv().is_err());
+    fs::remove_dir_all(folder.join("b")).unwrap();
+    while followed.publish().is_err() {}
+    assert_eq!(followed.next_changed(), ["settings"]);
 }
 
 /// A disk has room for a few of the replaced files alone.
@@ -689,10 +728,8 @@ fn an_object_that_changes_all_the_time_is_written_once_a_second() {
     let directory = TempDirectory::new("publisher-often");
     let folder = directory.join("shop/configmaps/settings");
     let clock = FakeClock::new();
-    let followed = Followed::with(outlet_at(&clock, &directory), ManagerOptions::default());
-    followed.set(&[("a", "0")]);
-    followed.publish().unwrap();
-    for value in ["1", "2", "3", "4"] {
+    let followed = Followed::published(&clock, &directory);
+    for value in ["2", "3", "4"] {
         followed.set(&[("a", value)]);
     }
     // Whoever waits has it at once.
@@ -702,6 +739,13 @@ fn an_object_that_changes_all_the_time_is_written_once_a_second() {
     clock.advance(Duration::from_secs(11));
     followed.publish().unwrap();
     assert_eq!(generations(&folder), 1);
+}
+
+/// Only root can: else its mode tells that somebody was there.
+fn give_away(path: &Path) {
+    if std::os::unix::fs::chown(path, Some(7), Some(7)).is_err() {
+        chmod(path, 0o500);
+    }
 }
 
 fn chmod(path: &Path, mode: u32) {

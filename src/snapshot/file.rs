@@ -10,6 +10,7 @@ use rustix::fs::{self, CWD, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 use zeroize::Zeroizing;
 
+use crate::local_file::directory_of;
 use crate::unique_name::{is_unique_name, unique_name};
 use crate::writer_lock::{WriterLock, this_process};
 
@@ -102,7 +103,7 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
     let Some(begin) = new.file_name() else {
         return Ok(());
     };
-    for entry in std::fs::read_dir(directory(path))? {
+    for entry in std::fs::read_dir(directory_of(path))? {
         let entry = entry?;
         let is_one = is_unique_name(entry.file_name().as_bytes(), begin.as_bytes());
         if is_one && entry.file_type()?.is_file() {
@@ -110,12 +111,6 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn directory(path: &Path) -> &Path {
-    let parent = path.parent();
-    let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
-    parent.unwrap_or(Path::new("."))
 }
 
 /// Replaces the file by these pieces. A reader, and who comes after a power cut, finds the old file
@@ -133,7 +128,7 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Resu
         drop(std::fs::remove_file(&new));
     }
     written?;
-    File::open(directory(path))?.sync_all()
+    File::open(directory_of(path))?.sync_all()
 }
 
 /// Renames the file, if there is one, to a name that no file has.

@@ -167,7 +167,7 @@ impl Snapshot {
             let text = "the name of the snapshot is longer than 1024 bytes";
             return Err(Error::new(ErrorKind::Config, text));
         }
-        let (lock, loaded) = options.read_on_a_thread()??;
+        let (lock, loaded) = options.read_on_a_thread()?;
         let lock = match lock {
             Ok(lock) => Some(lock),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -296,7 +296,7 @@ type Opened = (io::Result<WriterLock>, Result<Parts, String>);
 impl SnapshotOptions {
     /// Reads the key and the file. A thread that hangs in either takes no signal of its process,
     /// and the caller's may be the main one.
-    fn read_on_a_thread(&self) -> Result<Result<Opened, Error>, Error> {
+    fn read_on_a_thread(&self) -> Result<Opened, Error> {
         let options = self.clone();
         let (send, opened) = bounded(1);
         let reader = Worker::spawn("snapshot-open", move |_stop| {
@@ -311,7 +311,7 @@ impl SnapshotOptions {
         })?;
         let opened = opened.recv();
         drop(reader);
-        opened.map_err(|_ended| Error::stopped("reading the snapshot"))
+        opened.unwrap_or_else(|_ended| Err(Error::stopped("reading the snapshot")))
     }
 
     /// The parts of the file, none without a file. Fails with why it is not used.
