@@ -33,6 +33,7 @@ mod slow_readers;
 mod snapshot;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
+mod systemd;
 #[cfg(feature = "snapshot")]
 #[path = "node_agent/upgrade.rs"]
 mod upgrade;

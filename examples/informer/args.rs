@@ -143,7 +143,7 @@ where
             {
                 connects |= name != "request-timeout";
             }
-            _ => return Err(format!("unknown flag --{name}")),
+            _ => return Err(flags::unknown(&name, &help())),
         }
     }
     options.demo = demo.unwrap_or(!connects);

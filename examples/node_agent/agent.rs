@@ -25,6 +25,7 @@ use crate::follow::Follower;
 use crate::health::Flag;
 use crate::managers::ObjectId;
 use crate::node::{Node, followed};
+use crate::notify::Notifier;
 use crate::outflow::{Pieces, STDOUT};
 use crate::pods::{PodNews, PodSink};
 use crate::print::{Printer, Rows};
@@ -57,6 +58,8 @@ pub(crate) enum Ended {
     Complete,
     /// So many of the objects had no answer at the deadline.
     Missing { missing: usize, of: usize },
+    /// So many of the objects are not there, and that is a failure.
+    Absent(usize),
     /// The pods of the node could not be learned.
     Failed(Error),
     /// A signal came before the answers.
@@ -91,6 +94,7 @@ pub(crate) struct Agent<'a> {
     pub(crate) reading: Option<Receiver<Result<BTreeSet<ObjectId>, String>>>,
     pub(crate) endpoints: Endpoints,
     pub(crate) wait_line: WaitLine<Pieces>,
+    pub(crate) notifier: Notifier,
 }
 
 /// What the loop listens to.
@@ -172,8 +176,7 @@ impl Agent<'_> {
         drop(health);
         self.signals.is_listened_to();
         loop {
-            match ears.wait(&self, progress.next_timer()) {
-                Woken::HangUp if !self.has_lost_terminal() => self.read_again(&node),
+            match self.next(&ears, &progress, &node) {
                 Woken::Signal | Woken::HangUp if self.options.once => {
                     let status = ears.reflector.as_ref().map(|pods| pods.status());
                     return Ok(self.interrupted(&node, &progress, status.as_ref()));
@@ -211,6 +214,25 @@ impl Agent<'_> {
         }
     }
 
+    /// Waits until there is something to do, or an end. At a SIGHUP it reads again.
+    fn next(&mut self, ears: &Ears, progress: &Progress, node: &Node) -> Woken {
+        let own = self.notifier.next_timer(progress.clock.now());
+        let timer = progress.next_timer().into_iter().chain(own).min();
+        match ears.wait(self, timer) {
+            Woken::Something => Woken::Something,
+            Woken::HangUp if !self.has_lost_terminal() => {
+                self.notifier.reloads();
+                self.read_again(node);
+                self.notifier.reloaded();
+                Woken::Something
+            }
+            end @ (Woken::Signal | Woken::HangUp | Woken::OutputClosed(_)) => {
+                self.notifier.stops();
+                end
+            }
+        }
+    }
+
     fn look(
         &mut self,
         node: &Node,
@@ -222,6 +244,11 @@ impl Agent<'_> {
         let rows = node.rows();
         progress.read(node, &rows, now);
         progress.restored.set(node.still_restored(&rows));
+        self.notifier.lives(now);
+        let is_known = progress.stage != Stage::Contacting;
+        let unknown = (!is_known).then(|| "the pods of the node".to_owned());
+        let missing = || unknown.into_iter().chain(node.missing(&rows)).collect();
+        self.notifier.look(now, missing);
         if progress.stage == Stage::Contacting {
             let name = self.node_name.unwrap_or_default();
             let text = format!("The server is asked for the pods of node {name}.");
@@ -364,8 +391,11 @@ impl Agent<'_> {
         self.tell_if_empty(rows);
         let printed = self.printer.node(&node.pods(), rows, SystemTime::now());
         let printed = printed.and_then(|()| self.wait_for_reader(signalled));
+        let absent = rows.values().filter(|facts| facts.content.is_none());
+        let absent = absent.count();
         match (printed, missing) {
             (Err(error), _) => Ended::OutputClosed(error),
+            (Ok(()), 0) if absent > 0 && self.options.fail_on_missing => Ended::Absent(absent),
             (Ok(()), 0) => Ended::Complete,
             (Ok(()), missing) => Ended::Missing {
                 missing,
@@ -412,9 +442,11 @@ impl Agent<'_> {
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         match self.print_once(node, &rows, missing, true) {
             Ended::OutputClosed(error) => Ended::OutputClosed(error),
-            Ended::Complete | Ended::Missing { .. } | Ended::Failed(_) | Ended::Interrupted => {
-                Ended::Interrupted
-            }
+            Ended::Complete
+            | Ended::Missing { .. }
+            | Ended::Absent(_)
+            | Ended::Failed(_)
+            | Ended::Interrupted => Ended::Interrupted,
         }
     }
 

@@ -21,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a run of `--exec-on-change` may take.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Shorter than systemd waits for a service to be ready.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// How often a kubelet syncs its pods, and so reads their objects.
 const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 
@@ -104,9 +107,15 @@ The agent:
                                     time that a pod comes or changes (default 1m, as the kubelet's
                                     syncFrequency; with --demo 2s)
       --once                        print when every object has its answer, then exit
+      --fail-on-missing             with --once: exit code 1 if an object is not there, or may not
+                                    be read
       --timeout DURATION            how long --once waits for answers, and how long the first
                                     contact with the server may take without it (default 30s; 0
                                     waits without end)
+      --ready-timeout DURATION      under systemd (Type=notify): tell that the agent is ready after
+                                    this time, whatever is missing; the status names it. Else it is
+                                    ready once each object has its answer and its files (default 1m;
+                                    0 waits without end)
       --idle-limit DURATION         how long a server that sends bookmarks may be silent before it
                                     is asked anew and counts as unhealthy (default 130s; servers
                                     send a bookmark about once a minute)
@@ -136,9 +145,9 @@ Signals: SIGINT and SIGTERM end it cleanly, a second one at once. SIGHUP has it 
 read or is wrong changes nothing. With --once, SIGHUP does nothing. Where the terminal of its output
 is gone, SIGHUP ends it cleanly.
 
-Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers), or a clean
-stop by a signal; 1 the server cannot be reached or refuses us, or an answer is missing at the
-deadline; 2 wrong usage; 3 nobody takes the output any more.
+Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers, unless
+--fail-on-missing is given), or a clean stop by a signal; 1 the server cannot be reached or refuses
+us, or an answer is missing at the deadline; 2 wrong usage; 3 nobody takes the output any more.
 ";
 
 /// What `--help` prints.
@@ -196,6 +205,7 @@ pub(crate) struct SnapshotFiles {
 }
 
 /// The flags of a run.
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(crate) connection: KubeconfigOptions,
@@ -226,8 +236,12 @@ pub(crate) struct Options {
     pub(crate) health_probe_bind_address: Option<BindAddress>,
     pub(crate) metrics_bind_address: Option<BindAddress>,
     pub(crate) once: bool,
+    /// Whether an absence or a refusal is a failure.
+    pub(crate) fail_on_missing: bool,
     /// `None`: without end.
     pub(crate) timeout: Option<Duration>,
+    /// `None`: without end.
+    pub(crate) ready_timeout: Option<Duration>,
     pub(crate) demo: bool,
     pub(crate) demo_speed: f64,
     pub(crate) verbosity: u8,
@@ -262,7 +276,9 @@ impl Default for Options {
             health_probe_bind_address: None,
             metrics_bind_address: None,
             once: false,
+            fail_on_missing: false,
             timeout: Some(TIMEOUT),
+            ready_timeout: Some(READY_TIMEOUT),
             demo: false,
             demo_speed: DEMO_SPEED,
             verbosity: 0,
@@ -321,7 +337,7 @@ where
                 &mut options.request_timeout,
             )?;
         if !known {
-            return Err(format!("unknown flag --{name}"));
+            return Err(flags::unknown(&name, &help()));
         }
     }
     options.snapshot = match snapshot {
@@ -329,6 +345,9 @@ where
         [Some(snapshot), Some(key)] => Some(SnapshotFiles { snapshot, key }),
         _ => return Err("--snapshot and --snapshot-key need each other".to_owned()),
     };
+    if options.fail_on_missing && !options.once {
+        return Err("--fail-on-missing needs --once".to_owned());
+    }
     let files = &options.files;
     let tells = !files.hook.command.is_empty() || files.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
@@ -386,7 +405,11 @@ fn own_flag(
         "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
             let word = flags::text(name, parser)?;
-            options.change_detection = word.parse().map_err(|error: Error| error.to_string())?;
+            let parsed = word.parse();
+            options.change_detection = parsed.map_err(|error: Error| {
+                let modes = ChangeDetection::ALL.map(|mode| mode.to_string());
+                format!("{error}; write one of {}", modes.join(", "))
+            })?;
         }
         "watch-scope" => options.watch_scope = watch_scope(&flags::text(name, parser)?)?,
         "watches-max" => options.watches_max = Some(watches_max(&flags::text(name, parser)?)?),
@@ -407,7 +430,9 @@ fn own_flag(
             }
         }
         "once" => options.once = flags::switch(name, parser)?,
+        "fail-on-missing" => options.fail_on_missing = flags::switch(name, parser)?,
         "timeout" => options.timeout = flags::limit(name, parser)?,
+        "ready-timeout" => options.ready_timeout = flags::limit(name, parser)?,
         "demo" => options.demo = flags::switch(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
         "v" => options.verbosity = flags::verbosity(options.verbosity, parser)?,
@@ -581,7 +606,12 @@ mod tests {
     #[test]
     fn each_mistake_is_one_line_that_names_the_flag_and_no_secret() {
         let rows = [
-            ("--nod-name x", "unknown flag --nod-name"),
+            (
+                "--nod-name x",
+                "unknown flag --nod-name; did you mean --node-name?",
+            ),
+            ("--frob x", "unknown flag --frob"),
+            ("--fail-on-missing", "--fail-on-missing needs --once"),
             ("-x", "unknown flag -x"),
             ("pods", "unexpected argument \"pods\""),
             ("--node-name", "--node-name needs a value"),
@@ -596,7 +626,7 @@ mod tests {
             ),
             (
                 "--change-detection watch",
-                "unknown configmap and secret manager mode: watch",
+                "unknown configmap and secret manager mode: watch; write one of Watch, Cache, Get",
             ),
             (
                 "--watch-scope namespace:many",

@@ -118,6 +118,18 @@ impl Files {
         (!teller.hook.command.is_empty()).then(|| teller.shared.state.lock().runs.clone())
     }
 
+    /// Says what is missing until so many objects have their files.
+    pub(crate) fn missing(&self, objects: usize) -> Option<String> {
+        let [secrets, config_maps] = [self.secrets.status(), self.config_maps.status()];
+        let failed = secrets
+            .failed
+            .len()
+            .saturating_add(config_maps.failed.len());
+        let written = secrets.published.saturating_add(config_maps.published);
+        let missing = objects.saturating_sub(written).max(failed);
+        (missing > 0).then(|| format!("the files of {missing} objects"))
+    }
+
     /// Whether each object has its files.
     pub(crate) fn health(&self) -> Result<(), Error> {
         let failed = [

@@ -32,12 +32,49 @@ The connection, as with kubectl:
   -v, --v LEVEL                     log to stderr: 1 (or -v alone) what happens, 2 each request,
                                     4 everything
   -h, --help
-      --version
+  -V, --version
 
 ";
 
 /// The short flags of every program.
-const SHORT: [(char, &str); 3] = [('h', "help"), ('s', "server"), ('v', "v")];
+const SHORT: [(char, &str); 4] = [('h', "help"), ('s', "server"), ('v', "v"), ('V', "version")];
+
+/// Says that there is no such flag, and which one of the help is nearly it.
+pub(crate) fn unknown(name: &str, help: &str) -> String {
+    let words = help.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
+    let flags = words.filter_map(|word| word.strip_prefix("--").filter(|flag| !flag.is_empty()));
+    let near = flags
+        .map(|flag| (distance(flag, name), flag))
+        .min()
+        .filter(|(distance, flag)| *distance <= 2 && *distance < flag.len());
+    let near = near.map(|(_, flag)| format!("; did you mean --{flag}?"));
+    format!("unknown flag --{name}{}", near.unwrap_or_default())
+}
+
+/// How many letters have to be added, removed or replaced.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (at, letter) in one.bytes().enumerate() {
+        let mut before = at;
+        let mut left = at.saturating_add(1);
+        for (cell, against) in row
+            .iter_mut()
+            .zip([None].into_iter().chain(other.bytes().map(Some)))
+        {
+            let Some(against) = against else {
+                *cell = left;
+                continue;
+            };
+            let replaced = before.saturating_add(usize::from(letter != against));
+            before = *cell;
+            left = replaced
+                .min(left.saturating_add(1))
+                .min(cell.saturating_add(1));
+            *cell = left;
+        }
+    }
+    row.pop().unwrap_or_default()
+}
 
 /// The name of the next flag, `None` at the end of the line; `own` are the short ones that only one
 /// program has.

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use crate::managers::ObjectId;
+use crate::notify::VARIABLES;
 use crate::outflow::STDERR;
 use crate::reads::later;
 use crate::serve::Bell;
@@ -133,6 +134,9 @@ impl Run {
             .stdin(Stdio::null())
             .stdout(to.try_clone().map_err(told)?)
             .stderr(to);
+        for variable in VARIABLES {
+            command.env_remove(variable);
+        }
         let mut running = RUNNING.lock();
         if stop.is_stopped() {
             return Err("the agent ends".to_owned());

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::outflow::STDERR;
+use crate::tell::tell_at;
 
 struct Logger;
 
@@ -48,7 +48,7 @@ impl Log for Logger {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            STDERR.push(format!("{}\n", line(record)).into_bytes());
+            tell_at(record.level(), &line(record));
         }
     }
 

@@ -22,6 +22,7 @@ mod managers;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
 mod metrics;
 mod node;
+mod notify;
 mod outflow;
 mod own_node;
 mod pid_file;
@@ -47,6 +48,7 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use crossbeam_channel::bounded;
+use kubecache::clock::Clock;
 use kubecache::http::{Client, Config};
 use kubecache::{Error, ErrorKind};
 
@@ -54,6 +56,7 @@ use agent::{Agent, Ended};
 use args::{Command, Options, Output};
 use demo::Demo;
 use endpoints::Endpoints;
+use notify::Notifier;
 use outflow::{Pieces, STDERR, STDOUT};
 use print::Printer;
 use signals::Stop;
@@ -158,6 +161,9 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         client_options = metrics.client(client_options)?;
     }
     let client = Client::new(&config, client_options)?;
+    let now = Clock::system().now();
+    let notifier = Notifier::from_environment(options.ready_timeout, now)
+        .map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
     let agent = Agent {
         options,
         node_name,
@@ -170,6 +176,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         reading: None,
         endpoints,
         wait_line: WaitLine::on_stderr(),
+        notifier,
     };
     agent.run(&client)
 }
@@ -177,7 +184,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
 /// A printer as the flags have it. Only a terminal gets colours, unless `NO_COLOR` is set.
 fn printer(options: &Options, node_name: Option<&str>) -> Printer<Pieces> {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let in_colour = io::stdout().is_terminal() && !wants_none;
+    let in_colour = io::stdout().is_terminal() && !wants_none && wait_line::can_move_cursor();
     let mut printer = Printer::new(options.output, node_name, STDOUT.writer());
     if options.no_headers {
         printer = printer.without_headers();
@@ -218,6 +225,11 @@ fn report(ended: Ended) -> ExitCode {
         Ended::Failed(error) => fail(&error),
         Ended::Missing { missing, of } => {
             tell(&format!("error: {missing} of {of} rows have no answer"));
+        }
+        Ended::Absent(absent) => {
+            tell(&format!(
+                "error: {absent} objects are not there, or may not be read"
+            ));
         }
         Ended::Interrupted => tell("error: interrupted before each object had its answer"),
         Ended::OutputClosed(error) => {

@@ -129,6 +129,29 @@ impl Node {
         self.has_restored() || rows.values().any(is_restored)
     }
 
+    /// What is missing until each object has its answer and its files, in words. An object that no
+    /// pod names has to be there.
+    pub(crate) fn missing(&self, rows: &Rows) -> Vec<String> {
+        let is_missing = |(row, facts): &(&RowKey, &Facts)| {
+            facts.content.is_none() && !(facts.is_definite() && row.has_pod())
+        };
+        let missing = rows.iter().filter(is_missing);
+        let mut missing: Vec<_> = missing
+            .map(|(row, facts)| {
+                let (kind, namespace) = (row.kind.to_lowercase(), row.pod.namespace());
+                format!("{kind} {namespace}/{} ({})", row.name, facts.state)
+            })
+            .collect();
+        if let Some(files) = &self.files {
+            let there = rows.iter().filter(|(_, facts)| facts.content.is_some());
+            let there: BTreeSet<_> = there
+                .map(|(row, _)| (&row.kind, row.pod.namespace(), &row.name))
+                .collect();
+            missing.extend(files.missing(there.len()));
+        }
+        missing
+    }
+
     /// What is not referenced by now is not needed here.
     fn references_are_complete(&self) {
         if let Some(files) = &self.files {

@@ -13,10 +13,15 @@ pub(crate) struct WaitLine<W: Write> {
     shown: String,
 }
 
+/// Whether a terminal knows more than lines.
+pub(crate) fn can_move_cursor() -> bool {
+    std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
+}
+
 impl WaitLine<Pieces> {
     /// On stderr, if that is a terminal.
     pub(crate) fn on_stderr() -> Self {
-        let is_terminal = io::stderr().is_terminal();
+        let is_terminal = io::stderr().is_terminal() && can_move_cursor();
         Self::new(is_terminal.then(|| STDERR.writer()))
     }
 }

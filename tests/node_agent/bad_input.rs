@@ -10,7 +10,10 @@ use crate::support::example::Ended;
 fn wrong_usage_ends_with_2_one_line_and_a_hint() {
     let hint = "See 'node_agent --help' for usage.\n";
     for (arguments, told) in [
-        (&["--nod-name", "x"][..], "error: unknown flag --nod-name\n"),
+        (
+            &["--nod-name", "x"][..],
+            "error: unknown flag --nod-name; did you mean --node-name?\n",
+        ),
         (
             &["--timeout", "1m", "--node-name"],
             "error: --node-name needs a value\n",
@@ -29,7 +32,8 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
         ),
         (
             &["--change-detection", "Poll", "--node-name", "x"],
-            "error: unknown configmap and secret manager mode: Poll\n",
+            "error: unknown configmap and secret manager mode: Poll; \
+             write one of Watch, Cache, Get\n",
         ),
         (
             &["--sync-frequency", "10ms", "--node-name", "x"],
@@ -53,6 +57,7 @@ fn help_and_version_are_answers() {
     assert_eq!((help.code, help.stderr.as_str()), (0, ""));
     assert!(help.stdout.contains("Exit codes: "));
     let version = AGENT.run(&["--version"]);
+    assert_eq!(AGENT.run(&["-V"]).stdout, version.stdout);
     assert_eq!(
         version.stdout,
         format!("node_agent {}\n", env!("CARGO_PKG_VERSION"))

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use kubecache::testing::{ApiServer, objects};
 use kubecache::testing::{FixtureServer, Recording};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -128,4 +129,22 @@ fn what_does_not_fit_together_is_told() {
         assert_eq!(ended.code, 2, "{flags:?}");
         assert!(ended.stderr.contains(told), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn what_is_not_there_is_a_failure_where_the_flag_says_so() {
+    let server = ApiServer::new().unwrap();
+    let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
+    server.apply(&map).unwrap();
+    let url = server.url();
+    let flags = ["--server", &url, "--once", "--configmap", "shop/flags"];
+    let strict = [&flags[..], &["--fail-on-missing"]].concat();
+    assert_eq!(AGENT.run(&strict).code, 0);
+    let missing = ["--secret", "shop/none"];
+    assert_eq!(AGENT.run(&[&flags[..], &missing].concat()).code, 0);
+    let ended = AGENT.run(&[&strict[..], &missing].concat());
+    assert_eq!(ended.code, 1);
+    let words = "error: 1 objects are not there, or may not be read\n";
+    assert!(ended.stderr.ends_with(words), "{}", ended.stderr);
+    assert!(ended.stdout.contains("NotFound"), "{}", ended.stdout);
 }

@@ -1,0 +1,153 @@
+//! What systemd is told over `$NOTIFY_SOCKET`: that the agent is ready, reloads, lives and stops.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::reads::later;
+
+/// The variables of the service manager. No program that the agent runs gets them.
+pub(crate) const VARIABLES: [&str; 3] = [SOCKET, "WATCHDOG_USEC", "WATCHDOG_PID"];
+
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// How often the agent looks whether all files are there, until they are.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// So many of the objects that are missing are named.
+const NAMED_MAX: usize = 5;
+
+/// The service manager, if there is one.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier {
+    socket: Option<(UnixDatagram, SocketAddr)>,
+    /// How often a sign of life is due, and when the next one is.
+    watchdog: Option<(Duration, Instant)>,
+    /// When it is told that the agent is ready, whatever is missing.
+    late: Option<Instant>,
+    is_ready: bool,
+}
+
+impl Notifier {
+    /// Reads the variables of the environment.
+    pub(crate) fn from_environment(
+        ready_timeout: Option<Duration>,
+        now: Instant,
+    ) -> Result<Self, String> {
+        let [socket, period, process] = VARIABLES.map(std::env::var_os);
+        let Some(name) = socket.filter(|name| !name.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let wrong = |why: &dyn std::fmt::Display| format!("${SOCKET} {}: {why}", name.display());
+        let address = address(&name).map_err(|error| wrong(&error))?;
+        let socket = UnixDatagram::unbound().map_err(|error| wrong(&error))?;
+        // A service manager that takes nothing holds up nothing.
+        socket
+            .set_nonblocking(true)
+            .map_err(|error| wrong(&error))?;
+        let number = |text: Option<std::ffi::OsString>| text?.to_str()?.parse::<u64>().ok();
+        let is_ours = process.is_none() || number(process) == Some(u64::from(std::process::id()));
+        let period = number(period).filter(|period| is_ours && *period > 0);
+        Ok(Self {
+            socket: Some((socket, address)),
+            watchdog: period.map(|period| (Duration::from_micros(period / 2), now)),
+            late: ready_timeout.map(|timeout| later(now, timeout)),
+            is_ready: false,
+        })
+    }
+
+    /// When there is something to tell although nothing came.
+    pub(crate) fn next_timer(&self, now: Instant) -> Option<Instant> {
+        let waits = self.socket.is_some() && !self.is_ready;
+        let look = waits.then(|| later(now, LOOK));
+        self.watchdog
+            .map(|(_, next)| next)
+            .into_iter()
+            .chain(look)
+            .min()
+    }
+
+    /// The agent's loop goes on.
+    pub(crate) fn lives(&mut self, now: Instant) {
+        if let Some((period, next)) = &mut self.watchdog
+            && *next <= now
+        {
+            *next = later(now, *period);
+            self.tell("WATCHDOG=1");
+        }
+    }
+
+    /// Tells that the agent is ready, once nothing is missing or the time is over.
+    pub(crate) fn look(&mut self, now: Instant, missing: impl FnOnce() -> Vec<String>) {
+        if self.socket.is_none() || self.is_ready {
+            return;
+        }
+        let missing = missing();
+        let status = if missing.is_empty() {
+            "every object is there".to_owned()
+        } else if self.late.is_some_and(|late| late <= now) {
+            let named: Vec<_> = missing.iter().take(NAMED_MAX).map(String::as_str).collect();
+            let more = missing.len().saturating_sub(named.len());
+            let named = named.join(", ");
+            let more = if more > 0 {
+                format!(" and {more} more")
+            } else {
+                String::new()
+            };
+            log::warn!("ready without what is missing: {named}{more}");
+            format!("missing: {named}{more}")
+        } else {
+            return;
+        };
+        self.is_ready = true;
+        self.tell(&format!("READY=1\nSTATUS={status}"));
+    }
+
+    /// Something is read again; [`reloaded`](Self::reloaded) follows.
+    pub(crate) fn reloads(&self) {
+        if !self.is_ready {
+            return;
+        }
+        let now = clock_gettime(ClockId::Monotonic);
+        let micros = now
+            .tv_sec
+            .saturating_mul(1_000_000)
+            .saturating_add(now.tv_nsec / 1000);
+        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
+    /// A reload is over, whatever came of it. An agent that is not ready yet tells that later.
+    pub(crate) fn reloaded(&self) {
+        if self.is_ready {
+            self.tell("READY=1");
+        }
+    }
+
+    /// The agent ends.
+    pub(crate) fn stops(&self) {
+        self.tell("STOPPING=1");
+    }
+
+    /// Nobody waits for it: a service manager that is gone or busy misses it.
+    fn tell(&self, text: &str) {
+        if let Some((socket, address)) = &self.socket
+            && let Err(error) = socket.send_to_addr(text.as_bytes(), address)
+        {
+            log::debug!("${SOCKET} does not take {text:?}: {error}");
+        }
+    }
+}
+
+/// A path, or a name that begins with `@`.
+fn address(name: &OsStr) -> io::Result<SocketAddr> {
+    match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(name),
+        _ => Err(io::Error::other("it is neither a path nor a name after @")),
+    }
+}
