@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use zeroize::Zeroizing;
 
 use crate::clock::{Clock, later};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::wire::Buffer;
 use crate::worker::Worker;
 
@@ -53,9 +53,7 @@ pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<Stri
     match reader {
         Ok(reader) => reader.abandon(),
         Err(error) => {
-            let text = "thread local-file";
-            let error = Error::new(ErrorKind::Resources, text).with_source(error);
-            drop(failed.try_send(Err(error)));
+            drop(failed.try_send(Err(Error::no_thread("a local file")(error))));
         }
     }
     read

@@ -64,12 +64,9 @@ impl<K: Object> Controller<K> {
             drop(queue);
             drop(reflector);
         });
-        let consumer = consumer.map_err(|error| {
-            Error::new(ErrorKind::Resources, "no thread for a controller").with_source(error)
-        })?;
         Ok(Self {
             queue: handle,
-            consumer,
+            consumer: consumer.map_err(Error::no_thread("a controller"))?,
         })
     }
 

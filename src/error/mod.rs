@@ -129,6 +129,14 @@ impl Error {
         Self::new(ErrorKind::Config, message)
     }
 
+    /// Makes the error of an owner whose thread the system refuses to start.
+    pub(crate) fn no_thread(whose: &str) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| {
+            let text = format!("no thread for {whose}: {error}");
+            Self::new(ErrorKind::Resources, text).with_source(error)
+        }
+    }
+
     /// Makes the error of an object that does not exist, in the API's words: `secret "db" not
     /// found`.
     pub fn not_found(resource: &str, name: &str) -> Self {

@@ -126,9 +126,8 @@ impl Reflector {
             }
             driver.run(stop);
         };
-        let worker = Worker::spawn(thread_name(K::resource().kind()), body).map_err(|error| {
-            Error::new(ErrorKind::Resources, "no thread for a reflector").with_source(error)
-        })?;
+        let worker = Worker::spawn(thread_name(K::resource().kind()), body)
+            .map_err(Error::no_thread("a reflector"))?;
         Ok(Self {
             worker,
             status,

@@ -93,12 +93,7 @@ pub(crate) struct CertificateFacts {
 impl CertificateFacts {
     /// Reads a certificate of any version in DER. `None`, if it is none.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
-        let mut certificate = Der(Der(der).take(tag::SEQUENCE)?);
-        let mut fields = Der(certificate.take(tag::SEQUENCE)?);
-        if fields.next_tag() == Some(tag::VERSION) {
-            fields.take(tag::VERSION)?;
-        }
-        let _serial = fields.take(tag::INTEGER)?;
+        let mut fields = fields(der)?;
         let signature = algorithm(fields.take(tag::SEQUENCE)?);
         let issuer = name(fields.take(tag::SEQUENCE)?);
         let mut validity = Der(fields.take(tag::SEQUENCE)?);
@@ -124,6 +119,17 @@ impl CertificateFacts {
     }
 }
 
+/// The fields of a certificate behind its serial number.
+fn fields(der: &[u8]) -> Option<Der<'_>> {
+    let mut certificate = Der(Der(der).take(tag::SEQUENCE)?);
+    let mut fields = Der(certificate.take(tag::SEQUENCE)?);
+    if fields.next_tag() == Some(tag::VERSION) {
+        fields.take(tag::VERSION)?;
+    }
+    fields.take(tag::INTEGER)?;
+    Some(fields)
+}
+
 /// Names the algorithm of an `AlgorithmIdentifier`, whose content this is, and its curve.
 pub(crate) fn algorithm(content: &[u8]) -> String {
     let mut content = Der(content);
@@ -145,12 +151,7 @@ fn in_words(dotted: &str, table: &[(&str, &str)]) -> String {
 /// none.
 #[cfg(feature = "testing")]
 pub(crate) fn certificate_subject(der: &[u8]) -> Option<Vec<(String, String)>> {
-    let mut certificate = Der(Der(der).take(tag::SEQUENCE)?);
-    let mut fields = Der(certificate.take(tag::SEQUENCE)?);
-    if fields.next_tag() == Some(tag::VERSION) {
-        fields.take(tag::VERSION)?;
-    }
-    fields.take(tag::INTEGER)?;
+    let mut fields = fields(der)?;
     // Algorithm, issuer and validity stand before it.
     for _ in 0..3 {
         fields.take(tag::SEQUENCE)?;

@@ -133,10 +133,8 @@ impl<K: Object> Processor<K> {
         let listener = Arc::new(listener);
         let body = Arc::clone(&listener);
         let worker = Worker::spawn(thread, move |_| body.run(handler, metrics));
-        let worker = worker.map_err(|error| {
-            let text = format!("no thread for handler {}: {error}", listener.name());
-            Error::new(ErrorKind::Resources, text)
-        })?;
+        let whose = format!("handler {}", listener.name());
+        let worker = worker.map_err(Error::no_thread(&whose))?;
         listener.runs_on(worker.thread_id());
         self.enter(&listener, Some(worker), requested)?;
         Ok(listener)

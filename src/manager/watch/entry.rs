@@ -7,7 +7,7 @@ use crossbeam_channel::Receiver;
 
 use super::absence::Absence;
 use super::read_history::ReadHistory;
-use super::runs::Run;
+use super::runs::{Run, SharedRun};
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
 };
@@ -194,8 +194,8 @@ impl<K: Object> WatchEntry<K> {
     /// Hands over to the successor if it has seen all that happened since the known state.
     pub(crate) fn hand_over(&mut self, now: Instant) -> WatchAction {
         let known = self.content.known_version();
-        let covers = |run: &Run| run.handle.covers(known);
-        let is_covered = self.is_filled() && self.successor.as_ref().is_some_and(covers);
+        let shared = self.successor.as_ref().and_then(Run::shared);
+        let is_covered = self.is_filled() && shared.is_some_and(|run| run.covers(known));
         match self.machine.successor().filter(|_| is_covered) {
             Some(successor) => self.succeed(successor, now),
             None => WatchAction::nothing(),
@@ -208,7 +208,7 @@ impl<K: Object> WatchEntry<K> {
         if action.effect == WatchEffect::Replace {
             self.filled_by = Some(run);
             self.began = now;
-            let status = self.handle.as_ref().and_then(|run| run.handle.status());
+            let status = self.shared_run().and_then(SharedRun::status);
             self.status = status.unwrap_or_else(|| Self::new_run(now));
             self.contact = self.contact.max(self.status.last_contact);
         }
@@ -236,11 +236,7 @@ impl<K: Object> WatchEntry<K> {
 
     /// Whether the object has a watch of its own that has brought it.
     pub(super) fn is_watched_by_name(&self) -> bool {
-        let own = self
-            .handle
-            .as_ref()
-            .is_some_and(|run| !run.handle.is_shared());
-        own && self.is_filled()
+        matches!(self.handle, Some(Run::ByName(_))) && self.is_filled()
     }
 
     pub(super) fn successor(&self) -> Option<RunId> {
@@ -266,21 +262,25 @@ impl<K: Object> WatchEntry<K> {
     /// The watches that the object has of its own.
     pub(crate) fn runs_by_name(&self) -> usize {
         let runs = self.handle.iter().chain(&self.successor);
-        runs.filter(|run| !run.handle.is_shared()).count()
+        runs.filter(|run| matches!(run, Run::ByName(_))).count()
+    }
+
+    fn shared_run(&self) -> Option<&dyn SharedRun> {
+        self.handle.as_ref().and_then(Run::shared)
     }
 
     /// A reader waits for newer content. A watch learns that from the object's waiters.
     pub(super) fn await_news(&self) {
-        if let Some(run) = &self.handle {
-            run.handle.await_news();
+        if let Some(run) = self.shared_run() {
+            run.await_news();
         }
     }
 
     /// A reader would like newer content: shortens the backoff of a watch that it shares with other
     /// objects. Its own watch learns that from the object's waiters.
     pub(crate) fn expedite_shared(&self) {
-        if let Some(run) = &self.handle {
-            run.handle.expedite();
+        if let Some(run) = self.shared_run() {
+            run.expedite();
         }
     }
 

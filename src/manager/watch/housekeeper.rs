@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::immutable_check::ImmutableChecks;
-use super::runs::{PendingWork, Run};
+use super::runs::{PendingWork, ThreadRun};
 use super::state_machine::{WatchEffect, WatchInput};
 use crate::clock::Deadline;
 use crate::guard::guard;
@@ -17,9 +17,6 @@ use crate::worker::{StopToken, Wake};
 /// How often the housekeeper sweeps (OC-18); the first time is at once.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long after a panic the work begins anew.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
-
 /// The body of the housekeeper's thread. After a panic the manager's health fails and the work goes
 /// on, since the manager's drop waits until the housekeeper has joined the ended runs.
 pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
@@ -28,10 +25,8 @@ pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopT
         format_args!("the housekeeper of {}", cache_name::<K>()),
         || maintain_until_stopped(checks, stop),
     ) {
-        log::error!("{error}; it goes on in {AFTER_PANIC:?}");
-        context.work.lock().failure = Some(error);
-        let pause = context.table.clock().after(AFTER_PANIC);
-        stop.wait_until(context.table.clock(), pause);
+        context.panicked(error);
+        context.pause_after_panic(stop);
     }
 }
 
@@ -87,7 +82,7 @@ fn wait_for_work<K: Object>(
     checks: &Arc<ImmutableChecks<K>>,
     sweep_at: Deadline,
     stop: &StopToken,
-) -> (Vec<Run>, bool, bool) {
+) -> (Vec<ThreadRun>, bool, bool) {
     let context = checks.context();
     let clock = context.table.clock();
     let mut work = context.work.lock();

@@ -10,7 +10,7 @@ use super::launch::Runs;
 use super::state_machine::{WatchEffect, WatchState};
 use super::writer::RunContext;
 use crate::clock::Deadline;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::guard::guard;
 use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
@@ -100,7 +100,7 @@ impl<K: Object> ImmutableChecks<K> {
         let name = format!("ck-{}", resource_name::<K>());
         match Worker::spawn(name, move |_| checks.work(&stop)) {
             Ok(worker) => self.threads.add(worker),
-            Err(error) => self.refuse(&error),
+            Err(error) => self.refuse(error),
         }
         let mut queue = self.queue().lock();
         queue.starting = queue.starting.saturating_sub(1);
@@ -154,7 +154,7 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// The system has no thread to give: those at work take the queue over; without any, the checks
     /// have failed.
-    fn refuse(self: &Arc<Self>, why: &std::io::Error) {
+    fn refuse(self: &Arc<Self>, why: std::io::Error) {
         let waiting = {
             let mut queue = self.queue().lock();
             queue.threads = queue.threads.saturating_sub(1);
@@ -163,8 +163,7 @@ impl<K: Object> ImmutableChecks<K> {
             }
             queue.take_all()
         };
-        let text = format!("starting the check of an object: {why}");
-        let failure = Error::new(ErrorKind::Resources, text);
+        let failure = Error::no_thread("the check of an object")(why);
         for object in waiting {
             let read = begin_read(
                 &self.context().table,

@@ -12,7 +12,7 @@ use super::namespace::{NamespaceSink, NamespaceWatch};
 use super::namespace_table::Namespaces;
 use super::poller::Poller;
 use super::reflector_limit::ReflectorLimit;
-use super::runs::{PendingWork, Permit, Run, RunHandle};
+use super::runs::{PendingWork, Permit, Run, RunHandle, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
 use super::writer::{RunContext, Writer};
 use crate::error::{Error, ErrorKind};
@@ -143,7 +143,9 @@ impl<K: Object> Runs<K> {
             let start_after = previous.into_iter().chain([owned]).collect();
             self.launch(object, id, (known_version, start_after), Some(ended))
         });
-        let launched = launched.or_else(|error| self.poll_instead(object, id, error));
+        let launched = launched
+            .map(Run::ByName)
+            .or_else(|error| self.poll_instead(object, id, error));
         match launched {
             Ok(run) => {
                 let late = context
@@ -177,11 +179,12 @@ impl<K: Object> Runs<K> {
         id: RunId,
         by_name: Option<Arc<()>>,
     ) -> Result<Run, Error> {
-        self.with_room(by_name, |owned| {
+        let launched = self.with_room(by_name, |owned| {
             let table = &self.context.table;
             let known = table.change(object, |entry| entry.known_version());
             self.launch(object, id, (known, vec![owned]), None)
-        })
+        });
+        launched.map(Run::ByName)
     }
 
     /// Has the object polled where there is no room for its watch.
@@ -208,11 +211,7 @@ impl<K: Object> Runs<K> {
         table.change(object, |entry| entry.begin_poll(id, now));
         let writer = Writer::new(self.context.clone(), Arc::clone(object), id, None);
         let handle = poller.attach(writer)?;
-        Some(Run {
-            handle: Box::new(handle),
-            _room: None,
-            _by_name: None,
-        })
+        Some(Run::Shared(Box::new(handle)))
     }
 
     /// The successor was started, or could not be. Returns whether it was.
@@ -271,7 +270,10 @@ impl<K: Object> Runs<K> {
     /// # Errors
     ///
     /// Those of [`Launcher::launch_namespace`], and those of [`Permit::reserve`].
-    pub(super) fn launch_namespace(&self, watch: &Arc<NamespaceWatch<K>>) -> Result<Run, Error> {
+    pub(super) fn launch_namespace(
+        &self,
+        watch: &Arc<NamespaceWatch<K>>,
+    ) -> Result<ThreadRun, Error> {
         let sink = NamespaceSink::new(watch);
         self.with_room(None, |owned| {
             let options = ReflectorOptions {
@@ -293,12 +295,12 @@ impl<K: Object> Runs<K> {
         &self,
         by_name: Option<Arc<()>>,
         launch: impl FnOnce(Receiver<Infallible>) -> Result<Box<dyn RunHandle>, Error>,
-    ) -> Result<Run, Error> {
+    ) -> Result<ThreadRun, Error> {
         let room = Permit::reserve(&self.limit, &self.context.work)?;
         let (_owning, owned) = bounded(0);
-        Ok(Run {
+        Ok(ThreadRun {
             handle: launch(owned)?,
-            _room: Some(room),
+            _room: room,
             _by_name: by_name,
         })
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::entry::WatchedObject;
-use super::runs::RunHandle;
+use super::runs::SharedRun;
 use super::writer::{ObjectStaging, RunContext, Writer};
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
@@ -300,20 +300,10 @@ pub(crate) struct Attachment<K: Object> {
     number: u64,
 }
 
-impl<K: Object> RunHandle for Attachment<K> {
-    fn thread_name(&self) -> String {
-        String::new()
-    }
-
-    fn is_finished(&self) -> bool {
-        true
-    }
-
+impl<K: Object> SharedRun for Attachment<K> {
     fn stop(&self) {
         self.watch.detach(&self.name, self.number);
     }
-
-    fn join(self: Box<Self>) {}
 
     fn covers(&self, version: &ResourceVersion) -> bool {
         if !self.watch.serves() {
@@ -330,10 +320,6 @@ impl<K: Object> RunHandle for Attachment<K> {
 
     fn status(&self) -> Option<ReflectorStatus> {
         Some(self.watch.status())
-    }
-
-    fn is_shared(&self) -> bool {
-        true
     }
 
     fn expedite(&self) {

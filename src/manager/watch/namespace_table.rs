@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::namespace::NamespaceWatch;
-use super::runs::Run;
+use super::runs::ThreadRun;
 use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::manager::report::{NamespaceReport, NamespaceState};
@@ -32,7 +32,7 @@ struct Namespace<K: Object> {
     /// Each watch by name has a clone.
     by_name: Arc<()>,
     watch: Option<Arc<NamespaceWatch<K>>>,
-    run: Option<Run>,
+    run: Option<ThreadRun>,
     /// The watch ends once its objects are watched by name, for this reason.
     draining: Option<String>,
     /// When the next of its objects are.
@@ -113,7 +113,7 @@ pub(super) enum Tending<K: Object> {
     Look(Arc<NamespaceWatch<K>>),
     Drain(Arc<NamespaceWatch<K>>),
     Wait(Instant),
-    End(Option<Run>),
+    End(Option<ThreadRun>),
 }
 
 impl<K: Object> Namespaces<K> {
@@ -159,9 +159,9 @@ impl<K: Object> Namespaces<K> {
     pub(super) fn started(
         &self,
         watch: &Arc<NamespaceWatch<K>>,
-        launched: Result<Run, Error>,
+        launched: Result<ThreadRun, Error>,
         now: Instant,
-    ) -> Option<Run> {
+    ) -> Option<ThreadRun> {
         let mut table = self.0.lock();
         let is_closed = table.is_closed;
         let namespace = table.by_name.entry_ref(&*watch.namespace).or_default();
@@ -181,7 +181,7 @@ impl<K: Object> Namespaces<K> {
     }
 
     /// Lets no watch begin any more. Returns the runs of those that there are.
-    pub(super) fn close(&self) -> Vec<Run> {
+    pub(super) fn close(&self) -> Vec<ThreadRun> {
         let mut table = self.0.lock();
         table.is_closed = true;
         let namespaces = table.by_name.values_mut();

@@ -75,11 +75,7 @@ impl<K: Object> Runs<K> {
         let Some(attachment) = watch.attach(writer) else {
             return;
         };
-        let run = Run {
-            handle: Box::new(attachment),
-            _room: None,
-            _by_name: None,
-        };
+        let run = Run::Shared(Box::new(attachment));
         let now = table.clock().now();
         let (late, action) = table.change(object, |entry| {
             let late = entry.keep_successor(id, run);
@@ -103,7 +99,7 @@ impl<K: Object> Runs<K> {
         let now = self.context.table.clock().now();
         let late = self.namespaces.started(watch, launched, now);
         if let Some(run) = late {
-            self.context.end(run);
+            self.context.end_thread(run);
         }
         // It may have ended before it was known.
         self.context.tend_namespaces();
@@ -137,7 +133,7 @@ impl<K: Object> Runs<K> {
                 Some(Tending::Wait(until)) => context.tend_at(until),
                 Some(Tending::End(run)) => {
                     if let Some(run) = run {
-                        context.end(run);
+                        context.end_thread(run);
                     }
                     self.retry_awaiting(&name);
                 }
@@ -252,7 +248,7 @@ impl<K: Object> Runs<K> {
     /// Starts no namespace's watch any more, and ends those that there are.
     pub(crate) fn close_namespaces(&self) {
         for run in self.namespaces.close() {
-            self.context.end(run);
+            self.context.end_thread(run);
         }
     }
 

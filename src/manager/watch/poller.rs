@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::runs::RunHandle;
+use super::runs::SharedRun;
 use super::writer::{RunContext, Writer};
 use crate::clock::{Deadline, later};
 use crate::error::{Error, ErrorKind};
@@ -32,8 +32,6 @@ const SILENT_POLLS: usize = 8;
 const BACKOFF: Duration = Duration::from_millis(50);
 /// The longest pause while a reader waits for the object, and after a read that found it failing.
 const BACKOFF_OF_READERS: Duration = Duration::from_secs(1);
-/// How long after a panic the work begins anew.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The objects that are polled, as the poller's thread and the runs share them.
 pub(crate) struct Poller<K: Object> {
@@ -160,10 +158,9 @@ impl<K: Object> Poller<K> {
                 self.poll(number, &writer, &stop);
             });
             if let Err(error) = polled {
-                log::error!("{error}; it goes on in {AFTER_PANIC:?}");
-                self.context.work.lock().failure = Some(error.clone());
+                self.context.panicked(error.clone());
                 self.failed((number, &writer), error, now, pace);
-                stop.wait_until(table.clock(), table.clock().after(AFTER_PANIC));
+                self.context.pause_after_panic(&stop);
             }
         }
     }
@@ -420,31 +417,21 @@ pub(crate) struct Polled<K: Object> {
     number: u64,
 }
 
-impl<K: Object> RunHandle for Polled<K> {
-    fn thread_name(&self) -> String {
-        String::new()
-    }
-
-    fn is_finished(&self) -> bool {
-        true
-    }
-
+impl<K: Object> SharedRun for Polled<K> {
     fn stop(&self) {
         let ended = self.poller.polls.lock().by_number.remove(&self.number);
         // Its drop takes locks.
         drop(ended);
     }
 
-    fn join(self: Box<Self>) {}
+    fn covers(&self, _version: &ResourceVersion) -> bool {
+        false
+    }
 
     fn status(&self) -> Option<ReflectorStatus> {
         let polls = self.poller.polls.lock();
         let poll = polls.by_number.get(&self.number)?;
         Some(poll.status.clone())
-    }
-
-    fn is_shared(&self) -> bool {
-        true
     }
 
     fn expedite(&self) {

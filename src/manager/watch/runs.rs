@@ -10,7 +10,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::{Reflector, ReflectorStatus};
 use crate::sync::{Arc, Monitor};
 
-/// A run's thread, for its owner.
+/// The thread of a run, for its owner. A test puts its own in the place of a [`Reflector`].
 pub(crate) trait RunHandle: Send {
     fn thread_name(&self) -> String;
 
@@ -22,24 +22,20 @@ pub(crate) trait RunHandle: Send {
 
     /// Waits for its end. The log has its panic, if it panicked.
     fn join(self: Box<Self>);
+}
+
+/// An object's part in a watch or a poller that several objects share. It has no thread.
+pub(crate) trait SharedRun: Send {
+    /// Takes the object out; returns at once.
+    fn stop(&self);
 
     /// Whether the run, which is a successor, has missed nothing of the object since `version`.
-    fn covers(&self, _version: &ResourceVersion) -> bool {
-        false
-    }
+    fn covers(&self, version: &ResourceVersion) -> bool;
 
-    /// The status of a run without a thread of its own.
-    fn status(&self) -> Option<ReflectorStatus> {
-        None
-    }
+    fn status(&self) -> Option<ReflectorStatus>;
 
-    /// Whether it has no thread of its own: other objects have the same watch or poller.
-    fn is_shared(&self) -> bool {
-        false
-    }
-
-    /// Shortens the backoff of a watch or a poller that several objects share.
-    fn expedite(&self) {}
+    /// Shortens the backoff of the watch or the poller.
+    fn expedite(&self);
 
     /// A reader waits for an answer that a poller has to bring.
     fn await_news(&self) {}
@@ -63,28 +59,34 @@ impl RunHandle for Reflector {
     }
 }
 
-/// A run, and its room under the limit, which is given back after its thread has ended.
-pub(crate) struct Run {
-    pub(crate) handle: Box<dyn RunHandle>,
-    /// `None` for a run without a thread of its own.
-    pub(crate) _room: Option<Permit>,
-    /// Counts the watches by name in one namespace.
-    pub(crate) _by_name: Option<Arc<()>>,
+/// What brings an object.
+pub(crate) enum Run {
+    ByName(ThreadRun),
+    Shared(Box<dyn SharedRun>),
 }
 
 impl Run {
-    /// Waits for the thread's end: milliseconds, since its stop was raised.
-    pub(crate) fn join(self) {
-        // The thread's own report of its panic is in the log; a run that crashed is started again.
-        self.handle.join();
+    pub(crate) fn shared(&self) -> Option<&dyn SharedRun> {
+        match self {
+            Self::ByName(_) => None,
+            Self::Shared(run) => Some(&**run),
+        }
     }
+}
+
+/// A run's thread, and its room under the limit, which is given back after the thread has ended.
+pub(crate) struct ThreadRun {
+    pub(crate) handle: Box<dyn RunHandle>,
+    pub(crate) _room: Permit,
+    /// Counts the watches by name in one namespace.
+    pub(crate) _by_name: Option<Arc<()>>,
 }
 
 /// What waits for the housekeeper.
 #[derive(Default)]
 pub(crate) struct PendingWork {
     /// Runs that were asked to end and are to be joined.
-    pub(crate) ended: Vec<Run>,
+    pub(crate) ended: Vec<ThreadRun>,
     /// The name of the thread that the housekeeper joins now.
     pub(crate) joining: Option<String>,
     /// Runs that have room and were not joined. Some may be in no entry and not in `ended` either,

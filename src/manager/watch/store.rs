@@ -49,14 +49,16 @@ impl<K: Object> WatchStore<K> {
         let checks = Arc::clone(&store.checks);
         let name = format!("hk-{}", resource_name::<K>());
         let worker = Worker::spawn(name, move |stop| maintain(&checks, stop));
+        let whose = format!("the housekeeper of {}", cache_name::<K>());
         store
             .housekeeper
-            .add(worker.map_err(no_thread::<K>("housekeeper"))?);
+            .add(worker.map_err(Error::no_thread(&whose))?);
         if let Some(poller) = &store.checks.runs.poller {
+            let whose = format!("the poller of {}", cache_name::<K>());
             for _ in 0..POLLS_MAX {
                 let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
                 let worker = Worker::spawn(name, move |_| poller.work());
-                store.poller.add(worker.map_err(no_thread::<K>("poller"))?);
+                store.poller.add(worker.map_err(Error::no_thread(&whose))?);
             }
         }
         Ok(store)
@@ -396,14 +398,6 @@ impl<K: Object> Drop for WatchStore<K> {
         self.checks.close();
         self.housekeeper.close();
         self.checks.close();
-    }
-}
-
-/// Why a manager cannot begin: the system has no thread to give.
-fn no_thread<K: Object>(whose: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    move |error| {
-        let text = format!("starting the {whose} of {}: {error}", cache_name::<K>());
-        Error::new(ErrorKind::Resources, text)
     }
 }
 

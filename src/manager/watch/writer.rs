@@ -2,13 +2,13 @@
 //! current one.
 
 use std::convert::Infallible;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 
 use super::check_queue::CheckQueue;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
-use super::runs::{PendingWork, Run};
+use super::runs::{PendingWork, Run, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
 use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
@@ -18,6 +18,10 @@ use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Monitor, Mutex, Rank};
+use crate::worker::StopToken;
+
+/// How long after a panic a thread begins its work anew.
+const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The entries of one manager, the work of its housekeeper and its checks, for the writers of runs.
 pub(crate) struct RunContext<K: Object> {
@@ -37,22 +41,39 @@ impl<K: Object> Clone for RunContext<K> {
 }
 
 impl<K: Object> RunContext<K> {
-    /// Raises a run's stop and leaves the join to the housekeeper.
     pub(crate) fn end(&self, run: Run) {
-        run.handle.stop();
-        if run.handle.is_shared() {
-            // It has no thread that could be joined.
-            return;
+        match run {
+            Run::ByName(run) => self.end_thread(run),
+            Run::Shared(run) => run.stop(),
         }
+    }
+
+    /// Raises a run's stop and leaves the join to the housekeeper.
+    pub(crate) fn end_thread(&self, run: ThreadRun) {
+        run.handle.stop();
         self.work.lock().ended.push(run);
         self.work.notify_all();
     }
 
-    /// Waits for the end of a run's thread, which [`PendingWork::late`] names meanwhile.
-    pub(crate) fn join(&self, run: Run) {
+    /// Waits for the end of a run's thread, which [`PendingWork::late`] names meanwhile:
+    /// milliseconds, since its stop was raised.
+    pub(crate) fn join(&self, run: ThreadRun) {
         self.work.lock().joining = Some(run.handle.thread_name());
-        run.join();
+        // The thread's own report of its panic is in the log; a run that crashed is started again.
+        run.handle.join();
         self.work.lock().joining = None;
+    }
+
+    /// Fails the manager's health after a panic of one of its threads. The thread
+    /// [pauses](Self::pause_after_panic) before it begins anew.
+    pub(super) fn panicked(&self, panic: Error) {
+        log::error!("{panic}; it goes on in {AFTER_PANIC:?}");
+        self.work.lock().failure = Some(panic);
+    }
+
+    pub(super) fn pause_after_panic(&self, stop: &StopToken) {
+        let clock = self.table.clock();
+        stop.wait_until(clock, clock.after(AFTER_PANIC));
     }
 
     /// Has the housekeeper look at the watches of namespaces.

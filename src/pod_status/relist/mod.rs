@@ -148,9 +148,8 @@ impl Relist {
         let health_threshold = options.health_threshold;
         let closes = options.close_cache.then(|| cache.clone());
         let driver = RelistLoop::new(runtime, cache, options, Arc::clone(&progress));
-        let worker = Worker::spawn("relist", move |stop| driver.run(stop)).map_err(|error| {
-            Error::new(ErrorKind::Resources, "no thread for the relist loop").with_source(error)
-        })?;
+        let worker = Worker::spawn("relist", move |stop| driver.run(stop))
+            .map_err(Error::no_thread("the relist loop"))?;
         let closing = closes.map(|cache| {
             let close: Arc<dyn Wake> = Arc::new(move || cache.close());
             worker.token().register(&close)
