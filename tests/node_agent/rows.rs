@@ -142,7 +142,7 @@ fn an_answer_that_is_missing_at_the_deadline_is_shown_and_ends_with_1() {
         .start()
         .unwrap();
     // The list of the pods has to come within it.
-    let ended = agent(&server, &["--timeout", "20s"]);
+    let ended = agent(&server, &["--timeout", "20s", "-o", "wide"]);
     assert_eq!(ended.code, 1);
     let row = ended.stdout.lines().nth(1).unwrap();
     // D14: the row says where the request is; on a busy machine it may not be sent yet.
@@ -172,6 +172,8 @@ fn why_an_object_waits_is_told_when_it_is_known() {
         "n1",
         "--request-timeout",
         "20s",
+        "-o",
+        "wide",
     ];
     let mut agent = AGENT.start(&flags);
     agent.wait_for("the wait", |line| {
@@ -315,11 +317,11 @@ fn pods_that_finish_are_made_anew_or_are_deleted_let_go_of_their_objects() {
         .start()
         .unwrap();
     let url = server.url();
-    let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1"]);
+    let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1", "-o", "wide"]);
     let row = |pod: &'static str, name: &'static str, state: &'static str| {
         let is_it: IsLine = Box::new(move |line| {
             let cells: Vec<_> = line.split_whitespace().collect();
-            (cells[1], cells[3], cells[4]) == (pod, name, state)
+            (cells[2], cells[4], cells[5]) == (pod, name, state)
         });
         is_it
     };
