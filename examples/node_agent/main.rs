@@ -28,6 +28,7 @@ mod outflow;
 mod own_node;
 mod pid_file;
 mod pods;
+mod presence;
 mod print;
 mod reads;
 mod references;
