@@ -5,6 +5,7 @@
 //! kube-apiserver. All it stands on is the library's public API.
 
 mod agent;
+mod agent_flags;
 mod args;
 mod bind;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
@@ -40,6 +41,7 @@ mod signals;
 mod snapshot;
 mod table;
 mod tell;
+mod usage;
 mod wait_line;
 mod yaml;
 mod zpages;
@@ -81,10 +83,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
-        Ok(Command::Help) => return tell::help(&args::help()),
-        Ok(Command::Version) => {
-            return tell::help(concat!("node_agent ", env!("CARGO_PKG_VERSION"), "\n"));
-        }
+        Ok(Command::Print(text)) => return tell::print(&text),
         Err(wrong) => return usage(&wrong),
     };
     if let Some(name) = &options.node_name
