@@ -10,6 +10,7 @@ use kubecache::http::KubeconfigOptions;
 use kubecache::manager::{ChangeDetection, WatchScope};
 
 use crate::bind::BindAddress;
+use crate::credentials::CredentialOptions;
 use crate::files::FileOptions;
 use crate::hook::HookOptions;
 use crate::managers::ObjectId;
@@ -74,6 +75,12 @@ The agent:
                                     --once the agent waits for it
       --exec-timeout DURATION       how long a run may take (default 30s; 0 waits without end)
       --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
+      --credential-socket PATH      a Unix socket, mode 0600, that gives values to units of systemd
+                                    whose LoadCredential= names PATH, as the configuration declares
+                                    them. - is the socket that systemd passes with
+                                    StandardInput=socket
+      --credential-timeout DURATION how long a unit waits for a value that is missing before it
+                                    fails (default 30s; 0 waits without end)
       --snapshot FILE, --snapshot-key FILE
                                     keep what is in memory in FILE, sealed with the key in the other
                                     file (32 random bytes, mode 0600). An agent that starts while
@@ -224,6 +231,7 @@ pub(crate) struct Options {
     /// The labels of pods; empty: all.
     pub(crate) selector: String,
     pub(crate) files: FileOptions,
+    pub(crate) credentials: CredentialOptions,
     pub(crate) snapshot: Option<SnapshotFiles>,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
@@ -267,6 +275,7 @@ impl Default for Options {
                 },
                 ..FileOptions::default()
             },
+            credentials: CredentialOptions::default(),
             snapshot: None,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
@@ -348,6 +357,13 @@ where
     if options.fail_on_missing && !options.once {
         return Err("--fail-on-missing needs --once".to_owned());
     }
+    if options.credentials.socket.is_some() && options.once {
+        return Err(
+            "--credential-socket answers as long as the agent runs: leave --once out".to_owned(),
+        );
+    }
+    let credentials = options.credentials.declared.objects();
+    options.references.extend(credentials.cloned());
     let files = &options.files;
     let tells = !files.hook.command.is_empty() || files.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
@@ -402,6 +418,8 @@ fn own_flag(
         }
         "exec-timeout" => options.files.hook.limit = flags::limit(name, parser)?,
         "signal-on-change" => options.files.signal = Some(flags::path(name, parser)?),
+        "credential-socket" => options.credentials.socket = Some(flags::path(name, parser)?),
+        "credential-timeout" => options.credentials.timeout = flags::limit(name, parser)?,
         "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
             let word = flags::text(name, parser)?;
@@ -702,6 +720,8 @@ mod tests {
             "exec-on-change",
             "exec-timeout",
             "signal-on-change",
+            "credential-socket",
+            "credential-timeout",
             "snapshot",
             "snapshot-key",
             "change-detection",

@@ -7,6 +7,7 @@
 mod agent;
 mod args;
 mod bind;
+mod credentials;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
@@ -38,8 +39,12 @@ mod serve;
 mod signals;
 #[cfg_attr(not(feature = "snapshot"), path = "no_snapshot.rs")]
 mod snapshot;
+mod socket_file;
 mod table;
 mod tell;
+#[cfg(test)]
+#[path = "../../src/temp_directory.rs"]
+mod temp_directory;
 mod wait_line;
 mod yaml;
 mod zpages;
