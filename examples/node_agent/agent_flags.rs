@@ -139,6 +139,20 @@ const GROUPS: [Group; 7] = [
                 "send SIGHUP to the process whose number FILE holds",
             ),
             flag(
+                "credential-socket",
+                "PATH",
+                "a Unix socket, mode 0600, that gives values to units of systemd whose \
+                 LoadCredential= names PATH, as the configuration declares them. - is the socket \
+                 that systemd passes with StandardInput=socket",
+            ),
+            flag(
+                "credential-timeout",
+                "DURATION",
+                "how long a unit waits for a value that is missing before it fails; 0 waits \
+                 without end",
+            )
+            .default("30s"),
+            flag(
                 "ready-timeout",
                 "DURATION",
                 "after this time the agent tells systemd (Type=notify) that it is ready, whatever \

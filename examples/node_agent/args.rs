@@ -11,6 +11,7 @@ use kubecache::manager::{ChangeDetection, WatchScope};
 
 use crate::agent_flags::PROGRAM;
 use crate::bind::BindAddress;
+use crate::credentials::CredentialOptions;
 use crate::files::FileOptions;
 use crate::flags::Parser;
 use crate::hook::HookOptions;
@@ -113,6 +114,7 @@ pub(crate) struct Options {
     /// The labels of pods; empty: all.
     pub(crate) selector: String,
     pub(crate) files: FileOptions,
+    pub(crate) credentials: CredentialOptions,
     pub(crate) snapshot: Option<SnapshotFiles>,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
@@ -156,6 +158,7 @@ impl Default for Options {
                 },
                 ..FileOptions::default()
             },
+            credentials: CredentialOptions::default(),
             snapshot: None,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
@@ -232,6 +235,13 @@ where
     if options.fail_on_missing && !options.once {
         return Err("--fail-on-missing needs --once".to_owned());
     }
+    if options.credentials.socket.is_some() && options.once {
+        return Err(
+            "--credential-socket answers as long as the agent runs: leave --once out".to_owned(),
+        );
+    }
+    let credentials = options.credentials.declared.objects();
+    options.references.extend(credentials.cloned());
     let files = &options.files;
     let tells = !files.hook.command.is_empty() || files.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
@@ -282,6 +292,8 @@ fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bo
         }
         "exec-timeout" => options.files.hook.limit = flags::limit(name, parser)?,
         "signal-on-change" => options.files.signal = Some(flags::path(name, parser)?),
+        "credential-socket" => options.credentials.socket = Some(flags::path(name, parser)?),
+        "credential-timeout" => options.credentials.timeout = flags::limit(name, parser)?,
         "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
             let word = flags::text(name, parser)?;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kubecache::Error;
 use kubecache::reflector::Reflector;
 
+use crate::credentials::Credentials;
 use crate::exchange::{Asked, Page};
 use crate::files::Files;
 use crate::managers::Managers;
@@ -22,6 +23,8 @@ pub(crate) struct Health {
     pub(crate) managers: Arc<Managers>,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
+    /// Where units of systemd get values.
+    pub(crate) credentials: Option<Arc<Credentials>>,
     /// Whether everything was answered once; that stays so.
     pub(crate) synced: Flag,
     /// Where there is a snapshot: whether something of it waits for the server's word.
@@ -99,6 +102,9 @@ impl Health {
             checks.push(("files", told("files", files.health())));
             let hook = files.hook_health();
             checks.extend(hook.map(|hook| ("hook", told("hook", hook))));
+        }
+        if let Some(credentials) = &self.credentials {
+            checks.push(("credentials", told("credentials", credentials.health())));
         }
         checks
     }

@@ -8,6 +8,7 @@ mod agent;
 mod agent_flags;
 mod args;
 mod bind;
+mod credentials;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
@@ -39,8 +40,12 @@ mod serve;
 mod signals;
 #[cfg_attr(not(feature = "snapshot"), path = "no_snapshot.rs")]
 mod snapshot;
+mod socket_file;
 mod table;
 mod tell;
+#[cfg(test)]
+#[path = "../../src/temp_directory.rs"]
+mod temp_directory;
 mod usage;
 mod wait_line;
 mod yaml;

@@ -13,6 +13,7 @@ use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
 use crate::args::Options;
+use crate::credentials::Credentials;
 use crate::files::Files;
 use crate::health::{Flag, Health};
 use crate::managers::{Managers, ObjectId};
@@ -29,6 +30,8 @@ pub(crate) struct Node {
     managers: Arc<Managers>,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
+    /// Where values are given to units of systemd.
+    credentials: Option<Arc<Credentials>>,
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// The pods that the agent of before had, until the server tells of them.
     restored: BTreeMap<ObjectKey, Owner>,
@@ -89,8 +92,10 @@ impl Node {
         managers.refer(&options.references, &BTreeSet::new());
         let restored = managers.only_pods_of(owners, &options.references, name.is_some());
         let files = Files::start(&options.files, &managers)?;
+        let credentials = Credentials::start(&options.credentials, &managers)?;
         let node = Self {
             files: files.map(Arc::new),
+            credentials: credentials.map(Arc::new),
             managers,
             pods: BTreeMap::new(),
             restored,
@@ -171,6 +176,7 @@ impl Node {
             own_node: self.own.clone(),
             managers: Arc::clone(&self.managers),
             files: self.files.clone(),
+            credentials: self.credentials.clone(),
             synced,
             restored: self.keeper.as_ref().map(|_| restored.clone()),
         }
