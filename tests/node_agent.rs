@@ -40,6 +40,8 @@ mod systemd;
 #[cfg(feature = "snapshot")]
 #[path = "node_agent/upgrade.rs"]
 mod upgrade;
+#[path = "node_agent/usage.rs"]
+mod usage;
 
 use crate::support::example::Example;
 

@@ -9,12 +9,14 @@ use kubecache::Error;
 use kubecache::http::KubeconfigOptions;
 use kubecache::manager::{ChangeDetection, WatchScope};
 
+use crate::agent_flags::PROGRAM;
 use crate::bind::BindAddress;
 use crate::credentials::CredentialOptions;
 use crate::files::FileOptions;
+use crate::flags::Parser;
 use crate::hook::HookOptions;
 use crate::managers::ObjectId;
-use crate::{flags, metrics, references, snapshot};
+use crate::{flags, metrics, references, snapshot, usage};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -43,131 +45,12 @@ const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
 /// The story was recorded with a pause between its phases that nobody wants to sit through.
 const DEMO_SPEED: f64 = 6.0;
 
-const FLAGS: &str = "\
-node_agent keeps the Secrets and ConfigMaps that the pods of a node name, as the kubelet does. It
-prints a row per pod and object, never a value, and then each change as it comes.
-
-Usage: node_agent [flags]
-
-The agent:
-      --node-name NAME              the node whose pods are followed (default $NODE_NAME, unless
-                                    references are given)
-      --secret NAMESPACE/NAME, --configmap NAMESPACE/NAME
-                                    keep this object, whatever pods name (again for each object)
-      --references FILE             keep the objects in FILE, one per line: secret NAMESPACE/NAME or
-                                    configmap NAMESPACE/NAME; what follows # is left out. SIGHUP has
-                                    it read again
-      --output-dir DIR              write each object as files, mode 0600, all keys at once, as the
-                                    kubelet's volumes: DIR/NAMESPACE/secrets/NAME/KEY, or
-                                    configmaps. They go with the last pod that names the object, and
-                                    stay when the agent ends. Best on a tmpfs. DIR is new, empty, or
-                                    has nothing but such files; one agent at a time writes there
-      --output-adopt                take a DIR that has other files too; they stay as they are
-      --output-owner UID:GID        whose files they are (default: the agent's)
-      --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
-                                    spaces between them, no shell. $KUBECACHE_CHANGED names what
-                                    changed, as lines like secret NAMESPACE/NAME; what does not fit
-                                    into 64 KiB is counted in $KUBECACHE_CHANGED_LEFT_OUT. Changes
-                                    during a run are one more run. A run that fails is told, fails
-                                    the check hook of /healthz and --once, and the next one gets its
-                                    names too. It has a process group of its own, which is ended
-                                    with it: SIGTERM, then SIGKILL. The agent's end ends it; with
-                                    --once the agent waits for it
-      --exec-timeout DURATION       how long a run may take (default 30s; 0 waits without end)
-      --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
-      --credential-socket PATH      a Unix socket, mode 0600, that gives values to units of systemd
-                                    whose LoadCredential= names PATH, as the configuration declares
-                                    them. - is the socket that systemd passes with
-                                    StandardInput=socket
-      --credential-timeout DURATION how long a unit waits for a value that is missing before it
-                                    fails (default 30s; 0 waits without end)
-      --snapshot FILE, --snapshot-key FILE
-                                    keep what is in memory in FILE, sealed with the key in the other
-                                    file (32 random bytes, mode 0600). An agent that starts while
-                                    the server is away has its objects from there, Restored, until
-                                    the server answers. One agent at a time writes FILE. In an agent
-                                    that was built with --features snapshot
-  -l, --selector SELECTOR           follow the node's pods with these labels
-  -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
-  -o, --output table|wide|name|json|yaml
-                                    a table (wide: with all columns), the objects' names, or the
-                                    whole node in one object with --once, else an object per change:
-                                    the same object with the one pod and the one object that
-                                    changed, a line of JSON or a document of YAML
-      --no-headers                  leave out the headers of a table
-      --change-detection Watch|Cache|Get
-                                    how changes of the objects are noticed, as the kubelet's setting
-                                    configMapAndSecretChangeDetectionStrategy (default Watch): Watch
-                                    watches each object; Cache fetches what is read and older than
-                                    the time to live in the node's annotation
-                                    node.alpha.kubernetes.io/ttl (else 1m); Get fetches each read
-      --watch-scope name|namespace[:N]
-                                    what is watched with Watch (default name): each object by its
-                                    name, or with namespace each namespace in which more than N
-                                    objects (default 20) are watched. Where the agent may not watch
-                                    the namespace, it watches the objects by name
-      --watches-max N               the most connections for the Secrets and for the ConfigMaps
-                                    with Watch. One of them gets the objects that have no watch,
-                                    twice a minute; their state says (polled). Default: 1000 watches
-                                    each, beyond which objects fail
-      --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each
-                                    time that a pod comes or changes (default 1m, as the kubelet's
-                                    syncFrequency; with --demo 2s)
-      --once                        print when every object has its answer, then exit
-      --fail-on-missing             with --once: exit code 1 if an object is not there, or may not
-                                    be read
-      --timeout DURATION            how long --once waits for answers, and how long the first
-                                    contact with the server may take without it (default 30s; 0
-                                    waits without end)
-      --ready-timeout DURATION      under systemd (Type=notify): tell that the agent is ready after
-                                    this time, whatever is missing; the status names it. Else it is
-                                    ready once each object has its answer and its files (default 1m;
-                                    0 waits without end)
-      --idle-limit DURATION         how long a server that sends bookmarks may be silent before it
-                                    is asked anew and counts as unhealthy (default 130s; servers
-                                    send a bookmark about once a minute)
-      --health-probe-bind-address ADDRESS
-                                    serve /healthz, /readyz and /livez at HOST:PORT, or at :PORT of
-                                    all interfaces; port 0 is a free one, told on stderr (default 0:
-                                    not at all). /healthz and /readyz answer 500 when the server
-                                    stops confirming what is known, /readyz also until each object
-                                    has had its answer; /livez is 200 while the agent runs. ?verbose
-                                    lists the checks, ?exclude=NAME leaves one out. /statusz and
-                                    /flagz tell people what runs, since when and with which flags
-      --metrics-bind-address ADDRESS
-                                    serve /metrics for Prometheus, in the same way (default 0: not
-                                    at all); the same address may be given for both. In an agent
-                                    that was built with --features metrics
-      --demo                        no cluster: serve the embedded recordings to itself on loopback;
-                                    its first line says so, with -o json on stderr. In an agent that
-                                    was built with --features testing
-      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything
-                                    at once)
-
-";
-
-const EXIT_CODES: &str = "\
-Signals: SIGINT and SIGTERM end it cleanly, a second one at once. SIGHUP has it read the files of
---references again, and run --exec-on-change again if the last run failed; a file that cannot be
-read or is wrong changes nothing. With --once, SIGHUP does nothing. Where the terminal of its output
-is gone, SIGHUP ends it cleanly.
-
-Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers, unless
---fail-on-missing is given), or a clean stop by a signal; 1 the server cannot be reached or refuses
-us, or an answer is missing at the deadline; 2 wrong usage; 3 nobody takes the output any more.
-";
-
-/// What `--help` prints.
-pub(crate) fn help() -> String {
-    [FLAGS, flags::HELP, EXIT_CODES].concat()
-}
-
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Command {
     Run(Box<Options>),
-    Help,
-    Version,
+    /// A text instead.
+    Print(String),
 }
 
 /// How rows are printed.
@@ -325,28 +208,23 @@ pub(crate) fn parse<I>(arguments: I) -> Result<Command, String>
 where
     I: IntoIterator<Item: Into<OsString>>,
 {
-    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut parser = Parser::new(&PROGRAM, arguments);
     let mut options = Options::default();
     let mut snapshot = [None, None];
-    while let Some(name) = flags::next(
-        &mut parser,
-        &[('l', "selector"), ('n', "namespace"), ('o', "output")],
-    )? {
-        match name.as_str() {
-            "help" => return Ok(Command::Help),
-            "version" => return Ok(Command::Version),
-            _ => {}
+    while let Some(name) = parser.next()? {
+        if let Some(page) = usage::page(name, &mut parser)? {
+            return Ok(Command::Print(page));
         }
-        let known = snapshot_flag(&name, &mut parser, &mut snapshot)?
-            || own_flag(&name, &mut parser, &mut options)?
+        let known = snapshot_flag(name, &mut parser, &mut snapshot)?
+            || own_flag(name, &mut parser, &mut options)?
             || flags::connection_flag(
-                &name,
+                name,
                 &mut parser,
                 &mut options.connection,
                 &mut options.request_timeout,
             )?;
         if !known {
-            return Err(flags::unknown(&name, &help()));
+            return Err(format!("--{name} is not read"));
         }
     }
     options.snapshot = match snapshot {
@@ -377,7 +255,7 @@ where
 /// The two flags of snapshots, into their places.
 fn snapshot_flag(
     name: &str,
-    parser: &mut lexopt::Parser,
+    parser: &mut Parser,
     [file, key]: &mut [Option<PathBuf>; 2],
 ) -> Result<bool, String> {
     let place = match name {
@@ -389,11 +267,7 @@ fn snapshot_flag(
     snapshot::MISSING.map_or(Ok(true), |missing| Err(format!("--{name}: {missing}")))
 }
 
-fn own_flag(
-    name: &str,
-    parser: &mut lexopt::Parser,
-    options: &mut Options,
-) -> Result<bool, String> {
+fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bool, String> {
     match name {
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
         "secret" | "configmap" => {
@@ -436,12 +310,12 @@ fn own_flag(
         }
         "idle-limit" => options.idle_limit = Some(at_least(IDLE_LIMIT_LEAST, name, parser)?),
         "health-probe-bind-address" => {
-            let value = text_or_nothing(name, parser)?;
+            let value = flags::optional(name, parser)?.unwrap_or_default();
             options.health_probe_bind_address =
                 BindAddress::parse("health-probe-bind-address", &value)?;
         }
         "metrics-bind-address" => {
-            let value = text_or_nothing(name, parser)?;
+            let value = flags::optional(name, parser)?.unwrap_or_default();
             options.metrics_bind_address = BindAddress::parse("metrics-bind-address", &value)?;
             if let (Some(_), Some(missing)) = (&options.metrics_bind_address, metrics::MISSING) {
                 return Err(format!("--{name}: {missing}"));
@@ -487,18 +361,8 @@ fn owner(value: &str) -> Result<(u32, u32), String> {
     ids.ok_or_else(|| format!("--output-owner {value:?}: write UID:GID, such as 1000:1000"))
 }
 
-/// A value that may be empty.
-fn text_or_nothing(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
-    let value = parser
-        .value()
-        .map_err(|_missing| format!("--{name} needs a value"))?;
-    value
-        .into_string()
-        .map_err(|_not_text| format!("--{name}: the value is not text"))
-}
-
 /// A duration that is not below this.
-fn at_least(least: Duration, name: &str, parser: &mut lexopt::Parser) -> Result<Duration, String> {
+fn at_least(least: Duration, name: &str, parser: &mut Parser) -> Result<Duration, String> {
     let given = flags::limit(name, parser)?.filter(|given| *given >= least);
     given.ok_or_else(|| format!("--{name}: write a second or more"))
 }
@@ -684,62 +548,39 @@ mod tests {
         }
     }
 
+    /// Each flag of the table is read, and no other. What takes a value takes the next word.
     #[test]
-    fn the_help_names_each_flag() {
-        let help = help();
-        for flag in [
-            "kubeconfig",
-            "context",
-            "cluster",
-            "user",
-            "server",
-            "token",
-            "username",
-            "password",
-            "as",
-            "as-uid",
-            "as-group",
-            "disable-compression",
-            "certificate-authority",
-            "client-certificate",
-            "client-key",
-            "tls-server-name",
-            "insecure-skip-tls-verify",
-            "request-timeout",
-            "node-name",
-            "secret",
-            "configmap",
-            "references",
-            "namespace",
-            "output",
-            "no-headers",
-            "selector",
-            "output-dir",
-            "output-adopt",
-            "output-owner",
-            "exec-on-change",
-            "exec-timeout",
-            "signal-on-change",
-            "credential-socket",
-            "credential-timeout",
-            "snapshot",
-            "snapshot-key",
-            "change-detection",
-            "watch-scope",
-            "sync-frequency",
-            "idle-limit",
-            "health-probe-bind-address",
-            "metrics-bind-address",
-            "once",
-            "timeout",
-            "demo",
-            "demo-speed",
-            "v",
-            "help",
-            "version",
-        ] {
-            let named = format!("--{flag}");
-            assert!(help.contains(&named), "{named}");
+    fn the_table_has_the_flags_that_are_read() {
+        for flag in PROGRAM.flags() {
+            let alone = parse([format!("--{}", flag.name)]);
+            let needs = alone
+                .as_ref()
+                .is_err_and(|why| why.ends_with("needs a value"));
+            assert_eq!(needs, flag.takes_value(), "{}: {alone:?}", flag.name);
+            let given = parse([format!("--{}={}", flag.name, "0")]);
+            let not_read = given.is_err_and(|why| why.ends_with("is not read"));
+            assert!(!not_read, "{}", flag.name);
+        }
+        let sources = [
+            include_str!("args.rs"),
+            include_str!("flags.rs"),
+            include_str!("usage.rs"),
+        ];
+        let known: BTreeSet<_> = PROGRAM.flags().map(|flag| flag.name).collect();
+        for line in sources.iter().flat_map(|source| source.lines()) {
+            let Some((names, _)) = line.trim().split_once(" => ") else {
+                continue;
+            };
+            let words = ["bash", "zsh", "fish"];
+            for name in names
+                .split(" | ")
+                .filter(|name| !words.contains(&name.trim_matches('"')))
+            {
+                let name = name
+                    .strip_prefix('"')
+                    .and_then(|name| name.strip_suffix('"'));
+                assert!(name.is_none_or(|name| known.contains(name)), "{line}");
+            }
         }
     }
 }

@@ -5,6 +5,7 @@
 //! kube-apiserver. All it stands on is the library's public API.
 
 mod agent;
+mod agent_flags;
 mod args;
 mod bind;
 mod credentials;
@@ -45,6 +46,7 @@ mod tell;
 #[cfg(test)]
 #[path = "../../src/temp_directory.rs"]
 mod temp_directory;
+mod usage;
 mod wait_line;
 mod yaml;
 mod zpages;
@@ -86,10 +88,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
-        Ok(Command::Help) => return tell::help(&args::help()),
-        Ok(Command::Version) => {
-            return tell::help(concat!("node_agent ", env!("CARGO_PKG_VERSION"), "\n"));
-        }
+        Ok(Command::Print(text)) => return tell::print(&text),
         Err(wrong) => return usage(&wrong),
     };
     if let Some(name) = &options.node_name
