@@ -298,7 +298,7 @@ impl Desk {
                 Err(missing) => missing,
             };
             if stop.is_stopped() {
-                return Err(format!("the agent ends; {missing}"));
+                return Err("the agent ends".to_owned());
             }
             if is_gone(client) {
                 return Err(format!("systemd did not wait longer; {missing}"));
