@@ -326,6 +326,8 @@ mod wire;
 
 pub mod local_file;
 
+pub mod yaml;
+
 pub mod list_watch;
 
 pub mod http;

@@ -4,6 +4,9 @@
 
 #[path = "node_agent/bad_input.rs"]
 mod bad_input;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/credentials.rs"]
+mod credentials;
 #[path = "node_agent/demo.rs"]
 mod demo;
 #[path = "node_agent/files.rs"]

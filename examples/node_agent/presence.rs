@@ -78,7 +78,7 @@ fn ask(client: &Client, key: &ObjectKey, stop: &StopToken) -> (Presence, bool) {
 
 /// Whether the server's answer is about this node. A path that it does not know is another matter.
 fn names(error: &Error, key: &ObjectKey) -> bool {
-    let status = error.status().map(kubecache::Status::as_api);
-    let details = status.and_then(|status| status.details.as_ref());
+    let status = error.status();
+    let details = status.and_then(|status| status.as_api().details.as_ref());
     details.is_some_and(|details| details.name.as_deref() == Some(key.name()))
 }

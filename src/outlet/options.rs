@@ -1,8 +1,14 @@
 //! The options of an outlet.
 
+use std::io;
 use std::path::PathBuf;
 
+use super::folder::Folder;
+use super::layout::{Laid, Layouts, Presence};
 use crate::clock::Clock;
+use crate::error::Error;
+use crate::object::ObjectKey;
+use crate::sync::Arc;
 
 /// The user and group of files, by their numbers.
 pub(super) type OwnerIds = Option<(u32, u32)>;
@@ -16,6 +22,7 @@ pub struct OutletOptions {
     pub(super) name: String,
     pub(super) adopts: bool,
     pub(super) clock: Clock,
+    pub(super) layouts: Layouts,
 }
 
 impl OutletOptions {
@@ -27,6 +34,7 @@ impl OutletOptions {
             name: "kubecache".to_owned(),
             adopts: false,
             clock: Clock::system(),
+            layouts: Layouts::default(),
         }
     }
 
@@ -55,9 +63,47 @@ impl OutletOptions {
         }
     }
 
+    /// Lays out the files of each object by a function of the program: it is given the kind, the
+    /// object's name, and what is known of the object. Default: a file per key, which stays when
+    /// the server deletes the object.
+    ///
+    /// The thread that writes calls it before each write, under no lock. Where the server has no
+    /// object, that is in each round of a [`Publisher`](super::Publisher). Its error is the
+    /// object's failure. Its panic is such an error too. Either leaves the files as they are.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::outlet::{Laid, Layout, OutletOptions, Presence};
+    ///
+    /// let options = OutletOptions::new("/run/shop").layout(|_kind, _key, presence| {
+    ///     let Presence::There(data) = presence else {
+    ///         return Ok(Laid::Removed);
+    ///     };
+    ///     // The keys of a certificate as one file.
+    ///     let parts = ["tls.crt", "tls.key"].map(|key| data.get(key).copied().unwrap_or_default());
+    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", parts.concat())))
+    /// });
+    /// # drop(options);
+    /// ```
+    pub fn layout<F>(self, lay_out: F) -> Self
+    where
+        F: Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync + 'static,
+    {
+        Self {
+            layouts: Layouts(Some(Arc::new(lay_out))),
+            ..self
+        }
+    }
+
     /// Replaces the clock, for tests. Default: the system's.
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Opens the directory, and makes it if need be.
+    pub(super) fn root(&self) -> io::Result<Folder> {
+        Folder::root(&self.directory, self.owner, self.layouts.0.is_some())
     }
 
     /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.

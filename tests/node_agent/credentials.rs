@@ -1,0 +1,124 @@
+//! `--credential-socket` of a process: whose socket it replaces, and how it ends. What it answers is
+//! tested beside its code.
+
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use kubecache::testing::ApiServer;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, socket};
+use rustix::process::Signal;
+
+use super::AGENT;
+use super::probes::{FLAG, get, told};
+use crate::support::TempDirectory;
+use crate::support::example::Running;
+
+/// More than systemd takes for a credential.
+const REFUSAL_BYTES: usize = 2 * 1024 * 1024;
+
+fn start(server: &str, path: &Path, more: &[&str]) -> Running {
+    let path = path.to_str().unwrap();
+    let flags = ["--server", server, "--secret", "shop/db"];
+    let flags = [&flags[..], &["--credential-socket", path, "-v"], more].concat();
+    AGENT.start(&flags)
+}
+
+/// Connects as systemd does, as soon as somebody listens.
+fn ask(path: &Path, number: u32) -> UnixStream {
+    let client = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    let name = format!("{:x}{number:04x}/unit/app.service/db", std::process::id());
+    let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    bind(&client, &name).unwrap();
+    let agent = SocketAddrUnix::new(path).unwrap();
+    while connect(&client, &agent).is_err() {
+        std::thread::yield_now();
+    }
+    client.into()
+}
+
+fn answer(mut client: &UnixStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    client.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_credential_that_is_not_declared_fails_its_unit_and_is_told() {
+    let server = ApiServer::new().unwrap();
+    let directory = TempDirectory::new("agent-credentials");
+    let path = directory.join("socket");
+    let mut agent = start(&server.url(), &path, &[FLAG, "127.0.0.1:0"]);
+    let probes = told(&mut agent, &format!("{FLAG}: listening at "));
+    assert_eq!(answer(&ask(&path, 1)), vec![0; REFUSAL_BYTES]);
+    let line = told(
+        &mut agent,
+        "warn node_agent::credentials: --credential-socket: ",
+    );
+    assert_eq!(
+        line,
+        "unit \"app.service\", credential \"db\": it is not declared"
+    );
+    assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
+
+    let probes = probes.parse().unwrap();
+    assert_eq!(get(probes, "/healthz/credentials"), (200, "ok".to_owned()));
+    fs::remove_file(&path).unwrap();
+    let (code, why) = get(probes, "/healthz/credentials");
+    assert_eq!(code, 500);
+    assert!(why.contains("was removed or replaced"), "{why}");
+    let _foreign = UnixListener::bind(&path).unwrap();
+    let ended = agent.stop(Signal::TERM);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(path.exists(), "it is another's");
+}
+
+#[test]
+fn the_socket_of_a_killed_agent_is_replaced_and_one_of_a_living_agent_is_not() {
+    let server = ApiServer::new().unwrap();
+    let directory = TempDirectory::new("agent-credentials");
+    let path = directory.join("socket");
+    let agent = start(&server.url(), &path, &[]);
+    drop(ask(&path, 2));
+    let second = start("http://127.0.0.1:1", &path, &[]).wait();
+    assert_eq!(second.0.code(), Some(1));
+    let line = format!(
+        "error: --credential-socket {}: another process listens at it",
+        path.display()
+    );
+    assert_eq!(second.1.lines().last(), Some(&*line));
+    let (status, _) = agent.ended(Signal::KILL);
+    assert_eq!(status.code(), None);
+    assert!(path.exists());
+
+    let agent = start(&server.url(), &path, &[]);
+    drop(ask(&path, 3));
+    // One that reads nothing holds up no end.
+    let _silent = ask(&path, 4);
+    let ended = agent.stop(Signal::TERM);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(ended.stderr.contains("was left over"), "{}", ended.stderr);
+    assert!(!path.exists());
+
+    fs::write(&path, "mine").unwrap();
+    let (status, said) = start("http://127.0.0.1:1", &path, &[]).wait();
+    assert_eq!(status.code(), Some(1));
+    let words = "what is there is no socket; remove it, or choose another path";
+    assert!(said.contains(words), "{said}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
+}
+
+#[test]
+fn flags_that_cannot_be_are_named() {
+    let socket = ["--secret", "shop/db", "--credential-socket"];
+    let once = AGENT.run(&[&socket[..], &["/run/none/socket", "--once"]].concat());
+    assert_eq!(once.code, 2);
+    assert!(once.stderr.contains("leave --once out"), "{}", once.stderr);
+    let server = ["--server", "http://127.0.0.1:1"];
+    let no_socket = AGENT.run(&[&socket[..], &["-"], &server].concat());
+    assert_eq!(no_socket.code, 1);
+    let words = "--credential-socket -: standard input is no Unix socket that listens";
+    assert!(no_socket.stderr.contains(words), "{}", no_socket.stderr);
+}
