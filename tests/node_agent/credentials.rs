@@ -1,5 +1,4 @@
-//! `--credential-socket` of a process: whose socket it replaces, and how it ends. What it answers is
-//! tested beside its code.
+//! `--credential-socket` of a process: whose socket it replaces, what it tells, and how it ends.
 
 use std::fs;
 use std::io::Read as _;
