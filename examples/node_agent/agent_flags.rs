@@ -58,6 +58,18 @@ const GROUPS: [Group; 7] = [
                 "keep this ConfigMap, whatever pods name; again for each object",
             ),
             flag(
+                "config",
+                "FILE",
+                "keep what the YAML in FILE declares, as the files that it says, and tell those \
+                 whom it names. A change of FILE and SIGHUP have it read again; a FILE that is \
+                 wrong changes nothing. The README of the agent has its fields",
+            ),
+            flag(
+                "check-config",
+                "",
+                "say whether the FILE of --config is right, then exit",
+            ),
+            flag(
                 "references",
                 "FILE",
                 "keep the objects in FILE, one per line: secret NAMESPACE/NAME or configmap \

@@ -1,8 +1,8 @@
 //! The command line: kubectl's flags for the connection, and the agent's own.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubecache::Error;
@@ -12,10 +12,13 @@ use kubecache::manager::{ChangeDetection, WatchScope};
 use crate::agent_flags::PROGRAM;
 use crate::bind::BindAddress;
 use crate::credentials::CredentialOptions;
+use crate::declaration::{Declaration, Entry};
 use crate::files::FileOptions;
 use crate::flags::Parser;
 use crate::hook::HookOptions;
-use crate::managers::ObjectId;
+use crate::layout::Rules;
+use crate::teller::{self, Tells};
+use crate::wanted::{Sources, Wanted};
 use crate::{flags, metrics, references, snapshot, usage};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
@@ -102,11 +105,10 @@ pub(crate) struct Options {
     /// `None`: the client's own limits.
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) node_name: Option<String>,
-    /// What is kept beside the objects that pods name.
-    pub(crate) references: BTreeSet<ObjectId>,
-    /// Those of them that the command line names, and the files with the others.
-    named: BTreeSet<ObjectId>,
-    reference_files: Vec<PathBuf>,
+    /// What is kept whatever pods name, and where that stands.
+    pub(crate) wanted: Wanted,
+    pub(crate) sources: Sources,
+    pub(crate) checks_config: bool,
     /// `None`: the pods of all namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) output: Output,
@@ -144,17 +146,21 @@ impl Default for Options {
             connection: KubeconfigOptions::default(),
             request_timeout: None,
             node_name: None,
-            references: BTreeSet::new(),
-            named: BTreeSet::new(),
-            reference_files: Vec::new(),
+            wanted: Wanted::default(),
+            sources: Sources::default(),
+            checks_config: false,
             namespace: None,
             output: Output::Table,
             no_headers: false,
             selector: String::new(),
             files: FileOptions {
-                hook: HookOptions {
-                    limit: Some(EXEC_TIMEOUT),
-                    ..HookOptions::default()
+                tells: Tells {
+                    hook: HookOptions {
+                        label: teller::FLAG,
+                        limit: Some(EXEC_TIMEOUT),
+                        ..HookOptions::default()
+                    },
+                    ..Tells::default()
                 },
                 ..FileOptions::default()
             },
@@ -179,18 +185,15 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What reads the files of references once more, and returns all references. `None` without
-    /// such files.
-    pub(crate) fn reads_references(
-        &self,
-    ) -> Option<impl FnOnce() -> Result<BTreeSet<ObjectId>, String> + Send + 'static> {
-        let (mut references, files) = (self.named.clone(), self.reference_files.clone());
-        (!files.is_empty()).then_some(move || {
-            for file in &files {
-                references.extend(references::of_file(file)?);
-            }
-            Ok(references)
-        })
+    /// What another read of the configuration changed that the agent takes in only when it starts.
+    pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<&'static str> {
+        let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
+        let (before, now) = (before?, now?);
+        if before.directory != now.directory {
+            return Some("the configuration has another directory");
+        }
+        let nodes = [before, now].map(|declaration| declaration.pods().map(|(_, node)| node));
+        (nodes[0] != nodes[1]).then_some("the configuration has other pods")
     }
 
     /// How often the objects are read where they are not watched.
@@ -232,6 +235,9 @@ where
         [Some(snapshot), Some(key)] => Some(SnapshotFiles { snapshot, key }),
         _ => return Err("--snapshot and --snapshot-key need each other".to_owned()),
     };
+    if options.checks_config && options.sources.config.is_none() {
+        return Err("--check-config needs --config".to_owned());
+    }
     if options.fail_on_missing && !options.once {
         return Err("--fail-on-missing needs --once".to_owned());
     }
@@ -240,16 +246,54 @@ where
             "--credential-socket answers as long as the agent runs: leave --once out".to_owned(),
         );
     }
-    let credentials = options.credentials.declared.objects();
-    options.references.extend(credentials.cloned());
+    options.wanted = options.sources.read()?;
+    if let Some(declaration) = options.wanted.declaration.clone() {
+        declared(&declaration, &mut options)?;
+    }
     let files = &options.files;
-    let tells = !files.hook.command.is_empty() || files.signal.is_some();
+    let tells = !files.tells.hook.command.is_empty() || files.tells.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
     if files.directory.is_none() && needs_directory {
         let why = "--output-owner, --output-adopt and the --…-on-change need --output-dir";
         return Err(why.to_owned());
     }
+    if options.checks_config {
+        let declaration = options.wanted.declaration.unwrap_or_default();
+        let file = options.sources.config.unwrap_or_default();
+        let (entries, units) = (
+            declaration.entries.len(),
+            declaration.credentials.units.len(),
+        );
+        let (file, counts) = (file.display(), format!("{entries} entries, {units} units"));
+        return Ok(Command::Print(format!(
+            "{file}: nothing is wrong: {counts}\n"
+        )));
+    }
     Ok(Command::Run(Box::new(options)))
+}
+
+/// Takes from the configuration what no flag says.
+fn declared(declaration: &Declaration, options: &mut Options) -> Result<(), String> {
+    if options.files.directory.is_none() {
+        options.files.directory.clone_from(&declaration.directory);
+    }
+    if let Some((_, Some(node))) = declaration.pods() {
+        options.node_name.get_or_insert_with(|| node.to_owned());
+    }
+    options.credentials.declared = declaration.credentials.clone();
+    let has_files = |entry: &Arc<Entry>| entry.rules != Rules::default() || !entry.tells.is_empty();
+    if options.files.directory.is_none() && declaration.entries.iter().any(has_files) {
+        let file = options
+            .sources
+            .config
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .display();
+        return Err(format!(
+            "{file}: directory: missing: name one there, or with --output-dir"
+        ));
+    }
+    Ok(())
 }
 
 /// The two flags of snapshots, into their places.
@@ -272,14 +316,13 @@ fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bo
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
         "secret" | "configmap" => {
             let object = references::of_flag(name, &flags::text(name, parser)?)?;
-            options.references.insert(object.clone());
-            options.named.insert(object);
+            options.sources.named.insert(object);
         }
         "references" => {
-            let file = flags::path(name, parser)?;
-            options.references.extend(references::of_file(&file)?);
-            options.reference_files.push(file);
+            options.sources.files.push(flags::path(name, parser)?);
         }
+        "config" => options.sources.config = Some(flags::path(name, parser)?),
+        "check-config" => options.checks_config = flags::switch(name, parser)?,
         "namespace" => options.namespace = Some(flags::text(name, parser)?),
         "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
         "selector" => options.selector = flags::text(name, parser)?,
@@ -288,10 +331,11 @@ fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bo
         "output-owner" => options.files.owner = Some(owner(&flags::text(name, parser)?)?),
         "exec-on-change" => {
             let command = flags::text(name, parser)?;
-            options.files.hook.command = command.split_whitespace().map(str::to_owned).collect();
+            options.files.tells.hook.command =
+                command.split_whitespace().map(str::to_owned).collect();
         }
-        "exec-timeout" => options.files.hook.limit = flags::limit(name, parser)?,
-        "signal-on-change" => options.files.signal = Some(flags::path(name, parser)?),
+        "exec-timeout" => options.files.tells.hook.limit = flags::limit(name, parser)?,
+        "signal-on-change" => options.files.tells.signal = Some(flags::path(name, parser)?),
         "credential-socket" => options.credentials.socket = Some(flags::path(name, parser)?),
         "credential-timeout" => options.credentials.timeout = flags::limit(name, parser)?,
         "no-headers" => options.no_headers = flags::switch(name, parser)?,

@@ -165,10 +165,6 @@ impl Credentials {
     }
 
     /// Answers by this declaration from now on, also those that wait.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "a reload of the declaration calls it")
-    )]
     pub(crate) fn declare(&self, declared: Declared) {
         *self.desk.declared.lock() = declared;
     }

@@ -9,6 +9,7 @@ mod agent_flags;
 mod args;
 mod bind;
 mod credentials;
+mod declaration;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
@@ -19,6 +20,7 @@ mod flags;
 mod follow;
 mod health;
 mod hook;
+mod layout;
 mod logger;
 mod managers;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
@@ -28,6 +30,7 @@ mod notify;
 mod outflow;
 mod own_node;
 mod pid_file;
+mod plan;
 mod pods;
 mod print;
 mod reads;
@@ -36,6 +39,7 @@ mod references;
 mod replay;
 mod rights;
 mod rows;
+mod selections;
 mod serve;
 mod signals;
 #[cfg_attr(not(feature = "snapshot"), path = "no_snapshot.rs")]
@@ -43,11 +47,15 @@ mod snapshot;
 mod socket_file;
 mod table;
 mod tell;
+mod teller;
 #[cfg(test)]
 #[path = "../../src/temp_directory.rs"]
 mod temp_directory;
 mod usage;
+mod users;
 mod wait_line;
+mod wanted;
+mod watched_file;
 mod yaml;
 mod zpages;
 
@@ -69,6 +77,7 @@ use print::Printer;
 use signals::Stop;
 use tell::tell;
 use wait_line::WaitLine;
+use watched_file::WatchedFile;
 
 /// How the objects stand is in the rows, and of the pods the agent tells itself.
 const TOLD_OTHERWISE: [&str; 2] = ["kubecache::reflector", "kubecache::testing"];
@@ -100,10 +109,10 @@ fn start() -> ExitCode {
             "--demo shows the recorded node {node}, not {name}"
         ));
     }
-    if options.demo && !options.references.is_empty() {
-        return usage(
-            "--demo shows recorded pods: leave --secret, --configmap and --references out",
-        );
+    if options.demo && !options.wanted.is_empty() {
+        let why = "--demo shows recorded pods: leave --secret, --configmap, --references and \
+                   --config out";
+        return usage(why);
     }
     if options.demo && options.snapshot.is_some() {
         return usage("--demo shows recordings: leave --snapshot out");
@@ -111,7 +120,9 @@ fn start() -> ExitCode {
     if options.demo && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--demo shows all recorded pods: leave --namespace and --selector out");
     }
-    let without_pods = !options.references.is_empty();
+    let declaration = options.wanted.declaration.as_ref();
+    let has_pods = declaration.is_some_and(|declaration| declaration.pods().is_some());
+    let without_pods = !options.wanted.is_empty() && !has_pods;
     let named = options.node_name.clone().or_else(|| {
         let name = std::env::var("NODE_NAME").ok()?;
         (!name.is_empty() && !without_pods).then_some(name)
@@ -168,6 +179,8 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     let now = Clock::system().now();
     let notifier = Notifier::from_environment(options.ready_timeout, now)
         .map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
+    let config_file = options.sources.config.clone().filter(|_| !options.once);
+    let config_file = config_file.map(WatchedFile::start);
     let agent = Agent {
         options,
         node_name,
@@ -176,7 +189,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         signals: &stop,
         hang_ups: &hang_ups,
         is_on_terminal: io::stdout().is_terminal(),
-        references: options.references.clone(),
+        config: config_file.transpose()?,
         reading: None,
         endpoints,
         wait_line: WaitLine::on_stderr(),
