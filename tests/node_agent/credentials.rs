@@ -1,5 +1,4 @@
-//! `--credential-socket` of a process: whose socket it replaces, and how it ends. What it answers is
-//! tested beside its code.
+//! `--credential-socket` of a process: whose socket it replaces, what it tells, and how it ends.
 
 use std::fs;
 use std::io::Read as _;
@@ -121,4 +120,31 @@ fn flags_that_cannot_be_are_named() {
     assert_eq!(no_socket.code, 1);
     let words = "--credential-socket -: standard input is no Unix socket that listens";
     assert!(no_socket.stderr.contains(words), "{}", no_socket.stderr);
+}
+/// The unit and its socket, as they ship.
+#[test]
+fn the_agent_knows_the_flags_of_the_unit() {
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/node_agent/deploy");
+    let unit = fs::read_to_string(deploy.join("node-agent.service")).unwrap();
+    let unit = unit.replace("\\\n", " ");
+    let value = |name: &str| {
+        let mut values = unit.lines().filter_map(|line| line.strip_prefix(name));
+        let value = values.next().unwrap_or_else(|| panic!("{name}"));
+        value.strip_prefix('=').unwrap().to_owned()
+    };
+    let command = value("ExecStart");
+    let flags: Vec<_> = command.split_whitespace().skip(1).collect();
+    let config = flags.iter().position(|flag| *flag == "--config");
+    assert!(config.is_some(), "{command}");
+    let help = AGENT.run(&[&flags[..], &["--help"]].concat());
+    assert_eq!(help.code, 0, "{}", help.stderr);
+    assert_eq!(value("RestartPreventExitStatus"), "2");
+    assert_eq!(value("Type"), "notify");
+    let socket = fs::read_to_string(deploy.join("node-agent.socket")).unwrap();
+    let at = socket
+        .lines()
+        .find_map(|line| line.strip_prefix("ListenStream="));
+    let app = fs::read_to_string(deploy.join("app.service")).unwrap();
+    assert!(app.contains(&format!("LoadCredential=db:{}\n", at.unwrap())));
+    assert!(socket.contains("\nSocketMode=0600\n"));
 }
