@@ -414,6 +414,8 @@ fn at_least(least: Duration, name: &str, parser: &mut Parser) -> Result<Duration
 #[cfg(test)]
 mod tests {
 
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn run(line: &str) -> Options {
