@@ -96,13 +96,12 @@ impl Declaration {
         Ok(declaration)
     }
 
-    /// The objects that it names.
+    /// The objects that its entries name.
     pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectId> {
-        let named = self.entries.iter().filter_map(|entry| match &entry.what {
+        self.entries.iter().filter_map(|entry| match &entry.what {
             What::One(object) => Some(object),
             What::Selected(_) | What::Pods(_) => None,
-        });
-        named.chain(self.credentials.objects())
+        })
     }
 
     pub(crate) fn selections(&self) -> impl Iterator<Item = (&Selection, &Arc<Entry>)> {
@@ -392,7 +391,7 @@ mod tests {
             .objects()
             .map(|object| object.key.to_string())
             .collect();
-        assert_eq!(objects, ["shop/db", "shop/flags", "shop/cred"]);
+        assert_eq!(objects, ["shop/db", "shop/flags"]);
     }
 
     /// Files, and how the errors begin.
