@@ -358,7 +358,8 @@ mod tests {
         let declared = parse(
             "directory: /run/x\n\
              entries:\n\
-             - {secret: shop/db, items: {password: db-password}, mode: 0640, owner: 7, group: '8'}\n\
+             - {secret: shop/db, items: {password: db-password}, mode: 0640, owner: 7, \
+             group: '8'}\n\
              - name: env\n  configMap: shop/flags\n  combine: [{file: a.env, format: env}]\n  \
              deleted: remove\n  missing: fail\n  exec: [/bin/reload, now]\n  debounce: 2s\n\
              - configMaps: {namespace: shop, labels: app=web}\n\

@@ -81,8 +81,9 @@ impl OutletOptions {
     ///         return Ok(Laid::Removed);
     ///     };
     ///     // The keys of a certificate as one file.
-    ///     let parts = ["tls.crt", "tls.key"].map(|key| data.get(key).copied().unwrap_or_default());
-    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", parts.concat())))
+    ///     let part = |key| data.get(key).copied().unwrap_or_default();
+    ///     let bundle = [part("tls.crt"), part("tls.key")].concat();
+    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", bundle)))
     /// });
     /// # drop(options);
     /// ```
