@@ -3,15 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::folder::Folder;
+use super::folder::{Folder, OwnerIds};
 use super::layout::{Laid, Layouts, Presence};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
-
-/// The user and group of files, by their numbers.
-pub(super) type OwnerIds = Option<(u32, u32)>;
 
 /// Options of an [`Outlet`](super::Outlet).
 #[derive(Clone, Debug)]
