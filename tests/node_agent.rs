@@ -5,6 +5,9 @@
 #[path = "node_agent/bad_input.rs"]
 mod bad_input;
 #[cfg(target_os = "linux")]
+#[path = "node_agent/config.rs"]
+mod config;
+#[cfg(target_os = "linux")]
 #[path = "node_agent/credentials.rs"]
 mod credentials;
 #[path = "node_agent/demo.rs"]
@@ -38,6 +41,8 @@ mod slow_readers;
 mod snapshot;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/systemd.rs"]
 mod systemd;
 #[cfg(feature = "snapshot")]
 #[path = "node_agent/upgrade.rs"]

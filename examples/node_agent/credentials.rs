@@ -152,8 +152,9 @@ impl Credentials {
             told: Mutex::new(Told::since(clock.now())),
             clock,
         });
+        let ring: Arc<dyn Wake> = ring;
         let hands = (1..=HANDS).map(|number| {
-            let (desk, ring): (_, Arc<dyn Wake>) = (Arc::clone(&desk), ring.clone());
+            let (desk, ring) = (Arc::clone(&desk), Arc::clone(&ring));
             Worker::spawn(format!("agent-cred-{number}"), move |stop| {
                 let _registration = stop.register(&ring);
                 desk.take_clients(stop);
@@ -238,26 +239,22 @@ impl Desk {
             let user = user.as_raw();
             return self.warn(&format!("user {user} is refused: it is not systemd's"));
         }
-        let answered = match asked(address) {
-            None => Err(format!(
-                "{address:?} is refused: it names no unit and credential"
-            )),
+        let why = match asked(address) {
+            None => format!("{address:?} is refused: it names no unit and credential"),
             Some((unit, credential)) => {
                 let name = format!("unit {unit:?}, credential {credential:?}");
                 match self.answer(client, (unit, credential), stop) {
-                    Ok(()) => Ok(log::info!("{name}: given")),
-                    Err(why) => Err(format!("{name}: {why}")),
+                    Ok(()) => return log::info!("{name}: given"),
+                    Err(why) => format!("{name}: {why}"),
                 }
             }
         };
-        if let Err(why) = answered {
-            self.warn(&why);
-            let until = self.clock.after(REFUSAL_WAIT);
-            // Pages that are never written take no memory.
-            let refusal = vec![0; REFUSAL_BYTES];
-            if let Err(error) = send(client, &refusal, until, &self.clock, stop) {
-                log::debug!("--credential-socket: a refusal is not taken: {error}");
-            }
+        self.warn(&why);
+        let until = self.clock.after(REFUSAL_WAIT);
+        // Pages that are never written take no memory.
+        let refusal = vec![0; REFUSAL_BYTES];
+        if let Err(error) = send(client, &refusal, until, &self.clock, stop) {
+            log::debug!("--credential-socket: a refusal is not taken: {error}");
         }
     }
 
@@ -411,7 +408,8 @@ fn send(
     Ok(())
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;

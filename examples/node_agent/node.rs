@@ -105,7 +105,7 @@ impl Node {
         let restored = managers.only_pods_of(owners, references, name.is_some());
         let plan = options.wanted.declaration.as_ref().map(|declaration| {
             let plan = Plan::default();
-            plan.declare(declaration);
+            plan.declare(declaration, options.wanted.for_credentials.clone());
             plan
         });
         let files = Files::start(&options.files, &managers, plan.as_ref())?;
@@ -137,7 +137,7 @@ impl Node {
     pub(crate) fn want(&mut self, wanted: &Wanted) -> Result<(), Error> {
         self.wanted.clone_from(&wanted.references);
         if let (Some(plan), Some(declaration)) = (&self.plan, &wanted.declaration) {
-            plan.declare(declaration);
+            plan.declare(declaration, wanted.for_credentials.clone());
             self.selections.declare(declaration)?;
             if let Some(credentials) = &self.credentials {
                 credentials.declare(declaration.credentials.clone());

@@ -1,12 +1,12 @@
 //! What the configuration says by now, and which entry an object belongs to. The threads that
 //! write and tell ask it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kubecache::Error;
 use kubecache::object::ObjectKey;
-use kubecache::outlet::{Laid, Presence};
+use kubecache::outlet::{Laid, Layout, Presence};
 use parking_lot::Mutex;
 
 use crate::declaration::{Declaration, Entry, What};
@@ -22,13 +22,15 @@ struct Entries {
     named: BTreeMap<ObjectId, Arc<Entry>>,
     /// Those that a selection found and no entry names.
     selected: BTreeMap<ObjectId, Arc<Entry>>,
+    /// What only credentials name. It has no files unless a selection finds it.
+    for_credentials: BTreeSet<ObjectId>,
     /// The entry of all others.
     others: Option<Arc<Entry>>,
 }
 
 impl Plan {
     /// Replaces what is declared.
-    pub(crate) fn declare(&self, declaration: &Declaration) {
+    pub(crate) fn declare(&self, declaration: &Declaration, for_credentials: BTreeSet<ObjectId>) {
         let named = declaration
             .entries
             .iter()
@@ -39,6 +41,7 @@ impl Plan {
         let others = declaration.pods().map(|(entry, _)| Arc::clone(entry));
         let mut entries = self.0.lock();
         entries.named = named.collect();
+        entries.for_credentials = for_credentials;
         entries.others = others;
     }
 
@@ -72,6 +75,10 @@ impl Plan {
         };
         match self.entry_of(&object) {
             Some(entry) => entry.rules.lay_out(&entry.name, presence),
+            // The agent is ready when each object has its files: this one has all of none.
+            None if self.0.lock().for_credentials.contains(&object) => {
+                Ok(Laid::Files(Layout::new()))
+            }
             None => Rules::default().lay_out("", presence),
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Sources {
 pub(crate) struct Wanted {
     /// Those that the configuration names are among them.
     pub(crate) references: BTreeSet<ObjectId>,
+    /// Those of them that only credentials name. They have no files.
+    pub(crate) for_credentials: BTreeSet<ObjectId>,
     pub(crate) declaration: Option<Arc<Declaration>>,
 }
 
@@ -39,11 +41,16 @@ impl Sources {
             references.extend(references::of_file(file)?);
         }
         let declaration = self.config.as_deref().map(Declaration::read).transpose()?;
+        let mut for_credentials = BTreeSet::new();
         if let Some(declaration) = &declaration {
             references.extend(declaration.objects().cloned());
+            for_credentials.extend(declaration.credentials.objects().cloned());
+            for_credentials.retain(|object| !references.contains(object));
+            references.extend(for_credentials.iter().cloned());
         }
         Ok(Wanted {
             references,
+            for_credentials,
             declaration: declaration.map(Arc::new),
         })
     }
