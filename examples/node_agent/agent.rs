@@ -25,7 +25,7 @@ use crate::health::Flag;
 use crate::node::{Node, followed};
 use crate::notify::Notifier;
 use crate::outflow::{Pieces, STDOUT};
-use crate::pods::{PodNews, PodSink};
+use crate::pods::{PodNews, PodSink, Snapshot};
 use crate::presence::{Asking, Presence};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
@@ -205,24 +205,18 @@ impl Agent<'_> {
                     }
                     PodNews::All(list) => {
                         progress.pods_are_known(self.options.once);
-                        let is_first = ears.waits.take().is_some();
-                        if is_first && list.pods.is_empty() && list.undecodable.is_empty() {
-                            let name = self.node_name.unwrap_or_default();
-                            ears.asking = Some(Asking::start(client, name)?);
-                            progress.is_asked = true;
+                        if ears.waits.take().is_some() {
+                            ears.asking = self.ask_for_node(client, list)?;
+                            progress.is_asked = ears.asking.is_some();
                         }
                     }
                     PodNews::Here(_) | PodNews::Gone(_) => {}
                 }
                 node.take(news);
             }
-            self.take_presence(&ears, &mut progress);
+            self.tell_news(&ears, &mut progress);
             if ears.has_lost_pods() {
                 return Err(Error::stopped("the thread that follows the pods"));
-            }
-            if let Some(notice) = progress.notice() {
-                self.wait_line.clear();
-                tell(&notice);
             }
             if let Some(ended) = self.look(&node, &mut progress, ears.reflector.as_deref()) {
                 return Ok(ended);
@@ -230,9 +224,20 @@ impl Agent<'_> {
         }
     }
 
-    /// Tells of a node that does not exist, and of its coming. With `--once` its absence is told at
-    /// the end.
-    fn take_presence(&mut self, ears: &Ears, progress: &mut Progress) {
+    /// Starts to ask whether the node exists, where no pod is bound to it.
+    fn ask_for_node(&self, client: &Client, list: &Snapshot) -> Result<Option<Asking>, Error> {
+        let name = self.node_name.unwrap_or_default();
+        let is_empty = list.pods.is_empty() && list.undecodable.is_empty();
+        is_empty.then(|| Asking::start(client, name)).transpose()
+    }
+
+    /// Tells of the connection, of a node that does not exist, and of its coming. With `--once` its
+    /// absence is told at the end.
+    fn tell_news(&mut self, ears: &Ears, progress: &mut Progress) {
+        if let Some(notice) = progress.notice() {
+            self.wait_line.clear();
+            tell(&notice);
+        }
         let name = self.node_name.unwrap_or_default();
         let asking = ears.asking.iter();
         for answer in asking.flat_map(|asking| asking.answers.try_iter()) {

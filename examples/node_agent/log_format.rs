@@ -64,7 +64,7 @@ impl LogFormat {
         let plain = |fields: &LogFields| {
             let mut line = format!("{} {target}: {text}", name(level));
             for (key, value) in fields {
-                line.push_str(&format!(" {key}={}", word(value)));
+                line.extend([format!(" {key}={}", word(value))]);
             }
             line
         };
@@ -148,7 +148,9 @@ fn word(value: &Value) -> String {
     match value {
         Value::String(text) if !text.is_empty() && text.chars().all(is_plain) => text.clone(),
         Value::String(text) => format!("{text:?}"),
-        other => other.to_string(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            value.to_string()
+        }
     }
 }
 

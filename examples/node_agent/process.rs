@@ -15,7 +15,7 @@ impl SeriesText {
         let head = format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
         self.0.push_str(&head);
         for (labels, value) in values {
-            self.0.push_str(&format!("{name}{labels} {value}\n"));
+            self.0.extend([format!("{name}{labels} {value}\n")]);
         }
     }
 

@@ -64,9 +64,9 @@ impl Flag {
 
 fn help(program: &Program) -> String {
     let mut text = wrapped(program.about, "");
-    text.push_str(&format!("\nUsage: {} [flags]\n", program.name));
+    text.extend([format!("\nUsage: {} [flags]\n", program.name)]);
     for group in program.groups() {
-        text.push_str(&format!("\n{}:\n", group.title));
+        text.extend([format!("\n{}:\n", group.title)]);
         for flag in group.flags {
             let indent = if flag.short.is_some() { "  " } else { "      " };
             let line = format!("{indent}{}{}\n", flag.names(), flag.value());
@@ -117,23 +117,23 @@ fn bash(program: &Program) -> String {
             None if flag.is_path() => "how=(-f)".to_owned(),
             None => "return".to_owned(),
         };
-        text.push_str(&format!(
+        text.extend([format!(
             "    {}) {how} ;;\n",
             flag.names().replace(", ", "|")
-        ));
+        )]);
     }
     let flags: Vec<_> = program
         .flags()
         .map(|flag| format!("--{}", flag.name))
         .collect();
-    text.push_str(&format!(
+    text.extend([format!(
         "    *) how=(-W '{}') ;;\n  \
            esac\n  \
            mapfile -t COMPREPLY < <(compgen \"${{how[@]}}\" -- \"$word\")\n\
          }}\n\
          complete -o filenames -F _{name} {name}\n",
         flags.join(" ")
-    ));
+    )]);
     text
 }
 
@@ -161,12 +161,12 @@ fn zsh(program: &Program) -> String {
         let value = format!(":{}:{action}", flag.value.replace(':', "\\:"));
         let value = if flag.takes_value() { &*value } else { "" };
         let about = quoted(&format!("[{}]{value}", flag.summary()));
-        text.push_str(&format!(" \\\n    {names}{about}"));
+        text.extend([format!(" \\\n    {names}{about}")]);
     }
-    text.push_str(&format!(
+    text.extend([format!(
         "\n}}\n\
          if [ \"$funcstack[1]\" = _{name} ]; then _{name} \"$@\"; else compdef _{name} {name}; fi\n"
-    ));
+    )]);
     text
 }
 
@@ -181,12 +181,12 @@ fn fish(program: &Program) -> String {
             None if flag.takes_value() => " -x".to_owned(),
             None => String::new(),
         };
-        text.push_str(&format!(
+        text.extend([format!(
             "complete -c {name}{} -l {}{value} -d {}\n",
             short.unwrap_or_default(),
             flag.name,
             quoted(flag.summary())
-        ));
+        )]);
     }
     text
 }
@@ -209,20 +209,20 @@ fn man(program: &Program) -> String {
         roff(program.about)
     );
     for group in program.groups() {
-        text.push_str(&format!(".SS {}\n", group.title));
+        text.extend([format!(".SS {}\n", group.title)]);
         for flag in group.flags {
             let names = flag.names().replace('-', "\\-").replace(", ", "\\fR, \\fB");
             let value = flag.value().replace('-', "\\-");
-            text.push_str(&format!(
+            text.extend([format!(
                 ".TP\n\\fB{names}\\fI{value}\\fR\n{}",
                 roff(&flag.text())
-            ));
+            )]);
         }
     }
     for (title, note) in program.notes {
         let paragraphs: Vec<_> = note.lines().map(roff).collect();
         let note = paragraphs.join(".br\n");
-        text.push_str(&format!(".SH {}\n{note}", title.to_uppercase()));
+        text.extend([format!(".SH {}\n{note}", title.to_uppercase())]);
     }
     text
 }
