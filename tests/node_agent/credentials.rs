@@ -143,7 +143,7 @@ fn two_units_start_after_their_credentials_are_there_and_follow_the_configuratio
     machine.declare("credentials: {two.service: {flag: {secret: shop/db, key: password}}}\n");
     agent.signal(Signal::HUP);
     machine.wait_for("two.service/flag", b"rotated");
-    machine.wait_for("app.service/db", &[0; REFUSAL_BYTES]);
+    machine.wait_for("app.service/db", &vec![0; REFUSAL_BYTES]);
     let ended = agent.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
