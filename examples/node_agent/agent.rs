@@ -26,6 +26,7 @@ use crate::node::{Node, followed};
 use crate::notify::Notifier;
 use crate::outflow::{Pieces, STDOUT};
 use crate::pods::{PodNews, PodSink};
+use crate::presence::{Asking, Presence};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
 use crate::rights;
@@ -110,6 +111,8 @@ struct Ears {
     /// Held until the pods are known: somebody waits for them, so a failed first list is tried
     /// again fast.
     waits: Option<WaiterGuard>,
+    /// Where no pod was bound to the node at first.
+    asking: Option<Asking>,
 }
 
 /// How far the agent is.
@@ -135,6 +138,9 @@ struct Progress {
     last_error: Option<Error>,
     told_of_failure: bool,
     follower: Follower,
+    /// Whether there is a node of that name, where that was asked and answered.
+    presence: Option<Presence>,
+    is_asked: bool,
     /// For those who ask whether the agent is ready.
     synced: Flag,
     /// For those who ask whether it is fresh.
@@ -197,13 +203,21 @@ impl Agent<'_> {
                             return Ok(Ended::Failed(error));
                         }
                     }
-                    PodNews::All(_) => {
+                    PodNews::All(list) => {
                         progress.pods_are_known(self.options.once);
-                        ears.waits = None;
+                        let is_first = ears.waits.take().is_some();
+                        if is_first && list.pods.is_empty() && list.undecodable.is_empty() {
+                            let name = self.node_name.unwrap_or_default();
+                            ears.asking = Some(Asking::start(client, name)?);
+                            progress.is_asked = true;
+                        }
                     }
                     PodNews::Here(_) | PodNews::Gone(_) => {}
                 }
                 node.take(news);
+            }
+            if let Some(error) = self.take_presence(&ears, &mut progress) {
+                return Ok(Ended::Failed(error));
             }
             if ears.has_lost_pods() {
                 return Err(Error::stopped("the thread that follows the pods"));
@@ -216,6 +230,30 @@ impl Agent<'_> {
                 return Ok(ended);
             }
         }
+    }
+
+    /// Tells of a node that does not exist, and of its coming. With `--once` it is a failure.
+    fn take_presence(&mut self, ears: &Ears, progress: &mut Progress) -> Option<Error> {
+        let asking = ears.asking.as_ref()?;
+        let name = self.node_name.unwrap_or_default();
+        for answer in asking.answers.try_iter() {
+            let before = progress.presence.replace(answer);
+            match answer {
+                Presence::Absent if self.options.once => {
+                    let text = format!("node {name} does not exist");
+                    return Some(Error::new(ErrorKind::NotFound, text));
+                }
+                Presence::Absent => {
+                    self.wait_line.clear();
+                    tell(&format!(
+                        "warning: node {name} does not exist; waiting for it"
+                    ));
+                }
+                Presence::There if before.is_some() => tell(&format!("node {name} exists now")),
+                Presence::There | Presence::Unknown => {}
+            }
+        }
+        None
     }
 
     /// Waits until there is something to do, or an end. At a SIGHUP it reads again.
@@ -271,7 +309,7 @@ impl Agent<'_> {
         }
         let waits = match progress.stage {
             Stage::Contacting => true,
-            Stage::Answering => missing > 0 && !late,
+            Stage::Answering => (missing > 0 || progress.asks()) && !late,
             Stage::Settling { until } => missing > 0 && now < until,
             Stage::Following { .. } => false,
         };
@@ -497,6 +535,7 @@ impl Ears {
             selected: node.selected(),
             reflector: None,
             waits: None,
+            asking: None,
         }
     }
 
@@ -533,6 +572,8 @@ impl Ears {
 
     fn wait(&self, agent: &Agent<'_>, timer: Option<Instant>) -> Woken {
         let timer = timer.map_or_else(never, at);
+        let none = never();
+        let asking = self.asking.as_ref().map_or(&none, |asking| &asking.answers);
         let mut select = Select::new();
         select.recv(&agent.signals.came);
         select.recv(agent.hang_ups);
@@ -541,6 +582,7 @@ impl Ears {
         select.recv(self.config_maps.signal());
         select.recv(&timer);
         select.recv(STDOUT.closed());
+        select.recv(asking);
         select.recv(&self.selected);
         let no_file = never();
         let config = agent.config.as_ref().map_or(&no_file, |file| &file.changed);
@@ -584,6 +626,8 @@ impl Progress {
             last_error: None,
             told_of_failure: false,
             follower: Follower::default(),
+            presence: None,
+            is_asked: false,
             synced: Flag::default(),
             restored: Flag::default(),
             clock,
@@ -599,6 +643,11 @@ impl Progress {
                 Stage::Settling { until }
             };
         }
+    }
+
+    /// Whether the server has not said yet if there is such a node.
+    fn asks(&self) -> bool {
+        self.is_asked && self.presence.is_none()
     }
 
     /// Has read what is due.

@@ -408,7 +408,8 @@ fn send(
     Ok(())
 }
 
-#[cfg(all(test, feature = "testing"))]
+#[cfg(test)]
+#[cfg(feature = "testing")]
 mod tests {
     use std::collections::BTreeSet;
     use std::fs;

@@ -358,7 +358,8 @@ mod tests {
         let declared = parse(
             "directory: /run/x\n\
              entries:\n\
-             - {secret: shop/db, items: {password: db-password}, mode: 0640, owner: 7, group: '8'}\n\
+             - {secret: shop/db, items: {password: db-password}, mode: 0640, owner: 7, \
+             group: '8'}\n\
              - name: env\n  configMap: shop/flags\n  combine: [{file: a.env, format: env}]\n  \
              deleted: remove\n  missing: fail\n  exec: [/bin/reload, now]\n  debounce: 2s\n\
              - configMaps: {namespace: shop, labels: app=web}\n\
@@ -394,108 +395,110 @@ mod tests {
         assert_eq!(objects, ["shop/db", "shop/flags"]);
     }
 
+    /// Files, and how the errors begin.
+    const MISTAKES: &[(&str, &str)] = &[
+        ("", "/c: entries: missing: declare an entry or a credential"),
+        (
+            "entries: 7\n",
+            "/c: line 1: entries: must be a list, not a number: put it in quotes",
+        ),
+        ("entris: []\n", "/c: line 1: entris: no such field"),
+        (
+            "entries:\n- {}\n",
+            "/c: entries[0].secret: missing: an entry has one of ",
+        ),
+        (
+            "entries:\n- secret: db\n",
+            "/c: line 2: entries[0].secret: \"db\": write NAMESPACE/NAME",
+        ),
+        (
+            "entries:\n- secret: a/b\n  pods: {}\n",
+            "/c: line 3: entries[0].pods: an entry is about",
+        ),
+        (
+            "entries:\n- secret: a/b\n  mode: 0888\n",
+            "/c: line 3: entries[0].mode: write a mode",
+        ),
+        (
+            "entries:\n- secret: a/b\n  mode: 4755\n",
+            "/c: line 3: entries[0].mode: write a mode",
+        ),
+        (
+            "entries:\n- secret: a/b\n  mode: '044'\n",
+            "/c: line 3: entries[0].mode: write a mode",
+        ),
+        (
+            "entries:\n- secret: a/b\n  owner: no such user\n",
+            "/c: line 3: entries[0].owner: ",
+        ),
+        (
+            "entries:\n- secret: a/b\n  owner: 4294967295\n",
+            "/c: line 3: entries[0].owner: ",
+        ),
+        (
+            "entries:\n- secret: a/b\n  missing: no\n",
+            "/c: line 3: entries[0].missing: must be text",
+        ),
+        (
+            "entries:\n- secret: a/b\n  missing: skip\n",
+            "/c: line 3: entries[0].missing: write keep",
+        ),
+        (
+            "entries:\n- secret: a/b\n- secret: a/b\n",
+            "/c: line 3: entries[1].name: another entry",
+        ),
+        (
+            "entries:\n- secret: a/b\n- secret: a/b\n  name: x\n",
+            "/c: line 3: entries[1].secret: the entry",
+        ),
+        (
+            "entries:\n- secret: a/b\n  items: {x: f, y: f}\n",
+            "/c: line 3: entries[0].items.y: another file",
+        ),
+        (
+            "entries:\n- secret: a/b\n  combine: [{file: f}]\n",
+            "/c: entries[0].combine[0].keys: missing",
+        ),
+        (
+            "entries:\n- secret: a/b\n  exec: reload\n",
+            "/c: line 3: entries[0].exec: must be a list of texts",
+        ),
+        (
+            "entries:\n- secret: a/b\n  exec: []\n",
+            "/c: line 3: entries[0].exec: name a program",
+        ),
+        (
+            "entries:\n- secret: a/b\n  debounce: 1s\n",
+            "/c: line 3: entries[0].debounce: the entry has no",
+        ),
+        (
+            "entries:\n- secret: a/b\n  debounce: soon\n",
+            "/c: line 3: entries[0].debounce: \"soon\" is no",
+        ),
+        (
+            "entries:\n- secrets: {namespace: a}\n",
+            "/c: entries[0].secrets.labels: missing",
+        ),
+        (
+            "entries:\n- secret: a/b\n  secret: a/c\n",
+            "/c: the key \"secret\" at line 3 stands twice",
+        ),
+        (
+            "credentials: {u: {c: {pods: {}}}}\n",
+            "/c: line 1: credentials.u.c.pods: no such field",
+        ),
+        (
+            "credentials: {u: {c: {secret: a/b}}}\n",
+            "/c: credentials.u.c.key: missing",
+        ),
+        ("entries: [\n", "/c: not YAML: "),
+    ];
+
     #[test]
     fn each_mistake_names_its_line_and_field() {
-        let rows = [
-            ("", "/c: entries: missing: declare an entry or a credential"),
-            (
-                "entries: 7\n",
-                "/c: line 1: entries: must be a list, not a number: put it in quotes",
-            ),
-            ("entris: []\n", "/c: line 1: entris: no such field"),
-            (
-                "entries:\n- {}\n",
-                "/c: entries[0].secret: missing: an entry has one of ",
-            ),
-            (
-                "entries:\n- secret: db\n",
-                "/c: line 2: entries[0].secret: \"db\": write NAMESPACE/NAME",
-            ),
-            (
-                "entries:\n- secret: a/b\n  pods: {}\n",
-                "/c: line 3: entries[0].pods: an entry is about",
-            ),
-            (
-                "entries:\n- secret: a/b\n  mode: 0888\n",
-                "/c: line 3: entries[0].mode: write a mode",
-            ),
-            (
-                "entries:\n- secret: a/b\n  mode: 4755\n",
-                "/c: line 3: entries[0].mode: write a mode",
-            ),
-            (
-                "entries:\n- secret: a/b\n  mode: '044'\n",
-                "/c: line 3: entries[0].mode: write a mode",
-            ),
-            (
-                "entries:\n- secret: a/b\n  owner: no such user\n",
-                "/c: line 3: entries[0].owner: ",
-            ),
-            (
-                "entries:\n- secret: a/b\n  owner: 4294967295\n",
-                "/c: line 3: entries[0].owner: ",
-            ),
-            (
-                "entries:\n- secret: a/b\n  missing: no\n",
-                "/c: line 3: entries[0].missing: must be text",
-            ),
-            (
-                "entries:\n- secret: a/b\n  missing: skip\n",
-                "/c: line 3: entries[0].missing: write keep",
-            ),
-            (
-                "entries:\n- secret: a/b\n- secret: a/b\n",
-                "/c: line 3: entries[1].name: another entry",
-            ),
-            (
-                "entries:\n- secret: a/b\n- secret: a/b\n  name: x\n",
-                "/c: line 3: entries[1].secret: the entry",
-            ),
-            (
-                "entries:\n- secret: a/b\n  items: {x: f, y: f}\n",
-                "/c: line 3: entries[0].items.y: another file",
-            ),
-            (
-                "entries:\n- secret: a/b\n  combine: [{file: f}]\n",
-                "/c: entries[0].combine[0].keys: missing",
-            ),
-            (
-                "entries:\n- secret: a/b\n  exec: reload\n",
-                "/c: line 3: entries[0].exec: must be a list of texts",
-            ),
-            (
-                "entries:\n- secret: a/b\n  exec: []\n",
-                "/c: line 3: entries[0].exec: name a program",
-            ),
-            (
-                "entries:\n- secret: a/b\n  debounce: 1s\n",
-                "/c: line 3: entries[0].debounce: the entry has no",
-            ),
-            (
-                "entries:\n- secret: a/b\n  debounce: soon\n",
-                "/c: line 3: entries[0].debounce: \"soon\" is no",
-            ),
-            (
-                "entries:\n- secrets: {namespace: a}\n",
-                "/c: entries[0].secrets.labels: missing",
-            ),
-            (
-                "entries:\n- secret: a/b\n  secret: a/c\n",
-                "/c: the key \"secret\" at line 3 stands twice",
-            ),
-            (
-                "credentials: {u: {c: {pods: {}}}}\n",
-                "/c: line 1: credentials.u.c.pods: no such field",
-            ),
-            (
-                "credentials: {u: {c: {secret: a/b}}}\n",
-                "/c: credentials.u.c.key: missing",
-            ),
-            ("entries: [\n", "/c: not YAML: "),
-        ];
-        for (text, begin) in rows {
+        for (text, begin) in MISTAKES {
             let error = parse(text).unwrap_err();
-            assert!(error.starts_with(begin), "{text}: {error}");
+            assert!(error.starts_with(*begin), "{text}: {error}");
         }
     }
 }

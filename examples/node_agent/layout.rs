@@ -111,7 +111,7 @@ impl Rules {
                 Err(Wrong::Missing(key)) => (self.missing, format!("the key {key:?} is missing")),
             },
             Presence::Deleted => (self.deleted, "the server has deleted the object".to_owned()),
-            _ => (self.missing, "the server has no such object".to_owned()),
+            Presence::Missing | _ => (self.missing, "the server has no such object".to_owned()),
         };
         match absence {
             Absence::Keep => Ok(Laid::Kept),

@@ -32,6 +32,7 @@ mod own_node;
 mod pid_file;
 mod plan;
 mod pods;
+mod presence;
 mod print;
 mod reads;
 mod references;
@@ -202,7 +203,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
 fn printer(options: &Options, node_name: Option<&str>) -> Printer<Pieces> {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let in_colour = io::stdout().is_terminal() && !wants_none && wait_line::can_move_cursor();
-    let mut printer = Printer::new(options.output, node_name, STDOUT.writer());
+    let mut printer = Printer::new(options.output, node_name, !options.once, STDOUT.writer());
     if options.no_headers {
         printer = printer.without_headers();
     }

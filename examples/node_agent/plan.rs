@@ -75,7 +75,7 @@ impl Plan {
         };
         match self.entry_of(&object) {
             Some(entry) => entry.rules.lay_out(&entry.name, presence),
-            // The agent is ready when each object has its files: this one has none, and so has them.
+            // The agent is ready when each object has its files: this one has all of none.
             None if self.0.lock().for_credentials.contains(&object) => {
                 Ok(Laid::Files(Layout::new()))
             }

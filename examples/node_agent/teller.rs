@@ -105,7 +105,8 @@ impl Tellers {
         if let Some(teller) = &self.of_flags {
             teller.tell(objects.clone());
         }
-        for teller in self.of_entries.lock().clone() {
+        let of_entries = self.of_entries.lock().clone();
+        for teller in of_entries {
             let is_told = |object: &&ObjectId| {
                 let entry = self.plan.entry_of(object);
                 entry.is_some_and(|entry| entry.tells == teller.tells)

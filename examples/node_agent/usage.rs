@@ -2,7 +2,7 @@
 
 use crate::flags::{self, Flag, Parser, Program};
 
-const COLUMNS: usize = 80;
+pub(crate) const COLUMNS: usize = 80;
 
 /// The text that a flag asks for instead of a run.
 pub(crate) fn page(name: &str, parser: &mut Parser) -> Result<Option<String>, String> {
@@ -80,7 +80,7 @@ fn help(program: &Program) -> String {
 }
 
 /// Lines of at most 80 columns, each behind the indent.
-fn wrapped(text: &str, indent: &str) -> String {
+pub(crate) fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = String::new();
     for paragraph in text.lines() {
         let mut left = 0;

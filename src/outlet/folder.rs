@@ -10,9 +10,11 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use super::options::OwnerIds;
 use crate::local_file::directory_of;
 use crate::unique_name::unique_name;
+
+/// The user and group of files, by their numbers.
+pub(super) type OwnerIds = Option<(u32, u32)>;
 
 /// For the owner alone.
 const FOLDER: Mode = Mode::RWXU;

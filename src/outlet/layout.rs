@@ -7,8 +7,7 @@ use rustix::fs::Mode;
 use rustix::process::{getegid, geteuid};
 use zeroize::Zeroizing;
 
-use super::folder::{Access, FILE, check_name};
-use super::options::OwnerIds;
+use super::folder::{Access, FILE, OwnerIds, check_name};
 use crate::error::Error;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
@@ -82,7 +81,7 @@ impl Layout {
     /// Gives the files this mode. Default: `0o600`.
     ///
     /// A mode with rights for the group or for others opens the folders of the object to all users
-    /// of the machine, who can then see the names of the files.
+    /// of the machine. They can then see the names of the files.
     pub fn mode(self, mode: u32) -> Self {
         Self { mode, ..self }
     }

@@ -3,15 +3,12 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::folder::Folder;
+use super::folder::{Folder, OwnerIds};
 use super::layout::{Laid, Layouts, Presence};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
-
-/// The user and group of files, by their numbers.
-pub(super) type OwnerIds = Option<(u32, u32)>;
 
 /// Options of an [`Outlet`](super::Outlet).
 #[derive(Clone, Debug)]
@@ -81,8 +78,9 @@ impl OutletOptions {
     ///         return Ok(Laid::Removed);
     ///     };
     ///     // The keys of a certificate as one file.
-    ///     let parts = ["tls.crt", "tls.key"].map(|key| data.get(key).copied().unwrap_or_default());
-    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", parts.concat())))
+    ///     let part = |key| data.get(key).copied().unwrap_or_default();
+    ///     let bundle = [part("tls.crt"), part("tls.key")].concat();
+    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", bundle)))
     /// });
     /// # drop(options);
     /// ```

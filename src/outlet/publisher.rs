@@ -240,23 +240,8 @@ impl<K: ObjectData> PublisherCore<K> {
                 Err(error) => drop(failed.insert(key.clone(), error)),
             }
         }
-        let mut leftovers = Vec::new();
-        if is_complete && !written.has_swept {
-            match self.outlet.published::<K>() {
-                Ok(found) => {
-                    leftovers.extend(found);
-                    written.has_swept = true;
-                }
-                Err(error) => {
-                    written.log.failed(&error, Clock::system().now());
-                }
-            }
-        }
-        leftovers.extend(written.files.keys().cloned());
-        for key in leftovers
-            .into_iter()
-            .filter(|key| !referenced.contains_key(key))
-        {
+        let gone = self.unreferenced(&referenced, is_complete, written);
+        for key in gone {
             match self.outlet.withdraw_checked::<K>(&key, &|| go_on(stop)) {
                 Ok(_) => {
                     written.forget(&key);
@@ -281,6 +266,31 @@ impl<K: ObjectData> PublisherCore<K> {
             hook.tell("the on_change of a publisher", &changed);
         }
         Some(failed)
+    }
+
+    /// The objects that have files and that nobody references, those of earlier processes once all
+    /// references are known.
+    fn unreferenced(
+        &self,
+        referenced: &BTreeMap<ObjectKey, ObjectState>,
+        is_complete: bool,
+        written: &mut Written<K>,
+    ) -> Vec<ObjectKey> {
+        let mut leftovers = Vec::new();
+        if is_complete && !written.has_swept {
+            match self.outlet.published::<K>() {
+                Ok(found) => {
+                    leftovers.extend(found);
+                    written.has_swept = true;
+                }
+                Err(error) => {
+                    written.log.failed(&error, Clock::system().now());
+                }
+            }
+        }
+        leftovers.extend(written.files.keys().cloned());
+        leftovers.retain(|key| !referenced.contains_key(key));
+        leftovers
     }
 
     /// Writes an object if it is in memory in another version than on the disk.

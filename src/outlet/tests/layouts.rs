@@ -12,7 +12,11 @@ fn mode(path: &Path) -> u32 {
 /// A function that lays out what a test says of an object that is there, of one that was deleted,
 /// and of one that is missing.
 #[derive(Clone, Default)]
-struct Told(Arc<Mutex<(Option<String>, u32, [Option<bool>; 2])>>);
+struct Told(Arc<Mutex<Words>>);
+
+/// The name of a file and its mode; whether the files of an object that is deleted go, and of one
+/// that is missing; `None`: that is a failure.
+type Words = (Option<String>, u32, [Option<bool>; 2]);
 
 impl Told {
     fn outlet(&self, directory: &Path, clock: &FakeClock) -> Outlet {
