@@ -39,7 +39,7 @@ pub(crate) struct Node {
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// The pods that the agent of before had, until the server tells of them.
     restored: BTreeMap<ObjectKey, Owner>,
-    keeper: Option<Keeper>,
+    keeper: Option<Arc<Keeper>>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
@@ -96,7 +96,7 @@ impl Node {
             Some(files) => {
                 let of = format!("{server} {}", name.unwrap_or_default());
                 let (keeper, owners) = Keeper::open(files, &of, &managers)?;
-                (Some(keeper), owners)
+                (Some(Arc::new(keeper)), owners)
             }
             None => (None, Vec::new()),
         };
@@ -239,6 +239,7 @@ impl Node {
             credentials: self.credentials.clone(),
             selections: Arc::clone(&self.selections.followed),
             synced,
+            keeper: self.keeper.clone(),
             restored: self.keeper.as_ref().map(|_| restored.clone()),
         }
     }

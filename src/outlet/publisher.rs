@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
 
@@ -63,6 +63,8 @@ pub struct PublisherStatus {
     /// The objects whose files could not be written or removed, and why. It tries again, first
     /// after a second, later each half minute.
     pub failed: BTreeMap<ObjectKey, Error>,
+    /// When it last found or wrote the files of every object.
+    pub last_success: Option<SystemTime>,
 }
 
 struct PublisherCore<K: ObjectData> {
@@ -171,6 +173,7 @@ impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
         let mut written = Written::nothing(self.now());
         let mut after_failure = RETRY;
+        let mut last_success = None;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
             // A round that the stop cut off has done nothing for those who wait for it.
@@ -182,9 +185,13 @@ impl<K: ObjectData> PublisherCore<K> {
             if let Some(due) = written.next {
                 next = next.min(due.saturating_duration_since(self.now()));
             }
+            if failed.is_empty() {
+                last_success = Some(SystemTime::now());
+            }
             let status = PublisherStatus {
                 published: written.files.len(),
                 failed,
+                last_success,
             };
             self.rounds.end(began, status);
             select! {
