@@ -7,6 +7,7 @@ use crate::hooks::Hook;
 use crate::informer::InformerMetric;
 use crate::object::{Object, StoredObject, Transform};
 use crate::reflector::ReflectorOptions;
+use crate::setters::setters;
 use crate::store::Indexers;
 use crate::sync::Arc;
 
@@ -38,13 +39,10 @@ pub struct InformerOptions<K: Object> {
     pub(super) metrics: Option<Hook<InformerMetric>>,
 }
 
-impl<K: Object> InformerOptions<K> {
+setters! { [K: Object] InformerOptions<K>;
     /// Sets the informer's name in logs and errors. Default: the plural of its kind, such as
     /// `pods`.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
+    name(name: impl Into<String>) = Some(name.into());
 
     /// Sets how often handlers without a period of their own receive every object once more.
     /// Default: zero, which switches resyncs off for all handlers.
@@ -52,17 +50,25 @@ impl<K: Object> InformerOptions<K> {
     /// A resync sends no request to the server. It passes through the handlers' queues, so that it
     /// never overtakes a change.
     #[doc(alias = "defaultEventHandlerResyncPeriod")]
-    pub fn resync_period(mut self, period: Duration) -> Self {
-        self.resync_period = period;
-        self
-    }
+    resync_period(period: Duration);
 
     /// Sets the indices of the store. Default: none. More can be added to a running informer.
-    pub fn indexers(mut self, indexers: Indexers<K>) -> Self {
-        self.indexers = indexers;
-        self
-    }
+    indexers(indexers: Indexers<K>);
 
+    /// How the server is listed and watched, and the clock of the whole informer.
+    ///
+    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is
+    /// not used. Nor are its `metrics` if the informer has some.
+    reflector(options: ReflectorOptions);
+
+    /// Sets the hook for measurements of lists, watches and changes. Default: none, which costs
+    /// nothing.
+    ///
+    /// The informer drops the hook when its threads have ended.
+    metrics(metrics: Hook<InformerMetric>) = Some(metrics);
+}
+
+impl<K: Object> InformerOptions<K> {
     /// Sets a function that changes each object before the store and the handlers get it: once per
     /// object that the server sent.
     ///
@@ -78,24 +84,6 @@ impl<K: Object> InformerOptions<K> {
         + 'static,
     ) -> Self {
         self.transform = Some(Transform::new(transform));
-        self
-    }
-
-    /// How the server is listed and watched, and the clock of the whole informer.
-    ///
-    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is
-    /// not used. Nor are its `metrics` if the informer has some.
-    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
-        self.reflector = options;
-        self
-    }
-
-    /// Sets the hook for measurements of lists, watches and changes. Default: none, which costs
-    /// nothing.
-    ///
-    /// The informer drops the hook when its threads have ended.
-    pub fn metrics(mut self, metrics: Hook<InformerMetric>) -> Self {
-        self.metrics = Some(metrics);
         self
     }
 }
