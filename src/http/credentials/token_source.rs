@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
-use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
+use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::policy::PROGRAM;
 use crate::sync::Arc;
@@ -124,48 +124,38 @@ impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
     }
 }
 
-const POLICY: RenewalPolicy = RenewalPolicy {
-    thread: "token-source",
-    jobs: JobKind::Hang,
-    row: &PROGRAM,
-    hang_hint: "does the program's code hang?",
-};
-
 const NAME: &str = "the program's token source";
 
-pub(super) struct ProgramSource(Arc<dyn TokenSource>);
-
-impl ProgramSource {
-    pub(super) fn new(source: Arc<dyn TokenSource>) -> Self {
-        Self(source)
+/// The tokens that code of the program gives.
+pub(super) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
+    CredentialSource {
+        name: NAME.to_owned(),
+        thread: "token-source",
+        jobs: JobKind::Hang,
+        row: &PROGRAM,
+        hang_hint: "does the program's code hang?",
+        fetch: Box::new(move |reason| fetch(&*source, reason)),
     }
 }
 
-impl CredentialSource for ProgramSource {
-    fn name(&self) -> &str {
-        NAME
+fn fetch(source: &dyn TokenSource, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
+    if reason.was_rejected {
+        source.rejected();
     }
-
-    fn policy(&self) -> &RenewalPolicy {
-        &POLICY
-    }
-
-    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
-        if reason.was_rejected {
-            self.0.rejected();
-        }
-        let token = self.0.token().map_err(|error| error.context(NAME))?;
-        let failed = |why: String| Error::new(ErrorKind::Credentials, format!("{NAME}: {why}"));
-        let authorization = Authorization::bearer(&token.value);
-        let authorization =
-            authorization.map_err(|why| failed(format!("gave a token that {why}")))?;
-        let valid_for = token.expires_at.map(super::lifetime::left).transpose();
-        let valid_for = valid_for.map_err(|why| failed(format!("gave a token that {why}")))?;
-        Ok(Fetched {
-            authorization: Some(Arc::new(authorization)),
-            identity: None,
-            renew_after: valid_for.map(renew_after),
-            valid_for,
-        })
-    }
+    let token = source.token().map_err(|error| error.context(NAME))?;
+    let failed = |why: String| {
+        Error::new(
+            ErrorKind::Credentials,
+            format!("{NAME}: gave a token that {why}"),
+        )
+    };
+    let authorization = Authorization::bearer(&token.value).map_err(failed)?;
+    let valid_for = token.expires_at.map(super::lifetime::left).transpose();
+    let valid_for = valid_for.map_err(failed)?;
+    Ok(Fetched {
+        authorization: Some(Arc::new(authorization)),
+        identity: None,
+        renew_after: valid_for.map(renew_after),
+        valid_for,
+    })
 }
