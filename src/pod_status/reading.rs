@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 
 use super::status::CachedStatus;
 use super::timestamp::Timestamp;
-use crate::error::debug_of;
+use crate::error::{clone_of, debug_of};
 use crate::sync::Arc;
 
 /// The error of an inspection, shared by all readers of the pod.
@@ -76,16 +76,7 @@ impl<S: CachedStatus> PodReading<S> {
 }
 
 // Derived, it would ask for `S: Clone`.
-impl<S> Clone for PodReading<S> {
-    fn clone(&self) -> Self {
-        Self {
-            status: self.status.clone(),
-            error: self.error.clone(),
-            modified: self.modified,
-            observed: self.observed,
-        }
-    }
-}
+clone_of!([S] PodReading<S>: status, error, modified, observed);
 
 // Leaves the status out: it need not be printable, and reading it is the user's code.
 debug_of!([S] PodReading<S>, |it|

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, debug_of};
+use crate::error::{Error, clone_of, debug_of, default_of};
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
 use crate::object::{Object, StoredObject, Transform};
@@ -88,32 +88,12 @@ impl<K: Object> InformerOptions<K> {
     }
 }
 
-/// The functions and hooks in it are shared by the clones.
-impl<K: Object> Clone for InformerOptions<K> {
-    fn clone(&self) -> Self {
-        Self {
-            name: self.name.clone(),
-            resync_period: self.resync_period,
-            indexers: self.indexers.clone(),
-            reflector: self.reflector.clone(),
-            transform: self.transform.clone(),
-            metrics: self.metrics.clone(),
-        }
-    }
-}
+// The functions and hooks in it are shared by the clones.
+clone_of!([K: Object] InformerOptions<K>:
+    name, resync_period, indexers, reflector, transform, metrics);
 
-impl<K: Object> Default for InformerOptions<K> {
-    fn default() -> Self {
-        Self {
-            name: None,
-            resync_period: Duration::ZERO,
-            indexers: Indexers::new(),
-            reflector: ReflectorOptions::default(),
-            transform: None,
-            metrics: None,
-        }
-    }
-}
+default_of!([K: Object] InformerOptions<K>:
+    name, resync_period, indexers, reflector, transform, metrics);
 
 debug_of!([K: Object] InformerOptions<K>, |it|
     name: it.name, resync_period: it.resync_period, indexers: it.indexers, reflector: it.reflector,

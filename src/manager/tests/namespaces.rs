@@ -92,7 +92,7 @@ fn an_absence_out_of_the_namespaces_list_is_confirmed_for_its_reader() {
     stage.getter.answer(Ok(secret("c", "25")));
     stage.clock.advance(ABSENCE_PAUSE);
     until(|| stage.get("c").ok());
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     until(|| (!checks.is_at_work()).then_some(()));
     assert_eq!(stage.getter.asked(), 1);
     assert!(stage.get("a").unwrap_err().is_not_found());

@@ -10,7 +10,7 @@ use super::check_queue::CheckQueue;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
 use super::runs::{PendingWork, Run, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
-use crate::error::Error;
+use crate::error::{Error, clone_of};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
@@ -30,17 +30,15 @@ pub(crate) struct RunContext<K: Object> {
     pub(super) checks: Arc<Monitor<CheckQueue<K>>>,
 }
 
-impl<K: Object> Clone for RunContext<K> {
-    fn clone(&self) -> Self {
-        Self {
-            table: Arc::clone(&self.table),
-            work: Arc::clone(&self.work),
-            checks: Arc::clone(&self.checks),
-        }
-    }
-}
+clone_of!([K: Object] RunContext<K>: table, work, checks);
 
 impl<K: Object> RunContext<K> {
+    pub(crate) fn end_all(&self, runs: impl IntoIterator<Item = Run>) {
+        for run in runs {
+            self.end(run);
+        }
+    }
+
     pub(crate) fn end(&self, run: Run) {
         match run {
             Run::ByName(run) => self.end_thread(run),
@@ -178,9 +176,7 @@ impl<K: Object> Writer<K> {
     /// A write can end a run, but never starts one.
     fn finish(&self, action: WatchAction, is_news: bool) {
         self.context.notify(&self.object, is_news);
-        for run in action.ending {
-            self.context.end(run);
-        }
+        self.context.end_all(action.ending);
     }
 
     /// Whether what is known of the object is not older than `version`.
