@@ -73,6 +73,9 @@ impl Parse for Setters {
             let value: syn::Ident = argument.parse()?;
             argument.parse::<Token![:]>()?;
             let kind = text(&argument.parse::<syn::Type>()?);
+            if input.parse::<Option<Token![in]>>()?.is_some() {
+                Punctuated::<syn::Ident, Token![.]>::parse_separated_nonempty(input)?;
+            }
             if input.parse::<Option<Token![=]>>()?.is_some() {
                 input.parse::<syn::Expr>()?;
             }

@@ -239,21 +239,13 @@ setters! { [] ManagerOptions;
     /// the manager check once that the server still has it. Default: true; the kubelet does not
     /// check.
     recheck_immutable(recheck: bool);
-}
 
-impl ManagerOptions {
     /// The clock of all times and deadlines. Default: the system's.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.reflector.clock = clock;
-        self
-    }
+    clock(clock: Clock) in reflector.clock;
 
     /// The least time after which each watch asks the server to end it; the most is twice this. The
     /// time is random between the two. Default: 30 minutes; at least 5 minutes.
-    pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
-        self.reflector.watch_timeout_min = timeout;
-        self
-    }
+    watch_timeout_min(timeout: Duration) in reflector.watch_timeout_min;
 
     /// How long a watch may be silent before it is opened again and
     /// [`health`](crate::manager::ObjectManager::health) fails. A watch is opened again only if the
@@ -263,18 +255,7 @@ impl ManagerOptions {
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s.
     /// Servers send a bookmark about once a minute. If three times the longest time between two
     /// bookmarks is more than this limit, that time is the limit.
-    pub fn idle_limit(mut self, limit: Duration) -> Self {
-        self.reflector.idle_limit = limit;
-        self
-    }
-
-    /// Calls the hook for each read, and for the lists and watches of the manager's reflectors.
-    /// Default: none, which costs nothing. The manager drops the hook when it is dropped.
-    pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
-        self.reflector.metrics = Some(metrics.of_part(ManagerMetric::Reflector));
-        self.metrics = Some(metrics);
-        self
-    }
+    idle_limit(limit: Duration) in reflector.idle_limit;
 
     /// Calls `hook` for each failed list or watch, and with `Cache` for each failed get. It gets
     /// the request, the cause, and the attempts so far. Default: no hook.
@@ -311,8 +292,16 @@ impl ManagerOptions {
     /// # }
     /// # Ok::<(), kubecache::Error>(())
     /// ```
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
-        self.reflector.on_error = Some(Hook::new(hook));
+    on_error(hook: impl Fn(&FailedAttempt) + Send + Sync + 'static)
+        in reflector.on_error = Some(Hook::new(hook));
+}
+
+impl ManagerOptions {
+    /// Calls the hook for each read, and for the lists and watches of the manager's reflectors.
+    /// Default: none, which costs nothing. The manager drops the hook when it is dropped.
+    pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
+        self.reflector.metrics = Some(metrics.of_part(ManagerMetric::Reflector));
+        self.metrics = Some(metrics);
         self
     }
 

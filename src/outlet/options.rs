@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::clock::Clock;
+use crate::setters::setters;
 
 /// The user and group of files, by their numbers.
 pub(super) type OwnerIds = Option<(u32, u32)>;
@@ -18,6 +19,20 @@ pub struct OutletOptions {
     pub(super) clock: Clock,
 }
 
+setters! { [] OutletOptions;
+    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
+    /// name refuses the directory. At most 255 bytes, without control characters. Default:
+    /// `kubecache`.
+    name(name: impl Into<String>) = name.into();
+
+    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
+    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
+    adopt(adopts: bool) in adopts;
+
+    /// Replaces the clock, for tests. Default: the system's.
+    clock(clock: Clock);
+}
+
 impl OutletOptions {
     /// Options with that directory, and else the defaults.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
@@ -30,22 +45,6 @@ impl OutletOptions {
         }
     }
 
-    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
-    /// name refuses the directory. At most 255 bytes, without control characters. Default:
-    /// `kubecache`.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            ..self
-        }
-    }
-
-    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
-    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
-    pub fn adopt(self, adopts: bool) -> Self {
-        Self { adopts, ..self }
-    }
-
     /// Gives files and folders to a user and a group. Default: those of the process. The process
     /// needs the right to do so.
     pub fn owner(self, user: u32, group: u32) -> Self {
@@ -53,11 +52,6 @@ impl OutletOptions {
             owner: Some((user, group)),
             ..self
         }
-    }
-
-    /// Replaces the clock, for tests. Default: the system's.
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
     }
 
     /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.

@@ -66,9 +66,7 @@ setters! { [K: Object] InformerOptions<K>;
     ///
     /// The informer drops the hook when its threads have ended.
     metrics(metrics: Hook<InformerMetric>) = Some(metrics);
-}
 
-impl<K: Object> InformerOptions<K> {
     /// Sets a function that changes each object before the store and the handlers get it: once per
     /// object that the server sent.
     ///
@@ -76,16 +74,9 @@ impl<K: Object> InformerOptions<K> {
     /// are. An error or a panic of it leaves the store as it was, and the reflector lists again
     /// after a backoff. The status and waits have the error. Default: none.
     #[doc(alias = "SetTransform")]
-    pub fn transform(
-        mut self,
-        transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        self.transform = Some(Transform::new(transform));
-        self
-    }
+    transform(transform: impl Fn(Arc<StoredObject<K>>)
+        -> Result<Arc<StoredObject<K>>, Error> + Send + Sync + 'static)
+        = Some(Transform::new(transform));
 }
 
 // The functions and hooks in it are shared by the clones.

@@ -57,7 +57,7 @@ pub struct KubeconfigOptions {
     pub(crate) insecure_skip_tls_verify: bool,
     pub(crate) disable_compression: bool,
     pub(crate) plugins: PluginOptions,
-    environment: Option<Environment>,
+    pub(crate) environment: Option<Environment>,
 }
 
 setters! { [] KubeconfigOptions;
@@ -116,6 +116,19 @@ setters! { [] KubeconfigOptions;
 
     /// Sets whether compressed answers are refused. Default: as the cluster says.
     disable_compression(disable_compression: bool);
+
+    /// Sets which credential plugins (`exec`) may run. Default: all.
+    ///
+    /// A kubeconfig whose user has a plugin that may not run is refused.
+    plugin_policy(policy: PluginPolicy) in plugins.policy;
+
+    /// Sets how long a run of a credential plugin may take. Then the plugin is killed. Default: a
+    /// minute, and 15 minutes for a plugin that reads a terminal.
+    plugin_timeout(timeout: Duration) in plugins.timeout = Some(timeout);
+
+    /// Sets whether credential plugins may read the program's standard input, if it is a terminal.
+    /// Default: true. A program that reads it itself says false.
+    plugin_stdin(plugin_stdin: bool) in plugins.no_stdin = !plugin_stdin;
 }
 
 impl KubeconfigOptions {
@@ -126,36 +139,9 @@ impl KubeconfigOptions {
         self
     }
 
-    pub(crate) fn environment_or_process(&self) -> Environment {
-        let given = self.environment.clone();
-        given.unwrap_or_else(Environment::process)
-    }
-
     /// Acts in this group (`--as-group`) instead of the user's `as-groups`. Each call adds a group.
     pub fn impersonate_group(mut self, impersonate_group: impl Into<String>) -> Self {
         self.impersonate_groups.push(impersonate_group.into());
-        self
-    }
-
-    /// Sets which credential plugins (`exec`) may run. Default: all.
-    ///
-    /// A kubeconfig whose user has a plugin that may not run is refused.
-    pub fn plugin_policy(mut self, policy: PluginPolicy) -> Self {
-        self.plugins.policy = policy;
-        self
-    }
-
-    /// Sets how long a run of a credential plugin may take. Then the plugin is killed. Default: a
-    /// minute, and 15 minutes for a plugin that reads a terminal.
-    pub fn plugin_timeout(mut self, timeout: Duration) -> Self {
-        self.plugins.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets whether credential plugins may read the program's standard input, if it is a terminal.
-    /// Default: true. A program that reads it itself says false.
-    pub fn plugin_stdin(mut self, plugin_stdin: bool) -> Self {
-        self.plugins.no_stdin = !plugin_stdin;
         self
     }
 }
