@@ -36,7 +36,7 @@ pub(crate) trait Launcher<K: Object>: Send + Sync {
     /// panicked; the writer is dropped then.
     fn launch(
         &self,
-        writer: Writer<K>,
+        writer: Arc<Writer<K>>,
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error>;
 
@@ -57,7 +57,7 @@ pub(crate) trait Launcher<K: Object>: Send + Sync {
 impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
     fn launch(
         &self,
-        writer: Writer<K>,
+        writer: Arc<Writer<K>>,
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.key().clone();

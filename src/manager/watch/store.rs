@@ -151,9 +151,7 @@ impl<K: Object> WatchStore<K> {
             drop(clock.wait_until(&object.state, entry, until));
         }
     }
-}
 
-impl<K: Object> WatchStore<K> {
     pub(crate) fn table(&self) -> &Registry<K, WatchEntry<K>> {
         &self.keeper.context.table
     }
