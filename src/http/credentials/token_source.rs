@@ -25,6 +25,7 @@ use crate::sync::Arc;
 /// let token = Token::new("made-up").valid_for(Duration::from_secs(15 * 60));
 /// assert!(!format!("{token:?}").contains("made-up"));
 /// ```
+#[must_use]
 pub struct Token {
     value: Zeroizing<String>,
     expires_at: Option<SystemTime>,
@@ -32,7 +33,6 @@ pub struct Token {
 
 impl Token {
     /// Makes a token that is used until the server rejects it.
-    #[must_use]
     pub fn new(value: impl Into<String>) -> Self {
         Self {
             value: Zeroizing::new(value.into()),
@@ -42,7 +42,6 @@ impl Token {
 
     /// Sets when the token expires. The source is asked for another one a fifth of the remaining
     /// time before, or 30 seconds before if that is less.
-    #[must_use]
     pub fn expires_at(self, expires_at: SystemTime) -> Self {
         Self {
             expires_at: Some(expires_at),
@@ -51,7 +50,6 @@ impl Token {
     }
 
     /// Sets how long the token is valid from now on, as [`expires_at`](Self::expires_at) does.
-    #[must_use]
     pub fn valid_for(self, valid_for: Duration) -> Self {
         Self {
             expires_at: SystemTime::now().checked_add(valid_for),
