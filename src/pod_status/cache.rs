@@ -1,11 +1,10 @@
 //! The pod-status cache's public face: each call decides in the table under the one lock, and acts
 //! after it.
 
-use super::reading::{PodReading, StatusError};
+use super::reading::{PodReading, StatusError, Timestamp};
 use super::status::{CachedStatus, PodStatus};
 use super::table::{PodTable, PodWaiter};
 use super::timeout;
-use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, clone_of, debug_of};
 use crate::sync::{Arc, Mutex, Rank, wake_at};
