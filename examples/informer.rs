@@ -37,6 +37,8 @@ mod story;
 mod table;
 #[path = "node_agent/tell.rs"]
 mod tell;
+#[path = "node_agent/usage.rs"]
+mod usage;
 
 use std::io;
 use std::process::{ExitCode, exit};
@@ -64,10 +66,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
-        Ok(Command::Help) => return tell::help(&args::help()),
-        Ok(Command::Version) => {
-            return tell::help(concat!("informer ", env!("CARGO_PKG_VERSION"), "\n"));
-        }
+        Ok(Command::Print(text)) => return tell::print(&text),
         Err(wrong) => return tell::usage("informer", &wrong),
     };
     logger::install(options.verbosity, &TOLD_OTHERWISE);

@@ -327,6 +327,8 @@ mod wire;
 
 pub mod local_file;
 
+pub mod yaml;
+
 pub mod list_watch;
 
 pub mod http;

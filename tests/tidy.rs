@@ -38,7 +38,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("policy", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
-    ("http", &["list_watch", "local_file", "wire"]),
+    ("yaml", &["wire"]),
+    ("http", &["list_watch", "local_file", "wire", "yaml"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
     // A client waits for one object in a store that a reflector fills.
@@ -80,6 +81,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "informer",
             "manager",
+            "yaml",
         ],
     ),
     // Pages for readers; neither it nor the crate's root holds logic.

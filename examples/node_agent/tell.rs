@@ -74,7 +74,7 @@ pub(crate) fn usage(program: &str, wrong: &str) -> ExitCode {
 }
 
 /// What was asked for instead of a run, on standard output.
-pub(crate) fn help(text: &str) -> ExitCode {
+pub(crate) fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_closed) => ExitCode::FAILURE,

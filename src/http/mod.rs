@@ -29,7 +29,6 @@ pub use client::Client;
 pub use client_metric::{ClientCertificate, ClientMetric, ClientState};
 pub use client_options::ClientOptions;
 #[cfg(feature = "testing")]
-pub(crate) use config::yaml_values;
 pub use config::{Config, Environment, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]

@@ -1,12 +1,15 @@
 //! The options of an outlet.
 
+use std::io;
 use std::path::PathBuf;
 
+use super::folder::{Folder, OwnerIds};
+use super::layout::{Laid, Layouts, Presence};
 use crate::clock::Clock;
+use crate::error::Error;
+use crate::object::ObjectKey;
 use crate::setters::setters;
-
-/// The user and group of files, by their numbers.
-pub(super) type OwnerIds = Option<(u32, u32)>;
+use crate::sync::Arc;
 
 /// Options of an [`Outlet`](super::Outlet).
 #[derive(Clone, Debug)]
@@ -17,6 +20,7 @@ pub struct OutletOptions {
     pub(super) name: String,
     pub(super) adopts: bool,
     pub(super) clock: Clock,
+    pub(super) layouts: Layouts,
 }
 
 setters! { [] OutletOptions;
@@ -42,6 +46,7 @@ impl OutletOptions {
             name: "kubecache".to_owned(),
             adopts: false,
             clock: Clock::system(),
+            layouts: Layouts::default(),
         }
     }
 
@@ -52,6 +57,45 @@ impl OutletOptions {
             owner: Some((user, group)),
             ..self
         }
+    }
+
+    /// Lays out the files of each object by a function of the program: it is given the kind, the
+    /// object's name, and what is known of the object. Default: a file per key, which stays when
+    /// the server deletes the object.
+    ///
+    /// The thread that writes calls it before each write, under no lock. Where the server has no
+    /// object, that is in each round of a [`Publisher`](super::Publisher). Its error is the
+    /// object's failure. Its panic is such an error too. Either leaves the files as they are.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::outlet::{Laid, Layout, OutletOptions, Presence};
+    ///
+    /// let options = OutletOptions::new("/run/shop").layout(|_kind, _key, presence| {
+    ///     let Presence::There(data) = presence else {
+    ///         return Ok(Laid::Removed);
+    ///     };
+    ///     // The keys of a certificate as one file.
+    ///     let part = |key| data.get(key).copied().unwrap_or_default();
+    ///     let bundle = [part("tls.crt"), part("tls.key")].concat();
+    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", bundle)))
+    /// });
+    /// # drop(options);
+    /// ```
+    pub fn layout<F>(self, lay_out: F) -> Self
+    where
+        F: Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync + 'static,
+    {
+        Self {
+            layouts: Layouts(Some(Arc::new(lay_out))),
+            ..self
+        }
+    }
+
+    /// Opens the directory, and makes it if need be.
+    pub(super) fn root(&self) -> io::Result<Folder> {
+        Folder::root(&self.directory, self.owner, self.layouts.0.is_some())
     }
 
     /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.

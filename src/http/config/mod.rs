@@ -20,9 +20,6 @@ pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
 pub use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
-#[cfg(feature = "testing")]
-pub(crate) use self::kubeconfig::yaml_values;
-pub(super) use self::kubeconfig::{Node, yaml_document};
 pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;
