@@ -17,7 +17,6 @@ mod client_metric;
 mod client_options;
 mod errors;
 mod lister_watcher;
-mod request_metrics;
 mod request_threads;
 mod requests;
 mod send;
