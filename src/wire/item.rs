@@ -46,7 +46,7 @@ pub(super) fn read<K: Object>(
     // From here on its values are overwritten, whatever is wrong with it.
     let mut object = StoredObject::new(decoder.decode::<K>()?);
     let noted = *decoder.noted();
-    let data = SecretData::decode::<K>(&noted.secret)?;
+    let data = SecretData::decode::<K>(&noted)?;
     if let Some(found) = foreign_kind::<K>(noted.kind, noted.api_version) {
         return Err(found);
     }

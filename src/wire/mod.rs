@@ -11,7 +11,6 @@ mod frame;
 mod item;
 mod json;
 mod json_copy;
-mod json_error;
 mod json_text;
 mod list;
 mod list_scan;

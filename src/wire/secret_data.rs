@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::json::{Decoder, SecretParts};
+use super::json::{Decoder, Noted};
 use super::json_text::unescape;
 use super::members::members_of;
 use super::metadata::Metadata;
@@ -57,13 +57,13 @@ impl SecretData {
     }
 
     /// Decodes the values that a `K` has. Fails with the reason, which quotes no value.
-    pub(super) fn decode<K: Object>(parts: &SecretParts<'_>) -> Result<Self, String> {
+    pub(super) fn decode<K: Object>(noted: &Noted<'_>) -> Result<Self, String> {
         let mut secret = Self::default();
         if Self::is_whole::<K>() {
-            DATA.decode(parts.data, &mut secret.0.data)?;
-            STRING_DATA.decode(parts.string_data, &mut secret.0.string_data)?;
+            DATA.decode(noted.data, &mut secret.0.data)?;
+            STRING_DATA.decode(noted.string_data, &mut secret.0.string_data)?;
         }
-        if let Some(json) = parts.last_applied {
+        if let Some(json) = noted.last_applied {
             let copy = text(json).ok_or_else(|| {
                 unlike::<String>(&["metadata", "annotations", LAST_APPLIED], json)
             })?;
