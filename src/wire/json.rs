@@ -114,6 +114,13 @@ impl<'de> Decoder<'de> {
         })
     }
 
+    /// The string that the bytes are; `None` if they are anything else.
+    pub(super) fn string(bytes: &'de [u8]) -> Option<Text<'de>> {
+        let mut decoder = Self::new(bytes);
+        let text = (decoder.byte() == Some(b'"')).then(|| decoder.text());
+        text?.ok().filter(|_| decoder.at == bytes.len())
+    }
+
     /// How many bytes the value took.
     pub(super) fn used(&self) -> usize {
         self.at
@@ -493,10 +500,6 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        self.deserialize_bytes(visitor)
-    }
-
     /// A raw value of `serde_json` asks for a map of its name and the text. The times of
     /// `k8s-openapi` are as late as they can be.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -579,6 +582,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         self.deserialize_map(visitor)
     }
 
+    same! {
+        deserialize_byte_buf: deserialize_bytes
+    }
     same! {
         deserialize_char deserialize_string deserialize_identifier: deserialize_str
     }
