@@ -3,8 +3,8 @@
 
 use std::marker::PhantomData;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use memchr::memchr;
+use serde_json::json;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
@@ -16,9 +16,9 @@ use super::options::{DecodeOptions, list_too_large};
 use super::reason::{clip, protocol};
 use super::scan::{parse, spells};
 use super::selection::{Selection, passed_over};
-use super::whole::{decode_failure, is_table};
+use super::whole::{decode_failure, is_table, read_status};
 use crate::error::{Error, debug_of};
-use crate::object::{Object, ResourceVersion, Status};
+use crate::object::{Object, ResourceVersion};
 use crate::sync::Arc;
 
 /// How API servers begin the line of a bookmark.
@@ -268,26 +268,13 @@ fn broken(why: &str) -> Error {
     let why = format!("unable to decode an event from the watch stream: {why}");
     let message =
         format!("an error on the server (\"{why}\") has prevented the request from succeeding");
-    let cause = |reason: &str| meta::StatusCause {
-        reason: Some(reason.to_owned()),
-        message: Some(why.clone()),
-        ..meta::StatusCause::default()
-    };
-    let status = meta::Status {
-        status: Some("Failure".to_owned()),
-        code: Some(500),
-        reason: Some("InternalError".to_owned()),
-        details: Some(meta::StatusDetails {
-            causes: Some(vec![
-                cause("UnexpectedServerResponse"),
-                cause("ClientWatchDecoding"),
-            ]),
-            ..meta::StatusDetails::default()
-        }),
-        message: Some(message),
-        ..meta::Status::default()
-    };
-    Error::from_status(Status::from(status))
+    let causes = ["UnexpectedServerResponse", "ClientWatchDecoding"];
+    let causes = causes.map(|reason| json!({"reason": reason, "message": why}));
+    let status = json!({
+        "status": "Failure", "code": 500, "reason": "InternalError", "message": message,
+        "details": {"causes": causes},
+    });
+    Error::from_status(read_status(status.to_string().as_bytes()))
 }
 
 /// The event in a frame; fails with why it is none.

@@ -141,32 +141,23 @@ pub(super) type TypeNames = (Cow<'static, str>, Cow<'static, str>);
 /// What objects of the type, or lists of them, may say that they are.
 #[cold]
 pub(super) fn expected_words<K: Object>(list: &str) -> String {
-    let whole = whole_names::<K>().filter(|_| K::METADATA_ONLY);
-    let names = expected::<K>().into_iter().chain(whole);
+    let names = names::<K>().into_iter().flatten();
     let words = names.map(|(api_version, kind)| format!("{api_version} {kind}{list}"));
     words.collect::<Vec<_>>().join(" or ")
 }
 
-/// The names that objects of the type have in the form that is asked for; `None` if any will do.
-fn expected<K: Object>() -> Option<TypeNames> {
-    if K::METADATA_ONLY {
-        let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
-        return Some((Cow::Borrowed(group), Cow::Borrowed(kind)));
-    }
-    whole_names::<K>()
+/// The names that an object of a `K` may have; `None` if any will do. Servers that do not know
+/// metadata alone send whole objects.
+fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
+    let whole = K::resource().type_names();
+    let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+    let metadata = K::METADATA_ONLY.then_some((Cow::Borrowed(group), Cow::Borrowed(kind)));
+    (!whole.1.is_empty()).then(|| metadata.into_iter().chain([whole]))
 }
 
-/// The names that whole objects have; `None` if any will do.
-fn whole_names<K: Object>() -> Option<TypeNames> {
-    let (api_version, kind) = K::resource().type_names();
-    (!kind.is_empty()).then_some((api_version, kind))
-}
-
-/// Whether the names that an object of a `K` may have are taken. Servers that do not know metadata
-/// alone send whole objects.
+/// Whether names that an object of a `K` may have are taken.
 pub(super) fn may_be<K: Object>(takes: impl Fn(&TypeNames) -> bool) -> bool {
-    expected::<K>().is_none_or(|names| takes(&names))
-        || K::METADATA_ONLY && whole_names::<K>().is_none_or(|names| takes(&names))
+    names::<K>().is_none_or(|mut names| names.any(|names| takes(&names)))
 }
 
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say

@@ -64,7 +64,8 @@ pub(super) fn decode_failure(bytes: &[u8]) -> Option<Status> {
     decode_status(bytes).or_else(|| says_no_kind.then(|| read_status(bytes)))
 }
 
-fn read_status(bytes: &[u8]) -> Status {
+/// Reads a status, or what can be read of it.
+pub(super) fn read_status(bytes: &[u8]) -> Status {
     let status = Decoder::new(bytes).decode::<meta::Status>();
     Status::from(status.unwrap_or_else(|error| {
         // What can be read of it says more than nothing.
