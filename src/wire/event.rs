@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
-use super::item::{self, Fault};
+use super::item::{self, Fault, decode_failure, is_table, read_status};
 use super::json::Skipped;
 use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
@@ -16,7 +16,6 @@ use super::options::{DecodeOptions, list_too_large};
 use super::reason::{clip, protocol};
 use super::scan::{parse, spells};
 use super::selection::{Selection, passed_over};
-use super::whole::{decode_failure, is_table, read_status};
 use crate::error::{Error, debug_of};
 use crate::object::{Object, ResourceVersion};
 use crate::sync::Arc;

@@ -1,13 +1,12 @@
 //! Scans the text around the items of a list: the span of each item, and the list's other members.
 
 use super::buffer::Buffer;
-use super::item::{expected_words, may_be, text, well_formed};
+use super::item::{decode_status, expected_words, is_table, may_be, text, well_formed};
 use super::members::{MemberPart, MemberPlace, Members, find};
 use super::message::ListPage;
 use super::options::{ITEM_LIMIT, too_large};
 use super::reason::{clip, protocol};
 use super::scan::{NotJson, spells};
-use super::whole::{decode_status, is_table};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion};
 
