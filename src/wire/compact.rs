@@ -14,7 +14,7 @@ use super::json::{Decoder, Skipped};
 use super::json_copy::JsonCopy;
 use super::members::{find, members_of};
 use super::options::{DecodeOptions, Trim};
-use super::scan::spells;
+use super::scan::{inner, spells};
 use super::wiped::Wiped;
 use crate::error::{Error, ErrorKind};
 use crate::object::wipe::LAST_APPLIED;
@@ -65,7 +65,7 @@ impl<K: Object> Compact<K> {
         let options = DecodeOptions::default()
             .trim(Trim::Keep)
             .item_bytes_max(usize::MAX);
-        counted(decode_object(self.text.bytes(), &options, &mut 0))
+        counted(decode_object(&self.text.json, &options, &mut 0))
     }
 
     /// Reads the field at a JSON pointer; `None` if the object has none there, or null.
@@ -83,7 +83,7 @@ impl<K: Object> Compact<K> {
 
     /// The text of the object, as JSON. A number of more than 64 bits is rounded.
     pub fn json(&self) -> &[u8] {
-        self.text.bytes()
+        &self.text.json
     }
 }
 
@@ -120,7 +120,7 @@ impl Dynamic {
 
     /// The text of the object, as JSON. A number of more than 64 bits is rounded.
     pub fn json(&self) -> &[u8] {
-        self.0.bytes()
+        &self.0.json
     }
 }
 
@@ -135,7 +135,7 @@ fn field<'a, T: Deserialize<'a>>(
     pointer: &str,
 ) -> Result<Option<T>, Error> {
     counted(text.field(pointer).map_err(|why| {
-        let key = crate::object::ObjectKey::new(text.namespace(), text.name());
+        let key = crate::object::ObjectKey::new(text.text(text.namespace), text.text(text.name));
         let text = format!("{kind} {key} does not decode at {pointer}: {why}");
         Error::new(ErrorKind::Undecodable, text)
     }))
@@ -151,19 +151,19 @@ fn counted<T>(read: Result<T, Error>) -> Result<T, Error> {
 macro_rules! object_of_text {
     ($text:tt) => {
         fn name(&self) -> &str {
-            self.$text.name()
+            self.$text.text(self.$text.name)
         }
 
         fn namespace(&self) -> &str {
-            self.$text.namespace()
+            self.$text.text(self.$text.namespace)
         }
 
         fn uid(&self) -> &str {
-            self.$text.uid()
+            self.$text.text(self.$text.uid)
         }
 
         fn version(&self) -> &str {
-            self.$text.version()
+            self.$text.text(self.$text.version)
         }
 
         fn label(&self, name: &str) -> Option<&str> {
@@ -183,7 +183,7 @@ macro_rules! object_of_text {
                 secret: false,
                 rest: Self::METADATA_ONLY,
             };
-            let trimmed = Decoder::of_object(self.$text.bytes(), skipped).decode::<Self>();
+            let trimmed = Decoder::of_object(&self.$text.json, skipped).decode::<Self>();
             // What was decoded once is decoded again.
             if let Ok(trimmed) = trimmed {
                 *self = trimmed;
@@ -336,26 +336,6 @@ impl ObjectText {
         }
     }
 
-    fn bytes(&self) -> &[u8] {
-        &self.json
-    }
-
-    fn namespace(&self) -> &str {
-        self.text(self.namespace)
-    }
-
-    fn name(&self) -> &str {
-        self.text(self.name)
-    }
-
-    fn uid(&self) -> &str {
-        self.text(self.uid)
-    }
-
-    fn version(&self) -> &str {
-        self.text(self.version)
-    }
-
     /// Whether it has what only writers need.
     fn is_untrimmed(&self) -> bool {
         let metadata = find(&self.json, "metadata").unwrap_or_default();
@@ -366,8 +346,7 @@ impl ObjectText {
     /// The value of a label. Values of labels have no character that JSON would escape.
     fn label(&self, name: &str) -> Option<&str> {
         let value = find(self.part(self.labels), name)?;
-        let plain = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-        std::str::from_utf8(plain).ok()
+        std::str::from_utf8(inner(value)?).ok()
     }
 
     /// The value at a JSON pointer, such as `/spec/nodeName`; `None` if there is none, or null.

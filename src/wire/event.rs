@@ -193,8 +193,7 @@ impl<K: Object> EventDecoder<K> {
                 if decoder.used() != object.len() {
                     return None;
                 }
-                let skipped_bytes = decoder.skipped_bytes();
-                self.skipped_bytes = self.skipped_bytes.saturating_add(skipped_bytes);
+                self.skipped_bytes = self.skipped_bytes.saturating_add(decoder.skipped_bytes);
                 let object = Listed::Object(read);
                 WatchEvent::Object(ObjectEvent { kind, object })
             }

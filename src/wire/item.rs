@@ -47,7 +47,7 @@ pub(super) fn read<K: Object>(
     let mut decoder = Decoder::of_object(bytes, skipped);
     // From here on its values are overwritten, whatever is wrong with it.
     let mut object = StoredObject::new(decoder.decode::<K>()?);
-    let noted = *decoder.noted();
+    let noted = decoder.noted;
     let data = SecretData::decode::<K>(&noted)?;
     if let Some(found) = foreign_kind::<K>(noted.kind, noted.api_version) {
         return Err(found);
@@ -69,7 +69,7 @@ pub(super) fn decode<K: Object>(
 ) -> Result<Arc<StoredObject<K>>, Fault> {
     let why = match read(bytes, skipped) {
         Ok((object, decoder)) if decoder.used() == bytes.len() => {
-            *skipped_bytes = skipped_bytes.saturating_add(decoder.skipped_bytes());
+            *skipped_bytes = skipped_bytes.saturating_add(decoder.skipped_bytes);
             return Ok(object);
         }
         Ok(_) => "trailing characters".to_owned(),

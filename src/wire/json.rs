@@ -76,9 +76,9 @@ pub(super) struct Decoder<'de> {
     /// What a map that begins here is.
     place: Place,
     skipped: Skipped,
-    noted: Noted<'de>,
+    pub(super) noted: Noted<'de>,
     /// The bytes of members that were passed over, their names and commas included.
-    skipped_bytes: usize,
+    pub(super) skipped_bytes: usize,
     /// After an error: the way to it, from the inside to the outside.
     steps: Vec<PathStep>,
 }
@@ -124,15 +124,6 @@ impl<'de> Decoder<'de> {
     /// How many bytes the value took.
     pub(super) fn used(&self) -> usize {
         self.at
-    }
-
-    /// How many of them were those of members that were passed over.
-    pub(super) fn skipped_bytes(&self) -> usize {
-        self.skipped_bytes
-    }
-
-    pub(super) fn noted(&self) -> &Noted<'de> {
-        &self.noted
     }
 
     fn byte(&self) -> Option<u8> {
