@@ -14,6 +14,9 @@ mod duration;
 mod ending;
 #[path = "node_agent/flags.rs"]
 mod flags;
+#[expect(dead_code, reason = "the node agent passes on what programs write")]
+#[path = "node_agent/log_format.rs"]
+mod log_format;
 #[path = "node_agent/logger.rs"]
 mod logger;
 #[expect(dead_code, reason = "the node agent writes its rows so too")]
@@ -69,7 +72,7 @@ fn start() -> ExitCode {
         Ok(Command::Print(text)) => return tell::print(&text),
         Err(wrong) => return tell::usage("informer", &wrong),
     };
-    logger::install(options.verbosity, &TOLD_OTHERWISE);
+    logger::install(options.verbosity, options.log_format, &TOLD_OTHERWISE);
     match run(&options) {
         Ok(Ended::Complete) => return ExitCode::SUCCESS,
         Ok(Ended::Interrupted) => tell("error: interrupted before the pods were known"),

@@ -22,6 +22,8 @@ mod hangs;
 #[cfg(target_os = "linux")]
 #[path = "node_agent/hooks.rs"]
 mod hooks;
+#[path = "node_agent/logs.rs"]
+mod logs;
 #[path = "node_agent/probes.rs"]
 mod probes;
 #[path = "node_agent/references.rs"]

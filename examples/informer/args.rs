@@ -7,6 +7,7 @@ use kubecache::http::KubeconfigOptions;
 
 use crate::demo;
 use crate::flags::{self, Group, Parser, Program, flag};
+use crate::log_format::LogFormat;
 use crate::usage;
 
 /// How long the first list may take.
@@ -103,6 +104,8 @@ pub(crate) struct Options {
     pub(crate) demo: bool,
     pub(crate) demo_speed: f64,
     pub(crate) verbosity: u8,
+    /// `None`: as standard error is.
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 impl Default for Options {
@@ -120,6 +123,7 @@ impl Default for Options {
             demo: true,
             demo_speed: DEMO_SPEED,
             verbosity: 0,
+            log_format: None,
         }
     }
 }
@@ -193,6 +197,7 @@ fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bo
         "once" => options.once = flags::switch(name, parser)?,
         "timeout" => options.timeout = flags::limit(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
+        "log-format" => options.log_format = Some(flags::log_format(name, parser)?),
         "v" => options.verbosity = flags::verbosity(options.verbosity, parser)?,
         _ => return Ok(false),
     }

@@ -216,9 +216,7 @@ impl Agent<'_> {
                 }
                 node.take(news);
             }
-            if let Some(error) = self.take_presence(&ears, &mut progress) {
-                return Ok(Ended::Failed(error));
-            }
+            self.take_presence(&ears, &mut progress);
             if ears.has_lost_pods() {
                 return Err(Error::stopped("the thread that follows the pods"));
             }
@@ -232,28 +230,24 @@ impl Agent<'_> {
         }
     }
 
-    /// Tells of a node that does not exist, and of its coming. With `--once` it is a failure.
-    fn take_presence(&mut self, ears: &Ears, progress: &mut Progress) -> Option<Error> {
-        let asking = ears.asking.as_ref()?;
+    /// Tells of a node that does not exist, and of its coming. With `--once` its absence is told at
+    /// the end.
+    fn take_presence(&mut self, ears: &Ears, progress: &mut Progress) {
         let name = self.node_name.unwrap_or_default();
-        for answer in asking.answers.try_iter() {
+        let asking = ears.asking.iter();
+        for answer in asking.flat_map(|asking| asking.answers.try_iter()) {
             let before = progress.presence.replace(answer);
             match answer {
-                Presence::Absent if self.options.once => {
-                    let text = format!("node {name} does not exist");
-                    return Some(Error::new(ErrorKind::NotFound, text));
-                }
+                _ if self.options.once => {}
                 Presence::Absent => {
                     self.wait_line.clear();
-                    tell(&format!(
-                        "warning: node {name} does not exist; waiting for it"
-                    ));
+                    let text = format!("warning: node {name} does not exist; waiting for it");
+                    tell(&text);
                 }
                 Presence::There if before.is_some() => tell(&format!("node {name} exists now")),
                 Presence::There | Presence::Unknown => {}
             }
         }
-        None
     }
 
     /// Waits until there is something to do, or an end. At a SIGHUP it reads again.
@@ -342,6 +336,11 @@ impl Agent<'_> {
         match (printed, written) {
             (Ended::Complete, Some(Err(error))) => Ended::Failed(error),
             (Ended::Complete, None) => Ended::Interrupted,
+            (Ended::Complete, _) if progress.presence == Some(Presence::Absent) => {
+                let name = self.node_name.unwrap_or_default();
+                let text = format!("node {name} does not exist");
+                Ended::Failed(Error::new(ErrorKind::NotFound, text))
+            }
             (ended, _) => ended,
         }
     }

@@ -83,8 +83,9 @@ const GROUPS: [Group; 7] = [
             flag(
                 "output",
                 "table|wide|name|json|yaml",
-                "what is printed: a table of 80 columns (wide: with all columns), the objects' names, or the \
-                 whole node in one object with --once, else an object per change: the same object \
+                "what is printed: a table of 80 columns (wide: with all columns), the objects' \
+                 names, or the whole node in one object with --once, else an object per change: \
+                 the same object \
                  with the one pod and the one object that changed, a line of JSON or a document of \
                  YAML",
             )

@@ -17,6 +17,7 @@ use crate::files::FileOptions;
 use crate::flags::Parser;
 use crate::hook::HookOptions;
 use crate::layout::Rules;
+use crate::log_format::LogFormat;
 use crate::teller::{self, Tells};
 use crate::wanted::{Sources, Wanted};
 use crate::{flags, metrics, references, snapshot, usage};
@@ -138,6 +139,8 @@ pub(crate) struct Options {
     pub(crate) demo: bool,
     pub(crate) demo_speed: f64,
     pub(crate) verbosity: u8,
+    /// `None`: as standard error is.
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 impl Default for Options {
@@ -180,6 +183,7 @@ impl Default for Options {
             demo: false,
             demo_speed: DEMO_SPEED,
             verbosity: 0,
+            log_format: None,
         }
     }
 }
@@ -385,6 +389,7 @@ fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bo
         "ready-timeout" => options.ready_timeout = flags::limit(name, parser)?,
         "demo" => options.demo = flags::switch(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
+        "log-format" => options.log_format = Some(flags::log_format(name, parser)?),
         "v" => options.verbosity = flags::verbosity(options.verbosity, parser)?,
         _ => return Ok(false),
     }
@@ -427,7 +432,6 @@ fn at_least(least: Duration, name: &str, parser: &mut Parser) -> Result<Duration
 
 #[cfg(test)]
 mod tests {
-
     use std::collections::BTreeSet;
 
     use super::*;

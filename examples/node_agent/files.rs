@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::Deadline;
@@ -127,14 +128,18 @@ impl Files {
         self.tellers.runs()
     }
 
+    /// How many objects have their files, how many failed, and when none had last.
+    pub(crate) fn readings(&self) -> (usize, usize, Option<SystemTime>) {
+        let [one, other] = [self.secrets.status(), self.config_maps.status()];
+        let failed = one.failed.len().saturating_add(other.failed.len());
+        let written = one.published.saturating_add(other.published);
+        let last = one.last_success.zip(other.last_success);
+        (written, failed, last.map(|(one, other)| one.min(other)))
+    }
+
     /// Says what is missing until so many objects have their files.
     pub(crate) fn missing(&self, objects: usize) -> Option<String> {
-        let [secrets, config_maps] = [self.secrets.status(), self.config_maps.status()];
-        let failed = secrets
-            .failed
-            .len()
-            .saturating_add(config_maps.failed.len());
-        let written = secrets.published.saturating_add(config_maps.published);
+        let (written, failed, _) = self.readings();
         let missing = objects.saturating_sub(written).max(failed);
         (missing > 0).then(|| format!("the files of {missing} objects"))
     }

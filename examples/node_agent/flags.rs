@@ -9,6 +9,7 @@ use kubecache::http::{ClientOptions, KubeconfigOptions};
 use lexopt::Arg::{Long, Short, Value};
 
 use crate::duration;
+use crate::log_format::LogFormat;
 
 /// A flag, as the parser, the help, the completions and the manual page know it.
 pub(crate) struct Flag {
@@ -129,6 +130,13 @@ const COMMON: [Group; 2] = [
                 "log to stderr: 1 (or -v alone) what happens, 2 each request, 4 everything",
             )
             .short('v'),
+            flag(
+                "log-format",
+                "text|json|journal",
+                "how lines on stderr are written: text with the time of each record, an object of \
+                 JSON per line, or with priorities for the journal",
+            )
+            .default("journal where stderr is the journal, else text"),
             flag(
                 "completion",
                 "bash|zsh|fish",
@@ -322,6 +330,12 @@ pub(crate) fn verbosity(so_far: u8, parser: &mut Parser) -> Result<u8, String> {
             .parse()
             .map_err(|_not_a_number| format!("-v {value:?}: write a level from 0 to 9"))?,
     })
+}
+
+pub(crate) fn log_format(name: &str, parser: &mut Parser) -> Result<LogFormat, String> {
+    let word = text(name, parser)?;
+    LogFormat::parse(&word)
+        .ok_or_else(|| format!("--{name} {word:?}: write one of text, json, journal"))
 }
 
 /// How many times as fast as recorded a demonstration runs.

@@ -13,6 +13,7 @@ use crate::exchange::{Asked, Page};
 use crate::files::Files;
 use crate::managers::Managers;
 use crate::selections::Followed;
+use crate::snapshot::Keeper;
 
 /// What is looked at when a probe asks. Looking never waits.
 #[derive(Clone)]
@@ -30,6 +31,9 @@ pub(crate) struct Health {
     pub(crate) selections: Followed,
     /// Whether everything was answered once; that stays so.
     pub(crate) synced: Flag,
+    /// Where there is a snapshot.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics"))]
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// Where there is a snapshot: whether something of it waits for the server's word.
     pub(crate) restored: Option<Flag>,
 }

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::log_format;
 use crate::managers::ObjectId;
 use crate::notify::VARIABLES;
 use crate::outflow::STDERR;
@@ -330,7 +331,8 @@ impl Output {
         self.line.extend(piece.iter().take(taken));
         if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
             let rest = self.line.split_off(end.saturating_add(1));
-            STDERR.push(std::mem::replace(&mut self.line, rest));
+            let lines = std::mem::replace(&mut self.line, rest);
+            STDERR.push(log_format::passed_on(lines));
         }
         true
     }
@@ -338,7 +340,7 @@ impl Output {
     fn end(&mut self, label: &str) {
         if !self.line.is_empty() {
             self.line.push(b'\n');
-            STDERR.push(std::mem::take(&mut self.line));
+            STDERR.push(log_format::passed_on(std::mem::take(&mut self.line)));
         }
         if self.left_out > 0 {
             let left_out = self.left_out;

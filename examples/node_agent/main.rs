@@ -21,6 +21,7 @@ mod follow;
 mod health;
 mod hook;
 mod layout;
+mod log_format;
 mod logger;
 mod managers;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
@@ -34,6 +35,8 @@ mod plan;
 mod pods;
 mod presence;
 mod print;
+#[cfg(feature = "metrics")]
+mod process;
 mod reads;
 mod references;
 #[cfg(feature = "testing")]
@@ -138,7 +141,7 @@ fn start() -> ExitCode {
     if node_name.is_none() && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--namespace and --selector choose pods: give --node-name");
     }
-    logger::install(options.verbosity, &TOLD_OTHERWISE);
+    logger::install(options.verbosity, options.log_format, &TOLD_OTHERWISE);
     match run(&options, node_name.as_deref()) {
         Ok(ended) => report(ended),
         Err(error) => {

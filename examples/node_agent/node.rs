@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use k8s_openapi::api::core::v1::{self, Pod};
+use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{
     ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, ObjectState, Owner, PastLimit,
 };
 use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
-use kubecache::{Error, Metadata};
 
 use crate::args::Options;
 use crate::credentials::Credentials;
@@ -39,7 +39,7 @@ pub(crate) struct Node {
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// The pods that the agent of before had, until the server tells of them.
     restored: BTreeMap<ObjectKey, Owner>,
-    keeper: Option<Keeper>,
+    keeper: Option<Arc<Keeper>>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
@@ -96,7 +96,7 @@ impl Node {
             Some(files) => {
                 let of = format!("{server} {}", name.unwrap_or_default());
                 let (keeper, owners) = Keeper::open(files, &of, &managers)?;
-                (Some(keeper), owners)
+                (Some(Arc::new(keeper)), owners)
             }
             None => (None, Vec::new()),
         };
@@ -110,7 +110,7 @@ impl Node {
         });
         let files = Files::start(&options.files, &managers, plan.as_ref())?;
         let credentials = Credentials::start(&options.credentials, &managers)?;
-        let followed = followed::<Metadata<v1::Secret>>(options, metrics, "selections")?;
+        let followed = followed::<v1::Secret>(options, metrics, "selections")?;
         let mut node = Self {
             files: files.map(Arc::new),
             credentials: credentials.map(Arc::new),
@@ -239,6 +239,7 @@ impl Node {
             credentials: self.credentials.clone(),
             selections: Arc::clone(&self.selections.followed),
             synced,
+            keeper: self.keeper.clone(),
             restored: self.keeper.as_ref().map(|_| restored.clone()),
         }
     }

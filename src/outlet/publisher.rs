@@ -2,16 +2,15 @@
 //! references any more goes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
 
 use super::object_folder::KEPT;
 use super::{Laid, ObjectData, Outcome, Outlet};
 use crate::clock::{Clock, Deadline, later};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager, ObjectState};
@@ -63,6 +62,8 @@ pub struct PublisherStatus {
     /// The objects whose files could not be written or removed, and why. It tries again, first
     /// after a second, later each half minute.
     pub failed: BTreeMap<ObjectKey, Error>,
+    /// When it last found or wrote the files of every object.
+    pub last_success: Option<SystemTime>,
 }
 
 struct PublisherCore<K: ObjectData> {
@@ -157,20 +158,14 @@ impl<K: ObjectData> Publisher<K> {
     }
 }
 
-impl<K: ObjectData> fmt::Debug for Publisher<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (outlet, status) = (&self.shared.outlet, self.status());
-        f.debug_struct("Publisher")
-            .field("directory", &outlet.directory())
-            .field("status", &status)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: ObjectData] Publisher<K>, |it|
+    directory: it.shared.outlet.directory(), status: it.status(), ..);
 
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
         let mut written = Written::nothing(self.now());
         let mut after_failure = RETRY;
+        let mut last_success = None;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
             // A round that the stop cut off has done nothing for those who wait for it.
@@ -182,9 +177,13 @@ impl<K: ObjectData> PublisherCore<K> {
             if let Some(due) = written.next {
                 next = next.min(due.saturating_duration_since(self.now()));
             }
+            if failed.is_empty() {
+                last_success = Some(SystemTime::now());
+            }
             let status = PublisherStatus {
                 published: written.files.len(),
                 failed,
+                last_success,
             };
             self.rounds.end(began, status);
             select! {
