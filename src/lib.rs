@@ -312,6 +312,7 @@ pub mod object;
 mod policy;
 mod retry;
 mod rounds;
+mod setters;
 mod unique_name;
 mod writer_lock;
 

@@ -442,7 +442,7 @@ const DECODING: [&str; 5] = [
 ];
 
 /// The decoders themselves.
-const DECODERS: [&str; 4] = ["event.rs", "list.rs", "mod.rs", "whole.rs"];
+const DECODERS: [&str; 4] = ["event.rs", "item.rs", "list.rs", "mod.rs"];
 
 /// A type that can hold a Secret, and whether a reader sees kubectl's copy of its values.
 trait Representation: Object + Clone {

@@ -17,9 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 11] = [
+const COMMON: [&str; 12] = [
     "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "policy", "retry",
-    "rounds",
+    "rounds", "setters",
 ];
 
 /// What each room may use besides the common ones. There are no other arrows.
@@ -34,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hooks", &[]),
     ("retry", &["policy"]),
     ("rounds", &[]),
+    ("setters", &[]),
     ("policy", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),

@@ -245,15 +245,11 @@ where
     if options.fail_on_missing && !options.once {
         return Err("--fail-on-missing needs --once".to_owned());
     }
-    if options.credentials.socket.is_some() && options.once {
-        return Err(
-            "--credential-socket answers as long as the agent runs: leave --once out".to_owned(),
-        );
-    }
     options.wanted = options.sources.read()?;
     if let Some(declaration) = options.wanted.declaration.clone() {
         declared(&declaration, &mut options)?;
     }
+    credentials(&options)?;
     let files = &options.files;
     let tells = !files.tells.hook.command.is_empty() || files.tells.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
@@ -274,6 +270,24 @@ where
         )));
     }
     Ok(Command::Run(Box::new(options)))
+}
+
+/// Refuses a socket without credentials, and credentials without a socket.
+fn credentials(options: &Options) -> Result<(), String> {
+    let declared = &options.credentials.declared;
+    let why = match &options.credentials.socket {
+        Some(_) if options.once => {
+            "--credential-socket answers while the agent runs: leave --once out"
+        }
+        Some(_) if options.sources.config.is_none() => {
+            "--credential-socket needs --config, which declares the credentials"
+        }
+        None if !declared.units.is_empty() && !options.once && !options.checks_config => {
+            "the configuration declares credentials: give --credential-socket"
+        }
+        _ => return Ok(()),
+    };
+    Err(why.to_owned())
 }
 
 /// Takes from the configuration what no flag says.

@@ -32,6 +32,7 @@ pub(crate) struct Health {
     /// Whether everything was answered once; that stays so.
     pub(crate) synced: Flag,
     /// Where there is a snapshot.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics"))]
     pub(crate) keeper: Option<Arc<Keeper>>,
     /// Where there is a snapshot: whether something of it waits for the server's word.
     pub(crate) restored: Option<Flag>,

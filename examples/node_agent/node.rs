@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use k8s_openapi::api::core::v1::{self, Pod};
+use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{
     ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, ObjectState, Owner, PastLimit,
 };
 use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
-use kubecache::{Error, Metadata};
 
 use crate::args::Options;
 use crate::credentials::Credentials;
@@ -110,7 +110,7 @@ impl Node {
         });
         let files = Files::start(&options.files, &managers, plan.as_ref())?;
         let credentials = Credentials::start(&options.credentials, &managers)?;
-        let followed = followed::<Metadata<v1::Secret>>(options, metrics, "selections")?;
+        let followed = followed::<v1::Secret>(options, metrics, "selections")?;
         let mut node = Self {
             files: files.map(Arc::new),
             credentials: credentials.map(Arc::new),

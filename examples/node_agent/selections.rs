@@ -1,16 +1,16 @@
-//! The objects that an entry of the configuration selects by their labels, followed by their
-//! metadata alone. Each of them is then kept like an object that is named.
+//! The objects that an entry of the configuration selects by their labels. Each is kept like an
+//! object that is named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::list_watch::{EventKind, ObjectEvent};
 use kubecache::object::{LabelSelector, Object, ObjectKey, Scope};
 use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
-use kubecache::{Error, Metadata};
 use parking_lot::Mutex;
 
 use crate::declaration::{Declaration, Entry, Selection};
@@ -83,7 +83,7 @@ impl Selections {
         };
         Reflector::spawn(
             format!("selected {}s of {}", of.kind, of.namespace),
-            self.client.lister_watcher::<Metadata<K>>(scope),
+            self.client.lister_watcher::<K>(scope),
             sink,
             self.options.clone(),
         )

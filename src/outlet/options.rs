@@ -8,6 +8,7 @@ use super::layout::{Laid, Layouts, Presence};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::object::ObjectKey;
+use crate::setters::setters;
 use crate::sync::Arc;
 
 /// Options of an [`Outlet`](super::Outlet).
@@ -22,6 +23,20 @@ pub struct OutletOptions {
     pub(super) layouts: Layouts,
 }
 
+setters! { [] OutletOptions;
+    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
+    /// name refuses the directory. At most 255 bytes, without control characters. Default:
+    /// `kubecache`.
+    name(name: impl Into<String>) = name.into();
+
+    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
+    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
+    adopt(adopts: bool) in adopts;
+
+    /// Replaces the clock, for tests. Default: the system's.
+    clock(clock: Clock);
+}
+
 impl OutletOptions {
     /// Options with that directory, and else the defaults.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
@@ -33,22 +48,6 @@ impl OutletOptions {
             clock: Clock::system(),
             layouts: Layouts::default(),
         }
-    }
-
-    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
-    /// name refuses the directory. At most 255 bytes, without control characters. Default:
-    /// `kubecache`.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            ..self
-        }
-    }
-
-    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
-    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
-    pub fn adopt(self, adopts: bool) -> Self {
-        Self { adopts, ..self }
     }
 
     /// Gives files and folders to a user and a group. Default: those of the process. The process
@@ -92,11 +91,6 @@ impl OutletOptions {
             layouts: Layouts(Some(Arc::new(lay_out))),
             ..self
         }
-    }
-
-    /// Replaces the clock, for tests. Default: the system's.
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
     }
 
     /// Opens the directory, and makes it if need be.

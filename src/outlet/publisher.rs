@@ -2,7 +2,6 @@
 //! references any more goes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,7 +10,7 @@ use crossbeam_channel::{Receiver, select};
 use super::object_folder::KEPT;
 use super::{Laid, ObjectData, Outcome, Outlet};
 use crate::clock::{Clock, Deadline, later};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager, ObjectState};
@@ -159,15 +158,8 @@ impl<K: ObjectData> Publisher<K> {
     }
 }
 
-impl<K: ObjectData> fmt::Debug for Publisher<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (outlet, status) = (&self.shared.outlet, self.status());
-        f.debug_struct("Publisher")
-            .field("directory", &outlet.directory())
-            .field("status", &status)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: ObjectData] Publisher<K>, |it|
+    directory: it.shared.outlet.directory(), status: it.status(), ..);
 
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {

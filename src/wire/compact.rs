@@ -7,13 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
 
+use super::item::decode_object;
 use super::json::{Decoder, Skipped};
 use super::json_copy::JsonCopy;
-use super::object_text::ObjectText;
+use super::members::{find, members_of};
 use super::options::{DecodeOptions, Trim};
-use super::whole::decode_object;
+use super::scan::{inner, spells};
+use super::wiped::Wiped;
 use crate::error::{Error, ErrorKind};
+use crate::object::wipe::LAST_APPLIED;
 use crate::object::{Object, Resource, StoredObject};
 use crate::sync::Arc;
 
@@ -61,7 +65,7 @@ impl<K: Object> Compact<K> {
         let options = DecodeOptions::default()
             .trim(Trim::Keep)
             .item_bytes_max(usize::MAX);
-        counted(decode_object(self.text.bytes(), &options, &mut 0))
+        counted(decode_object(&self.text.json, &options, &mut 0))
     }
 
     /// Reads the field at a JSON pointer; `None` if the object has none there, or null.
@@ -79,7 +83,7 @@ impl<K: Object> Compact<K> {
 
     /// The text of the object, as JSON. A number of more than 64 bits is rounded.
     pub fn json(&self) -> &[u8] {
-        self.text.bytes()
+        &self.text.json
     }
 }
 
@@ -116,7 +120,7 @@ impl Dynamic {
 
     /// The text of the object, as JSON. A number of more than 64 bits is rounded.
     pub fn json(&self) -> &[u8] {
-        self.0.bytes()
+        &self.0.json
     }
 }
 
@@ -131,7 +135,7 @@ fn field<'a, T: Deserialize<'a>>(
     pointer: &str,
 ) -> Result<Option<T>, Error> {
     counted(text.field(pointer).map_err(|why| {
-        let key = crate::object::ObjectKey::new(text.namespace(), text.name());
+        let key = crate::object::ObjectKey::new(text.text(text.namespace), text.text(text.name));
         let text = format!("{kind} {key} does not decode at {pointer}: {why}");
         Error::new(ErrorKind::Undecodable, text)
     }))
@@ -147,19 +151,19 @@ fn counted<T>(read: Result<T, Error>) -> Result<T, Error> {
 macro_rules! object_of_text {
     ($text:tt) => {
         fn name(&self) -> &str {
-            self.$text.name()
+            self.$text.text(self.$text.name)
         }
 
         fn namespace(&self) -> &str {
-            self.$text.namespace()
+            self.$text.text(self.$text.namespace)
         }
 
         fn uid(&self) -> &str {
-            self.$text.uid()
+            self.$text.text(self.$text.uid)
         }
 
         fn version(&self) -> &str {
-            self.$text.version()
+            self.$text.text(self.$text.version)
         }
 
         fn label(&self, name: &str) -> Option<&str> {
@@ -179,7 +183,7 @@ macro_rules! object_of_text {
                 secret: false,
                 rest: Self::METADATA_ONLY,
             };
-            let trimmed = Decoder::of_object(self.$text.bytes(), skipped).decode::<Self>();
+            let trimmed = Decoder::of_object(&self.$text.json, skipped).decode::<Self>();
             // What was decoded once is decoded again.
             if let Ok(trimmed) = trimmed {
                 *self = trimmed;
@@ -264,4 +268,136 @@ impl fmt::Debug for Dynamic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} @{}", self.key(), self.version())
     }
+}
+
+/// The text of one object. It is overwritten when it is dropped.
+#[derive(Default)]
+struct ObjectText {
+    json: Wiped,
+    namespace: Part,
+    name: Part,
+    uid: Part,
+    version: Part,
+    /// The whole map, braces included; empty without labels.
+    labels: Part,
+}
+
+/// A part of the text. An object is far smaller than 4 GiB.
+#[derive(Clone, Copy, Default)]
+struct Part {
+    start: u32,
+    end: u32,
+}
+
+impl ObjectText {
+    /// Copies `json`, which is JSON. Fails with the reason if it is no object with plain names.
+    fn new(json: &[u8]) -> Result<Self, String> {
+        if !json.starts_with(b"{") {
+            return Err("expected an object".to_owned());
+        }
+        let mut text = Self {
+            json: Wiped::beginning_with(json, json.len()),
+            ..Self::default()
+        };
+        let json: &[u8] = &text.json;
+        let Some(metadata) = find(json, "metadata") else {
+            return Ok(text);
+        };
+        for (key, value) in members_of(metadata).map_while(Result::ok) {
+            let part = match () {
+                () if spells(key, "namespace") => &mut text.namespace,
+                () if spells(key, "name") => &mut text.name,
+                () if spells(key, "uid") => &mut text.uid,
+                () if spells(key, "resourceVersion") => &mut text.version,
+                () if spells(key, "labels") && value.starts_with(b"{") => {
+                    text.labels = Part::of(value, json);
+                    continue;
+                }
+                () => continue,
+            };
+            *part = match value {
+                b"null" => Part::default(),
+                [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => Part::of(plain, json),
+                _ => {
+                    let key = String::from_utf8_lossy(key);
+                    let key = key.trim_matches('"');
+                    let expected = "expected a string without escapes";
+                    return Err(format!("metadata.{key}: {expected}"));
+                }
+            };
+        }
+        Ok(text)
+    }
+
+    fn clone(&self) -> Self {
+        Self {
+            json: Wiped::beginning_with(&self.json, self.json.len()),
+            ..*self
+        }
+    }
+
+    /// Whether it has what only writers need.
+    fn is_untrimmed(&self) -> bool {
+        let metadata = find(&self.json, "metadata").unwrap_or_default();
+        let annotations = find(metadata, "annotations").unwrap_or_default();
+        find(metadata, "managedFields").is_some() || find(annotations, LAST_APPLIED).is_some()
+    }
+
+    /// The value of a label. Values of labels have no character that JSON would escape.
+    fn label(&self, name: &str) -> Option<&str> {
+        let value = find(self.part(self.labels), name)?;
+        std::str::from_utf8(inner(value)?).ok()
+    }
+
+    /// The value at a JSON pointer, such as `/spec/nodeName`; `None` if there is none, or null.
+    /// Fails with the reason if that is no pointer, or the value is no `T`.
+    fn field<'a, T: Deserialize<'a>>(&'a self, pointer: &str) -> Result<Option<T>, String> {
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            return Err("a JSON pointer is empty or begins with \"/\"".to_owned());
+        }
+        let mut value = Some(&*self.json);
+        for step in pointer.split('/').skip(1) {
+            let name = step.replace("~1", "/").replace("~0", "~");
+            value = match value {
+                Some(map @ [b'{', ..]) => find(map, &name),
+                Some(list @ [b'[', ..]) => nth(list, &name),
+                _ => None,
+            };
+        }
+        value.map_or(Ok(None), |value| Decoder::new(value).decode())
+    }
+
+    fn part(&self, part: Part) -> &[u8] {
+        let long = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+        let range = long(part.start)..long(part.end);
+        self.json.get(range).unwrap_or_default()
+    }
+
+    fn text(&self, part: Part) -> &str {
+        std::str::from_utf8(self.part(part)).unwrap_or_default()
+    }
+}
+
+impl Part {
+    /// Where `part` stands, which is a part of `whole`.
+    fn of(part: &[u8], whole: &[u8]) -> Self {
+        let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
+        let end = start.saturating_add(part.len());
+        let short = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Self {
+            start: short(start),
+            end: short(end),
+        }
+    }
+}
+
+/// The item of a list with that number.
+fn nth<'a>(list: &'a [u8], number: &str) -> Option<&'a [u8]> {
+    let is_plain = number == "0" || number.starts_with(|digit: char| matches!(digit, '1'..='9'));
+    if !is_plain {
+        return None;
+    }
+    let items: Vec<&RawValue> = serde_json::from_slice(list).ok()?;
+    let item = items.get(number.parse::<usize>().ok()?)?;
+    Some(item.get().as_bytes())
 }

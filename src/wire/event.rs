@@ -3,12 +3,12 @@
 
 use std::marker::PhantomData;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use memchr::memchr;
+use serde_json::json;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
-use super::item::{self, Fault};
+use super::item::{self, Fault, decode_failure, is_table, read_status};
 use super::json::Skipped;
 use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
@@ -16,9 +16,8 @@ use super::options::{DecodeOptions, list_too_large};
 use super::reason::{clip, protocol};
 use super::scan::{parse, spells};
 use super::selection::{Selection, passed_over};
-use super::whole::{decode_failure, is_table};
 use crate::error::{Error, debug_of};
-use crate::object::{Object, ResourceVersion, Status};
+use crate::object::{Object, ResourceVersion};
 use crate::sync::Arc;
 
 /// How API servers begin the line of a bookmark.
@@ -194,8 +193,7 @@ impl<K: Object> EventDecoder<K> {
                 if decoder.used() != object.len() {
                     return None;
                 }
-                let skipped_bytes = decoder.skipped_bytes();
-                self.skipped_bytes = self.skipped_bytes.saturating_add(skipped_bytes);
+                self.skipped_bytes = self.skipped_bytes.saturating_add(decoder.skipped_bytes);
                 let object = Listed::Object(read);
                 WatchEvent::Object(ObjectEvent { kind, object })
             }
@@ -268,26 +266,13 @@ fn broken(why: &str) -> Error {
     let why = format!("unable to decode an event from the watch stream: {why}");
     let message =
         format!("an error on the server (\"{why}\") has prevented the request from succeeding");
-    let cause = |reason: &str| meta::StatusCause {
-        reason: Some(reason.to_owned()),
-        message: Some(why.clone()),
-        ..meta::StatusCause::default()
-    };
-    let status = meta::Status {
-        status: Some("Failure".to_owned()),
-        code: Some(500),
-        reason: Some("InternalError".to_owned()),
-        details: Some(meta::StatusDetails {
-            causes: Some(vec![
-                cause("UnexpectedServerResponse"),
-                cause("ClientWatchDecoding"),
-            ]),
-            ..meta::StatusDetails::default()
-        }),
-        message: Some(message),
-        ..meta::Status::default()
-    };
-    Error::from_status(Status::from(status))
+    let causes = ["UnexpectedServerResponse", "ClientWatchDecoding"];
+    let causes = causes.map(|reason| json!({"reason": reason, "message": why}));
+    let status = json!({
+        "status": "Failure", "code": 500, "reason": "InternalError", "message": message,
+        "details": {"causes": causes},
+    });
+    Error::from_status(read_status(status.to_string().as_bytes()))
 }
 
 /// The event in a frame; fails with why it is none.

@@ -1,19 +1,21 @@
-//! One object of the API: trimmed, decoded, or set aside with its key and the reason.
+//! One object of the API: trimmed, decoded, or set aside with its key and the reason. Bodies that are
+//! one object: the response to a `get`, and the API's status.
 
 use std::borrow::Cow;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::de::IgnoredAny;
 
 use super::json::{Decoder, Skipped};
 use super::members::find;
 use super::message::Undecodable;
-use super::options::{DecodeOptions, Trim};
-use super::reason;
-use super::scan::{parse, spells};
+use super::options::{DecodeOptions, ITEM_LIMIT, Trim, too_large};
+use super::reason::{self, protocol};
+use super::scan::{Scan, parse, spells};
 use super::secret_data::SecretData;
 use super::shrink::shrink;
 use crate::error::{Error, ErrorKind};
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{Object, ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::Arc;
 
 /// Why an object was not decoded.
@@ -45,8 +47,8 @@ pub(super) fn read<K: Object>(
     let mut decoder = Decoder::of_object(bytes, skipped);
     // From here on its values are overwritten, whatever is wrong with it.
     let mut object = StoredObject::new(decoder.decode::<K>()?);
-    let noted = *decoder.noted();
-    let data = SecretData::decode::<K>(&noted.secret)?;
+    let noted = decoder.noted;
+    let data = SecretData::decode::<K>(&noted)?;
     if let Some(found) = foreign_kind::<K>(noted.kind, noted.api_version) {
         return Err(found);
     }
@@ -67,7 +69,7 @@ pub(super) fn decode<K: Object>(
 ) -> Result<Arc<StoredObject<K>>, Fault> {
     let why = match read(bytes, skipped) {
         Ok((object, decoder)) if decoder.used() == bytes.len() => {
-            *skipped_bytes = skipped_bytes.saturating_add(decoder.skipped_bytes());
+            *skipped_bytes = skipped_bytes.saturating_add(decoder.skipped_bytes);
             return Ok(object);
         }
         Ok(_) => "trailing characters".to_owned(),
@@ -141,32 +143,23 @@ pub(super) type TypeNames = (Cow<'static, str>, Cow<'static, str>);
 /// What objects of the type, or lists of them, may say that they are.
 #[cold]
 pub(super) fn expected_words<K: Object>(list: &str) -> String {
-    let whole = whole_names::<K>().filter(|_| K::METADATA_ONLY);
-    let names = expected::<K>().into_iter().chain(whole);
+    let names = names::<K>().into_iter().flatten();
     let words = names.map(|(api_version, kind)| format!("{api_version} {kind}{list}"));
     words.collect::<Vec<_>>().join(" or ")
 }
 
-/// The names that objects of the type have in the form that is asked for; `None` if any will do.
-fn expected<K: Object>() -> Option<TypeNames> {
-    if K::METADATA_ONLY {
-        let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
-        return Some((Cow::Borrowed(group), Cow::Borrowed(kind)));
-    }
-    whole_names::<K>()
+/// The names that an object of a `K` may have; `None` if any will do. Servers that do not know
+/// metadata alone send whole objects.
+fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
+    let whole = K::resource().type_names();
+    let (group, kind) = ("meta.k8s.io/v1", "PartialObjectMetadata");
+    let metadata = K::METADATA_ONLY.then_some((Cow::Borrowed(group), Cow::Borrowed(kind)));
+    (!whole.1.is_empty()).then(|| metadata.into_iter().chain([whole]))
 }
 
-/// The names that whole objects have; `None` if any will do.
-fn whole_names<K: Object>() -> Option<TypeNames> {
-    let (api_version, kind) = K::resource().type_names();
-    (!kind.is_empty()).then_some((api_version, kind))
-}
-
-/// Whether the names that an object of a `K` may have are taken. Servers that do not know metadata
-/// alone send whole objects.
+/// Whether names that an object of a `K` may have are taken.
 pub(super) fn may_be<K: Object>(takes: impl Fn(&TypeNames) -> bool) -> bool {
-    expected::<K>().is_none_or(|names| takes(&names))
-        || K::METADATA_ONLY && whole_names::<K>().is_none_or(|names| takes(&names))
+    names::<K>().is_none_or(|mut names| names.any(|names| takes(&names)))
 }
 
 /// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
@@ -190,4 +183,80 @@ pub(super) fn foreign_kind<K: Object>(
     };
     let (version, kind) = (word(api_version), word(kind));
     Some(format!("{version} {kind}").trim().to_owned())
+}
+
+/// Decodes the body of an answer that is one object. Adds the bytes that it passed over to
+/// `skipped_bytes`.
+///
+/// # Errors
+///
+/// The server's error when the body is a `Status`. `Undecodable` names the field when the object is
+/// not a `K`. `TooLarge` beyond `item_bytes_max`. `Protocol` when the body is no JSON object, or of
+/// another kind.
+pub(crate) fn decode_object<K: Object>(
+    bytes: &[u8],
+    options: &DecodeOptions,
+    skipped_bytes: &mut usize,
+) -> Result<Arc<StoredObject<K>>, Error> {
+    if bytes.len() > options.item_bytes_max {
+        return Err(too_large("the object", options.item_bytes_max, ITEM_LIMIT));
+    }
+    let json = bytes.trim_ascii();
+    let ends = Scan::default().advance(json) == Ok(Some(json.len()));
+    if !json.starts_with(b"{") || !ends {
+        return Err(protocol("the answer is no JSON object, or is cut off"));
+    }
+    let decoded = decode(json, skipped::<K>(options), skipped_bytes);
+    decoded.map_err(|fault| match fault {
+        Fault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
+        Fault::Foreign { found, .. } => {
+            if let Some(status) = decode_status(bytes) {
+                return Error::from_status(status);
+            }
+            let ours = expected_words::<K>("");
+            protocol(&format!("the answer is {found}, not {ours}"))
+        }
+        // Of a type of any kind, a status is not foreign.
+        Fault::Undecodable(object) => match decode_status(bytes) {
+            Some(status) if object.key.name().is_empty() => Error::from_status(status),
+            _ => object.error,
+        },
+    })
+}
+
+/// Decodes a body that is a `Status` of the API; `None` for anything else.
+pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
+    (text(find(bytes, "kind")) == "Status").then(|| read_status(bytes))
+}
+
+/// Decodes what a stream says of its failure: a `Status`, also one that does not say its kind.
+pub(super) fn decode_failure(bytes: &[u8]) -> Option<Status> {
+    let is_object = !text(find(bytes, "kind")).is_empty() || !key_of(bytes).name().is_empty();
+    let says = ["message", "reason", "code"].map(|name| find(bytes, name).is_some());
+    let says_no_kind = !is_object && says.contains(&true);
+    decode_status(bytes).or_else(|| says_no_kind.then(|| read_status(bytes)))
+}
+
+/// Reads a status, or what can be read of it.
+pub(super) fn read_status(bytes: &[u8]) -> Status {
+    let status = Decoder::new(bytes).decode::<meta::Status>();
+    Status::from(status.unwrap_or_else(|error| {
+        // What can be read of it says more than nothing.
+        let text = |name| Some(text(find(bytes, name))).filter(|text| !text.is_empty());
+        meta::Status {
+            code: find(bytes, "code").and_then(|code| parse(code).ok()),
+            message: text("message")
+                .or_else(|| Some(format!("the server's status does not decode: {error}"))),
+            reason: text("reason"),
+            ..meta::Status::default()
+        }
+    }))
+}
+
+/// Whether a version and kind are those of the server's own table of columns (RF-16).
+pub(super) fn is_table(version_and_kind: &str) -> bool {
+    matches!(
+        version_and_kind,
+        "meta.k8s.io/v1 Table" | "meta.k8s.io/v1beta1 Table"
+    )
 }

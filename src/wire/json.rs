@@ -12,8 +12,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Number;
 
-use super::json_error::{JsonError, broken};
-use super::json_text::{Text, WipedText, special};
+use super::json_text::{JsonError, Text, WipedText, broken, same, special, visit_number};
 use super::reason::{PathStep, path};
 use super::scan::{Scan, is_space, parse};
 use super::time::beyond;
@@ -34,21 +33,18 @@ pub(super) struct Skipped {
 }
 
 /// Members of an object of the API that its decoder noted: the values, as they stand in the text.
+/// The last one of several counts. Those of a Secret are passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted<'de> {
     pub(super) kind: Option<&'de [u8]>,
     pub(super) api_version: Option<&'de [u8]>,
-    /// Where the values of a Secret are passed over. The last one of several counts.
-    pub(super) secret: SecretParts<'de>,
-}
-
-/// What is passed over in a Secret, as it stands in the text.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SecretParts<'de> {
     pub(super) data: Option<&'de [u8]>,
     pub(super) string_data: Option<&'de [u8]>,
     pub(super) last_applied: Option<&'de [u8]>,
 }
+
+/// A noted member.
+type Slot<'de> = for<'a> fn(&'a mut Noted<'de>) -> &'a mut Option<&'de [u8]>;
 
 /// A container of which some members matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,13 +57,12 @@ enum Place {
 }
 
 /// What the decoder does with a member.
-enum MemberUse {
+enum MemberUse<'de> {
     Skip,
-    Kind,
-    ApiVersion,
-    SecretData,
-    SecretStringData,
-    LastApplied,
+    /// Noted and passed over.
+    Cut(Slot<'de>),
+    /// Noted if it is a string, and decoded.
+    Note(Slot<'de>),
     /// Decoded; a map in it is this place.
     Value(Place),
 }
@@ -81,9 +76,9 @@ pub(super) struct Decoder<'de> {
     /// What a map that begins here is.
     place: Place,
     skipped: Skipped,
-    noted: Noted<'de>,
+    pub(super) noted: Noted<'de>,
     /// The bytes of members that were passed over, their names and commas included.
-    skipped_bytes: usize,
+    pub(super) skipped_bytes: usize,
     /// After an error: the way to it, from the inside to the outside.
     steps: Vec<PathStep>,
 }
@@ -119,18 +114,16 @@ impl<'de> Decoder<'de> {
         })
     }
 
+    /// The string that the bytes are; `None` if they are anything else.
+    pub(super) fn string(bytes: &'de [u8]) -> Option<Text<'de>> {
+        let mut decoder = Self::new(bytes);
+        let text = (decoder.byte() == Some(b'"')).then(|| decoder.text());
+        text?.ok().filter(|_| decoder.at == bytes.len())
+    }
+
     /// How many bytes the value took.
     pub(super) fn used(&self) -> usize {
         self.at
-    }
-
-    /// How many of them were those of members that were passed over.
-    pub(super) fn skipped_bytes(&self) -> usize {
-        self.skipped_bytes
-    }
-
-    pub(super) fn noted(&self) -> &Noted<'de> {
-        &self.noted
     }
 
     fn byte(&self) -> Option<u8> {
@@ -220,45 +213,10 @@ impl<'de> Decoder<'de> {
 
     fn number<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
         let start = self.at;
-        let is_negative = self.byte() == Some(b'-');
-        if is_negative {
+        while let Some(b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E') = self.byte() {
             self.pass();
         }
-        let first = self.byte();
-        let mut is_number = self.digits() > 0;
-        let whole = start.wrapping_add(usize::from(is_negative));
-        is_number &= first != Some(b'0') || self.at == whole.wrapping_add(1);
-        let mut is_integer = true;
-        if self.byte() == Some(b'.') {
-            is_integer = false;
-            self.pass();
-            is_number &= self.digits() > 0;
-        }
-        if let Some(b'e' | b'E') = self.byte() {
-            is_integer = false;
-            self.pass();
-            if let Some(b'+' | b'-') = self.byte() {
-                self.pass();
-            }
-            is_number &= self.digits() > 0;
-        }
-        let text = std::str::from_utf8(self.slice(start, self.at)).unwrap_or_default();
-        if !is_number {
-            return Err(broken("invalid number"));
-        }
-        if is_integer && let Ok(number) = text.parse::<u64>() {
-            return visitor.visit_u64(number);
-        }
-        if is_integer
-            && let Ok(number) = text.parse::<i64>()
-            && number != 0
-        {
-            return visitor.visit_i64(number);
-        }
-        match text.parse::<f64>() {
-            Ok(number) if number.is_finite() => visitor.visit_f64(number),
-            _ => Err(broken("number out of range")),
-        }
+        visit_number(self.slice(start, self.at), visitor)
     }
 
     /// The value that comes is of another type than the one that was asked for.
@@ -278,15 +236,6 @@ impl<'de> Decoder<'de> {
             _ => return broken("expected value"),
         };
         de::Error::invalid_type(met, expected)
-    }
-
-    /// Passes digits, and counts them.
-    fn digits(&mut self) -> usize {
-        let start = self.at;
-        while self.byte().is_some_and(|byte| byte.is_ascii_digit()) {
-            self.pass();
-        }
-        self.at.wrapping_sub(start)
     }
 
     fn word(&mut self, word: &str) -> Result<(), JsonError> {
@@ -323,7 +272,7 @@ impl<'de> Decoder<'de> {
             decoder: self,
             place,
             is_first: true,
-            key: (0, 0),
+            key: (0, true),
             inner: Place::Elsewhere,
         };
         let value = visitor.visit_map(&mut members)?;
@@ -344,22 +293,24 @@ impl<'de> Decoder<'de> {
 }
 
 impl Place {
-    fn member(self, key: &str, skipped: Skipped) -> MemberUse {
+    fn member<'de>(self, key: &str, skipped: Skipped) -> MemberUse<'de> {
         let Skipped { trim, secret, rest } = skipped;
         match (self, key) {
             (Self::Object, "metadata") => MemberUse::Value(Self::Metadata),
-            (Self::Object, "kind") => MemberUse::Kind,
-            (Self::Object, "apiVersion") => MemberUse::ApiVersion,
+            (Self::Object, "kind") => MemberUse::Note(|noted| &mut noted.kind),
+            (Self::Object, "apiVersion") => MemberUse::Note(|noted| &mut noted.api_version),
             (Self::Object, _) if rest => MemberUse::Skip,
-            (Self::Object, "data") if secret => MemberUse::SecretData,
-            (Self::Object, "stringData") if secret => MemberUse::SecretStringData,
+            (Self::Object, "data") if secret => MemberUse::Cut(|noted| &mut noted.data),
+            (Self::Object, "stringData") if secret => {
+                MemberUse::Cut(|noted| &mut noted.string_data)
+            }
             (Self::Metadata, "managedFields") | (Self::Annotations, LAST_APPLIED) if trim => {
                 MemberUse::Skip
             }
             (Self::Metadata, "annotations") if trim || secret => {
                 MemberUse::Value(Self::Annotations)
             }
-            (Self::Annotations, LAST_APPLIED) => MemberUse::LastApplied,
+            (Self::Annotations, LAST_APPLIED) => MemberUse::Cut(|noted| &mut noted.last_applied),
             _ => MemberUse::Value(Self::Elsewhere),
         }
     }
@@ -370,8 +321,8 @@ struct MapMembers<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     place: Place,
     is_first: bool,
-    /// Where the last key stands, its quotes included.
-    key: (usize, usize),
+    /// Where the look for the last key began, and whether it is the first.
+    key: (usize, bool),
     /// What a map that is the next value is.
     inner: Place,
 }
@@ -385,7 +336,7 @@ impl<'de> MapMembers<'_, 'de> {
             let Some(key) = self.decoder.key(is_first)? else {
                 return Ok(None);
             };
-            self.key = (start, self.decoder.at);
+            self.key = (start, is_first);
             if self.place == Place::Elsewhere {
                 return Ok(Some(key));
             }
@@ -399,47 +350,32 @@ impl<'de> MapMembers<'_, 'de> {
                     let length = self.decoder.at.wrapping_sub(start);
                     self.decoder.skipped_bytes = self.decoder.skipped_bytes.wrapping_add(length);
                 }
-                MemberUse::SecretData => {
-                    self.decoder.noted.secret.data = Some(self.decoder.skip()?);
+                MemberUse::Cut(slot) => {
+                    let value = self.decoder.skip()?;
+                    *slot(&mut self.decoder.noted) = Some(value);
                 }
-                MemberUse::SecretStringData => {
-                    self.decoder.noted.secret.string_data = Some(self.decoder.skip()?);
-                }
-                MemberUse::LastApplied => {
-                    self.decoder.noted.secret.last_applied = Some(self.decoder.skip()?);
-                }
-                MemberUse::Kind => {
-                    self.decoder.noted.kind = self.look()?;
-                    return Ok(Some(key));
-                }
-                MemberUse::ApiVersion => {
-                    self.decoder.noted.api_version = self.look()?;
+                MemberUse::Note(slot) => {
+                    self.inner = Place::Elsewhere;
+                    let is_text = self.decoder.byte() == Some(b'"');
+                    let start = self.decoder.at;
+                    let value = is_text.then(|| self.decoder.skip()).transpose()?;
+                    self.decoder.at = start;
+                    *slot(&mut self.decoder.noted) = value;
                     return Ok(Some(key));
                 }
             }
         }
     }
 
-    /// The value that comes, if it is a string; it stays.
-    fn look(&mut self) -> Result<Option<&'de [u8]>, JsonError> {
-        self.inner = Place::Elsewhere;
-        if self.decoder.byte() != Some(b'"') {
-            return Ok(None);
-        }
-        let start = self.decoder.at;
-        let value = self.decoder.skip()?;
-        self.decoder.at = start;
-        Ok(Some(value))
-    }
-
     #[cold]
     fn note_step(&mut self) {
-        let (start, end) = self.key;
-        let mut key = Decoder::new(self.decoder.slice(start, end));
-        let is_quote = |byte: &u8| *byte == b'"';
-        key.at = key.bytes.iter().position(is_quote).unwrap_or_default();
-        let key = key.text().map(|key| key.as_str().to_owned());
-        let key = key.unwrap_or_default();
+        let (at, is_first) = self.key;
+        let mut again = Decoder {
+            at,
+            ..Decoder::new(self.decoder.bytes)
+        };
+        let key = again.key(is_first).ok().flatten();
+        let key = key.map_or_else(String::new, |key| key.as_str().to_owned());
         self.decoder.steps.push(PathStep::Key(key));
     }
 }
@@ -505,15 +441,6 @@ impl<'de> de::SeqAccess<'de> for &mut ListItems<'_, 'de> {
     }
 }
 
-/// Types that are decoded alike.
-macro_rules! same {
-    ($($deserialize:ident)*: $like:ident) => {
-        $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-            self.$like(visitor)
-        })*
-    };
-}
-
 impl<'de> Deserializer<'de> for &mut Decoder<'de> {
     type Error = JsonError;
 
@@ -562,10 +489,6 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             Text::Plain(text) => visitor.visit_borrowed_bytes(text.as_bytes()),
             text @ Text::Unescaped(_) => visitor.visit_bytes(text.as_str().as_bytes()),
         }
-    }
-
-    fn deserialize_byte_buf<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-        self.deserialize_bytes(visitor)
     }
 
     /// A raw value of `serde_json` asks for a map of its name and the text. The times of
@@ -650,6 +573,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         self.deserialize_map(visitor)
     }
 
+    same! {
+        deserialize_byte_buf: deserialize_bytes
+    }
     same! {
         deserialize_char deserialize_string deserialize_identifier: deserialize_str
     }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use serde::Deserializer;
-use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use zeroize::Zeroize as _;
 
 use super::json_text::special;
@@ -94,6 +94,16 @@ impl<'de> DeserializeSeed<'de> for Name<'_> {
     }
 }
 
+/// Values that hold no secret while they are written.
+macro_rules! written {
+    ($($visit:ident $type:ty)*) => {
+        $(fn $visit<E>(self, value: $type) -> Result<(), E> {
+            self.0.push(serde_json::Value::from(value).to_string().as_bytes());
+            Ok(())
+        })*
+    };
+}
+
 impl<'de> Visitor<'de> for Value<'_> {
     type Value = ();
 
@@ -101,25 +111,8 @@ impl<'de> Visitor<'de> for Value<'_> {
         f.write_str("a JSON value")
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
-        self.0.push(if value { b"true" } else { b"false" });
-        Ok(())
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.0.push(value.to_string().as_bytes());
-        Ok(())
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
-        self.0.push(value.to_string().as_bytes());
-        Ok(())
-    }
-
-    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
-        let text = serde_json::to_vec(&value).map_err(E::custom)?;
-        self.0.push(&text);
-        Ok(())
+    written! {
+        visit_bool bool visit_i64 i64 visit_u64 u64 visit_f64 f64
     }
 
     fn visit_str<E>(self, value: &str) -> Result<(), E> {

@@ -1,14 +1,17 @@
-//! The strings of JSON: where they end, and what their escapes stand for.
+//! The strings and numbers of JSON: where they end, and what their escapes stand for. Why a text did
+//! not decode, in the words of `serde` without the values that they quote.
 
+use std::fmt::{self, Display};
 use std::mem;
 
 use memchr::memchr;
-use serde::de::{Deserializer, IntoDeserializer as _, Visitor};
+use serde::de::{self, Deserializer, Expected, IntoDeserializer as _, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
+use serde_json::Number;
 use zeroize::Zeroizing;
 
-use super::json_error::{JsonError, broken};
-use super::scan::{HIGH_BITS, LOW_BITS, QUOTES};
+use super::reason::{clip, not_json};
+use super::scan::{HIGH_BITS, LOW_BITS, QUOTES, parse};
 use super::wiped::Wiped;
 
 const BACKSLASHES: u64 = 0x5c5c_5c5c_5c5c_5c5c;
@@ -54,17 +57,15 @@ impl Text<'_> {
     }
 }
 
-/// Keys that are numbers or truth values stand in quotes.
-macro_rules! quoted {
-    ($($deserialize:ident $visit:ident $type:ty)*) => {
+/// Types that are decoded alike.
+macro_rules! same {
+    ($($deserialize:ident)*: $like:ident) => {
         $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
-            match self.as_str().parse::<$type>() {
-                Ok(value) => visitor.$visit(value),
-                Err(_) => self.deserialize_any(visitor),
-            }
+            self.$like(visitor)
         })*
     };
 }
+pub(super) use same;
 
 /// A key.
 impl<'de> Deserializer<'de> for Text<'de> {
@@ -98,18 +99,24 @@ impl<'de> Deserializer<'de> for Text<'de> {
         visitor.visit_enum(self.as_str().into_deserializer())
     }
 
-    quoted! {
-        deserialize_bool visit_bool bool
-        deserialize_i8 visit_i64 i64
-        deserialize_i16 visit_i64 i64
-        deserialize_i32 visit_i64 i64
-        deserialize_i64 visit_i64 i64
-        deserialize_u8 visit_u64 u64
-        deserialize_u16 visit_u64 u64
-        deserialize_u32 visit_u64 u64
-        deserialize_u64 visit_u64 u64
-        deserialize_f32 visit_f64 f64
-        deserialize_f64 visit_f64 f64
+    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match self.as_str().parse() {
+            Ok(value) => visitor.visit_bool(value),
+            Err(_) => self.deserialize_any(visitor),
+        }
+    }
+
+    /// Keys that are numbers or truth values stand in quotes.
+    fn deserialize_i64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
+        match parse::<Number>(self.as_str().as_bytes()) {
+            Ok(_) => visit_number(self.as_str().as_bytes(), visitor),
+            Err(_) => self.deserialize_any(visitor),
+        }
+    }
+
+    same! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_u8 deserialize_u16
+        deserialize_u32 deserialize_u64 deserialize_f32 deserialize_f64: deserialize_i64
     }
 
     forward_to_deserialize_any! {
@@ -141,6 +148,26 @@ pub(super) fn special(bytes: &[u8], from: usize) -> usize {
     let there = last.iter().position(is_special).unwrap_or(last.len());
     from.wrapping_add(rest.len().wrapping_sub(last.len()))
         .wrapping_add(there)
+}
+
+/// Passes on the number that `text` is.
+pub(super) fn visit_number<'de, V: Visitor<'de>>(
+    text: &[u8],
+    visitor: V,
+) -> Result<V::Value, JsonError> {
+    let number = parse::<Number>(text).map_err(|error| broken(&not_json(&error)))?;
+    if let Some(number) = number.as_u64() {
+        return visitor.visit_u64(number);
+    }
+    if let Some(number) = number.as_i64() {
+        return visitor.visit_i64(number);
+    }
+    // Nearer to the text than the number of `serde_json`.
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => visitor.visit_f64(number),
+        _ => Err(broken("number out of range")),
+    }
 }
 
 /// Writes the inside of a string without its escapes.
@@ -177,31 +204,106 @@ pub(super) fn unescape(mut rest: &[u8], text: &mut Vec<u8>) -> Result<(), JsonEr
 /// The character that the four digits stand for, or they and a second escape; and what is behind.
 fn unicode(text: &[u8]) -> Result<(char, &[u8]), JsonError> {
     let (first, behind) = hex(text)?;
-    let (code, behind) = match first {
-        0xdc00..=0xdfff => return Err(broken("lone leading surrogate in hex escape")),
-        0xd800..=0xdbff => {
-            let second = behind.strip_prefix(b"\\u");
-            let second = second.ok_or_else(|| broken("unexpected end of hex escape"))?;
-            let (low, behind) = hex(second)?;
-            if !(0xdc00..=0xdfff).contains(&low) {
-                return Err(broken("lone leading surrogate in hex escape"));
-            }
-            let high = first.wrapping_sub(0xd800) << 10;
-            let low = low.wrapping_sub(0xdc00);
-            (high.wrapping_add(low).wrapping_add(0x1_0000), behind)
-        }
-        code => (code, behind),
-    };
-    let character = char::from_u32(code).ok_or_else(|| broken("invalid unicode code point"))?;
-    Ok((character, behind))
+    if let Some(Ok(character)) = char::decode_utf16([first]).next() {
+        return Ok((character, behind));
+    }
+    let second = behind.strip_prefix(b"\\u");
+    let (second, behind) = hex(second.ok_or_else(|| broken("unexpected end of hex escape"))?)?;
+    match char::decode_utf16([first, second]).next() {
+        Some(Ok(character)) => Ok((character, behind)),
+        _ => Err(broken("lone leading surrogate in hex escape")),
+    }
 }
 
-fn hex(text: &[u8]) -> Result<(u32, &[u8]), JsonError> {
+fn hex(text: &[u8]) -> Result<(u16, &[u8]), JsonError> {
     let no_digits = || broken("invalid escape");
     let (digits, behind) = text.split_at_checked(4).ok_or_else(no_digits)?;
-    let code = digits.iter().try_fold(0_u32, |code, digit| {
+    let code = digits.iter().try_fold(0_u16, |code, digit| {
         let digit = char::from(*digit).to_digit(16)?;
-        Some(code.wrapping_mul(16).wrapping_add(digit))
+        Some(code << 4 | u16::try_from(digit).ok()?)
     });
     Ok((code.ok_or_else(no_digits)?, behind))
+}
+
+/// Why a text did not decode, in words that quote no value.
+#[derive(Debug)]
+pub(super) struct JsonError(Box<str>);
+
+/// The text is no JSON, or none that a value can be made of.
+#[cold]
+pub(super) fn broken(message: &str) -> JsonError {
+    JsonError(message.into())
+}
+
+impl Display for JsonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for JsonError {}
+
+/// The words of `serde`, without the values that it quotes.
+impl de::Error for JsonError {
+    fn custom<T: Display>(_quotes: T) -> Self {
+        broken("the value is not acceptable")
+    }
+
+    fn invalid_type(met: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        broken(&unexpected("invalid type", met, expected))
+    }
+
+    fn invalid_value(met: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        broken(&unexpected("invalid value", met, expected))
+    }
+
+    fn invalid_length(_length: usize, expected: &dyn Expected) -> Self {
+        broken(&format!("invalid length, expected {}", clipped(expected)))
+    }
+
+    fn unknown_variant(_variant: &str, expected: &'static [&'static str]) -> Self {
+        broken(&format!("unknown variant{}", one_of(expected)))
+    }
+
+    fn unknown_field(_field: &str, expected: &'static [&'static str]) -> Self {
+        broken(&format!("unknown field{}", one_of(expected)))
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        broken(&format!("missing field `{field}`"))
+    }
+
+    fn duplicate_field(field: &'static str) -> Self {
+        broken(&format!("duplicate field `{field}`"))
+    }
+}
+
+fn unexpected(what: &str, met: Unexpected<'_>, expected: &dyn Expected) -> String {
+    let met = match met {
+        Unexpected::Bool(_) => "boolean",
+        Unexpected::Unsigned(_) | Unexpected::Signed(_) => "integer",
+        Unexpected::Float(_) => "floating point",
+        Unexpected::Char(_) => "character",
+        Unexpected::Str(_) => "string",
+        Unexpected::Unit => "null",
+        Unexpected::Other(_) => "value",
+        // The words of `serde` for the others quote no value.
+        other => &other.to_string(),
+    };
+    format!("{what}: {met}, expected {}", clipped(expected))
+}
+
+fn clipped(expected: &dyn Expected) -> String {
+    clip(&expected.to_string()).to_owned()
+}
+
+fn one_of(names: &[&str]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    let text = match &*quoted {
+        [] => return String::new(),
+        [one] => one.clone(),
+        [one, other] => format!("{one} or {other}"),
+        more => format!("one of {}", more.join(", ")),
+    };
+    format!(", expected {}", clip(&text))
 }

@@ -130,9 +130,8 @@ impl<K: Object> ListDecoder<K> {
                 let Ok((object, decoder)) = item::read(bytes, self.skipped) else {
                     return Ok(());
                 };
-                let skipped_bytes = decoder.skipped_bytes();
                 self.item_bytes = decoder.used();
-                self.skipped_bytes = self.skipped_bytes.saturating_add(skipped_bytes);
+                self.skipped_bytes = self.skipped_bytes.saturating_add(decoder.skipped_bytes);
                 self.scan.pass_item(self.item_bytes);
                 self.buffer.take(self.item_bytes);
                 Some(Listed::Object(object))

@@ -1,15 +1,12 @@
 //! Scans the text around the items of a list: the span of each item, and the list's other members.
 
-use serde_json::Value;
-
 use super::buffer::Buffer;
-use super::item::{expected_words, may_be, text};
-use super::members::{MemberPart, MemberPlace, Members};
+use super::item::{decode_status, expected_words, is_table, may_be, text, well_formed};
+use super::members::{MemberPart, MemberPlace, Members, find};
 use super::message::ListPage;
 use super::options::{ITEM_LIMIT, too_large};
-use super::reason::{clip, not_json, protocol};
-use super::scan::{NotJson, parse, spells};
-use super::whole::{decode_status, is_table};
+use super::reason::{clip, protocol};
+use super::scan::{NotJson, spells};
 use crate::error::{Error, ErrorKind};
 use crate::object::{Object, ResourceVersion};
 
@@ -225,9 +222,10 @@ impl ListScan {
                 "the list was cut off: unexpected EOF after {items} items, near byte {bytes}"
             )));
         }
-        let head = self.head()?;
+        let head = [b"{", &*self.head, b"}"].concat();
+        well_formed(&head).map_err(|why| protocol(&format!("the list is not JSON: {why}")))?;
         if self.kind == "Status"
-            && let Some(status) = decode_status(head.to_string().as_bytes())
+            && let Some(status) = decode_status(&head)
         {
             return Err(Error::from_status(status));
         }
@@ -256,14 +254,6 @@ impl ListScan {
         Ok(())
     }
 
-    fn head(&self) -> Result<Value, Error> {
-        let json = [b"{", &*self.head, b"}"].concat();
-        parse(&json).map_err(|error| {
-            let why = not_json(&error);
-            protocol(&format!("the list is not JSON: {why}"))
-        })
-    }
-
     fn pass(&mut self, buffer: &mut Buffer, count: usize) -> Result<(), Error> {
         buffer.take(count);
         self.members.forget(count);
@@ -279,38 +269,38 @@ impl ListScan {
         let used = self.offset.saturating_add(self.passed);
         let at = used.saturating_add(self.members.at());
         let found = char::from(byte.unwrap_or_default()).escape_debug();
-        let place = self.members.place();
-        let what = if place == MemberPlace::Start {
-            "the answer is not a JSON object"
-        } else if place == MemberPlace::End {
-            "the list goes on behind its end"
-        } else if matches!(place, MemberPlace::FirstItem | MemberPlace::NextItem) {
-            "an item of the list is not an object"
-        } else {
-            "the list is not JSON"
+        let what = match self.members.place() {
+            MemberPlace::Start => "the answer is not a JSON object",
+            MemberPlace::End => "the list goes on behind its end",
+            MemberPlace::FirstItem | MemberPlace::NextItem => {
+                "an item of the list is not an object"
+            }
+            _ => "the list is not JSON",
         };
         protocol(&format!("{what}: unexpected '{found}' at byte {at}"))
     }
 }
 
-fn page(head: &Value) -> Result<ListPage, Error> {
-    let metadata = head.get("metadata").unwrap_or(&Value::Null);
-    let text = |name: &str| match metadata.get(name) {
-        None | Some(Value::Null) => Ok(""),
-        Some(Value::String(text)) => Ok(text.as_str()),
+fn page(head: &[u8]) -> Result<ListPage, Error> {
+    let metadata = find(head, "metadata").unwrap_or_default();
+    let text = |name: &str| match find(metadata, name) {
+        value @ (None | Some(b"null" | [b'"', ..])) => Ok(text(value)),
         Some(_) => Err(protocol(&format!(
             "unable to understand list result: metadata.{name} is no string"
         ))),
     };
     let continue_token = Some(text("continue")?).filter(|token| !token.is_empty());
-    if continue_token.is_some_and(|token| token.len() > CONTINUE_BYTES_MAX) {
+    if continue_token
+        .as_ref()
+        .is_some_and(|token| token.len() > CONTINUE_BYTES_MAX)
+    {
         return Err(protocol(&format!(
             "the list's continue token is longer than {CONTINUE_BYTES_MAX} bytes"
         )));
     }
     Ok(ListPage {
         resource_version: ResourceVersion::from(text("resourceVersion")?),
-        continue_token: continue_token.map(str::to_owned),
+        continue_token,
         unselected: 0,
     })
 }

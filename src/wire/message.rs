@@ -113,10 +113,8 @@ impl<K: Object> Listed<K> {
 
     /// Its namespace and name.
     pub fn key(&self) -> ObjectKey {
-        match self {
-            Self::Object(object) => object.key(),
-            Self::Undecodable(aside) => aside.key.clone(),
-        }
+        let KeyRef { namespace, name } = self.key_ref();
+        ObjectKey::new(namespace, name)
     }
 
     /// The item as `transform` gives it, if there is one. What does not decode stays as it is.
@@ -149,18 +147,12 @@ impl<K: Object> Listed<K> {
 
     /// Its uid; empty when it has none.
     pub fn uid(&self) -> &str {
-        match self {
-            Self::Object(object) => object.uid(),
-            Self::Undecodable(aside) => &aside.uid,
-        }
+        self.identity().0
     }
 
     /// Its version; empty when it has none.
     pub fn resource_version(&self) -> ResourceVersion {
-        match self {
-            Self::Object(object) => object.resource_version(),
-            Self::Undecodable(aside) => aside.resource_version.clone(),
-        }
+        ResourceVersion::from(self.identity().1)
     }
 }
 

@@ -11,14 +11,12 @@ mod frame;
 mod item;
 mod json;
 mod json_copy;
-mod json_error;
 mod json_text;
 mod list;
 mod list_scan;
 mod members;
 mod message;
 mod metadata;
-mod object_text;
 mod options;
 mod plain;
 mod reason;
@@ -29,12 +27,12 @@ mod shrink;
 #[cfg(test)]
 mod tests;
 mod time;
-mod whole;
 mod wiped;
 
 pub(crate) use buffer::{Buffer, Growth};
 pub use compact::{Compact, Dynamic, undecodable_reads};
 pub use event::EventDecoder;
+pub(crate) use item::{decode_object, decode_status};
 pub use list::ListDecoder;
 pub use message::{EventKind, ListPage, Listed, ObjectEvent, Undecodable, WatchEvent};
 pub use metadata::Metadata;
@@ -45,5 +43,4 @@ pub use selection::Selection;
 #[cfg(test)]
 pub(crate) use tests::steps;
 pub(crate) use time::time;
-pub(crate) use whole::{decode_object, decode_status};
 pub(crate) use wiped::Wiped;

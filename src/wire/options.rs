@@ -45,7 +45,6 @@ const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 /// namespace.
 pub(super) const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
 
-/// A list beyond a limit, which an option raises.
 /// The option that bounds an object and an item of a list.
 pub(super) const ITEM_LIMIT: &str = "item_bytes_max";
 
@@ -56,6 +55,7 @@ pub(super) fn too_large(what: &str, limit: usize, option: &str) -> Error {
     Error::new(ErrorKind::TooLarge, message)
 }
 
+/// The error of a list beyond a limit, and what raises the limit.
 pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
     let message = format!("the list has more than {limit} {what}: DecodeOptions::{option}");
     Error::new(ErrorKind::TooLarge, message)

@@ -85,41 +85,31 @@ impl Scan {
 
     fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
         loop {
-            let done = match self.token {
+            let is_there = match self.token {
                 ScanToken::Before => match bytes.get(self.at) {
-                    None => return Ok(None),
-                    Some(&byte) => self.open(byte)?,
-                },
-                ScanToken::Text { escaped } => {
-                    if !self.text(bytes, escaped) {
-                        return Ok(None);
+                    None => false,
+                    Some(&byte) => {
+                        self.open(byte)?;
+                        continue;
                     }
-                    self.depth == 0
-                }
+                },
+                ScanToken::Text { escaped } => self.text(bytes, escaped),
                 ScanToken::Scalar => {
                     let rest = bytes.get(self.at..).unwrap_or_default();
                     let length = rest.iter().position(|byte| !is_scalar(*byte));
                     self.at = self.at.saturating_add(length.unwrap_or(rest.len()));
-                    if length.is_none() {
-                        return Ok(None);
-                    }
-                    true
+                    length.is_some()
                 }
-                ScanToken::Between => {
-                    if !self.inside(bytes) {
-                        return Ok(None);
-                    }
-                    true
-                }
+                ScanToken::Between => self.inside(bytes),
             };
-            if done {
-                return Ok(Some(self.at));
+            if !is_there || self.depth == 0 {
+                return Ok(is_there.then_some(self.at));
             }
         }
     }
 
     /// The first byte of the value. Never the end of it.
-    fn open(&mut self, byte: u8) -> Result<bool, NotJson> {
+    fn open(&mut self, byte: u8) -> Result<(), NotJson> {
         self.token = match byte {
             b'"' => ScanToken::Text { escaped: false },
             b'{' | b'[' => {
@@ -130,7 +120,7 @@ impl Scan {
             _ => return Err(NotJson(Some(byte))),
         };
         self.at = self.at.saturating_add(1);
-        Ok(false)
+        Ok(())
     }
 
     /// To the end of the string; false when the bytes end first.
@@ -211,7 +201,8 @@ pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
         && parse::<String>(quoted).is_ok_and(|key| key == text)
 }
 
-fn inner(quoted: &[u8]) -> Option<&[u8]> {
+/// The inside of a JSON string.
+pub(super) fn inner(quoted: &[u8]) -> Option<&[u8]> {
     quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 

@@ -14,8 +14,7 @@ use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::json::{Decoder, SecretParts};
-use super::json_text::unescape;
+use super::json::{Decoder, Noted};
 use super::members::members_of;
 use super::metadata::Metadata;
 use super::reason::{self, PathStep, path};
@@ -26,25 +25,6 @@ use crate::object::wipe::LAST_APPLIED;
 /// dropped.
 #[derive(Default)]
 pub(super) struct SecretData(Secret);
-
-/// A field of a Secret: its path, and how one of its values is decoded and overwritten.
-struct Field<T> {
-    name: &'static str,
-    value: fn(&[u8]) -> Option<T>,
-    wipe: fn(&mut T),
-}
-
-const DATA: Field<ByteString> = Field {
-    name: "data",
-    value: bytes,
-    wipe: |value| value.0.zeroize(),
-};
-
-const STRING_DATA: Field<String> = Field {
-    name: "stringData",
-    value: text,
-    wipe: String::zeroize,
-};
 
 impl SecretData {
     /// Whether the values of a `K` are decoded here.
@@ -57,13 +37,17 @@ impl SecretData {
     }
 
     /// Decodes the values that a `K` has. Fails with the reason, which quotes no value.
-    pub(super) fn decode<K: Object>(parts: &SecretParts<'_>) -> Result<Self, String> {
+    pub(super) fn decode<K: Object>(noted: &Noted<'_>) -> Result<Self, String> {
         let mut secret = Self::default();
         if Self::is_whole::<K>() {
-            DATA.decode(parts.data, &mut secret.0.data)?;
-            STRING_DATA.decode(parts.string_data, &mut secret.0.string_data)?;
+            let [data, string_data] = [noted.data, noted.string_data];
+            decode(("data", data), &mut secret.0.data, bytes, |it| {
+                it.0.zeroize()
+            })?;
+            let texts = &mut secret.0.string_data;
+            decode(("stringData", string_data), texts, text, String::zeroize)?;
         }
-        if let Some(json) = parts.last_applied {
+        if let Some(json) = noted.last_applied {
             let copy = text(json).ok_or_else(|| {
                 unlike::<String>(&["metadata", "annotations", LAST_APPLIED], json)
             })?;
@@ -98,34 +82,30 @@ impl Drop for SecretData {
     }
 }
 
-impl<T: DeserializeOwned> Field<T> {
-    /// Puts the values where they are overwritten, however this ends.
-    fn decode(
-        &self,
-        json: Option<&[u8]>,
-        into: &mut Option<BTreeMap<String, T>>,
-    ) -> Result<(), String> {
-        let Some(json) = json.filter(|json| *json != b"null") else {
-            return Ok(());
-        };
-        let no_map = || unlike::<BTreeMap<String, T>>(&[self.name], json);
-        if !json.starts_with(b"{") {
-            return Err(no_map());
-        }
-        let values = into.insert(BTreeMap::new());
-        for member in members_of(json) {
-            let (quoted, found) = member.map_err(|_broken| no_map())?;
-            let key = serde_json::from_slice::<String>(quoted);
-            let value = (self.value)(found).ok_or_else(|| {
-                unlike::<T>(&[self.name, key.as_deref().unwrap_or_default()], found)
-            })?;
-            let key = key.map_err(|error| reason::not_json(&error))?;
-            if let Some(mut before) = values.insert(key, value) {
-                (self.wipe)(&mut before);
-            }
-        }
-        Ok(())
+/// Puts the values of a field where they are overwritten, however this ends.
+fn decode<T: DeserializeOwned>(
+    (name, json): (&str, Option<&[u8]>),
+    into: &mut Option<BTreeMap<String, T>>,
+    decoded: fn(&[u8]) -> Option<T>,
+    wipe: fn(&mut T),
+) -> Result<(), String> {
+    let Some(json) = json.filter(|json| *json != b"null") else {
+        return Ok(());
+    };
+    let no_map = || unlike::<BTreeMap<String, T>>(&[name], json);
+    if !json.starts_with(b"{") {
+        return Err(no_map());
     }
+    let values = into.insert(BTreeMap::new());
+    for member in members_of(json) {
+        let (quoted, found) = member.map_err(|_broken| no_map())?;
+        let key = serde_json::from_slice::<String>(quoted);
+        let value = decoded(found)
+            .ok_or_else(|| unlike::<T>(&[name, key.as_deref().unwrap_or_default()], found))?;
+        let key = key.map_err(|error| reason::not_json(&error))?;
+        values.insert(key, value).as_mut().map(wipe);
+    }
+    Ok(())
 }
 
 /// A string, copied once.
@@ -137,21 +117,8 @@ fn bytes(json: &[u8]) -> Option<ByteString> {
     if json == b"null" {
         return Some(ByteString(Vec::new()));
     }
-    let text = json
-        .strip_prefix(b"\"")
-        .and_then(|rest| rest.strip_suffix(b"\""));
-    text.and_then(|text| {
-        if memchr::memchr(b'\\', text).is_none() {
-            return from_base64(text);
-        }
-        // An escape makes the text shorter: the buffer never moves.
-        let mut plain = Zeroizing::new(Vec::with_capacity(text.len()));
-        unescape(text, &mut plain).ok()?;
-        from_base64(&plain)
-    })
-}
-
-fn from_base64(text: &[u8]) -> Option<ByteString> {
+    let text = Decoder::string(json)?;
+    let text = text.as_str().as_bytes();
     let mut bytes = Zeroizing::new(vec![0; base64::decoded_len_estimate(text.len())]);
     let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
     bytes.truncate(length);

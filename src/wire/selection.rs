@@ -1,7 +1,7 @@
 //! Which objects of a collection are decoded. The text of the others is passed over.
 
-use std::borrow::Cow;
-
+use super::json::Decoder;
+use super::json_text::Text;
 use super::members::{find, members_of};
 use super::scan::spells;
 use crate::object::ResourceVersion;
@@ -43,7 +43,7 @@ pub(super) fn passed_over(
 ) -> Option<ResourceVersion> {
     let selection = selection?;
     let metadata = find(json, "metadata")?;
-    let [mut namespace, mut name, mut version] = [const { Cow::Borrowed("") }; 3];
+    let [mut namespace, mut name, mut version] = [const { Text::Plain("") }; 3];
     for member in members_of(metadata) {
         let (key, value) = member.ok()?;
         let text = if spells(key, "name") {
@@ -55,20 +55,12 @@ pub(super) fn passed_over(
         } else {
             continue;
         };
-        *text = plain_text(value)?;
+        *text = Decoder::string(value)?;
     }
+    let [namespace, name, version] = [&namespace, &name, &version].map(Text::as_str);
     if name.is_empty() {
         return None;
     }
-    *is_selected = selection.selects(&namespace, &name, &version);
-    (!*is_selected).then(|| ResourceVersion::from(&*version))
-}
-
-/// The text of a JSON string; `None` for anything else.
-fn plain_text(value: &[u8]) -> Option<Cow<'_, str>> {
-    let inner = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
-    if inner.contains(&b'\\') {
-        return serde_json::from_slice(value).ok().map(Cow::Owned);
-    }
-    std::str::from_utf8(inner).ok().map(Cow::Borrowed)
+    *is_selected = selection.selects(namespace, name, version);
+    (!*is_selected).then(|| ResourceVersion::from(version))
 }

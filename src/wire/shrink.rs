@@ -5,92 +5,73 @@
 
 use std::any::Any;
 
-use k8s_openapi::api::core::v1::{
-    Container, ContainerStatus, Pod, PodSpec, PodStatus, Volume, VolumeProjection,
-};
+use k8s_openapi::api::core::v1::{Pod, PodSpec, PodStatus, Volume};
 
 use crate::object::Object;
+
+/// Shrinks these lists of an object.
+macro_rules! fit {
+    ($object:expr => $($list:ident)*) => {
+        $(if let Some(list) = &mut $object.$list {
+            list.shrink_to_fit();
+        })*
+    };
+}
 
 /// Shrinks the lists of a pod. Does nothing to any other object.
 pub(super) fn shrink<K: Object>(object: &mut K) {
     let object: &mut dyn Any = object;
     if let Some(pod) = object.downcast_mut::<Pod>() {
-        fit(&mut pod.metadata.owner_references);
-        fit(&mut pod.metadata.finalizers);
+        fit!(pod.metadata => owner_references finalizers);
         pod.spec.iter_mut().for_each(spec);
         pod.status.iter_mut().for_each(status);
     }
 }
 
-fn fit<T>(list: &mut Option<Vec<T>>) {
-    if let Some(list) = list {
-        list.shrink_to_fit();
-    }
-}
-
 fn spec(spec: &mut PodSpec) {
     spec.containers.shrink_to_fit();
-    fit(&mut spec.init_containers);
-    fit(&mut spec.volumes);
-    fit(&mut spec.tolerations);
-    fit(&mut spec.image_pull_secrets);
+    fit!(spec => init_containers volumes tolerations image_pull_secrets);
     let init = spec.init_containers.iter_mut().flatten();
-    spec.containers.iter_mut().chain(init).for_each(container);
+    for container in spec.containers.iter_mut().chain(init) {
+        fit!(container => args command env env_from ports volume_mounts);
+    }
     spec.volumes.iter_mut().flatten().for_each(volume);
 }
 
-fn container(container: &mut Container) {
-    fit(&mut container.args);
-    fit(&mut container.command);
-    fit(&mut container.env);
-    fit(&mut container.env_from);
-    fit(&mut container.ports);
-    fit(&mut container.volume_mounts);
-}
-
 fn volume(volume: &mut Volume) {
-    if let Some(projected) = &mut volume.projected {
-        fit(&mut projected.sources);
-        projected.sources.iter_mut().flatten().for_each(projection);
-    }
-    if let Some(secret) = &mut volume.secret {
-        fit(&mut secret.items);
-    }
-    if let Some(config_map) = &mut volume.config_map {
-        fit(&mut config_map.items);
-    }
-}
-
-fn projection(projection: &mut VolumeProjection) {
-    if let Some(secret) = &mut projection.secret {
-        fit(&mut secret.items);
-    }
-    if let Some(config_map) = &mut projection.config_map {
-        fit(&mut config_map.items);
-    }
-    if let Some(downward) = &mut projection.downward_api {
-        fit(&mut downward.items);
+    volume.secret.iter_mut().for_each(|it| fit!(it => items));
+    volume
+        .config_map
+        .iter_mut()
+        .for_each(|it| fit!(it => items));
+    let Some(projected) = &mut volume.projected else {
+        return;
+    };
+    fit!(projected => sources);
+    for source in projected.sources.iter_mut().flatten() {
+        source.secret.iter_mut().for_each(|it| fit!(it => items));
+        source
+            .config_map
+            .iter_mut()
+            .for_each(|it| fit!(it => items));
+        source
+            .downward_api
+            .iter_mut()
+            .for_each(|it| fit!(it => items));
     }
 }
 
 fn status(status: &mut PodStatus) {
-    fit(&mut status.conditions);
-    fit(&mut status.host_ips);
-    fit(&mut status.pod_ips);
-    fit(&mut status.container_statuses);
-    fit(&mut status.init_container_statuses);
+    fit!(status => conditions host_ips pod_ips container_statuses init_container_statuses);
     let init = status.init_container_statuses.iter_mut().flatten();
-    let containers = status.container_statuses.iter_mut().flatten();
-    containers.chain(init).for_each(container_status);
-}
-
-fn container_status(status: &mut ContainerStatus) {
-    fit(&mut status.volume_mounts);
+    for container in status.container_statuses.iter_mut().flatten().chain(init) {
+        fit!(container => volume_mounts);
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::EnvVar;
+    use k8s_openapi::api::core::v1::{Container, EnvVar};
 
     use super::*;
 

@@ -22,13 +22,6 @@ use crate::support::example::Running;
 /// More than systemd takes for a credential.
 const REFUSAL_BYTES: usize = 2 * 1024 * 1024;
 
-fn start(server: &str, path: &Path, more: &[&str]) -> Running {
-    let path = path.to_str().unwrap();
-    let flags = ["--server", server, "--secret", "shop/db"];
-    let flags = [&flags[..], &["--credential-socket", path, "-v"], more].concat();
-    AGENT.start(&flags)
-}
-
 /// Connects as systemd does, as soon as somebody listens.
 fn ask(path: &Path, name: &str) -> UnixStream {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
@@ -143,7 +136,7 @@ fn two_units_start_after_their_credentials_are_there_and_follow_the_configuratio
     machine.declare("credentials: {two.service: {flag: {secret: shop/db, key: password}}}\n");
     agent.signal(Signal::HUP);
     machine.wait_for("two.service/flag", b"rotated");
-    machine.wait_for("app.service/db", &[0; REFUSAL_BYTES]);
+    machine.wait_for("app.service/db", &vec![0; REFUSAL_BYTES]);
     let ended = agent.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
@@ -176,27 +169,16 @@ fn a_unit_that_starts_without_the_server_gets_what_the_snapshot_has() {
 
 #[test]
 fn a_credential_that_is_not_declared_fails_its_unit_and_is_told() {
-    let server = ApiServer::new().unwrap();
-    let directory = TempDirectory::new("agent-credentials");
-    let path = directory.join("socket");
-    let mut agent = start(&server.url(), &path, &[FLAG, "127.0.0.1:0"]);
+    let machine = Machine::new();
+    let path = machine.directory.join("socket");
+    let mut agent = machine.start(&machine.server.url(), &[FLAG, "127.0.0.1:0"]);
     let probes = told(&mut agent, &format!("{FLAG}: listening at "));
-    assert_eq!(
-        answer(&ask(&path, "app.service/db")),
-        vec![0; REFUSAL_BYTES]
-    );
-    let begin = "warn node_agent::credentials: --credential-socket: ";
+    let refused = answer(&machine.ask("app.service/other"));
+    assert_eq!(refused, vec![0; REFUSAL_BYTES]);
     // The time stands before it.
-    let line = loop {
-        let line = agent.next_told().unwrap();
-        if let Some((_, rest)) = line.split_once(begin) {
-            break rest.to_owned();
-        }
-    };
-    assert_eq!(
-        line,
-        "unit \"app.service\", credential \"db\": it is not declared"
-    );
+    let line = "warn node_agent::credentials: --credential-socket: unit \"app.service\", \
+        credential \"other\": it is not declared";
+    while !agent.next_told().unwrap().ends_with(line) {}
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
 
     let probes = probes.parse().unwrap();
@@ -213,12 +195,14 @@ fn a_credential_that_is_not_declared_fails_its_unit_and_is_told() {
 
 #[test]
 fn the_socket_of_a_killed_agent_is_replaced_and_one_of_a_living_agent_is_not() {
-    let server = ApiServer::new().unwrap();
-    let directory = TempDirectory::new("agent-credentials");
-    let path = directory.join("socket");
-    let agent = start(&server.url(), &path, &[]);
-    drop(ask(&path, "app.service/db"));
-    let second = start("http://127.0.0.1:1", &path, &[]).wait();
+    let machine = Machine::new();
+    let path = machine.directory.join("socket");
+    // Without a directory there is no other lock.
+    let config = machine.directory.join("config.yaml");
+    fs::write(config, UNITS).unwrap();
+    let agent = machine.start(&machine.server.url(), &[]);
+    drop(machine.ask("app.service/db"));
+    let second = machine.start("http://127.0.0.1:1", &[]).wait();
     assert_eq!(second.0.code(), Some(1));
     let line = format!(
         "error: --credential-socket {}: another process listens at it",
@@ -229,17 +213,17 @@ fn the_socket_of_a_killed_agent_is_replaced_and_one_of_a_living_agent_is_not() {
     assert_eq!(status.code(), None);
     assert!(path.exists());
 
-    let agent = start(&server.url(), &path, &[]);
-    drop(ask(&path, "app.service/db"));
+    let agent = machine.start(&machine.server.url(), &[]);
+    drop(machine.ask("app.service/db"));
     // One that reads nothing holds up no end.
-    let _silent = ask(&path, "app.service/db");
+    let _silent = machine.ask("app.service/db");
     let ended = agent.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(ended.stderr.contains("was left over"), "{}", ended.stderr);
     assert!(!path.exists());
 
     fs::write(&path, "mine").unwrap();
-    let (status, said) = start("http://127.0.0.1:1", &path, &[]).wait();
+    let (status, said) = machine.start("http://127.0.0.1:1", &[]).wait();
     assert_eq!(status.code(), Some(1));
     let words = "what is there is no socket; remove it, or choose another path";
     assert!(said.contains(words), "{said}");
@@ -248,16 +232,35 @@ fn the_socket_of_a_killed_agent_is_replaced_and_one_of_a_living_agent_is_not() {
 
 #[test]
 fn flags_that_cannot_be_are_named() {
-    let socket = ["--secret", "shop/db", "--credential-socket"];
-    let once = AGENT.run(&[&socket[..], &["/run/none/socket", "--once"]].concat());
-    assert_eq!(once.code, 2);
-    assert!(once.stderr.contains("leave --once out"), "{}", once.stderr);
-    let server = ["--server", "http://127.0.0.1:1"];
-    let no_socket = AGENT.run(&[&socket[..], &["-"], &server].concat());
-    assert_eq!(no_socket.code, 1);
-    let words = "--credential-socket -: standard input is no Unix socket that listens";
-    assert!(no_socket.stderr.contains(words), "{}", no_socket.stderr);
+    let machine = Machine::new();
+    let config = machine.directory.join("config.yaml");
+    let config = ["--config", config.to_str().unwrap()];
+    let server = ["--server", "http://127.0.0.1:1", "--secret", "shop/db"];
+    let socket = ["--credential-socket", "-"];
+    for (flags, code, words) in [
+        (
+            [&config[..], &socket, &["--once"]].concat(),
+            2,
+            "leave --once out",
+        ),
+        (socket.to_vec(), 2, "--credential-socket needs --config"),
+        (
+            config.to_vec(),
+            2,
+            "declares credentials: give --credential-socket",
+        ),
+        (
+            [config, socket].concat(),
+            1,
+            "--credential-socket -: standard input is no Unix socket that listens",
+        ),
+    ] {
+        let ended = AGENT.run(&[&server[..], &flags].concat());
+        assert_eq!(ended.code, code, "{}", ended.stderr);
+        assert!(ended.stderr.contains(words), "{}", ended.stderr);
+    }
 }
+
 /// The unit and its socket, as they ship.
 #[test]
 fn the_agent_knows_the_flags_of_the_unit() {

@@ -1,7 +1,6 @@
 //! Which server is meant, how it is trusted, and as which user the client asks. This comes from
 //! kubeconfig files, from a pod's service account, or from the program.
 
-mod certificate_directory;
 #[expect(
     clippy::module_inception,
     reason = "the folder and the type in it are named by the same thing"

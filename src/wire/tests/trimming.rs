@@ -22,7 +22,7 @@ fn trimmed(json: &str) -> Value {
     let mut decoder = Decoder::of_object(longer.as_bytes(), skipped);
     let value = decoder.decode::<Value>().unwrap();
     assert_eq!(decoder.used(), json.len(), "{json}");
-    let kind = decoder.noted().kind.map(String::from_utf8_lossy);
+    let kind = decoder.noted.kind.map(String::from_utf8_lossy);
     assert!(matches!(kind.as_deref(), None | Some("\"K\"")), "{kind:?}");
     for end in 0..json.len() {
         let mut decoder = Decoder::of_object(&json.as_bytes()[..end], skipped);

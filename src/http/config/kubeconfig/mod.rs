@@ -77,7 +77,7 @@ fn renewed(mut config: Config, same: KubeconfigOptions) -> Result<Config, Error>
         embedded(&config)?.ok_or_else(|| refused(none))
     };
     let (source, clock) = (&config.source, Clock::system());
-    config.credentials = Credentials::kubeconfig(source, user, Box::new(again), &clock);
+    config.credentials = Credentials::kubeconfig(source, user, again, &clock);
     Ok(config)
 }
 

@@ -121,7 +121,7 @@ fn add_plugin(
     let plugin = exec::exec_config(user, cluster_info)?;
     let environment = Arc::clone(&config.environment);
     let plugin = ExecPlugin::new(plugin, options.plugins.clone(), environment)?;
-    config.credentials = Credentials::source(plugin);
+    config.credentials = Credentials::source(plugin.into_source());
     Ok(())
 }
 
