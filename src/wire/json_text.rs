@@ -288,7 +288,16 @@ fn unexpected(what: &str, met: Unexpected<'_>, expected: &dyn Expected) -> Strin
         Unexpected::Unit => "null",
         Unexpected::Other(_) => "value",
         // The words of `serde` for the others quote no value.
-        other => &other.to_string(),
+        other @ (Unexpected::Bytes(_)
+        | Unexpected::Option
+        | Unexpected::NewtypeStruct
+        | Unexpected::Seq
+        | Unexpected::Map
+        | Unexpected::Enum
+        | Unexpected::UnitVariant
+        | Unexpected::NewtypeVariant
+        | Unexpected::TupleVariant
+        | Unexpected::StructVariant) => &other.to_string(),
     };
     format!("{what}: {met}, expected {}", clipped(expected))
 }
