@@ -638,7 +638,9 @@ mod tests {
         drop(waiting.pop());
         assert_eq!(answer(&later), "canary");
         let silent = waiting.split_off(1);
-        let reads = std::thread::spawn(move || assert!(is_refusal(&answer(&waiting[0]))));
+        let reads = std::thread::Builder::new();
+        let reads = reads.spawn(move || assert!(is_refusal(&answer(&waiting[0]))));
+        let reads = reads.unwrap();
         drop(machine.credentials);
         reads.join().unwrap();
         drop(silent);
