@@ -1,4 +1,4 @@
-//! Handlers that pass on what they are told: what passes a filter to another handler, and everything
+//! Handlers that pass on what they are told: to another handler what passes a filter, or everything
 //! to a channel.
 
 use std::fmt;
