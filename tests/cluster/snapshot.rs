@@ -27,6 +27,7 @@ fn line(words: &'static [&str]) -> IsLine {
 
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
+#[expect(clippy::too_many_lines, reason = "one story")]
 fn an_agent_that_starts_while_the_server_is_down_has_what_it_had() {
     let _alone = cluster_alone();
     let of = TempDirectory::new("cluster-snapshot");

@@ -310,6 +310,7 @@ fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
 /// What the agent does to files, and what the process costs, without an exporter beside it.
 #[cfg(all(feature = "metrics", feature = "snapshot", target_os = "linux"))]
 #[test]
+#[expect(clippy::too_many_lines, reason = "each assertion is a series")]
 fn metrics_tell_of_files_hooks_the_snapshot_and_the_process() {
     use std::os::unix::fs::PermissionsExt as _;
 
