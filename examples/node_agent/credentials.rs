@@ -414,9 +414,6 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::io::Read as _;
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::os::unix::process::CommandExt as _;
-    use std::process::Command;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use k8s_openapi::api::core::v1::Secret;
@@ -584,41 +581,6 @@ mod tests {
         assert!(is_refusal(&answer(&waits)));
         let told = machine.credentials.desk.told.lock();
         assert_eq!((told.lines, told.left_out), (14, 0));
-    }
-
-    const FORGER: &str = "KUBECACHE_CREDENTIAL_FORGER";
-
-    #[test]
-    fn another_user_gets_nothing() {
-        if let Some(path) = std::env::var_os(FORGER) {
-            let client = ask(Path::new(&path), b"f0/unit/app.service/db");
-            assert_eq!(answer(&client), "");
-            return;
-        }
-        if !geteuid().is_root() {
-            return;
-        }
-        let machine = start(None, ChangeDetection::Watch);
-        machine.set_password("canary");
-        let path = machine.directory.join("s");
-        let forge = || {
-            let test = "credentials::tests::another_user_gets_nothing";
-            // By its path it may be where only its owner comes.
-            let mut command = Command::new("/proc/self/exe");
-            command
-                .args(["--exact", test])
-                .env(FORGER, &path)
-                .uid(65534)
-                .gid(65534);
-            command.output().unwrap()
-        };
-        // The mode keeps it out, and where somebody changed that, its number.
-        assert!(!forge().status.success());
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        let forged = forge();
-        assert!(forged.status.success(), "{forged:?}");
-        assert_eq!(machine.credentials.desk.told.lock().lines, 1);
-        assert_eq!(answer(&machine.ask("db")), "canary");
     }
 
     #[test]

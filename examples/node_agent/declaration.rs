@@ -405,7 +405,7 @@ mod tests {
         ("entris: []\n", "/c: line 1: entris: no such field"),
         (
             "entries:\n- {}\n",
-            "/c: entries[0].secret: missing: an entry has one of ",
+            "/c: line 2: entries[0].secret: missing: an entry has one of ",
         ),
         (
             "entries:\n- secret: db\n",
@@ -457,7 +457,7 @@ mod tests {
         ),
         (
             "entries:\n- secret: a/b\n  combine: [{file: f}]\n",
-            "/c: entries[0].combine[0].keys: missing",
+            "/c: line 3: entries[0].combine[0].keys: missing",
         ),
         (
             "entries:\n- secret: a/b\n  exec: reload\n",
@@ -477,7 +477,7 @@ mod tests {
         ),
         (
             "entries:\n- secrets: {namespace: a}\n",
-            "/c: entries[0].secrets.labels: missing",
+            "/c: line 2: entries[0].secrets.labels: missing",
         ),
         (
             "entries:\n- secret: a/b\n  secret: a/c\n",
@@ -489,7 +489,7 @@ mod tests {
         ),
         (
             "credentials: {u: {c: {secret: a/b}}}\n",
-            "/c: credentials.u.c.key: missing",
+            "/c: line 1: credentials.u.c.key: missing",
         ),
         ("entries: [\n", "/c: not YAML: "),
     ];

@@ -1,5 +1,5 @@
-//! The strings and numbers of JSON: where they end, and what their escapes stand for. Why a text did
-//! not decode, in the words of `serde` without the values that they quote.
+//! The strings and numbers of JSON: where they end, and what their escapes stand for. Why a text
+//! did not decode, in the words of `serde` without the values that they quote.
 
 use std::fmt::{self, Display};
 use std::mem;

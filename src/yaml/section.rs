@@ -115,7 +115,8 @@ impl Section {
     /// The location of a field, for messages.
     pub(crate) fn location(&self, field: &str) -> String {
         let path = self.path_to(field);
-        let line = self.lines.get(&path);
+        // A field that is missing has the line of its mapping.
+        let line = self.lines.get(&path).or_else(|| self.lines.get(&self.path));
         let line = line.map(|line| format!("line {line}: "));
         format!("{}: {}{path}", self.file(), line.unwrap_or_default())
     }

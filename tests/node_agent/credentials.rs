@@ -2,16 +2,17 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::os::unix::fs::MetadataExt as _;
-#[cfg(feature = "snapshot")]
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kubecache::testing::{ApiServer, objects};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, socket};
-use rustix::process::Signal;
+use rustix::process::{Signal, geteuid};
 
 use super::AGENT;
 use super::probes::{FLAG, get, told};
@@ -22,14 +23,20 @@ use crate::support::example::Running;
 /// More than systemd takes for a credential.
 const REFUSAL_BYTES: usize = 2 * 1024 * 1024;
 
-/// Connects as systemd does, as soon as somebody listens.
-fn ask(path: &Path, name: &str) -> UnixStream {
+/// A socket with an address as systemd has it.
+fn as_systemd(name: &str) -> OwnedFd {
     static ASKED: AtomicUsize = AtomicUsize::new(0);
     let number = ASKED.fetch_add(1, Ordering::Relaxed);
     let client = socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
     let name = format!("{:x}{number:08x}/unit/{name}", std::process::id());
     let name = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
     bind(&client, &name).unwrap();
+    client
+}
+
+/// Connects as systemd does, as soon as somebody listens.
+fn ask(path: &Path, name: &str) -> UnixStream {
+    let client = as_systemd(name);
     let agent = SocketAddrUnix::new(path).unwrap();
     while connect(&client, &agent).is_err() {
         std::thread::yield_now();
@@ -142,6 +149,42 @@ fn two_units_start_after_their_credentials_are_there_and_follow_the_configuratio
     assert!(!ended.stderr.contains("canary"), "{}", ended.stderr);
 }
 
+const FORGER: &str = "KUBECACHE_CREDENTIAL_FORGER";
+
+#[test]
+fn another_user_gets_nothing() {
+    if let Some(path) = std::env::var_os(FORGER) {
+        let client = as_systemd("app.service/db");
+        let agent = SocketAddrUnix::new(Path::new(&path)).unwrap();
+        connect(&client, &agent).unwrap();
+        assert_eq!(answer(&client.into()), b"");
+        return;
+    }
+    if !geteuid().is_root() {
+        return;
+    }
+    let machine = Machine::new();
+    machine.set_password("canary");
+    let mut agent = machine.start(&machine.server.url(), &[]);
+    machine.wait_for("app.service/db", b"canary");
+    let path = machine.directory.join("socket");
+    let forge = || {
+        let test = "node_agent::credentials::another_user_gets_nothing";
+        // By its path it may be where only its owner comes.
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--exact", test]).env(FORGER, &path);
+        command.uid(65534).gid(65534).output().unwrap()
+    };
+    // The mode keeps it out, and where somebody changed that, its number.
+    assert!(!forge().status.success());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let forged = forge();
+    assert!(forged.status.success(), "{forged:?}");
+    while !agent.next_told().unwrap().contains("user 65534 is refused") {}
+    assert_eq!(answer(&machine.ask("app.service/db")), b"canary");
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
 #[cfg(feature = "snapshot")]
 #[test]
 fn a_unit_that_starts_without_the_server_gets_what_the_snapshot_has() {
@@ -175,10 +218,8 @@ fn a_credential_that_is_not_declared_fails_its_unit_and_is_told() {
     let probes = told(&mut agent, &format!("{FLAG}: listening at "));
     let refused = answer(&machine.ask("app.service/other"));
     assert_eq!(refused, vec![0; REFUSAL_BYTES]);
-    // The time stands before it.
-    let line = "warn node_agent::credentials: --credential-socket: unit \"app.service\", \
-        credential \"other\": it is not declared";
-    while !agent.next_told().unwrap().ends_with(line) {}
+    let words = "unit \"app.service\", credential \"other\": it is not declared";
+    while !agent.next_told().unwrap().contains(words) {}
     assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
 
     let probes = probes.parse().unwrap();
