@@ -452,8 +452,8 @@ mod tests {
             "/c: line 3: entries[1].secret: the entry",
         ),
         (
-            "entries:\n- secret: a/b\n  items: {x: f, y: f}\n",
-            "/c: line 3: entries[0].items.y: another file",
+            "entries:\n- secret: a/b\n  items: {a: f, b: f}\n",
+            "/c: line 3: entries[0].items.b: another file",
         ),
         (
             "entries:\n- secret: a/b\n  combine: [{file: f}]\n",

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
 use k8s_openapi::api::core::v1::{self, Pod};
-use kubecache::Error;
 use kubecache::http::Client;
 use kubecache::manager::{
     ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, ObjectState, Owner, PastLimit,
 };
 use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
+use kubecache::{Error, Metadata};
 
 use crate::args::Options;
 use crate::credentials::Credentials;
@@ -84,7 +84,8 @@ impl Node {
                 let own = match name {
                     None => None,
                     Some(name) => {
-                        let followed = followed::<v1::Node>(options, metrics, "own-node")?;
+                        let followed =
+                            followed::<Metadata<v1::Node>>(options, metrics, "own-node")?;
                         Some(Arc::new(own_node::follow(client, name, ttl, followed)?))
                     }
                 };

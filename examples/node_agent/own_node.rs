@@ -10,7 +10,7 @@ use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::manager::NodeTtl;
 use kubecache::object::{ObjectKey, Scope, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Replacement, Sink};
-use kubecache::{Error, ErrorKind};
+use kubecache::{Error, ErrorKind, Metadata};
 
 use crate::tell;
 use crate::tell::one_line;
@@ -30,7 +30,7 @@ pub(crate) fn follow(
     let scope = Scope::object(&ObjectKey::new("", node_name));
     Reflector::spawn(
         format!("node {node_name}"),
-        client.lister_watcher::<Node>(scope),
+        client.lister_watcher::<Metadata<Node>>(scope),
         sink,
         options,
     )
@@ -44,7 +44,7 @@ struct NodeSink {
 }
 
 impl NodeSink {
-    fn observe(&self, node: Option<&Node>) {
+    fn observe(&self, node: Option<&Metadata<Node>>) {
         let before = self.ttl.get();
         self.ttl.observe(node.map(|node| &node.metadata));
         let now = self.ttl.get();
@@ -62,22 +62,22 @@ impl NodeSink {
 }
 
 /// The node, unless it is gone or does not decode.
-fn present(event: ObjectEvent<Node>) -> Option<Arc<StoredObject<Node>>> {
+fn present(event: ObjectEvent<Metadata<Node>>) -> Option<Arc<StoredObject<Metadata<Node>>>> {
     match event.object {
         Listed::Object(node) if event.kind != EventKind::Deleted => Some(node),
         Listed::Object(_) | Listed::Undecodable(_) => None,
     }
 }
 
-impl Sink<Node> for NodeSink {
+impl Sink<Metadata<Node>> for NodeSink {
     /// The time to live of the listed node, if it was listed.
-    type Staging = Option<Arc<StoredObject<Node>>>;
+    type Staging = Option<Arc<StoredObject<Metadata<Node>>>>;
 
     fn begin(&mut self) -> Self::Staging {
         None
     }
 
-    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<Node>) {
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<Metadata<Node>>) {
         *staging = present(event);
     }
 
@@ -86,7 +86,7 @@ impl Sink<Node> for NodeSink {
         Ok(())
     }
 
-    fn apply(&mut self, event: ObjectEvent<Node>) -> Result<(), Error> {
+    fn apply(&mut self, event: ObjectEvent<Metadata<Node>>) -> Result<(), Error> {
         self.observe(present(event).as_deref().map(|node| &**node));
         Ok(())
     }

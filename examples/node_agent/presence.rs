@@ -8,7 +8,7 @@ use kubecache::clock::Clock;
 use kubecache::http::Client;
 use kubecache::object::{ObjectKey, ResourceVersion};
 use kubecache::worker::{StopToken, WaitEnd, Worker};
-use kubecache::{Error, ErrorKind};
+use kubecache::{Error, ErrorKind, Metadata};
 
 /// How long one answer may take, and how often an absent node is looked for.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -63,7 +63,7 @@ impl Asking {
 /// The server's answer, and whether another question is of no use.
 fn ask(client: &Client, key: &ObjectKey, stop: &StopToken) -> (Presence, bool) {
     let deadline = Clock::system().after(PERIOD);
-    let getter = client.getter::<Node>();
+    let getter = client.getter::<Metadata<Node>>();
     match getter.get(key, &ResourceVersion::any(), deadline, stop) {
         Ok(_) => (Presence::There, true),
         Err(error) if error.kind() == ErrorKind::NotFound && names(&error, key) => {

@@ -108,6 +108,69 @@ data: {colour: blue}
     change("delete", objects);
 }
 
+/// A configuration: an object with files of its own, and those of a namespace that have a label.
+#[test]
+#[ignore = "needs a real cluster: run tests/cluster/run"]
+fn a_configuration_names_files_follows_labels_and_removes_what_is_deleted() {
+    let _cluster = cluster();
+    let labelled = |name: &str| {
+        format!(
+            "{{apiVersion: v1, kind: ConfigMap, metadata: {{namespace: default, name: {name}, \
+             labels: {{declared: 'yes'}}}}, data: {{colour: {name}}}}}"
+        )
+    };
+    let secret = "\
+apiVersion: v1
+kind: Secret
+metadata: {namespace: default, name: declared}
+stringData: {USER: shop, PASSWORD: made \"up\"}
+";
+    apply(secret);
+    apply(&labelled("labelled-a"));
+    let directory_of = TempDirectory::new("declared");
+    let (out, config) = (directory_of.join("out"), directory_of.join("config.yaml"));
+    let text = format!(
+        "directory: {}\nentries:\n- secret: default/declared\n  combine: [{{file: db.env, \
+         format: env}}]\n  mode: 0640\n- configMaps: {{namespace: default, labels: \
+         declared=yes}}\n  items: {{colour: paint}}\n  deleted: remove\n",
+        out.display()
+    );
+    fs::write(&config, text).unwrap();
+    let kubeconfig = directory().join("kubeconfig/admin.yaml");
+    let [kubeconfig, config] = [kubeconfig, config].map(|path| path.display().to_string());
+    let agent = AGENT.start(&["--kubeconfig", &kubeconfig, "--config", &config]);
+    let is = |file: &str, text: &str| {
+        let read = fs::read_to_string(out.join("default").join(file)).ok();
+        read.as_deref() == Some(text)
+    };
+    let wait_for = |what: &str, holds: &dyn Fn() -> bool| {
+        let clock = Clock::system();
+        let limit = clock.after(PATIENCE);
+        while !holds() {
+            assert!(!clock.has_passed(limit), "{what}");
+            StopToken::never().wait_until(&clock, clock.after(Duration::from_millis(50)));
+        }
+    };
+    let variables = "PASSWORD=\"made \\\"up\\\"\"\nUSER=\"shop\"\n";
+    wait_for("the variables", &|| {
+        is("secrets/declared/db.env", variables)
+    });
+    wait_for("the label", &|| {
+        is("configmaps/labelled-a/paint", "labelled-a")
+    });
+    apply(&labelled("labelled-b"));
+    wait_for("the next one", &|| {
+        is("configmaps/labelled-b/paint", "labelled-b")
+    });
+    change("delete", &labelled("labelled-a"));
+    wait_for("the deletion", &|| {
+        !out.join("default/configmaps/labelled-a").exists()
+    });
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+    change("delete", &labelled("labelled-b"));
+    change("delete", secret);
+}
+
 /// What a reader of the directory sees, folder by folder.
 fn written(directory: &Path, kind: &str) -> Folders {
     let entries = |path: &Path| {
