@@ -14,6 +14,9 @@ mod duration;
 mod ending;
 #[path = "node_agent/flags.rs"]
 mod flags;
+#[expect(dead_code, reason = "the node agent passes on what programs write")]
+#[path = "node_agent/log_format.rs"]
+mod log_format;
 #[path = "node_agent/logger.rs"]
 mod logger;
 #[expect(dead_code, reason = "the node agent writes its rows so too")]
@@ -37,6 +40,8 @@ mod story;
 mod table;
 #[path = "node_agent/tell.rs"]
 mod tell;
+#[path = "node_agent/usage.rs"]
+mod usage;
 
 use std::io;
 use std::process::{ExitCode, exit};
@@ -64,13 +69,10 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
-        Ok(Command::Help) => return tell::help(&args::help()),
-        Ok(Command::Version) => {
-            return tell::help(concat!("informer ", env!("CARGO_PKG_VERSION"), "\n"));
-        }
+        Ok(Command::Print(text)) => return tell::print(&text),
         Err(wrong) => return tell::usage("informer", &wrong),
     };
-    logger::install(options.verbosity, &TOLD_OTHERWISE);
+    logger::install(options.verbosity, options.log_format, &TOLD_OTHERWISE);
     match run(&options) {
         Ok(Ended::Complete) => return ExitCode::SUCCESS,
         Ok(Ended::Interrupted) => tell("error: interrupted before the pods were known"),

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::error::{Error, debug_of};
+use crate::error::{Error, clone_of, debug_of};
 use crate::guard::{guard_call, guard_logged};
 use crate::sync::Arc;
 
@@ -79,11 +79,7 @@ impl<T> Hook<T> {
     }
 }
 
-impl<T> Clone for Hook<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+clone_of!([T] Hook<T>: 0);
 
 impl<T> fmt::Debug for Hook<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -107,11 +103,7 @@ impl<S> Reading<S> {
     }
 }
 
-impl<S> Clone for Reading<S> {
-    fn clone(&self) -> Self {
-        Self(Weak::clone(&self.0))
-    }
-}
+clone_of!([S] Reading<S>: 0);
 
 debug_of!([S] Reading<S>, |it| is_over: it.is_over(), ..);
 

@@ -312,6 +312,7 @@ pub mod object;
 mod policy;
 mod retry;
 mod rounds;
+mod setters;
 mod unique_name;
 mod writer_lock;
 
@@ -325,6 +326,8 @@ mod writer_lock;
 mod wire;
 
 pub mod local_file;
+
+pub mod yaml;
 
 pub mod list_watch;
 

@@ -289,7 +289,7 @@ fn wrong_usage_is_told_with_exit_code_2_and_help_needs_nothing() {
     assert_eq!((ended.code, ended.stderr.as_str()), (2, expected));
     let help = INFORMER.run(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (0, ""));
-    assert!(help.stdout.contains("Exit codes: "));
+    assert!(help.stdout.contains("\nExit codes:\n"));
     let version = INFORMER.run(&["--version"]);
     assert_eq!(
         version.stdout,

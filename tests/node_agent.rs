@@ -4,6 +4,12 @@
 
 #[path = "node_agent/bad_input.rs"]
 mod bad_input;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/config.rs"]
+mod config;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/credentials.rs"]
+mod credentials;
 #[path = "node_agent/demo.rs"]
 mod demo;
 #[path = "node_agent/files.rs"]
@@ -16,6 +22,8 @@ mod hangs;
 #[cfg(target_os = "linux")]
 #[path = "node_agent/hooks.rs"]
 mod hooks;
+#[path = "node_agent/logs.rs"]
+mod logs;
 #[path = "node_agent/probes.rs"]
 mod probes;
 #[path = "node_agent/references.rs"]
@@ -33,10 +41,14 @@ mod slow_readers;
 mod snapshot;
 #[path = "node_agent/strategies.rs"]
 mod strategies;
+#[cfg(target_os = "linux")]
+#[path = "node_agent/systemd.rs"]
 mod systemd;
 #[cfg(feature = "snapshot")]
 #[path = "node_agent/upgrade.rs"]
 mod upgrade;
+#[path = "node_agent/usage.rs"]
+mod usage;
 
 use crate::support::example::Example;
 

@@ -16,7 +16,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use quote::ToTokens as _;
-use syn::{Attribute, Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{
+    Attribute, Fields, GenericParam, ImplItem, Item, Token, TraitItem, UseTree, Visibility,
+    bracketed, parenthesized,
+};
 
 const LIST: &str = "tests/public_api.txt";
 
@@ -42,6 +47,43 @@ impl Member {
     fn new(text: String, attributes: &[Attribute]) -> Self {
         let docs = docs(attributes);
         Self { text, docs }
+    }
+}
+
+/// What a call of the crate's macro `setters!` makes.
+struct Setters {
+    of: String,
+    functions: Vec<Member>,
+}
+
+impl Parse for Setters {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        let parameters;
+        bracketed!(parameters in input);
+        parameters.call(Punctuated::<GenericParam, Token![,]>::parse_terminated)?;
+        let of: syn::Path = input.parse()?;
+        let of = of.segments.last().unwrap().ident.to_string();
+        input.parse::<Token![;]>()?;
+        let mut functions = Vec::new();
+        while !input.is_empty() {
+            let attributes = Attribute::parse_outer(input)?;
+            let name: syn::Ident = input.parse()?;
+            let argument;
+            parenthesized!(argument in input);
+            let value: syn::Ident = argument.parse()?;
+            argument.parse::<Token![:]>()?;
+            let kind = text(&argument.parse::<syn::Type>()?);
+            if input.parse::<Option<Token![in]>>()?.is_some() {
+                Punctuated::<syn::Ident, Token![.]>::parse_separated_nonempty(input)?;
+            }
+            if input.parse::<Option<Token![=]>>()?.is_some() {
+                input.parse::<syn::Expr>()?;
+            }
+            input.parse::<Token![;]>()?;
+            let text = format!("fn {name}(self, {value}: {kind}) -> Self");
+            functions.push(Member::new(text, &attributes));
+        }
+        Ok(Self { of, functions })
     }
 }
 
@@ -158,6 +200,13 @@ impl Crate {
                             _ => {}
                         }
                     }
+                }
+                Item::Macro(called) if called.mac.path.is_ident("setters") => {
+                    let setters: Setters = called.mac.parse_body().unwrap();
+                    self.functions
+                        .entry(setters.of)
+                        .or_default()
+                        .extend(setters.functions);
                 }
                 _ => {}
             }

@@ -17,9 +17,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 11] = [
+const COMMON: [&str; 12] = [
     "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "policy", "retry",
-    "rounds",
+    "rounds", "setters",
 ];
 
 /// What each room may use besides the common ones. There are no other arrows.
@@ -34,10 +34,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("hooks", &[]),
     ("retry", &["policy"]),
     ("rounds", &[]),
+    ("setters", &[]),
     ("policy", &[]),
     ("wire", &[]),
     ("list_watch", &["wire"]),
-    ("http", &["list_watch", "local_file", "wire"]),
+    ("yaml", &["wire"]),
+    ("http", &["list_watch", "local_file", "wire", "yaml"]),
     ("reflector", &["list_watch"]),
     ("store", &["reflector", "list_watch"]),
     // A client waits for one object in a store that a reflector fills.
@@ -79,6 +81,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "informer",
             "manager",
+            "yaml",
         ],
     ),
     // Pages for readers; neither it nor the crate's root holds logic.

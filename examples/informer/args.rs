@@ -6,7 +6,9 @@ use std::time::Duration;
 use kubecache::http::KubeconfigOptions;
 
 use crate::demo;
-use crate::flags;
+use crate::flags::{self, Group, Parser, Program, flag};
+use crate::log_format::LogFormat;
+use crate::usage;
 
 /// How long the first list may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -14,45 +16,73 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// The story was recorded with pauses that nobody wants to sit through.
 const DEMO_SPEED: f64 = 6.0;
 
-const FLAGS: &str = "\
-informer follows the pods of a namespace with a shared informer, and prints what two handlers are
-told: `pods`, made of closures, of every pod; `running`, which sends into a channel, of the pods
-that pass a filter: those that run. When the pods are known, and at the end, it prints what stands
-in the indices and how far the handlers are.
-
-Usage: informer [flags]
-
-Without a flag for the connection it asks no cluster: it serves embedded recordings to itself on
-loopback.
-
-The informer:
-  -n, --namespace NAME              whose pods (default: the context's; the recording is of shop)
-  -A, --all-namespaces              the pods of all namespaces
-  -l, --selector SELECTOR           only pods with these labels, chosen by the server
-      --index-label KEY             the label that is indexed, beside the node (default app)
-      --resync DURATION             how often `pods` is told of each pod once more (default 0:
-                                    never; else a second or more)
-      --once                        end when the handlers have seen the first list
-      --timeout DURATION            how long the first list may take (default 30s; 0 waits without
-                                    end)
-      --demo                        the recordings; --demo=false asks a cluster without a flag for
-                                    the connection
-      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything
-                                    at once)
-
-";
-
-const EXIT_CODES: &str = "\
-Exit codes: 0 the first list is known (--once), or a clean stop by a signal; 1 the server cannot be
-reached or refuses us, or does not answer in time; 2 wrong usage.
-";
+static PROGRAM: Program = Program {
+    name: "informer",
+    about: "informer follows the pods of a namespace with a shared informer, and prints what two \
+        handlers are told: `pods`, made of closures, of every pod; `running`, which sends into a \
+        channel, of the pods that pass a filter: those that run. When the pods are known, and at \
+        the end, it prints what stands in the indices and how far the handlers are. Without a flag \
+        for the connection it asks no cluster: it serves embedded recordings to itself on \
+        loopback.",
+    groups: &[Group {
+        title: "The informer",
+        flags: &[
+            flag("namespace", "NAME", "whose pods")
+                .short('n')
+                .default("the context's; the recording is of shop"),
+            flag("all-namespaces", "", "the pods of all namespaces").short('A'),
+            flag(
+                "selector",
+                "SELECTOR",
+                "only pods with these labels, chosen by the server",
+            )
+            .short('l'),
+            flag(
+                "index-label",
+                "KEY",
+                "the label that is indexed, beside the node",
+            )
+            .default("app"),
+            flag(
+                "resync",
+                "DURATION",
+                "how often `pods` is told of each pod once more",
+            )
+            .default("0: never; else a second or more"),
+            flag("once", "", "end when the handlers have seen the first list"),
+            flag(
+                "timeout",
+                "DURATION",
+                "how long the first list may take; 0 waits without end",
+            )
+            .default("30s"),
+            flag(
+                "demo",
+                "",
+                "the recordings; --demo=false asks a cluster without a flag for the connection",
+            ),
+            flag(
+                "demo-speed",
+                "FACTOR",
+                "how many times as fast as recorded; 0 is everything at once",
+            )
+            .default("6"),
+        ],
+    }],
+    notes: &[(
+        "Exit codes",
+        "0 the first list is known (--once), or a clean stop by a signal\n\
+         1 the server cannot be reached or refuses us, or does not answer in time\n\
+         2 wrong usage",
+    )],
+};
 
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Command {
     Run(Box<Options>),
-    Help,
-    Version,
+    /// A text instead.
+    Print(String),
 }
 
 /// The flags of a run.
@@ -74,6 +104,8 @@ pub(crate) struct Options {
     pub(crate) demo: bool,
     pub(crate) demo_speed: f64,
     pub(crate) verbosity: u8,
+    /// `None`: as standard error is.
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 impl Default for Options {
@@ -91,6 +123,7 @@ impl Default for Options {
             demo: true,
             demo_speed: DEMO_SPEED,
             verbosity: 0,
+            log_format: None,
         }
     }
 }
@@ -109,33 +142,24 @@ impl Options {
     }
 }
 
-/// What `--help` prints.
-pub(crate) fn help() -> String {
-    [FLAGS, flags::HELP, EXIT_CODES].concat()
-}
-
 /// Reads the arguments after the program's name; the error is one line that says what is wrong.
 pub(crate) fn parse<I>(arguments: I) -> Result<Command, String>
 where
     I: IntoIterator<Item: Into<OsString>>,
 {
-    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut parser = Parser::new(&PROGRAM, arguments);
     let mut options = Options::default();
     let mut demo = None;
     let mut connects = false;
-    let own = [
-        ('n', "namespace"),
-        ('A', "all-namespaces"),
-        ('l', "selector"),
-    ];
-    while let Some(name) = flags::next(&mut parser, &own)? {
-        match name.as_str() {
-            "help" => return Ok(Command::Help),
-            "version" => return Ok(Command::Version),
-            "demo" => demo = Some(flags::switch(&name, &mut parser)?),
-            _ if own_flag(&name, &mut parser, &mut options)? => {}
+    while let Some(name) = parser.next()? {
+        if let Some(page) = usage::page(name, &mut parser)? {
+            return Ok(Command::Print(page));
+        }
+        match name {
+            "demo" => demo = Some(flags::switch(name, &mut parser)?),
+            _ if own_flag(name, &mut parser, &mut options)? => {}
             _ if flags::connection_flag(
-                &name,
+                name,
                 &mut parser,
                 &mut options.connection,
                 &mut options.request_timeout,
@@ -143,7 +167,7 @@ where
             {
                 connects |= name != "request-timeout";
             }
-            _ => return Err(flags::unknown(&name, &help())),
+            _ => return Err(format!("--{name} is not read")),
         }
     }
     options.demo = demo.unwrap_or(!connects);
@@ -157,11 +181,7 @@ where
     }
 }
 
-fn own_flag(
-    name: &str,
-    parser: &mut lexopt::Parser,
-    options: &mut Options,
-) -> Result<bool, String> {
+fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bool, String> {
     match name {
         "namespace" => options.namespace = Some(flags::text(name, parser)?),
         "all-namespaces" => options.all_namespaces = flags::switch(name, parser)?,
@@ -177,6 +197,7 @@ fn own_flag(
         "once" => options.once = flags::switch(name, parser)?,
         "timeout" => options.timeout = flags::limit(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
+        "log-format" => options.log_format = Some(flags::log_format(name, parser)?),
         "v" => options.verbosity = flags::verbosity(options.verbosity, parser)?,
         _ => return Ok(false),
     }
@@ -243,13 +264,14 @@ mod tests {
     }
 
     #[test]
-    fn the_help_names_each_flag() {
-        let help = help();
-        let flags = "namespace all-namespaces selector index-label resync once timeout demo \
-            demo-speed kubeconfig v";
-        for flag in flags.split_whitespace() {
-            let named = format!("--{flag}");
-            assert!(help.contains(&named), "{named}");
+    fn each_flag_of_the_table_is_read() {
+        for flag in PROGRAM.flags() {
+            let given = parse([format!("--{}=0", flag.name)]);
+            assert!(
+                !given.is_err_and(|why| why.ends_with("is not read")),
+                "{}",
+                flag.name
+            );
         }
     }
 }

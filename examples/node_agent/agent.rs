@@ -1,7 +1,6 @@
 //! The agent's one loop: what the pods' reflector, the managers, the signals and the clock say, one
 //! after the other.
 
-use std::collections::BTreeSet;
 use std::io::{self, IsTerminal as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -23,11 +22,11 @@ use crate::endpoints::Endpoints;
 use crate::files::Files;
 use crate::follow::Follower;
 use crate::health::Flag;
-use crate::managers::ObjectId;
 use crate::node::{Node, followed};
 use crate::notify::Notifier;
 use crate::outflow::{Pieces, STDOUT};
-use crate::pods::{PodNews, PodSink};
+use crate::pods::{PodNews, PodSink, Snapshot};
+use crate::presence::{Asking, Presence};
 use crate::print::{Printer, Rows};
 use crate::reads::{Due, Schedule, later};
 use crate::rights;
@@ -35,6 +34,8 @@ use crate::rows::Facts;
 use crate::signals::Stop;
 use crate::tell::{one_line, tell};
 use crate::wait_line::WaitLine;
+use crate::wanted::Wanted;
+use crate::watched_file::WatchedFile;
 
 /// Half of the least time after which an object that nobody reads is not watched any more.
 const READ_PERIOD: Duration = Duration::from_secs(30);
@@ -73,6 +74,7 @@ enum Woken {
     Signal,
     HangUp,
     OutputClosed(io::Error),
+    ConfigChanged,
     Something,
 }
 
@@ -88,10 +90,10 @@ pub(crate) struct Agent<'a> {
     pub(crate) hang_ups: &'a Receiver<()>,
     /// Whether the rows went to a terminal when the run began.
     pub(crate) is_on_terminal: bool,
-    /// What is kept whatever pods name.
-    pub(crate) references: BTreeSet<ObjectId>,
-    /// A read of them that has not ended: there is one at a time.
-    pub(crate) reading: Option<Receiver<Result<BTreeSet<ObjectId>, String>>>,
+    /// The file of the configuration, if there is one.
+    pub(crate) config: Option<WatchedFile>,
+    /// A read of files that has not ended: there is one at a time.
+    pub(crate) reading: Option<Receiver<Result<Wanted, String>>>,
     pub(crate) endpoints: Endpoints,
     pub(crate) wait_line: WaitLine<Pieces>,
     pub(crate) notifier: Notifier,
@@ -102,11 +104,15 @@ struct Ears {
     pods: Receiver<PodNews>,
     secrets: Changes,
     config_maps: Changes,
+    /// What the selections of the configuration found.
+    selected: Receiver<()>,
     /// Where pods are followed.
     reflector: Option<Arc<Reflector>>,
     /// Held until the pods are known: somebody waits for them, so a failed first list is tried
     /// again fast.
     waits: Option<WaiterGuard>,
+    /// Where no pod was bound to the node at first.
+    asking: Option<Asking>,
 }
 
 /// How far the agent is.
@@ -132,6 +138,9 @@ struct Progress {
     last_error: Option<Error>,
     told_of_failure: bool,
     follower: Follower,
+    /// Whether there is a node of that name, where that was asked and answered.
+    presence: Option<Presence>,
+    is_asked: bool,
     /// For those who ask whether the agent is ready.
     synced: Flag,
     /// For those who ask whether it is fresh.
@@ -176,15 +185,16 @@ impl Agent<'_> {
         drop(health);
         self.signals.is_listened_to();
         loop {
-            match self.next(&ears, &progress, &node) {
+            match self.next(&ears, &progress, &mut node) {
                 Woken::Signal | Woken::HangUp if self.options.once => {
                     let status = ears.reflector.as_ref().map(|pods| pods.status());
                     return Ok(self.interrupted(&node, &progress, status.as_ref()));
                 }
                 Woken::Signal | Woken::HangUp => return Ok(Ended::Complete),
                 Woken::OutputClosed(error) => return Ok(Ended::OutputClosed(error)),
-                Woken::Something => {}
+                Woken::Something | Woken::ConfigChanged => {}
             }
+            node.look_at_selections();
             // All that came so far belongs to one look.
             for news in ears.pods.try_iter() {
                 match &news {
@@ -193,20 +203,20 @@ impl Agent<'_> {
                             return Ok(Ended::Failed(error));
                         }
                     }
-                    PodNews::All(_) => {
+                    PodNews::All(list) => {
                         progress.pods_are_known(self.options.once);
-                        ears.waits = None;
+                        if ears.waits.take().is_some() {
+                            ears.asking = self.ask_for_node(client, list)?;
+                            progress.is_asked = ears.asking.is_some();
+                        }
                     }
                     PodNews::Here(_) | PodNews::Gone(_) => {}
                 }
                 node.take(news);
             }
+            self.tell_news(&ears, &mut progress);
             if ears.has_lost_pods() {
                 return Err(Error::stopped("the thread that follows the pods"));
-            }
-            if let Some(notice) = progress.notice() {
-                self.wait_line.clear();
-                tell(&notice);
             }
             if let Some(ended) = self.look(&node, &mut progress, ears.reflector.as_deref()) {
                 return Ok(ended);
@@ -214,16 +224,51 @@ impl Agent<'_> {
         }
     }
 
+    /// Starts to ask whether the node exists, where no pod is bound to it.
+    fn ask_for_node(&self, client: &Client, list: &Snapshot) -> Result<Option<Asking>, Error> {
+        let name = self.node_name.unwrap_or_default();
+        let is_empty = list.pods.is_empty() && list.undecodable.is_empty();
+        is_empty.then(|| Asking::start(client, name)).transpose()
+    }
+
+    /// Tells of the connection, of a node that does not exist, and of its coming. With `--once` its
+    /// absence is told at the end.
+    fn tell_news(&mut self, ears: &Ears, progress: &mut Progress) {
+        if let Some(notice) = progress.notice() {
+            self.wait_line.clear();
+            tell(&notice);
+        }
+        let name = self.node_name.unwrap_or_default();
+        let asking = ears.asking.iter();
+        for answer in asking.flat_map(|asking| asking.answers.try_iter()) {
+            let before = progress.presence.replace(answer);
+            match answer {
+                _ if self.options.once => {}
+                Presence::Absent => {
+                    self.wait_line.clear();
+                    let text = format!("warning: node {name} does not exist; waiting for it");
+                    tell(&text);
+                }
+                Presence::There if before.is_some() => tell(&format!("node {name} exists now")),
+                Presence::There | Presence::Unknown => {}
+            }
+        }
+    }
+
     /// Waits until there is something to do, or an end. At a SIGHUP it reads again.
-    fn next(&mut self, ears: &Ears, progress: &Progress, node: &Node) -> Woken {
+    fn next(&mut self, ears: &Ears, progress: &Progress, node: &mut Node) -> Woken {
         let own = self.notifier.next_timer(progress.clock.now());
         let timer = progress.next_timer().into_iter().chain(own).min();
         match ears.wait(self, timer) {
             Woken::Something => Woken::Something,
             Woken::HangUp if !self.has_lost_terminal() => {
                 self.notifier.reloads();
-                self.read_again(node);
+                self.read_again("SIGHUP", node);
                 self.notifier.reloaded();
+                Woken::Something
+            }
+            Woken::ConfigChanged => {
+                self.read_again("the configuration changed", node);
                 Woken::Something
             }
             end @ (Woken::Signal | Woken::HangUp | Woken::OutputClosed(_)) => {
@@ -257,12 +302,13 @@ impl Agent<'_> {
             return late.then(|| Ended::Failed(progress.no_contact(self.options, waits_for())));
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
+        let missing = missing.saturating_add(node.unknown_selections().len());
         if missing == 0 {
             progress.synced.set(true);
         }
         let waits = match progress.stage {
             Stage::Contacting => true,
-            Stage::Answering => missing > 0 && !late,
+            Stage::Answering => (missing > 0 || progress.asks()) && !late,
             Stage::Settling { until } => missing > 0 && now < until,
             Stage::Following { .. } => false,
         };
@@ -295,6 +341,11 @@ impl Agent<'_> {
         match (printed, written) {
             (Ended::Complete, Some(Err(error))) => Ended::Failed(error),
             (Ended::Complete, None) => Ended::Interrupted,
+            (Ended::Complete, _) if progress.presence == Some(Presence::Absent) => {
+                let name = self.node_name.unwrap_or_default();
+                let text = format!("node {name} does not exist");
+                Ended::Failed(Error::new(ErrorKind::NotFound, text))
+            }
             (ended, _) => ended,
         }
     }
@@ -304,49 +355,54 @@ impl Agent<'_> {
         self.is_on_terminal && !io::stdout().is_terminal()
     }
 
-    /// At a SIGHUP: reads the files of references again, and runs a hook again that failed.
-    fn read_again(&mut self, node: &Node) {
+    /// Reads the files again that say what is kept, and runs a hook again that failed.
+    fn read_again(&mut self, why: &str, node: &mut Node) {
         if self.options.once {
-            return log::info!("SIGHUP: nothing is read again with --once");
+            return log::info!("{why}: nothing is read again with --once");
         }
         if let Some(files) = &node.files {
             files.tell_again();
         }
-        let Some(read) = self.options.reads_references() else {
-            return log::info!("SIGHUP: there is no file of references to read again");
-        };
-        let wrong = match self.read_detached(read) {
+        if !self.options.sources.has_files() {
+            return log::info!("{why}: there is no file to read again");
+        }
+        let wrong = match self.read_detached() {
             Err(wrong) => wrong,
-            Ok(references) if references.is_empty() && self.node_name.is_none() => {
+            Ok(wanted) if wanted.is_empty() && self.node_name.is_none() => {
                 "no object is named".to_owned()
             }
-            Ok(references) => {
-                node.refer(&references, &self.references);
-                log::info!("SIGHUP: {} objects are referenced", references.len());
-                self.references = references;
-                return;
-            }
+            Ok(wanted) => match node.want(&wanted) {
+                Ok(()) => {
+                    log::info!("{why}: {} objects are referenced", wanted.references.len());
+                    let Some(changed) = self.options.needs_restart(&wanted) else {
+                        return;
+                    };
+                    self.wait_line.clear();
+                    return tell(&format!(
+                        "warning: {changed}; it takes a restart to follow that"
+                    ));
+                }
+                Err(error) => error.to_string(),
+            },
         };
         self.wait_line.clear();
         tell(&format!(
-            "warning: SIGHUP: {wrong}; what was read before stays"
+            "warning: {why}: {wrong}; what was read before stays"
         ));
     }
 
     /// Reads by a thread that nothing waits for: a file system that hangs may never let it end.
-    fn read_detached<F>(&mut self, read: F) -> Result<BTreeSet<ObjectId>, String>
-    where
-        F: FnOnce() -> Result<BTreeSet<ObjectId>, String> + Send + 'static,
-    {
+    fn read_detached(&mut self) -> Result<Wanted, String> {
         let hangs = "the files of references are not read yet: does their disk hang?";
         if let Some(before) = &self.reading
-            && before.try_recv() == Err(TryRecvError::Empty)
+            && matches!(before.try_recv(), Err(TryRecvError::Empty))
         {
             return Err(hangs.to_owned());
         }
         let (send, came) = bounded(1);
+        let sources = self.options.sources.clone();
         let thread = std::thread::Builder::new().name("agent-references".to_owned());
-        let started = thread.spawn(move || drop(send.send(read())));
+        let started = thread.spawn(move || drop(send.send(sources.read())));
         started.map_err(|error| format!("the thread that reads: {error}"))?;
         let mut either = Select::new();
         either.recv(&came);
@@ -480,8 +536,10 @@ impl Ears {
             pods: never(),
             secrets,
             config_maps,
+            selected: node.selected(),
             reflector: None,
             waits: None,
+            asking: None,
         }
     }
 
@@ -518,6 +576,8 @@ impl Ears {
 
     fn wait(&self, agent: &Agent<'_>, timer: Option<Instant>) -> Woken {
         let timer = timer.map_or_else(never, at);
+        let none = never();
+        let asking = self.asking.as_ref().map_or(&none, |asking| &asking.answers);
         let mut select = Select::new();
         select.recv(&agent.signals.came);
         select.recv(agent.hang_ups);
@@ -526,6 +586,11 @@ impl Ears {
         select.recv(self.config_maps.signal());
         select.recv(&timer);
         select.recv(STDOUT.closed());
+        select.recv(asking);
+        select.recv(&self.selected);
+        let no_file = never();
+        let config = agent.config.as_ref().map_or(&no_file, |file| &file.changed);
+        select.recv(config);
         select.ready();
         if agent.signals.came.try_recv().is_ok() {
             return Woken::Signal;
@@ -536,6 +601,10 @@ impl Ears {
         if let Ok(error) = STDOUT.closed().try_recv() {
             return Woken::OutputClosed(error);
         }
+        if config.try_recv().is_ok() {
+            return Woken::ConfigChanged;
+        }
+        let _told = self.selected.try_recv().is_ok();
         // The rows are looked at as a whole: of these subscriptions only the messages have to go.
         for changes in [&self.secrets, &self.config_maps] {
             if changes.signal().try_recv().is_ok() {
@@ -561,6 +630,8 @@ impl Progress {
             last_error: None,
             told_of_failure: false,
             follower: Follower::default(),
+            presence: None,
+            is_asked: false,
             synced: Flag::default(),
             restored: Flag::default(),
             clock,
@@ -576,6 +647,11 @@ impl Progress {
                 Stage::Settling { until }
             };
         }
+    }
+
+    /// Whether the server has not said yet if there is such a node.
+    fn asks(&self) -> bool {
+        self.is_asked && self.presence.is_none()
     }
 
     /// Has read what is due.

@@ -1,19 +1,26 @@
 //! The command line: kubectl's flags for the connection, and the agent's own.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use kubecache::Error;
 use kubecache::http::KubeconfigOptions;
 use kubecache::manager::{ChangeDetection, WatchScope};
 
+use crate::agent_flags::PROGRAM;
 use crate::bind::BindAddress;
+use crate::credentials::CredentialOptions;
+use crate::declaration::{Declaration, Entry};
 use crate::files::FileOptions;
+use crate::flags::Parser;
 use crate::hook::HookOptions;
-use crate::managers::ObjectId;
-use crate::{flags, metrics, references, snapshot};
+use crate::layout::Rules;
+use crate::log_format::LogFormat;
+use crate::teller::{self, Tells};
+use crate::wanted::{Sources, Wanted};
+use crate::{flags, metrics, references, snapshot, usage};
 
 /// How long the objects may take with `--once`, and the first contact with the server without it.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -42,125 +49,12 @@ const DEMO_SYNC_FREQUENCY: Duration = Duration::from_secs(2);
 /// The story was recorded with a pause between its phases that nobody wants to sit through.
 const DEMO_SPEED: f64 = 6.0;
 
-const FLAGS: &str = "\
-node_agent keeps the Secrets and ConfigMaps that the pods of a node name, as the kubelet does. It
-prints a row per pod and object, never a value, and then each change as it comes.
-
-Usage: node_agent [flags]
-
-The agent:
-      --node-name NAME              the node whose pods are followed (default $NODE_NAME, unless
-                                    references are given)
-      --secret NAMESPACE/NAME, --configmap NAMESPACE/NAME
-                                    keep this object, whatever pods name (again for each object)
-      --references FILE             keep the objects in FILE, one per line: secret NAMESPACE/NAME or
-                                    configmap NAMESPACE/NAME; what follows # is left out. SIGHUP has
-                                    it read again
-      --output-dir DIR              write each object as files, mode 0600, all keys at once, as the
-                                    kubelet's volumes: DIR/NAMESPACE/secrets/NAME/KEY, or
-                                    configmaps. They go with the last pod that names the object, and
-                                    stay when the agent ends. Best on a tmpfs. DIR is new, empty, or
-                                    has nothing but such files; one agent at a time writes there
-      --output-adopt                take a DIR that has other files too; they stay as they are
-      --output-owner UID:GID        whose files they are (default: the agent's)
-      --exec-on-change COMMAND      run a program after files changed: its name and arguments, with
-                                    spaces between them, no shell. $KUBECACHE_CHANGED names what
-                                    changed, as lines like secret NAMESPACE/NAME; what does not fit
-                                    into 64 KiB is counted in $KUBECACHE_CHANGED_LEFT_OUT. Changes
-                                    during a run are one more run. A run that fails is told, fails
-                                    the check hook of /healthz and --once, and the next one gets its
-                                    names too. It has a process group of its own, which is ended
-                                    with it: SIGTERM, then SIGKILL. The agent's end ends it; with
-                                    --once the agent waits for it
-      --exec-timeout DURATION       how long a run may take (default 30s; 0 waits without end)
-      --signal-on-change FILE       send SIGHUP to the process whose number FILE holds
-      --snapshot FILE, --snapshot-key FILE
-                                    keep what is in memory in FILE, sealed with the key in the other
-                                    file (32 random bytes, mode 0600). An agent that starts while
-                                    the server is away has its objects from there, Restored, until
-                                    the server answers. One agent at a time writes FILE. In an agent
-                                    that was built with --features snapshot
-  -l, --selector SELECTOR           follow the node's pods with these labels
-  -n, --namespace NAME              follow the node's pods of this namespace (default: of all)
-  -o, --output table|wide|name|json|yaml
-                                    a table (wide: with all columns), the objects' names, or the
-                                    whole node in one object with --once, else an object per change:
-                                    the same object with the one pod and the one object that
-                                    changed, a line of JSON or a document of YAML
-      --no-headers                  leave out the headers of a table
-      --change-detection Watch|Cache|Get
-                                    how changes of the objects are noticed, as the kubelet's setting
-                                    configMapAndSecretChangeDetectionStrategy (default Watch): Watch
-                                    watches each object; Cache fetches what is read and older than
-                                    the time to live in the node's annotation
-                                    node.alpha.kubernetes.io/ttl (else 1m); Get fetches each read
-      --watch-scope name|namespace[:N]
-                                    what is watched with Watch (default name): each object by its
-                                    name, or with namespace each namespace in which more than N
-                                    objects (default 20) are watched. Where the agent may not watch
-                                    the namespace, it watches the objects by name
-      --watches-max N               the most connections for the Secrets and for the ConfigMaps
-                                    with Watch. One of them gets the objects that have no watch,
-                                    twice a minute; their state says (polled). Default: 1000 watches
-                                    each, beyond which objects fail
-      --sync-frequency DURATION     how often the objects are read with Cache and Get, beside each
-                                    time that a pod comes or changes (default 1m, as the kubelet's
-                                    syncFrequency; with --demo 2s)
-      --once                        print when every object has its answer, then exit
-      --fail-on-missing             with --once: exit code 1 if an object is not there, or may not
-                                    be read
-      --timeout DURATION            how long --once waits for answers, and how long the first
-                                    contact with the server may take without it (default 30s; 0
-                                    waits without end)
-      --ready-timeout DURATION      under systemd (Type=notify): tell that the agent is ready after
-                                    this time, whatever is missing; the status names it. Else it is
-                                    ready once each object has its answer and its files (default 1m;
-                                    0 waits without end)
-      --idle-limit DURATION         how long a server that sends bookmarks may be silent before it
-                                    is asked anew and counts as unhealthy (default 130s; servers
-                                    send a bookmark about once a minute)
-      --health-probe-bind-address ADDRESS
-                                    serve /healthz, /readyz and /livez at HOST:PORT, or at :PORT of
-                                    all interfaces; port 0 is a free one, told on stderr (default 0:
-                                    not at all). /healthz and /readyz answer 500 when the server
-                                    stops confirming what is known, /readyz also until each object
-                                    has had its answer; /livez is 200 while the agent runs. ?verbose
-                                    lists the checks, ?exclude=NAME leaves one out. /statusz and
-                                    /flagz tell people what runs, since when and with which flags
-      --metrics-bind-address ADDRESS
-                                    serve /metrics for Prometheus, in the same way (default 0: not
-                                    at all); the same address may be given for both. In an agent
-                                    that was built with --features metrics
-      --demo                        no cluster: serve the embedded recordings to itself on loopback;
-                                    its first line says so, with -o json on stderr. In an agent that
-                                    was built with --features testing
-      --demo-speed FACTOR           how many times as fast as recorded (default 6; 0 is everything
-                                    at once)
-
-";
-
-const EXIT_CODES: &str = "\
-Signals: SIGINT and SIGTERM end it cleanly, a second one at once. SIGHUP has it read the files of
---references again, and run --exec-on-change again if the last run failed; a file that cannot be
-read or is wrong changes nothing. With --once, SIGHUP does nothing. Where the terminal of its output
-is gone, SIGHUP ends it cleanly.
-
-Exit codes: 0 every object has a definite answer (NotFound and Forbidden are answers, unless
---fail-on-missing is given), or a clean stop by a signal; 1 the server cannot be reached or refuses
-us, or an answer is missing at the deadline; 2 wrong usage; 3 nobody takes the output any more.
-";
-
-/// What `--help` prints.
-pub(crate) fn help() -> String {
-    [FLAGS, flags::HELP, EXIT_CODES].concat()
-}
-
 /// What the command line asks for.
 #[derive(Debug)]
 pub(crate) enum Command {
     Run(Box<Options>),
-    Help,
-    Version,
+    /// A text instead.
+    Print(String),
 }
 
 /// How rows are printed.
@@ -212,11 +106,10 @@ pub(crate) struct Options {
     /// `None`: the client's own limits.
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) node_name: Option<String>,
-    /// What is kept beside the objects that pods name.
-    pub(crate) references: BTreeSet<ObjectId>,
-    /// Those of them that the command line names, and the files with the others.
-    named: BTreeSet<ObjectId>,
-    reference_files: Vec<PathBuf>,
+    /// What is kept whatever pods name, and where that stands.
+    pub(crate) wanted: Wanted,
+    pub(crate) sources: Sources,
+    pub(crate) checks_config: bool,
     /// `None`: the pods of all namespaces.
     pub(crate) namespace: Option<String>,
     pub(crate) output: Output,
@@ -224,6 +117,7 @@ pub(crate) struct Options {
     /// The labels of pods; empty: all.
     pub(crate) selector: String,
     pub(crate) files: FileOptions,
+    pub(crate) credentials: CredentialOptions,
     pub(crate) snapshot: Option<SnapshotFiles>,
     pub(crate) change_detection: ChangeDetection,
     pub(crate) watch_scope: WatchScope,
@@ -245,6 +139,8 @@ pub(crate) struct Options {
     pub(crate) demo: bool,
     pub(crate) demo_speed: f64,
     pub(crate) verbosity: u8,
+    /// `None`: as standard error is.
+    pub(crate) log_format: Option<LogFormat>,
 }
 
 impl Default for Options {
@@ -253,20 +149,25 @@ impl Default for Options {
             connection: KubeconfigOptions::default(),
             request_timeout: None,
             node_name: None,
-            references: BTreeSet::new(),
-            named: BTreeSet::new(),
-            reference_files: Vec::new(),
+            wanted: Wanted::default(),
+            sources: Sources::default(),
+            checks_config: false,
             namespace: None,
             output: Output::Table,
             no_headers: false,
             selector: String::new(),
             files: FileOptions {
-                hook: HookOptions {
-                    limit: Some(EXEC_TIMEOUT),
-                    ..HookOptions::default()
+                tells: Tells {
+                    hook: HookOptions {
+                        label: teller::FLAG,
+                        limit: Some(EXEC_TIMEOUT),
+                        ..HookOptions::default()
+                    },
+                    ..Tells::default()
                 },
                 ..FileOptions::default()
             },
+            credentials: CredentialOptions::default(),
             snapshot: None,
             change_detection: ChangeDetection::default(),
             watch_scope: WatchScope::default(),
@@ -282,23 +183,21 @@ impl Default for Options {
             demo: false,
             demo_speed: DEMO_SPEED,
             verbosity: 0,
+            log_format: None,
         }
     }
 }
 
 impl Options {
-    /// What reads the files of references once more, and returns all references. `None` without
-    /// such files.
-    pub(crate) fn reads_references(
-        &self,
-    ) -> Option<impl FnOnce() -> Result<BTreeSet<ObjectId>, String> + Send + 'static> {
-        let (mut references, files) = (self.named.clone(), self.reference_files.clone());
-        (!files.is_empty()).then_some(move || {
-            for file in &files {
-                references.extend(references::of_file(file)?);
-            }
-            Ok(references)
-        })
+    /// What another read of the configuration changed that the agent takes in only when it starts.
+    pub(crate) fn needs_restart(&self, wanted: &Wanted) -> Option<&'static str> {
+        let [before, now] = [&self.wanted, wanted].map(|wanted| wanted.declaration.as_ref());
+        let (before, now) = (before?, now?);
+        if before.directory != now.directory {
+            return Some("the configuration has another directory");
+        }
+        let nodes = [before, now].map(|declaration| declaration.pods().map(|(_, node)| node));
+        (nodes[0] != nodes[1]).then_some("the configuration has other pods")
     }
 
     /// How often the objects are read where they are not watched.
@@ -316,28 +215,23 @@ pub(crate) fn parse<I>(arguments: I) -> Result<Command, String>
 where
     I: IntoIterator<Item: Into<OsString>>,
 {
-    let mut parser = lexopt::Parser::from_args(arguments);
+    let mut parser = Parser::new(&PROGRAM, arguments);
     let mut options = Options::default();
     let mut snapshot = [None, None];
-    while let Some(name) = flags::next(
-        &mut parser,
-        &[('l', "selector"), ('n', "namespace"), ('o', "output")],
-    )? {
-        match name.as_str() {
-            "help" => return Ok(Command::Help),
-            "version" => return Ok(Command::Version),
-            _ => {}
+    while let Some(name) = parser.next()? {
+        if let Some(page) = usage::page(name, &mut parser)? {
+            return Ok(Command::Print(page));
         }
-        let known = snapshot_flag(&name, &mut parser, &mut snapshot)?
-            || own_flag(&name, &mut parser, &mut options)?
+        let known = snapshot_flag(name, &mut parser, &mut snapshot)?
+            || own_flag(name, &mut parser, &mut options)?
             || flags::connection_flag(
-                &name,
+                name,
                 &mut parser,
                 &mut options.connection,
                 &mut options.request_timeout,
             )?;
         if !known {
-            return Err(flags::unknown(&name, &help()));
+            return Err(format!("--{name} is not read"));
         }
     }
     options.snapshot = match snapshot {
@@ -345,23 +239,85 @@ where
         [Some(snapshot), Some(key)] => Some(SnapshotFiles { snapshot, key }),
         _ => return Err("--snapshot and --snapshot-key need each other".to_owned()),
     };
+    if options.checks_config && options.sources.config.is_none() {
+        return Err("--check-config needs --config".to_owned());
+    }
     if options.fail_on_missing && !options.once {
         return Err("--fail-on-missing needs --once".to_owned());
     }
+    options.wanted = options.sources.read()?;
+    if let Some(declaration) = options.wanted.declaration.clone() {
+        declared(&declaration, &mut options)?;
+    }
+    credentials(&options)?;
     let files = &options.files;
-    let tells = !files.hook.command.is_empty() || files.signal.is_some();
+    let tells = !files.tells.hook.command.is_empty() || files.tells.signal.is_some();
     let needs_directory = tells || files.owner.is_some() || files.adopts;
     if files.directory.is_none() && needs_directory {
         let why = "--output-owner, --output-adopt and the --…-on-change need --output-dir";
         return Err(why.to_owned());
     }
+    if options.checks_config {
+        let declaration = options.wanted.declaration.unwrap_or_default();
+        let file = options.sources.config.unwrap_or_default();
+        let (entries, units) = (
+            declaration.entries.len(),
+            declaration.credentials.units.len(),
+        );
+        let (file, counts) = (file.display(), format!("{entries} entries, {units} units"));
+        return Ok(Command::Print(format!(
+            "{file}: nothing is wrong: {counts}\n"
+        )));
+    }
     Ok(Command::Run(Box::new(options)))
+}
+
+/// Refuses a socket without credentials, and credentials without a socket.
+fn credentials(options: &Options) -> Result<(), String> {
+    let declared = &options.credentials.declared;
+    let why = match &options.credentials.socket {
+        Some(_) if options.once => {
+            "--credential-socket answers while the agent runs: leave --once out"
+        }
+        Some(_) if options.sources.config.is_none() => {
+            "--credential-socket needs --config, which declares the credentials"
+        }
+        None if !declared.units.is_empty() && !options.once && !options.checks_config => {
+            "the configuration declares credentials: give --credential-socket"
+        }
+        _ => return Ok(()),
+    };
+    Err(why.to_owned())
+}
+
+/// Takes from the configuration what no flag says.
+fn declared(declaration: &Declaration, options: &mut Options) -> Result<(), String> {
+    if options.files.directory.is_none() {
+        options.files.directory.clone_from(&declaration.directory);
+    }
+    if let Some((_, Some(node))) = declaration.pods() {
+        options.node_name.get_or_insert_with(|| node.to_owned());
+    }
+    options.credentials.declared = declaration.credentials.clone();
+    let has_files = |entry: &Arc<Entry>| entry.rules != Rules::default() || !entry.tells.is_empty();
+    if options.files.directory.is_none() && declaration.entries.iter().any(has_files) {
+        let file = options
+            .sources
+            .config
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .display();
+        return Err(format!(
+            "{file}: directory: missing: name one there, or with --output-dir"
+        ));
+    }
+    Ok(())
 }
 
 /// The two flags of snapshots, into their places.
 fn snapshot_flag(
     name: &str,
-    parser: &mut lexopt::Parser,
+    parser: &mut Parser,
     [file, key]: &mut [Option<PathBuf>; 2],
 ) -> Result<bool, String> {
     let place = match name {
@@ -373,23 +329,18 @@ fn snapshot_flag(
     snapshot::MISSING.map_or(Ok(true), |missing| Err(format!("--{name}: {missing}")))
 }
 
-fn own_flag(
-    name: &str,
-    parser: &mut lexopt::Parser,
-    options: &mut Options,
-) -> Result<bool, String> {
+fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bool, String> {
     match name {
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
         "secret" | "configmap" => {
             let object = references::of_flag(name, &flags::text(name, parser)?)?;
-            options.references.insert(object.clone());
-            options.named.insert(object);
+            options.sources.named.insert(object);
         }
         "references" => {
-            let file = flags::path(name, parser)?;
-            options.references.extend(references::of_file(&file)?);
-            options.reference_files.push(file);
+            options.sources.files.push(flags::path(name, parser)?);
         }
+        "config" => options.sources.config = Some(flags::path(name, parser)?),
+        "check-config" => options.checks_config = flags::switch(name, parser)?,
         "namespace" => options.namespace = Some(flags::text(name, parser)?),
         "output" => options.output = Output::parse(&flags::text(name, parser)?)?,
         "selector" => options.selector = flags::text(name, parser)?,
@@ -398,10 +349,13 @@ fn own_flag(
         "output-owner" => options.files.owner = Some(owner(&flags::text(name, parser)?)?),
         "exec-on-change" => {
             let command = flags::text(name, parser)?;
-            options.files.hook.command = command.split_whitespace().map(str::to_owned).collect();
+            options.files.tells.hook.command =
+                command.split_whitespace().map(str::to_owned).collect();
         }
-        "exec-timeout" => options.files.hook.limit = flags::limit(name, parser)?,
-        "signal-on-change" => options.files.signal = Some(flags::path(name, parser)?),
+        "exec-timeout" => options.files.tells.hook.limit = flags::limit(name, parser)?,
+        "signal-on-change" => options.files.tells.signal = Some(flags::path(name, parser)?),
+        "credential-socket" => options.credentials.socket = Some(flags::path(name, parser)?),
+        "credential-timeout" => options.credentials.timeout = flags::limit(name, parser)?,
         "no-headers" => options.no_headers = flags::switch(name, parser)?,
         "change-detection" => {
             let word = flags::text(name, parser)?;
@@ -418,12 +372,12 @@ fn own_flag(
         }
         "idle-limit" => options.idle_limit = Some(at_least(IDLE_LIMIT_LEAST, name, parser)?),
         "health-probe-bind-address" => {
-            let value = text_or_nothing(name, parser)?;
+            let value = flags::optional(name, parser)?.unwrap_or_default();
             options.health_probe_bind_address =
                 BindAddress::parse("health-probe-bind-address", &value)?;
         }
         "metrics-bind-address" => {
-            let value = text_or_nothing(name, parser)?;
+            let value = flags::optional(name, parser)?.unwrap_or_default();
             options.metrics_bind_address = BindAddress::parse("metrics-bind-address", &value)?;
             if let (Some(_), Some(missing)) = (&options.metrics_bind_address, metrics::MISSING) {
                 return Err(format!("--{name}: {missing}"));
@@ -435,6 +389,7 @@ fn own_flag(
         "ready-timeout" => options.ready_timeout = flags::limit(name, parser)?,
         "demo" => options.demo = flags::switch(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,
+        "log-format" => options.log_format = Some(flags::log_format(name, parser)?),
         "v" => options.verbosity = flags::verbosity(options.verbosity, parser)?,
         _ => return Ok(false),
     }
@@ -469,24 +424,15 @@ fn owner(value: &str) -> Result<(u32, u32), String> {
     ids.ok_or_else(|| format!("--output-owner {value:?}: write UID:GID, such as 1000:1000"))
 }
 
-/// A value that may be empty.
-fn text_or_nothing(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
-    let value = parser
-        .value()
-        .map_err(|_missing| format!("--{name} needs a value"))?;
-    value
-        .into_string()
-        .map_err(|_not_text| format!("--{name}: the value is not text"))
-}
-
 /// A duration that is not below this.
-fn at_least(least: Duration, name: &str, parser: &mut lexopt::Parser) -> Result<Duration, String> {
+fn at_least(least: Duration, name: &str, parser: &mut Parser) -> Result<Duration, String> {
     let given = flags::limit(name, parser)?.filter(|given| *given >= least);
     given.ok_or_else(|| format!("--{name}: write a second or more"))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
 
     use super::*;
 
@@ -666,60 +612,39 @@ mod tests {
         }
     }
 
+    /// Each flag of the table is read, and no other. What takes a value takes the next word.
     #[test]
-    fn the_help_names_each_flag() {
-        let help = help();
-        for flag in [
-            "kubeconfig",
-            "context",
-            "cluster",
-            "user",
-            "server",
-            "token",
-            "username",
-            "password",
-            "as",
-            "as-uid",
-            "as-group",
-            "disable-compression",
-            "certificate-authority",
-            "client-certificate",
-            "client-key",
-            "tls-server-name",
-            "insecure-skip-tls-verify",
-            "request-timeout",
-            "node-name",
-            "secret",
-            "configmap",
-            "references",
-            "namespace",
-            "output",
-            "no-headers",
-            "selector",
-            "output-dir",
-            "output-adopt",
-            "output-owner",
-            "exec-on-change",
-            "exec-timeout",
-            "signal-on-change",
-            "snapshot",
-            "snapshot-key",
-            "change-detection",
-            "watch-scope",
-            "sync-frequency",
-            "idle-limit",
-            "health-probe-bind-address",
-            "metrics-bind-address",
-            "once",
-            "timeout",
-            "demo",
-            "demo-speed",
-            "v",
-            "help",
-            "version",
-        ] {
-            let named = format!("--{flag}");
-            assert!(help.contains(&named), "{named}");
+    fn the_table_has_the_flags_that_are_read() {
+        for flag in PROGRAM.flags() {
+            let alone = parse([format!("--{}", flag.name)]);
+            let needs = alone
+                .as_ref()
+                .is_err_and(|why| why.ends_with("needs a value"));
+            assert_eq!(needs, flag.takes_value(), "{}: {alone:?}", flag.name);
+            let given = parse([format!("--{}={}", flag.name, "0")]);
+            let not_read = given.is_err_and(|why| why.ends_with("is not read"));
+            assert!(!not_read, "{}", flag.name);
+        }
+        let sources = [
+            include_str!("args.rs"),
+            include_str!("flags.rs"),
+            include_str!("usage.rs"),
+        ];
+        let known: BTreeSet<_> = PROGRAM.flags().map(|flag| flag.name).collect();
+        for line in sources.iter().flat_map(|source| source.lines()) {
+            let Some((names, _)) = line.trim().split_once(" => ") else {
+                continue;
+            };
+            let words = ["bash", "zsh", "fish"];
+            for name in names
+                .split(" | ")
+                .filter(|name| !words.contains(&name.trim_matches('"')))
+            {
+                let name = name
+                    .strip_prefix('"')
+                    .and_then(|name| name.strip_suffix('"'));
+                assert!(name.is_none_or(|name| known.contains(name)), "{line}");
+            }
         }
     }
 }

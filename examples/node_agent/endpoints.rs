@@ -2,14 +2,12 @@
 //! is something to tell.
 
 use std::net::TcpListener;
-use std::sync::Arc;
 
 use kubecache::Error;
 
 use crate::args::Options;
 use crate::bind::BindAddress;
 use crate::exchange::{Asked, Page, Pages};
-use crate::files::Files;
 use crate::health::Health;
 use crate::metrics::Metrics;
 use crate::serve::Server;
@@ -69,9 +67,9 @@ impl Endpoints {
                 "agent-metrics"
             };
             let pages = Served {
-                health: one.health.then(|| (health.clone(), about.clone())),
+                health: health.clone(),
+                about: one.health.then(|| about.clone()),
                 metrics: metrics.clone().filter(|_| one.metrics),
-                files: health.files.clone(),
             };
             Server::start(name, one.listener, pages)
         });
@@ -81,18 +79,19 @@ impl Endpoints {
 
 /// What one address serves.
 struct Served {
-    health: Option<(Health, ZPages)>,
+    health: Health,
+    /// Where the probes are served.
+    about: Option<ZPages>,
     metrics: Option<Metrics>,
-    files: Option<Arc<Files>>,
 }
 
 impl Pages for Served {
     fn answer(&self, asked: Asked<'_>) -> Page {
         if let Some(metrics) = self.metrics.as_ref().filter(|_| asked.path == "/metrics") {
-            return metrics.page(self.files.as_deref());
+            return metrics.page(&self.health);
         }
-        let page = self.health.as_ref().and_then(|(health, about)| {
-            let probe = health.page(asked);
+        let page = self.about.as_ref().and_then(|about| {
+            let probe = self.health.page(asked);
             probe.or_else(|| about.page(asked.path))
         });
         page.unwrap_or_else(|| Page::text(404, "404 page not found\n"))

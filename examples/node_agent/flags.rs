@@ -7,48 +7,167 @@ use std::time::Duration;
 
 use kubecache::http::{ClientOptions, KubeconfigOptions};
 use lexopt::Arg::{Long, Short, Value};
-use lexopt::ValueExt as _;
 
 use crate::duration;
+use crate::log_format::LogFormat;
 
-/// What the help says of the flags below, and of the three that every example has.
-pub(crate) const HELP: &str = "\
-The connection, as with kubectl:
-      --kubeconfig FILE             instead of $KUBECONFIG and ~/.kube/config
-      --context, --cluster, --user NAME
-  -s, --server URL
-      --token TOKEN
-      --username NAME, --password PASSWORD
-      --as NAME, --as-uid UID, --as-group GROUP (again for each group)
-      --certificate-authority FILE
-      --client-certificate FILE
-      --client-key FILE
-      --tls-server-name NAME
-      --insecure-skip-tls-verify
-      --disable-compression
-      --request-timeout DURATION    how long the server may take to begin an answer (default 0: the
-                                    client's limits)
+/// A flag, as the parser, the help, the completions and the manual page know it.
+pub(crate) struct Flag {
+    pub(crate) name: &'static str,
+    pub(crate) short: Option<char>,
+    /// Empty: a switch. In brackets: it may be left out.
+    pub(crate) value: &'static str,
+    /// What holds without the flag, where that is not plain.
+    pub(crate) default: &'static str,
+    pub(crate) help: &'static str,
+}
 
-  -v, --v LEVEL                     log to stderr: 1 (or -v alone) what happens, 2 each request,
-                                    4 everything
-  -h, --help
-  -V, --version
+/// Flags that belong together.
+pub(crate) struct Group {
+    pub(crate) title: &'static str,
+    pub(crate) flags: &'static [Flag],
+}
 
-";
+/// A program with its flags: its own, and those below.
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
+    /// Its first sentence is the summary.
+    pub(crate) about: &'static str,
+    pub(crate) groups: &'static [Group],
+    /// Titles and texts behind the flags.
+    pub(crate) notes: &'static [(&'static str, &'static str)],
+}
 
-/// The short flags of every program.
-const SHORT: [(char, &str); 4] = [('h', "help"), ('s', "server"), ('v', "v"), ('V', "version")];
+/// A flag that takes a value, if that is not empty.
+pub(crate) const fn flag(name: &'static str, value: &'static str, help: &'static str) -> Flag {
+    Flag {
+        name,
+        short: None,
+        value,
+        default: "",
+        help,
+    }
+}
 
-/// Says that there is no such flag, and which one of the help is nearly it.
-pub(crate) fn unknown(name: &str, help: &str) -> String {
-    let words = help.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
-    let flags = words.filter_map(|word| word.strip_prefix("--").filter(|flag| !flag.is_empty()));
-    let near = flags
-        .map(|flag| (distance(flag, name), flag))
-        .min()
-        .filter(|(distance, flag)| *distance <= 2 && *distance < flag.len());
-    let near = near.map(|(_, flag)| format!("; did you mean --{flag}?"));
-    format!("unknown flag --{name}{}", near.unwrap_or_default())
+impl Flag {
+    pub(crate) const fn short(self, letter: char) -> Self {
+        Self {
+            short: Some(letter),
+            ..self
+        }
+    }
+
+    pub(crate) const fn default(self, default: &'static str) -> Self {
+        Self { default, ..self }
+    }
+
+    /// Whether its value has to be there.
+    pub(crate) fn takes_value(&self) -> bool {
+        !self.value.is_empty() && !self.value.starts_with('[')
+    }
+}
+
+/// The flags of every program.
+const COMMON: [Group; 2] = [
+    Group {
+        title: "The connection, as with kubectl",
+        flags: &[
+            flag("kubeconfig", "FILE", "the kubeconfig").default("$KUBECONFIG or ~/.kube/config"),
+            flag("context", "NAME", "the context of the kubeconfig"),
+            flag("cluster", "NAME", "the cluster of the kubeconfig"),
+            flag("user", "NAME", "the user of the kubeconfig"),
+            flag("server", "URL", "the address of the API server").short('s'),
+            flag("token", "TOKEN", "the bearer token"),
+            flag("username", "NAME", "the user of basic authentication"),
+            flag(
+                "password",
+                "PASSWORD",
+                "the password of basic authentication",
+            ),
+            flag("as", "NAME", "the user to act as"),
+            flag("as-uid", "UID", "the UID to act as"),
+            flag(
+                "as-group",
+                "GROUP",
+                "a group to act as; again for each group",
+            ),
+            flag(
+                "certificate-authority",
+                "FILE",
+                "the authorities that sign for the server",
+            ),
+            flag("client-certificate", "FILE", "the client's certificate"),
+            flag("client-key", "FILE", "the key of the client's certificate"),
+            flag(
+                "tls-server-name",
+                "NAME",
+                "the name in the server's certificate",
+            ),
+            flag(
+                "insecure-skip-tls-verify",
+                "",
+                "take any certificate of the server",
+            ),
+            flag(
+                "disable-compression",
+                "",
+                "ask for answers that are not compressed",
+            ),
+            flag(
+                "request-timeout",
+                "DURATION",
+                "how long the server may take to begin an answer",
+            )
+            .default("0: the client's limits"),
+        ],
+    },
+    Group {
+        title: "The program",
+        flags: &[
+            flag(
+                "v",
+                "[=LEVEL]",
+                "log to stderr: 1 (or -v alone) what happens, 2 each request, 4 everything",
+            )
+            .short('v'),
+            flag(
+                "log-format",
+                "text|json|journal",
+                "how lines on stderr are written: text with the time of each record, an object of \
+                 JSON per line, or with priorities for the journal",
+            )
+            .default("journal where stderr is the journal, else text"),
+            flag(
+                "completion",
+                "bash|zsh|fish",
+                "print the completion for this shell, and exit",
+            ),
+            flag("man", "", "print the manual page, and exit"),
+            flag("help", "", "print this, and exit").short('h'),
+            flag("version", "", "print the version, and exit").short('V'),
+        ],
+    },
+];
+
+impl Program {
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &'static Group> {
+        self.groups.iter().chain(&COMMON)
+    }
+
+    pub(crate) fn flags(&self) -> impl Iterator<Item = &'static Flag> {
+        self.groups().flat_map(|group| group.flags)
+    }
+
+    /// The flag of that name, or that there is none, and which one is nearly it.
+    fn flag(&self, name: &str) -> Result<&'static Flag, String> {
+        let near = |flag: &Flag| (distance(flag.name, name), flag.name);
+        self.flags().find(|flag| flag.name == name).ok_or_else(|| {
+            let near = self.flags().map(near).min();
+            let near = near.filter(|(distance, flag)| *distance <= 2 && *distance < flag.len());
+            let near = near.map(|(_, flag)| format!("; did you mean --{flag}?"));
+            format!("unknown flag --{name}{}", near.unwrap_or_default())
+        })
+    }
 }
 
 /// How many letters have to be added, removed or replaced.
@@ -76,29 +195,53 @@ fn distance(one: &str, other: &str) -> usize {
     row.pop().unwrap_or_default()
 }
 
-/// The name of the next flag, `None` at the end of the line; `own` are the short ones that only one
-/// program has.
-pub(crate) fn next(
-    parser: &mut lexopt::Parser,
-    own: &[(char, &str)],
-) -> Result<Option<String>, String> {
-    Ok(Some(match parser.next().map_err(|error| told(&error))? {
-        None => return Ok(None),
-        Some(Value(value)) => {
-            return Err(format!("unexpected argument {:?}", value.to_string_lossy()));
+/// A command line that is read, flag by flag.
+pub(crate) struct Parser {
+    line: lexopt::Parser,
+    pub(crate) program: &'static Program,
+    /// What came with the flag of last.
+    value: Option<OsString>,
+}
+
+impl Parser {
+    pub(crate) fn new<I>(program: &'static Program, arguments: I) -> Self
+    where
+        I: IntoIterator<Item: Into<OsString>>,
+    {
+        Self {
+            line: lexopt::Parser::from_args(arguments),
+            program,
+            value: None,
         }
-        Some(Short(letter)) => match SHORT.iter().chain(own).find(|(short, _)| *short == letter) {
-            Some((_, long)) => (*long).to_owned(),
-            None => return Err(format!("unknown flag -{letter}")),
-        },
-        Some(Long(name)) => name.to_owned(),
-    }))
+    }
+
+    /// The name of the next flag, `None` at the end of the line.
+    pub(crate) fn next(&mut self) -> Result<Option<&'static str>, String> {
+        let flag = match self.line.next().map_err(|error| error.to_string())? {
+            None => return Ok(None),
+            Some(Value(value)) => {
+                return Err(format!("unexpected argument {:?}", value.to_string_lossy()));
+            }
+            Some(Short(letter)) => {
+                let found = self.program.flags().find(|flag| flag.short == Some(letter));
+                found.ok_or_else(|| format!("unknown flag -{letter}"))?
+            }
+            Some(Long(name)) => self.program.flag(name)?,
+        };
+        self.value = if flag.takes_value() {
+            let value = self.line.value();
+            Some(value.map_err(|_missing| format!("--{} needs a value", flag.name))?)
+        } else {
+            self.line.optional_value()
+        };
+        Ok(Some(flag.name))
+    }
 }
 
 /// A flag of the connection, if `name` is one.
 pub(crate) fn connection_flag(
     name: &str,
-    parser: &mut lexopt::Parser,
+    parser: &mut Parser,
     connection: &mut KubeconfigOptions,
     request_timeout: &mut Option<Duration>,
 ) -> Result<bool, String> {
@@ -133,29 +276,24 @@ pub(crate) fn connection_flag(
     Ok(true)
 }
 
-fn value(name: &str, parser: &mut lexopt::Parser) -> Result<OsString, String> {
-    let value = parser
-        .value()
-        .map_err(|_missing| format!("--{name} needs a value"))?;
-    if value.is_empty() {
-        return Err(format!("--{name} needs a value that is not empty"));
-    }
-    Ok(value)
+fn value(name: &str, parser: &mut Parser) -> Result<OsString, String> {
+    let value = parser.value.take().filter(|value| !value.is_empty());
+    value.ok_or_else(|| format!("--{name} needs a value that is not empty"))
 }
 
-pub(crate) fn text(name: &str, parser: &mut lexopt::Parser) -> Result<String, String> {
+pub(crate) fn text(name: &str, parser: &mut Parser) -> Result<String, String> {
     // The value may be a token: it is not repeated.
     value(name, parser)?
-        .string()
+        .into_string()
         .map_err(|_not_text| format!("--{name}: the value is not text"))
 }
 
-pub(crate) fn path(name: &str, parser: &mut lexopt::Parser) -> Result<PathBuf, String> {
+pub(crate) fn path(name: &str, parser: &mut Parser) -> Result<PathBuf, String> {
     value(name, parser).map(PathBuf::from)
 }
 
 /// A flag that is on when it is named, or says `=true` or `=false`.
-pub(crate) fn switch(name: &str, parser: &mut lexopt::Parser) -> Result<bool, String> {
+pub(crate) fn switch(name: &str, parser: &mut Parser) -> Result<bool, String> {
     match optional(name, parser)?.as_deref() {
         None | Some("true") => Ok(true),
         Some("false") => Ok(false),
@@ -163,26 +301,23 @@ pub(crate) fn switch(name: &str, parser: &mut lexopt::Parser) -> Result<bool, St
     }
 }
 
-fn optional(name: &str, parser: &mut lexopt::Parser) -> Result<Option<String>, String> {
-    parser
-        .optional_value()
-        .map(|value| {
-            value
-                .string()
-                .map_err(|_not_text| format!("--{name}: the value is not text"))
-        })
+/// A value that may be left out, or empty.
+pub(crate) fn optional(name: &str, parser: &mut Parser) -> Result<Option<String>, String> {
+    let value = parser.value.take().map(OsString::into_string);
+    value
         .transpose()
+        .map_err(|_not_text| format!("--{name}: the value is not text"))
 }
 
 /// A duration in which zero means no limit.
-pub(crate) fn limit(name: &str, parser: &mut lexopt::Parser) -> Result<Option<Duration>, String> {
+pub(crate) fn limit(name: &str, parser: &mut Parser) -> Result<Option<Duration>, String> {
     let duration =
         duration::parse(&text(name, parser)?).map_err(|why| format!("--{name}: {why}"))?;
     Ok(Some(duration).filter(|duration| !duration.is_zero()))
 }
 
 /// `-v`, `-vv`, `-v=2`, after so many `-v` before it.
-pub(crate) fn verbosity(so_far: u8, parser: &mut lexopt::Parser) -> Result<u8, String> {
+pub(crate) fn verbosity(so_far: u8, parser: &mut Parser) -> Result<u8, String> {
     Ok(match optional("v", parser)?.as_deref() {
         None => so_far.saturating_add(1),
         // `-vv`: what follows the first letter is its value to the parser.
@@ -197,8 +332,14 @@ pub(crate) fn verbosity(so_far: u8, parser: &mut lexopt::Parser) -> Result<u8, S
     })
 }
 
+pub(crate) fn log_format(name: &str, parser: &mut Parser) -> Result<LogFormat, String> {
+    let word = text(name, parser)?;
+    LogFormat::parse(&word)
+        .ok_or_else(|| format!("--{name} {word:?}: write one of text, json, journal"))
+}
+
 /// How many times as fast as recorded a demonstration runs.
-pub(crate) fn speed(name: &str, parser: &mut lexopt::Parser) -> Result<f64, String> {
+pub(crate) fn speed(name: &str, parser: &mut Parser) -> Result<f64, String> {
     let value = text(name, parser)?;
     let speed = value.parse().ok();
     speed
@@ -217,18 +358,5 @@ pub(crate) fn client_options(user_agent: &str, request_timeout: Option<Duration>
             .get_first_byte_timeout(limit)
             .connect_timeout(limit),
         None => client,
-    }
-}
-
-fn told(error: &lexopt::Error) -> String {
-    match error {
-        // The parser's own text repeats the value, which may be a token.
-        lexopt::Error::UnexpectedValue { option, .. } => format!("{option} takes no value"),
-        lexopt::Error::MissingValue { .. }
-        | lexopt::Error::UnexpectedOption(_)
-        | lexopt::Error::UnexpectedArgument(_)
-        | lexopt::Error::ParsingFailed { .. }
-        | lexopt::Error::NonUnicodeValue(_)
-        | lexopt::Error::Custom(_) => error.to_string(),
     }
 }

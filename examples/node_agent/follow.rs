@@ -45,7 +45,10 @@ impl Follower {
                 }
             }
             self.waiting.remove(key);
-            news.rows.push((key.clone(), facts.clone()));
+            let was = known.filter(|before| before.content.is_some());
+            let changed = was.is_some_and(|before| before.state == facts.state);
+            let facts = facts.clone();
+            news.rows.push((key.clone(), Facts { changed, ..facts }));
         }
         let gone = self.printed.keys().filter(|key| !rows.contains_key(key));
         let gone: Vec<_> = gone.cloned().collect();
@@ -94,7 +97,7 @@ mod tests {
 
     fn told(news: &News) -> Vec<String> {
         let rows = news.rows.iter();
-        rows.map(|(key, facts)| format!("{} {}", key.name, facts.state))
+        rows.map(|(key, facts)| format!("{} {}", key.name, facts.state_in_words()))
             .collect()
     }
 
@@ -115,7 +118,7 @@ mod tests {
         let second: Rows = [row("a", ObjectState::Synced, "2")].into();
         assert_eq!(
             told(&follower.look(&second, now)),
-            ["a Synced", "b Removed"]
+            ["a Changed", "b Removed"]
         );
         assert_eq!(follower.look(&second, now), News::default());
     }

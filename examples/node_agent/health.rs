@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use kubecache::Error;
 use kubecache::reflector::Reflector;
 
+use crate::credentials::Credentials;
 use crate::exchange::{Asked, Page};
 use crate::files::Files;
 use crate::managers::Managers;
+use crate::selections::Followed;
+use crate::snapshot::Keeper;
 
 /// What is looked at when a probe asks. Looking never waits.
 #[derive(Clone)]
@@ -22,8 +25,15 @@ pub(crate) struct Health {
     pub(crate) managers: Arc<Managers>,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
+    /// Where units of systemd get values.
+    pub(crate) credentials: Option<Arc<Credentials>>,
+    /// What selects objects by their labels.
+    pub(crate) selections: Followed,
     /// Whether everything was answered once; that stays so.
     pub(crate) synced: Flag,
+    /// Where there is a snapshot.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "metrics"))]
+    pub(crate) keeper: Option<Arc<Keeper>>,
     /// Where there is a snapshot: whether something of it waits for the server's word.
     pub(crate) restored: Option<Flag>,
 }
@@ -91,6 +101,11 @@ impl Health {
         let (secrets, config_maps) = self.managers.health();
         checks.push(("secrets", told("secrets", secrets)));
         checks.push(("configmaps", told("configmaps", config_maps)));
+        let selections = self.selections.lock().clone();
+        if !selections.is_empty() {
+            let all = selections.iter().try_for_each(|one| followed(one));
+            checks.push(("selections", told("selections", all)));
+        }
         if let Some(restored) = &self.restored {
             let waits = "the server has not confirmed all that the snapshot brought";
             checks.push(("snapshot", restored.check(false, waits)));
@@ -99,6 +114,9 @@ impl Health {
             checks.push(("files", told("files", files.health())));
             let hook = files.hook_health();
             checks.extend(hook.map(|hook| ("hook", told("hook", hook))));
+        }
+        if let Some(credentials) = &self.credentials {
+            checks.push(("credentials", told("credentials", credentials.health())));
         }
         checks
     }

@@ -17,6 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::log_format;
 use crate::managers::ObjectId;
 use crate::notify::VARIABLES;
 use crate::outflow::STDERR;
@@ -47,13 +48,15 @@ const LONG: Duration = Duration::from_secs(30);
 /// How long a run that is being started holds up the end at a second signal.
 const START_WAIT: Duration = Duration::from_millis(200);
 
-/// The group of the run. Its leader is not reaped before this is empty, so that the number is
-/// nobody else's.
-static RUNNING: Mutex<Option<Pid>> = Mutex::new(None);
+/// The groups of the runs. A leader is not reaped before it has left this list, so that its number
+/// is no other's.
+static RUNNING: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// What is run, and how long a run may take.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HookOptions {
+    /// The flag or field that names it.
+    pub(crate) label: &'static str,
     /// A program and its arguments; empty: none.
     pub(crate) command: Vec<String>,
     /// `None`: without end.
@@ -79,7 +82,7 @@ pub(crate) struct Ran {
 pub(crate) fn exit(code: i32) -> ! {
     // Held until the end: no run begins any more.
     let running = RUNNING.try_lock_for(START_WAIT);
-    if let Some(Some(group)) = running.as_deref() {
+    for group in running.iter().flat_map(|running| running.iter()) {
         let _ended = kill_process_group(*group, Signal::KILL).is_err();
     }
     std::process::exit(code)
@@ -143,7 +146,7 @@ impl Run {
         }
         let child = command.spawn().map_err(told)?;
         let group = Pid::from_child(&child);
-        *running = Some(group);
+        running.push(group);
         drop(running);
         Ok(Self {
             child,
@@ -188,7 +191,8 @@ impl Run {
             if long.take_if(|long| *long <= now).is_some() && stage == Stage::Running {
                 let program = options.command.first().map_or("", String::as_str);
                 let long = options.long();
-                log::warn!("--exec-on-change {program}: still running after {long:?}");
+                let label = options.label;
+                log::warn!("{label} {program}: still running after {long:?}");
             }
             let wake = until.into_iter().chain(long).min();
             self.wait(&heard, wake.map(|at| at.saturating_duration_since(now)));
@@ -227,11 +231,11 @@ impl Run {
                 break;
             }
         }
-        self.output.end();
+        self.output.end(options.label);
         let status = {
             let mut running = RUNNING.lock();
             let _ended = kill_process_group(self.group, Signal::KILL).is_err();
-            *running = None;
+            running.retain(|group| *group != self.group);
             self.child.wait().map_err(|error| error.to_string())?
         };
         match options.limit {
@@ -248,7 +252,7 @@ impl Run {
     fn lost(&self, why: &str) -> String {
         let mut running = RUNNING.lock();
         let _ended = kill_process_group(self.group, Signal::KILL).is_err();
-        *running = None;
+        running.retain(|group| *group != self.group);
         format!("process {}: {why}", self.child.id())
     }
 }
@@ -327,19 +331,20 @@ impl Output {
         self.line.extend(piece.iter().take(taken));
         if let Some(end) = self.line.iter().rposition(|byte| *byte == b'\n') {
             let rest = self.line.split_off(end.saturating_add(1));
-            STDERR.push(std::mem::replace(&mut self.line, rest));
+            let lines = std::mem::replace(&mut self.line, rest);
+            STDERR.push(log_format::passed_on(lines));
         }
         true
     }
 
-    fn end(&mut self) {
+    fn end(&mut self, label: &str) {
         if !self.line.is_empty() {
             self.line.push(b'\n');
-            STDERR.push(std::mem::take(&mut self.line));
+            STDERR.push(log_format::passed_on(std::mem::take(&mut self.line)));
         }
         if self.left_out > 0 {
             let left_out = self.left_out;
-            log::warn!("--exec-on-change: {left_out} bytes of its output are left out");
+            log::warn!("{label}: {left_out} bytes of its output are left out");
         }
     }
 }

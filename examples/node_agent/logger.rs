@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use log::kv::{self, Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::tell::tell_at;
+use crate::log_format::{self, LogFields, LogFormat};
+use crate::outflow::STDERR;
 
 struct Logger;
 
@@ -17,7 +18,14 @@ static TOLD_OTHERWISE: OnceLock<&[&str]> = OnceLock::new();
 /// Logs from now on: 0 warnings, 1 what happens, 2 and 3 each request, 4 and more everything.
 ///
 /// At 0 the rooms that are `told_otherwise` say nothing but errors.
-pub(crate) fn install(verbosity: u8, told_otherwise: &'static [&'static str]) {
+pub(crate) fn install(
+    verbosity: u8,
+    format: Option<LogFormat>,
+    told_otherwise: &'static [&'static str],
+) {
+    if let Some(format) = format {
+        format.choose();
+    }
     if TOLD_OTHERWISE.set(told_otherwise).is_err() {
         return;
     }
@@ -48,62 +56,26 @@ impl Log for Logger {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            tell_at(record.level(), &line(record));
+            let mut fields = Fields(LogFields::new());
+            // It never refuses a field.
+            drop(record.key_values().visit(&mut fields));
+            let text = record.args().to_string();
+            let line = log_format::logged(record.level(), record.target(), &text, fields.0);
+            STDERR.push(line);
         }
     }
 
     fn flush(&self) {}
 }
 
-/// Level, target and text, and then the fields as `key=value`; a value that is no plain word is
-/// quoted.
-fn line(record: &Record<'_>) -> String {
-    let level = record.level().as_str().to_ascii_lowercase();
-    let text = format!("{level} {}: {}", record.target(), record.args());
-    let mut fields = Fields(text);
-    // It never refuses a field.
-    drop(record.key_values().visit(&mut fields));
-    fields.0
-}
-
-/// What fields are written behind.
-struct Fields(String);
+/// What fields are collected in.
+struct Fields(LogFields);
 
 impl<'kvs> VisitSource<'kvs> for Fields {
     fn visit_pair(&mut self, key: Key<'kvs>, value: Value<'kvs>) -> Result<(), kv::Error> {
-        let value = value.to_string();
-        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/".contains(c);
-        let field = if !value.is_empty() && value.chars().all(is_plain) {
-            format!(" {key}={value}")
-        } else {
-            format!(" {key}={value:?}")
-        };
-        self.0.push_str(&field);
+        let number = value.to_u64().map(serde_json::Value::from);
+        let value = number.unwrap_or_else(|| value.to_string().into());
+        drop(self.0.insert(key.to_string(), value));
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fields_are_key_and_value_behind_the_text() {
-        let fields = [
-            ("failures", Value::from(3_u64)),
-            ("name", Value::from("object-\"shop\"/\"db\"")),
-            ("resource", Value::from("secrets")),
-        ];
-        let record = Record::builder()
-            .level(Level::Warn)
-            .target("kubecache::reflector")
-            .args(format_args!("failing: no"))
-            .key_values(&fields)
-            .build();
-        assert_eq!(
-            line(&record),
-            "warn kubecache::reflector: failing: no failures=3 \
-             name=\"object-\\\"shop\\\"/\\\"db\\\"\" resource=secrets"
-        );
     }
 }

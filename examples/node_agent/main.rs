@@ -5,8 +5,11 @@
 //! kube-apiserver. All it stands on is the library's public API.
 
 mod agent;
+mod agent_flags;
 mod args;
 mod bind;
+mod credentials;
+mod declaration;
 #[cfg_attr(not(feature = "testing"), path = "no_demo.rs")]
 mod demo;
 mod duration;
@@ -17,6 +20,8 @@ mod flags;
 mod follow;
 mod health;
 mod hook;
+mod layout;
+mod log_format;
 mod logger;
 mod managers;
 #[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
@@ -26,21 +31,35 @@ mod notify;
 mod outflow;
 mod own_node;
 mod pid_file;
+mod plan;
 mod pods;
+mod presence;
 mod print;
+#[cfg(feature = "metrics")]
+mod process;
 mod reads;
 mod references;
 #[cfg(feature = "testing")]
 mod replay;
 mod rights;
 mod rows;
+mod selections;
 mod serve;
 mod signals;
 #[cfg_attr(not(feature = "snapshot"), path = "no_snapshot.rs")]
 mod snapshot;
+mod socket_file;
 mod table;
 mod tell;
+mod teller;
+#[cfg(test)]
+#[path = "../../src/temp_directory.rs"]
+mod temp_directory;
+mod usage;
+mod users;
 mod wait_line;
+mod wanted;
+mod watched_file;
 mod yaml;
 mod zpages;
 
@@ -62,6 +81,7 @@ use print::Printer;
 use signals::Stop;
 use tell::tell;
 use wait_line::WaitLine;
+use watched_file::WatchedFile;
 
 /// How the objects stand is in the rows, and of the pods the agent tells itself.
 const TOLD_OTHERWISE: [&str; 2] = ["kubecache::reflector", "kubecache::testing"];
@@ -81,10 +101,7 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let options = match args::parse(std::env::args_os().skip(1)) {
         Ok(Command::Run(options)) => options,
-        Ok(Command::Help) => return tell::help(&args::help()),
-        Ok(Command::Version) => {
-            return tell::help(concat!("node_agent ", env!("CARGO_PKG_VERSION"), "\n"));
-        }
+        Ok(Command::Print(text)) => return tell::print(&text),
         Err(wrong) => return usage(&wrong),
     };
     if let Some(name) = &options.node_name
@@ -96,10 +113,10 @@ fn start() -> ExitCode {
             "--demo shows the recorded node {node}, not {name}"
         ));
     }
-    if options.demo && !options.references.is_empty() {
-        return usage(
-            "--demo shows recorded pods: leave --secret, --configmap and --references out",
-        );
+    if options.demo && !options.wanted.is_empty() {
+        let why = "--demo shows recorded pods: leave --secret, --configmap, --references and \
+                   --config out";
+        return usage(why);
     }
     if options.demo && options.snapshot.is_some() {
         return usage("--demo shows recordings: leave --snapshot out");
@@ -107,7 +124,9 @@ fn start() -> ExitCode {
     if options.demo && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--demo shows all recorded pods: leave --namespace and --selector out");
     }
-    let without_pods = !options.references.is_empty();
+    let declaration = options.wanted.declaration.as_ref();
+    let has_pods = declaration.is_some_and(|declaration| declaration.pods().is_some());
+    let without_pods = !options.wanted.is_empty() && !has_pods;
     let named = options.node_name.clone().or_else(|| {
         let name = std::env::var("NODE_NAME").ok()?;
         (!name.is_empty() && !without_pods).then_some(name)
@@ -122,7 +141,7 @@ fn start() -> ExitCode {
     if node_name.is_none() && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--namespace and --selector choose pods: give --node-name");
     }
-    logger::install(options.verbosity, &TOLD_OTHERWISE);
+    logger::install(options.verbosity, options.log_format, &TOLD_OTHERWISE);
     match run(&options, node_name.as_deref()) {
         Ok(ended) => report(ended),
         Err(error) => {
@@ -164,6 +183,8 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     let now = Clock::system().now();
     let notifier = Notifier::from_environment(options.ready_timeout, now)
         .map_err(|wrong| Error::new(ErrorKind::Config, wrong))?;
+    let config_file = options.sources.config.clone().filter(|_| !options.once);
+    let config_file = config_file.map(WatchedFile::start);
     let agent = Agent {
         options,
         node_name,
@@ -172,7 +193,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
         signals: &stop,
         hang_ups: &hang_ups,
         is_on_terminal: io::stdout().is_terminal(),
-        references: options.references.clone(),
+        config: config_file.transpose()?,
         reading: None,
         endpoints,
         wait_line: WaitLine::on_stderr(),
@@ -185,7 +206,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
 fn printer(options: &Options, node_name: Option<&str>) -> Printer<Pieces> {
     let wants_none = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let in_colour = io::stdout().is_terminal() && !wants_none && wait_line::can_move_cursor();
-    let mut printer = Printer::new(options.output, node_name, STDOUT.writer());
+    let mut printer = Printer::new(options.output, node_name, !options.once, STDOUT.writer());
     if options.no_headers {
         printer = printer.without_headers();
     }

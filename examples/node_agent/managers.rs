@@ -1,22 +1,28 @@
 //! The two managers as one: what is done with Secrets is done with ConfigMaps.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use kubecache::clock::Clock;
 use kubecache::http::Client;
 use kubecache::manager::{
-    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, ObjectReport, Owner,
+    ChangeDetection, Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectReport, Owner,
     ReferencedByPods, SecretManager,
 };
 use kubecache::object::{Object, ObjectKey};
+use kubecache::outlet::ObjectData;
 use kubecache::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::metrics::Metrics;
 use crate::rows::RowKey;
 
 /// The owners of objects that no pod names, one per namespace.
 const REFERENCE: &str = "Reference";
+
+/// How long a read of one value waits for a server that does not answer.
+const READ_WAIT: Duration = Duration::from_secs(5);
 
 /// Keeps the Secrets and ConfigMaps of the registered pods.
 pub(crate) struct Managers {
@@ -182,6 +188,21 @@ impl Managers {
         }
     }
 
+    /// Lends the value of a key to `take`; the error says what is missing. Where objects are not
+    /// watched, it asks the server for what is not in memory.
+    pub(crate) fn with_value<T>(
+        &self,
+        object: &ObjectId,
+        key: &str,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, String> {
+        if object.kind == "Secret" {
+            with_value(&self.secrets, object, key, take)
+        } else {
+            with_value(&self.config_maps, object, key, take)
+        }
+    }
+
     /// Whether the server keeps confirming what is watched: Secrets, ConfigMaps.
     pub(crate) fn health(&self) -> (Result<(), Error>, Result<(), Error>) {
         (self.secrets.health(), self.config_maps.health())
@@ -192,6 +213,26 @@ impl Managers {
         self.secrets.stop();
         self.config_maps.stop();
     }
+}
+
+fn with_value<K: ObjectData, T>(
+    manager: &ObjectManager<K>,
+    object: &ObjectId,
+    key: &str,
+    take: impl FnOnce(&[u8]) -> T,
+) -> Result<T, String> {
+    let (namespace, name) = (object.key.namespace(), object.key.name());
+    let is_watched = manager.change_detection() == ChangeDetection::Watch;
+    let kept = manager.get_cached(namespace, name).ok().flatten();
+    let found = match kept.filter(|kept| is_watched || kept.data().contains_key(key)) {
+        Some(kept) => Ok(kept),
+        None if is_watched => manager.get(namespace, name),
+        None => manager.get_fresh(namespace, name, Clock::system().after(READ_WAIT)),
+    };
+    let found = found.map_err(|error| error.to_string())?;
+    let data = found.data();
+    let value = data.get(key).map(|value| take(value));
+    value.ok_or_else(|| format!("{} {} has no key {key:?}", object.kind, object.key))
 }
 
 fn counted<K: Object>(

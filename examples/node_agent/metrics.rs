@@ -1,5 +1,7 @@
 //! What the agent counts, for Prometheus: the library's series, and what runs here.
 
+use std::time::SystemTime;
+
 use kubecache::Error;
 use kubecache::clock::Clock;
 use kubecache::http::ClientOptions;
@@ -11,7 +13,11 @@ use kubecache::reflector::ReflectorOptions;
 use crate::bind::BindAddress;
 use crate::exchange::Page;
 use crate::files::Files;
+use crate::health::Health;
 use crate::outflow::{STDERR, STDOUT};
+use crate::process::{self, SeriesText, number};
+use crate::snapshot::Keeper;
+use crate::teller::HookRuns;
 
 /// Why the flag is refused: it is not.
 pub(crate) const MISSING: Option<&str> = None;
@@ -25,23 +31,9 @@ const BUILD_INFO: &str = concat!(
 );
 
 /// The series of the agent's own.
-fn own(files: Option<&Files>) -> String {
-    let mut lines = Vec::new();
-    let mut series = |name: &str, kind: &str, help: &str, values: &[(&str, f64)]| {
-        lines.push(format!("# HELP {name} {help}\n# TYPE {name} {kind}\n"));
-        lines.extend(
-            values
-                .iter()
-                .map(|(labels, value)| format!("{name}{labels} {value}\n")),
-        );
-    };
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::as_conversions,
-        reason = "a number of events in a process"
-    )]
-    let number = |count: u64| count as f64;
-    series(
+fn own(of: &Health) -> String {
+    let mut series = SeriesText::default();
+    series.add(
         "kubecache_agent_dropped_total",
         "counter",
         "Rows and lines of the log that a slow reader did not get",
@@ -50,10 +42,43 @@ fn own(files: Option<&Files>) -> String {
             ("{what=\"log\"}", number(STDERR.dropped())),
         ],
     );
-    let Some(runs) = files.and_then(Files::hook_runs) else {
-        return lines.concat();
-    };
-    series(
+    if let Some(files) = &of.files {
+        add_files(&mut series, files);
+    }
+    if let Some(runs) = of.files.as_ref().and_then(|files| files.hook_runs()) {
+        add_runs(&mut series, &runs);
+    }
+    if let Some(keeper) = &of.keeper {
+        add_snapshot(&mut series, keeper);
+    }
+    process::add_to(&mut series);
+    series.0
+}
+
+fn add_files(series: &mut SeriesText, files: &Files) {
+    let (written, failed, last_success) = files.readings();
+    let count = |objects: usize| number(u64::try_from(objects).unwrap_or(u64::MAX));
+    series.add(
+        "kubecache_agent_files_objects",
+        "gauge",
+        "Objects of --output-dir that have their files, and those that could not be written",
+        &[
+            ("{state=\"written\"}", count(written)),
+            ("{state=\"failed\"}", count(failed)),
+        ],
+    );
+    if let Some(time) = last_success {
+        series.add(
+            "kubecache_agent_files_last_success_timestamp_seconds",
+            "gauge",
+            "When each object of --output-dir had its files last",
+            &[("", seconds(time))],
+        );
+    }
+}
+
+fn add_runs(series: &mut SeriesText, runs: &HookRuns) {
+    series.add(
         "kubecache_agent_hook_runs_total",
         "counter",
         "Runs of --exec-on-change that have ended, by how",
@@ -62,20 +87,50 @@ fn own(files: Option<&Files>) -> String {
             ("{result=\"failure\"}", number(runs.failed)),
         ],
     );
-    series(
+    series.add(
         "kubecache_agent_hook_last_run_seconds",
         "gauge",
         "How long the last run of --exec-on-change took",
         &[("", runs.last_took.as_secs_f64())],
     );
     let running = runs.took(Clock::system().now());
-    series(
+    series.add(
         "kubecache_agent_hook_running_seconds",
         "gauge",
         "How long the present run of --exec-on-change has taken; 0 without one",
         &[("", running.as_secs_f64())],
     );
-    lines.concat()
+}
+
+fn add_snapshot(series: &mut SeriesText, keeper: &Keeper) {
+    let (written, bytes, has_failed) = keeper.readings();
+    series.add(
+        "kubecache_agent_snapshot_failed",
+        "gauge",
+        "Whether the last write of --snapshot failed, or left out an object",
+        &[("", f64::from(u8::from(has_failed)))],
+    );
+    let Some(written) = written else {
+        return;
+    };
+    let age = SystemTime::now().duration_since(written);
+    series.add(
+        "kubecache_agent_snapshot_age_seconds",
+        "gauge",
+        "How long ago this process wrote the file of --snapshot",
+        &[("", age.unwrap_or_default().as_secs_f64())],
+    );
+    series.add(
+        "kubecache_agent_snapshot_bytes",
+        "gauge",
+        "The size of the file of --snapshot",
+        &[("", number(u64::try_from(bytes).unwrap_or(u64::MAX)))],
+    );
+}
+
+fn seconds(time: SystemTime) -> f64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default().as_secs_f64()
 }
 
 /// What counts, and what tells of it. Cloning shares it.
@@ -89,11 +144,11 @@ impl Metrics {
     }
 
     /// The page `/metrics`.
-    pub(crate) fn page(&self, files: Option<&Files>) -> Page {
+    pub(crate) fn page(&self, of: &Health) -> Page {
         Page {
             code: 200,
             content_type: CONTENT_TYPE,
-            body: [&self.0.text(), BUILD_INFO, &own(files)].concat(),
+            body: [&self.0.text(), BUILD_INFO, &own(of)].concat(),
         }
     }
 

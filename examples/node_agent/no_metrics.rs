@@ -8,7 +8,7 @@ use kubecache::reflector::ReflectorOptions;
 
 use crate::bind::BindAddress;
 use crate::exchange::Page;
-use crate::files::Files;
+use crate::health::Health;
 
 /// Why the flag is refused.
 pub(crate) const MISSING: Option<&str> =
@@ -29,7 +29,7 @@ impl Metrics {
     }
 
     /// The page `/metrics`.
-    pub(crate) fn page(&self, _files: Option<&Files>) -> Page {
+    pub(crate) fn page(&self, _of: &Health) -> Page {
         match *self {}
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crossbeam_channel::Receiver;
 use k8s_openapi::api::core::v1::{self, Pod};
 use kubecache::Error;
 use kubecache::http::Client;
@@ -13,30 +14,43 @@ use kubecache::object::{Object, ObjectKey, StoredObject};
 use kubecache::reflector::{Reflector, ReflectorOptions};
 
 use crate::args::Options;
+use crate::credentials::Credentials;
 use crate::files::Files;
 use crate::health::{Flag, Health};
 use crate::managers::{Managers, ObjectId};
 use crate::metrics::Metrics;
 use crate::own_node;
+use crate::plan::Plan;
 use crate::pods::{PodNews, is_finished};
 use crate::print::Rows;
 use crate::reads::Reader;
 use crate::rows::{Facts, RowKey, State};
+use crate::selections::Selections;
 use crate::snapshot::Keeper;
+use crate::wanted::Wanted;
 
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
     managers: Arc<Managers>,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
+    /// Where values are given to units of systemd.
+    credentials: Option<Arc<Credentials>>,
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
     /// The pods that the agent of before had, until the server tells of them.
     restored: BTreeMap<ObjectKey, Owner>,
-    keeper: Option<Keeper>,
+    keeper: Option<Arc<Keeper>>,
     /// Where objects are not watched: who reads them.
     reader: Option<Reader>,
     /// Where objects have a time to live: who learns it.
     own: Option<Arc<Reflector>>,
+    /// What of the configuration concerns single objects; `None` without one.
+    plan: Option<Plan>,
+    selections: Selections,
+    /// What is kept whatever pods name: what is wanted, and with it what the selections found.
+    wanted: BTreeSet<ObjectId>,
+    referred: BTreeSet<ObjectId>,
+    are_pods_known: bool,
 }
 
 impl Node {
@@ -82,40 +96,89 @@ impl Node {
             Some(files) => {
                 let of = format!("{server} {}", name.unwrap_or_default());
                 let (keeper, owners) = Keeper::open(files, &of, &managers)?;
-                (Some(keeper), owners)
+                (Some(Arc::new(keeper)), owners)
             }
             None => (None, Vec::new()),
         };
-        managers.refer(&options.references, &BTreeSet::new());
-        let restored = managers.only_pods_of(owners, &options.references, name.is_some());
-        let files = Files::start(&options.files, &managers)?;
-        let node = Self {
+        let references = &options.wanted.references;
+        managers.refer(references, &BTreeSet::new());
+        let restored = managers.only_pods_of(owners, references, name.is_some());
+        let plan = options.wanted.declaration.as_ref().map(|declaration| {
+            let plan = Plan::default();
+            plan.declare(declaration, options.wanted.for_credentials.clone());
+            plan
+        });
+        let files = Files::start(&options.files, &managers, plan.as_ref())?;
+        let credentials = Credentials::start(&options.credentials, &managers)?;
+        let followed = followed::<v1::Secret>(options, metrics, "selections")?;
+        let mut node = Self {
             files: files.map(Arc::new),
+            credentials: credentials.map(Arc::new),
             managers,
             pods: BTreeMap::new(),
             restored,
             keeper,
             reader,
             own,
+            plan,
+            selections: Selections::new(client, followed),
+            wanted: BTreeSet::new(),
+            referred: references.clone(),
+            are_pods_known: name.is_none(),
         };
         if let Some(reader) = &node.reader {
-            reader.order(options.references.iter().cloned());
+            reader.order(references.iter().cloned());
         }
-        if name.is_none() {
-            node.references_are_complete();
-        }
+        node.want(&options.wanted)?;
         Ok(node)
     }
 
-    /// Keeps these objects whatever pods name, in place of those of `before`.
-    pub(crate) fn refer(&self, references: &BTreeSet<ObjectId>, before: &BTreeSet<ObjectId>) {
-        self.managers.refer(references, before);
-        if let Some(reader) = &self.reader {
-            reader.order(references.iter().cloned());
+    /// Keeps what is wanted whatever pods name, and nothing else of that kind any more.
+    pub(crate) fn want(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        self.wanted.clone_from(&wanted.references);
+        if let (Some(plan), Some(declaration)) = (&self.plan, &wanted.declaration) {
+            plan.declare(declaration, wanted.for_credentials.clone());
+            self.selections.declare(declaration)?;
+            if let Some(credentials) = &self.credentials {
+                credentials.declare(declaration.credentials.clone());
+            }
+            if let Some(files) = &self.files {
+                files.declare(declaration)?;
+            }
         }
-        if let Some(files) = &self.files {
-            files.look();
+        self.look_at_selections();
+        Ok(())
+    }
+
+    /// Told when [`look_at_selections`](Self::look_at_selections) has something to see.
+    pub(crate) fn selected(&self) -> Receiver<()> {
+        self.selections.changed.clone()
+    }
+
+    /// The names of the entries whose objects are not known yet.
+    pub(crate) fn unknown_selections(&self) -> Vec<String> {
+        self.selections.unknown()
+    }
+
+    /// Keeps what the selections have found by now.
+    pub(crate) fn look_at_selections(&mut self) {
+        let found = self.selections.found();
+        let all: BTreeSet<_> = self.wanted.iter().chain(found.keys()).cloned().collect();
+        let is_planned_anew = self.plan.as_ref().is_some_and(|plan| plan.select(found));
+        if let (Some(files), true) = (&self.files, is_planned_anew) {
+            files.lay_out_again();
         }
+        if all != self.referred {
+            self.managers.refer(&all, &self.referred);
+            if let Some(reader) = &self.reader {
+                reader.order(all.iter().cloned());
+            }
+            self.referred = all;
+            if let Some(files) = &self.files {
+                files.look();
+            }
+        }
+        self.references_are_complete();
     }
 
     /// Whether there is something out of a snapshot that the server has not told of.
@@ -142,6 +205,7 @@ impl Node {
                 format!("{kind} {namespace}/{} ({})", row.name, facts.state)
             })
             .collect();
+        missing.extend(self.unknown_selections());
         if let Some(files) = &self.files {
             let there = rows.iter().filter(|(_, facts)| facts.content.is_some());
             let there: BTreeSet<_> = there
@@ -152,9 +216,10 @@ impl Node {
         missing
     }
 
-    /// What is not referenced by now is not needed here.
+    /// What is not referenced by now is not needed here, once all that says so is known.
     fn references_are_complete(&self) {
-        if let Some(files) = &self.files {
+        let is_known = self.are_pods_known && self.selections.unknown().is_empty();
+        if let Some(files) = self.files.as_ref().filter(|_| is_known) {
             files.references_are_complete();
         }
     }
@@ -171,7 +236,10 @@ impl Node {
             own_node: self.own.clone(),
             managers: Arc::clone(&self.managers),
             files: self.files.clone(),
+            credentials: self.credentials.clone(),
+            selections: Arc::clone(&self.selections.followed),
             synced,
+            keeper: self.keeper.clone(),
             restored: self.keeper.as_ref().map(|_| restored.clone()),
         }
     }
@@ -209,7 +277,8 @@ impl Node {
             PodNews::Gone(key) => self.forget(&key),
             PodNews::Status(_) => return,
         }
-        // The pods are known from their first list on.
+        // From their first list on.
+        self.are_pods_known = true;
         self.references_are_complete();
     }
 

@@ -11,8 +11,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, after, bounded, select};
 use kubecache::worker::Worker;
+use log::Level;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::log_format;
 
 /// The rows.
 pub(crate) static STDOUT: LazyLock<Outflow> = LazyLock::new(|| {
@@ -238,7 +241,7 @@ impl Outflow {
 }
 
 fn warn(text: &str) {
-    STDERR.push(format!("warning: {text}\n").into_bytes());
+    STDERR.push(log_format::said(Level::Warn, &format!("warning: {text}")));
 }
 
 /// Writes all of it, also where another program has made the descriptor one that does not block.

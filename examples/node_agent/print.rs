@@ -4,15 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::time::SystemTime;
 
+use kubecache::manager::ObjectState;
 use kubecache::object::{ObjectKey, visible};
 
 use crate::args::Output;
 use crate::duration;
-use crate::rows::{ChangeJson, Facts, NodeJson, ObjectJson, PodJson, RowKey};
+use crate::rows::{ChangeJson, Facts, NodeJson, ObjectJson, PodJson, RowKey, State};
 use crate::table::{NONE, Table};
-use crate::yaml;
+use crate::{usage, yaml};
 
-const HEADERS: [&str; 12] = [
+const HEADERS: [&str; 15] = [
+    TIME,
+    "NAMESPACE/POD",
+    "OBJECT",
     "NAMESPACE",
     "POD",
     "KIND",
@@ -27,8 +31,23 @@ const HEADERS: [&str; 12] = [
     "REASON",
 ];
 
-/// The columns of a wide table alone.
-const WIDE: [&str; 3] = ["IMMUTABLE", "KEYS", "BYTES"];
+/// A column of rows that follow each other.
+const TIME: &str = "TIME";
+
+/// The columns of a narrow table alone, and of a wide one.
+const NARROW: [&str; 2] = ["NAMESPACE/POD", "OBJECT"];
+const WIDE: [&str; 10] = [
+    "NAMESPACE",
+    "POD",
+    "KIND",
+    "NAME",
+    "VERSION",
+    "IMMUTABLE",
+    "KEYS",
+    "BYTES",
+    "AGE",
+    "HEARD",
+];
 
 /// Rows by pod and object.
 pub(crate) type Rows = BTreeMap<RowKey, Facts>;
@@ -43,17 +62,20 @@ pub(crate) struct Printer<W> {
 }
 
 impl<W: Write> Printer<W> {
-    pub(crate) fn new(output: Output, node: Option<&str>, to: W) -> Self {
+    /// A printer of all rows at once, or of rows that follow each other.
+    pub(crate) fn new(output: Output, node: Option<&str>, follows: bool, to: W) -> Self {
         // The longest usual state, so that a later line stands under the first ones.
         let table = Table::new(HEADERS).at_least("STATE", "Forbidden".len());
+        let hidden = if follows { &[][..] } else { &[TIME] };
+        let table = table.without(hidden);
         Self {
             output,
             node: node.map(str::to_owned),
             to,
             table: if output == Output::Wide {
-                table
+                table.without(&NARROW)
             } else {
-                table.without(&WIDE)
+                table.without(&WIDE).narrow(usage::COLUMNS, "REASON")
             },
         }
     }
@@ -112,13 +134,15 @@ impl<W: Write> Printer<W> {
     ) -> io::Result<()> {
         match self.output {
             Output::Table | Output::Wide => {
-                let cells = rows.iter().map(|(key, facts)| cells(key, facts, now));
+                let is_wide = self.output == Output::Wide;
+                let cells = rows
+                    .iter()
+                    .map(|(key, facts)| cells(key, facts, now, is_wide));
                 self.table.write(&mut self.to, &cells.collect::<Vec<_>>())?;
             }
             Output::Name => {
-                let name = |key: &RowKey| format!("{}/{}", key.kind.to_lowercase(), key.name);
                 // Several pods may name one object.
-                let names: BTreeSet<_> = rows.iter().map(|(key, _)| name(key)).collect();
+                let names: BTreeSet<_> = rows.iter().map(|(key, _)| key.object()).collect();
                 for name in names {
                     writeln!(self.to, "{}", visible(&name))?;
                     self.to.flush()?;
@@ -146,27 +170,39 @@ impl<W: Write> Printer<W> {
     }
 }
 
+/// The time of the day in UTC.
+fn time_of_day(now: SystemTime) -> String {
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.unwrap_or_default().as_secs() % 86_400;
+    let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
+}
+
 /// The terminal's code for a state's colour: an answer with content, one without, none yet.
 fn colour(state: &str) -> &'static str {
     match state.trim_end_matches(" (polled)") {
-        "Synced" => "\u{1b}[32m",
+        "Synced" | "Changed" => "\u{1b}[32m",
         "NotFound" | "Forbidden" | "Removed" | "Restored" => "\u{1b}[33m",
         _ => "\u{1b}[31m",
     }
 }
 
-fn cells(key: &RowKey, facts: &Facts, now: SystemTime) -> [String; HEADERS.len()] {
+fn cells(key: &RowKey, facts: &Facts, now: SystemTime, is_wide: bool) -> [String; HEADERS.len()] {
     let none = || NONE.to_owned();
     let content = facts.content.as_ref();
     let of = |cell: &dyn Fn(&crate::rows::Content) -> String| content.map_or_else(none, cell);
     let created = content.and_then(|content| content.created);
     let age = created.map(|created| now.duration_since(created).unwrap_or_default());
+    let pod = if key.has_pod() { key.pod.name() } else { NONE };
+    // A narrow table has room for what is wrong.
+    let is_well = facts.state == State::Kept(ObjectState::Synced);
+    let reason = facts.reason.clone().filter(|_| is_wide || !is_well);
     [
+        time_of_day(now),
+        format!("{}/{pod}", key.pod.namespace()),
+        key.object(),
         key.pod.namespace().to_owned(),
-        Some(key.pod.name())
-            .filter(|_| key.has_pod())
-            .unwrap_or(NONE)
-            .to_owned(),
+        pod.to_owned(),
         key.kind.to_string(),
         key.name.clone(),
         facts.state_in_words(),
@@ -176,7 +212,7 @@ fn cells(key: &RowKey, facts: &Facts, now: SystemTime) -> [String; HEADERS.len()
         of(&|content| content.bytes.to_string()),
         age.map_or_else(none, duration::age),
         facts.heard.map_or_else(none, duration::age),
-        facts.reason.clone().unwrap_or_default(),
+        reason.unwrap_or_default(),
     ]
 }
 
@@ -185,9 +221,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::rows::{Content, State};
+    use crate::rows::Content;
     use crate::tell::one_line;
-    use kubecache::manager::ObjectState;
 
     fn key(pod: &str, kind: &'static str, name: &str) -> RowKey {
         RowKey {
@@ -207,6 +242,7 @@ mod tests {
         };
         let synced = Facts {
             state: State::Kept(ObjectState::Synced),
+            changed: false,
             polled: false,
             reason: None,
             failed: false,
@@ -231,7 +267,7 @@ mod tests {
             .iter()
             .map(|pod| ObjectKey::new("shop", *pod))
             .collect();
-        Printer::new(output, Some("node-1"), &mut text)
+        Printer::new(output, Some("node-1"), false, &mut text)
             .node(&pods, rows, now)
             .unwrap();
         String::from_utf8(text).unwrap()
@@ -254,20 +290,51 @@ shop        web-1   Secret      tls     Synced      1047      true        \
     }
 
     #[test]
+    fn a_narrow_table_fits_80_columns_and_tells_below_what_is_wrong() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(20_000 * 86_400 + 3 * 3600 + 62);
+        let mut rows = rows(now);
+        for facts in rows.values_mut() {
+            facts.reason = Some("a word of the server ".repeat(6).trim_end().to_owned());
+        }
+        let pod = "a-pod-with-a-name-that-is-long-7d9f8b6c5d-x2k4p";
+        let gone = key(pod, "Secret", "a-secret-with-a-name-that-is-long");
+        rows.insert(gone, Facts::removed());
+        let mut text = Vec::new();
+        let mut printer = Printer::new(Output::Table, None, true, &mut text);
+        printer
+            .changes(&rows.iter().collect::<Vec<_>>(), now)
+            .unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(
+            text,
+            "\
+TIME        NAMESPACE/POD                 OBJECT                       STATE
+03:01:02Z   shop/a-pod-wi\u{2026}f8b6c5d-x2k4p   secret/a-secr\u{2026}that-is-long   Removed
+03:01:02Z   shop/web-1                    configmap/flags              NotFound
+    a word of the server a word of the server a word of the server a word of the
+    server a word of the server a word of the server
+03:01:02Z   shop/web-1                    secret/tls                   Synced
+"
+        );
+        assert!(
+            text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn what_a_person_asks_for() {
         let now = SystemTime::now();
         let rows = rows(now);
         let line = |text: &str| text.lines().next().unwrap().split_whitespace().count();
-        assert_eq!(
-            line(&printed(Output::Table, &[], &rows, now)),
-            HEADERS.len() - WIDE.len()
-        );
+        assert_eq!(line(&printed(Output::Wide, &[], &rows, now)), 12);
+        assert_eq!(line(&printed(Output::Table, &[], &rows, now)), 3);
         assert_eq!(
             printed(Output::Name, &[], &rows, now),
             "configmap/flags\nsecret/tls\n"
         );
         let mut text = Vec::new();
-        let printer = Printer::new(Output::Table, Some("node-1"), &mut text);
+        let printer = Printer::new(Output::Table, Some("node-1"), false, &mut text);
         let all: Vec<_> = rows.iter().collect();
         printer
             .without_headers()
@@ -288,7 +355,7 @@ shop        web-1   Secret      tls     Synced      1047      true        \
             facts.polled = true;
         }
         let mut text = Vec::new();
-        let mut printer = Printer::new(Output::Table, None, &mut text).in_colour();
+        let mut printer = Printer::new(Output::Table, None, false, &mut text).in_colour();
         let all: Vec<_> = rows.iter().collect();
         printer.changes(&all, now).unwrap();
         let text = String::from_utf8(text).unwrap();
@@ -362,7 +429,7 @@ pods:
         let rows = rows(now);
         let changes: Vec<_> = rows.iter().collect();
         let mut text = Vec::new();
-        let mut printer = Printer::new(Output::Json, Some("node-1"), &mut text);
+        let mut printer = Printer::new(Output::Json, Some("node-1"), false, &mut text);
         printer.changes(&changes, now).unwrap();
         let text = String::from_utf8(text).unwrap();
         assert_eq!(text.lines().count(), 2);
@@ -372,7 +439,7 @@ pods:
         }
 
         let mut text = Vec::new();
-        let mut printer = Printer::new(Output::Table, Some("node-1"), &mut text);
+        let mut printer = Printer::new(Output::Table, Some("node-1"), false, &mut text);
         printer.changes(&changes, now).unwrap();
         printer.changes(&changes, now).unwrap();
         assert_eq!(

@@ -38,8 +38,10 @@ pub(crate) fn of_file(file: &Path) -> Result<BTreeSet<ObjectId>, String> {
     lines.collect()
 }
 
-fn reference(kind: &str, name: &str) -> Option<ObjectId> {
-    let (_, kind) = KINDS.iter().find(|(word, _)| *word == kind)?;
+/// Reads `NAMESPACE/NAME` of a kind, as flags and files name it or as the API does.
+pub(crate) fn reference(kind: &str, name: &str) -> Option<ObjectId> {
+    let is_kind = |(word, proper): &&(&str, &str)| *word == kind || *proper == kind;
+    let (_, kind) = KINDS.iter().find(is_kind)?;
     let (namespace, name) = name.split_once('/')?;
     let plain = |part: &str| {
         let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-.".contains(letter);

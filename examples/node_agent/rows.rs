@@ -20,6 +20,11 @@ pub(crate) struct RowKey {
 }
 
 impl RowKey {
+    /// The object, as `kubectl get -o name` writes it.
+    pub(crate) fn object(&self) -> String {
+        format!("{}/{}", self.kind.to_lowercase(), self.name)
+    }
+
     /// Whether a pod names the object.
     pub(crate) fn has_pod(&self) -> bool {
         !self.pod.name().is_empty()
@@ -39,6 +44,8 @@ pub(crate) enum State {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Facts {
     pub(crate) state: State,
+    /// Whether there was another content of it before.
+    pub(crate) changed: bool,
     /// Whether it is polled, since there is no room for its watch.
     pub(crate) polled: bool,
     /// Why it is not synced; one line.
@@ -75,6 +82,7 @@ impl Facts {
         });
         Self {
             state: State::Kept(report.state),
+            changed: false,
             polled: report.polled,
             reason: Some(one_line(&report.reason)).filter(|reason| !reason.is_empty()),
             failed: report.last_error.is_some(),
@@ -86,6 +94,9 @@ impl Facts {
     /// The state as a table shows it.
     pub(crate) fn state_in_words(&self) -> String {
         let polled = if self.polled { " (polled)" } else { "" };
+        if self.changed {
+            return format!("Changed{polled}");
+        }
         format!("{}{polled}", self.state)
     }
 
@@ -93,6 +104,7 @@ impl Facts {
     pub(crate) fn removed() -> Self {
         Self {
             state: State::Removed,
+            changed: false,
             polled: false,
             reason: None,
             failed: false,

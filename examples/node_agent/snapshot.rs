@@ -1,5 +1,7 @@
 //! `--snapshot`: what the agent of before had in memory, for a start without a server.
 
+use std::time::SystemTime;
+
 use kubecache::Hook;
 use kubecache::manager::Owner;
 use kubecache::snapshot::{Snapshot, SnapshotDifference, SnapshotKeyFile, SnapshotOptions};
@@ -14,7 +16,7 @@ use crate::tell::tell;
 pub(crate) const MISSING: Option<&str> = None;
 
 /// The snapshot, which is written until it is dropped.
-pub(crate) struct Keeper(#[expect(dead_code, reason = "its drop writes")] Snapshot);
+pub(crate) struct Keeper(Snapshot);
 
 impl Keeper {
     /// Opens the snapshot of a node of that server, and lets the managers answer from it. Returns
@@ -34,5 +36,12 @@ impl Keeper {
         let mut owners = snapshot.restore(&secrets);
         owners.extend(snapshot.restore(&config_maps));
         Ok((Self(snapshot), owners))
+    }
+
+    /// When it was written last, its bytes, and whether that failed.
+    #[cfg_attr(not(feature = "metrics"), expect(dead_code, reason = "a metric"))]
+    pub(crate) fn readings(&self) -> (Option<SystemTime>, usize, bool) {
+        let status = self.0.status();
+        (status.written, status.bytes, status.last_error.is_some())
     }
 }

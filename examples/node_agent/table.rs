@@ -4,16 +4,23 @@ use std::io::{self, Write};
 
 use kubecache::object::visible;
 
+use crate::usage;
+
 /// Stands in a cell that has nothing to say, as kubectl writes it.
 pub(crate) const NONE: &str = "<none>";
 /// What stands between two columns.
 const GAP: &str = "   ";
 
+/// What stands before a line below another.
+const BELOW: &str = "    ";
+
 /// A table to which lines are added as they come.
 pub(crate) struct Table<const COLUMNS: usize> {
     headers: [String; COLUMNS],
     widths: [usize; COLUMNS],
-    hidden: &'static [&'static str],
+    hidden: Vec<&'static str>,
+    /// How wide a line may be, and the column that stands below it.
+    narrow: Option<(usize, &'static str)>,
     painted: Option<(&'static str, Paint)>,
     /// Whether the headers are written, or not wanted.
     has_headers: bool,
@@ -28,7 +35,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         Self {
             widths: headers.each_ref().map(|header| header.chars().count()),
             headers,
-            hidden: &[],
+            hidden: Vec::new(),
+            narrow: None,
             painted: None,
             has_headers: false,
         }
@@ -36,9 +44,17 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 
     /// Leaves these columns out.
     #[must_use]
-    pub(crate) fn without(mut self, hidden: &'static [&'static str]) -> Self {
-        self.hidden = hidden;
+    pub(crate) fn without(mut self, hidden: &[&'static str]) -> Self {
+        self.hidden.extend(hidden);
         self
+    }
+
+    /// Cuts cells in the middle, where a line would be wider than this, and writes one column on
+    /// lines below.
+    #[must_use]
+    pub(crate) fn narrow(mut self, columns: usize, below: &'static str) -> Self {
+        self.narrow = Some((columns, below));
+        self.without(&[below])
     }
 
     #[must_use]
@@ -87,6 +103,26 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         lines.try_for_each(|cells| self.line(to, cells, painted))
     }
 
+    /// The widths, of which the widest give way where a line would be too wide.
+    fn fitted(&self) -> [usize; COLUMNS] {
+        let mut widths = self.widths;
+        for (width, header) in widths.iter_mut().zip(&self.headers) {
+            if self.hidden.contains(&header.as_str()) {
+                *width = 0;
+            }
+        }
+        let most = self.narrow.map_or(usize::MAX, |(columns, _)| columns);
+        let shown = widths.iter().filter(|width| **width > 0).count();
+        let gaps = GAP.len().saturating_mul(shown.saturating_sub(1));
+        let all: usize = widths.iter().sum();
+        for _ in most..all.saturating_add(gaps) {
+            if let Some(widest) = widths.iter_mut().max() {
+                *widest = widest.saturating_sub(1);
+            }
+        }
+        widths
+    }
+
     fn line(
         &self,
         to: &mut impl Write,
@@ -94,12 +130,18 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         painted: Option<(&str, Paint)>,
     ) -> io::Result<()> {
         let mut line = String::new();
-        for ((width, cell), header) in self.widths.iter().zip(cells).zip(&self.headers) {
-            if self.hidden.contains(&header.as_str()) {
-                continue;
-            }
+        let mut below = String::new();
+        for ((width, cell), header) in self.fitted().iter().zip(cells).zip(&self.headers) {
             // What stands in a cell is a server's text.
             let cell = visible(cell);
+            if *width == 0 {
+                let is_below = self.narrow.is_some_and(|(_, below)| below == header);
+                if is_below && !cell.is_empty() && *cell != **header {
+                    below = usage::wrapped(&cell, BELOW);
+                }
+                continue;
+            }
+            let cell = cut(&cell, *width);
             match painted {
                 Some((name, paint)) if name == header => {
                     line.extend([paint(&cell), &*cell, "\u{1b}[0m"]);
@@ -110,9 +152,25 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
             line.extend(std::iter::repeat_n(' ', padding));
             line.push_str(GAP);
         }
-        writeln!(to, "{}", line.trim_end())?;
+        write!(to, "{}\n{below}", line.trim_end())?;
         to.flush()
     }
+}
+
+/// The begin and the end of what is wider than that, with a mark between them.
+fn cut(cell: &str, width: usize) -> String {
+    let letters = cell.chars().count();
+    if letters <= width {
+        return cell.to_owned();
+    }
+    let begin = width / 2;
+    let left_out = letters.saturating_sub(width).saturating_add(1);
+    let end = cell.chars().skip(begin.saturating_add(left_out));
+    cell.chars()
+        .take(begin)
+        .chain(['\u{2026}'])
+        .chain(end)
+        .collect()
 }
 
 #[cfg(test)]
@@ -129,6 +187,29 @@ mod tests {
         table.write(&mut written, &[cells]).unwrap();
         let expected = "a      \u{1b}[31mGone\u{1b}[0m\n";
         assert_eq!(String::from_utf8(written).unwrap(), expected);
+    }
+
+    #[test]
+    fn a_narrow_table_marks_what_it_cuts_and_tells_one_column_below() {
+        let mut written = Vec::new();
+        let headers = ["POD", "NAME", "STATE", "REASON"];
+        let mut table = Table::new(headers).without(&["STATE"]).narrow(24, "REASON");
+        let short = ["web", "tls", "Synced", ""];
+        let long = [
+            "web-7d9f8b6c5d-x2k4p",
+            "tls",
+            "Waiting",
+            "no word of the server yet",
+        ];
+        for cells in [short, long] {
+            table
+                .write(&mut written, &[cells.map(str::to_owned)])
+                .unwrap();
+        }
+        let text = String::from_utf8(written).unwrap();
+        let expected = "POD   NAME\nweb   tls\nweb-7d9f\u{2026}5d-x2k4p   tls\n    \
+            no word of the server yet\n";
+        assert_eq!(text, expected);
     }
 
     /// A name is a server's text: it forges no line and moves no cursor.

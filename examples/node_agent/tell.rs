@@ -3,11 +3,11 @@
 use std::error::Error as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
-use std::sync::LazyLock;
 
 use kubecache::Error;
 use log::Level;
 
+use crate::log_format;
 use crate::outflow::STDERR;
 
 const USAGE: u8 = 2;
@@ -19,30 +19,8 @@ pub(crate) fn tell(text: &str) {
         Some(("warning", _)) => Level::Warn,
         _ => Level::Info,
     };
-    tell_at(level, text);
+    STDERR.push(log_format::said(level, text));
 }
-
-/// The same, at a level that the journal is told of, if it takes the lines.
-pub(crate) fn tell_at(level: Level, text: &str) {
-    let priority = match level {
-        _ if !*IS_JOURNAL => "",
-        Level::Error => "<3>",
-        Level::Warn => "<4>",
-        Level::Info => "<6>",
-        Level::Debug | Level::Trace => "<7>",
-    };
-    let lines = text.lines().map(|line| format!("{priority}{line}\n"));
-    STDERR.push(lines.collect::<String>().into_bytes());
-}
-
-/// Whether standard error leads to the journal, as its variable says.
-static IS_JOURNAL: LazyLock<bool> = LazyLock::new(|| {
-    let Ok(facts) = rustix::fs::fstat(io::stderr()) else {
-        return false;
-    };
-    let ours = format!("{}:{}", facts.st_dev, facts.st_ino);
-    std::env::var_os("JOURNAL_STREAM").is_some_and(|stream| stream == *ours)
-});
 
 /// Tells an error as kubectl does: the server's words unchanged, with its reason before them.
 pub(crate) fn error(error: &Error) {
@@ -74,7 +52,7 @@ pub(crate) fn usage(program: &str, wrong: &str) -> ExitCode {
 }
 
 /// What was asked for instead of a run, on standard output.
-pub(crate) fn help(text: &str) -> ExitCode {
+pub(crate) fn print(text: &str) -> ExitCode {
     match io::stdout().write_all(text.as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_closed) => ExitCode::FAILURE,

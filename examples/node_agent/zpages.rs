@@ -83,9 +83,15 @@ fn flags(options: &Options) -> Vec<(&'static str, String)> {
         ("demo", options.demo.to_string()),
         (
             "exec-on-change",
-            files.hook.command.first().cloned().unwrap_or_default(),
+            files
+                .tells
+                .hook
+                .command
+                .first()
+                .cloned()
+                .unwrap_or_default(),
         ),
-        ("exec-timeout", told(files.hook.limit)),
+        ("exec-timeout", told(files.tells.hook.limit)),
         (
             "health-probe-bind-address",
             set(options.health_probe_bind_address.as_ref()),
@@ -105,12 +111,17 @@ fn flags(options: &Options) -> Vec<(&'static str, String)> {
         ),
         (
             "references",
-            format!("{} objects", options.references.len()),
+            format!("{} objects", options.wanted.references.len()),
         ),
         ("selector", options.selector.clone()),
         (
             "signal-on-change",
-            set(files.signal.as_ref().map(|path| path.display()).as_ref()),
+            set(files
+                .tells
+                .signal
+                .as_ref()
+                .map(|path| path.display())
+                .as_ref()),
         ),
         (
             "snapshot",

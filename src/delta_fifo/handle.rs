@@ -3,7 +3,7 @@
 
 use super::state::{QueueEnd, QueueState};
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, debug_of};
+use crate::error::{Error, clone_of, debug_of};
 use crate::object::{Object, resource_name};
 use crate::reflector::{ReflectorStatus, Waiters};
 use crate::sync::{Arc, Monitor};
@@ -109,15 +109,7 @@ fn not_synced<K: Object>(state: &QueueState<K>, clock: &Clock) -> Error {
     failures.not_synced(&resource_name::<K>(), now)
 }
 
-impl<K: Object> Clone for DeltaFifoHandle<K> {
-    fn clone(&self) -> Self {
-        Self {
-            state: Arc::clone(&self.state),
-            waiters: self.waiters.clone(),
-            clock: self.clock.clone(),
-        }
-    }
-}
+clone_of!([K: Object] DeltaFifoHandle<K>: state, waiters, clock);
 
 debug_of!([K: Object] DeltaFifoHandle<K>, |it|
     kind: K::resource().kind(), waiting: it.len(), synced: it.has_synced(),

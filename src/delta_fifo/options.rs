@@ -5,6 +5,7 @@ use crate::error::{Error, debug_of};
 use crate::guard::guard;
 use crate::list_watch::OBJECTS_MAX;
 use crate::object::{Object, ObjectKey, StoredObject, Transform};
+use crate::setters::setters;
 use crate::store::Store;
 use crate::sync::Arc;
 
@@ -97,6 +98,44 @@ pub struct DeltaFifoOptions<K: Object> {
     pub(super) clock: Clock,
 }
 
+setters! { [K: Object] DeltaFifoOptions<K>;
+    /// How many events of the watch may wait; the writer waits above that. Items of lists
+    /// have a [bound of their own](Self::max_objects). Default and least: 2,000 and 1.
+    #[doc(alias = "UnlockWhileProcessing")]
+    max_events(events: usize) in events_max = events.max(1);
+
+    /// How many objects of lists and resyncs may wait before the next list or resync waits for the
+    /// consumer. Default and least: 5,000,000 and 1.
+    ///
+    /// One list brings no more objects than its source's
+    /// [maximum](crate::list_watch::ListerWatcher::objects_max); the reflector's status says how
+    /// many it refused. The queue hands on every event, so the consumer bounds what a watch adds.
+    max_objects(objects: usize) in objects_max = objects.max(1);
+
+    /// Sets the view of the objects that the consumer holds. Default: none.
+    ///
+    /// Without it, only queued objects can be found missing from a list, and a resync does nothing.
+    /// A compressed queue then leaves out the deletion of an object that is not queued. With
+    /// [`atomic_lists`](Self::atomic_lists) it only keeps the memory of a list's unchanged objects.
+    #[doc(alias = "KnownObjects")]
+    known(known: Arc<dyn KnownObjects<K>>) = Some(known);
+
+    /// Changes each object before it is queued: once per object that the server sent, final states
+    /// included, and not what a list or a resync brings up from memory. Default:
+    /// objects are queued as they came.
+    ///
+    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
+    /// are. An error or a panic of it leaves the queue as it was, and the reflector lists again
+    /// after a backoff.
+    #[doc(alias = "SetTransform")]
+    transform(transform: impl Fn(Arc<StoredObject<K>>)
+        -> Result<Arc<StoredObject<K>>, Error> + Send + Sync + 'static)
+        = Some(Transform::new(transform));
+
+    /// Sets the clock. Default: the system's.
+    clock(clock: Clock);
+}
+
 impl<K: Object> DeltaFifoOptions<K> {
     /// One delta after the other, in the order in which they came. Default: the changes of one
     /// object wait together, at the place of the first of them.
@@ -128,61 +167,6 @@ impl<K: Object> DeltaFifoOptions<K> {
     #[doc(alias = "EmitDeltaTypeBookmark")]
     pub fn bookmarks(mut self) -> Self {
         self.bookmarks = true;
-        self
-    }
-
-    /// How many events of the watch may wait; the writer waits above that. Items of lists
-    /// have a [bound of their own](Self::max_objects). Default and least: 2,000 and 1.
-    #[doc(alias = "UnlockWhileProcessing")]
-    pub fn max_events(mut self, events: usize) -> Self {
-        self.events_max = events.max(1);
-        self
-    }
-
-    /// How many objects of lists and resyncs may wait before the next list or resync waits for the
-    /// consumer. Default and least: 5,000,000 and 1.
-    ///
-    /// One list brings no more objects than its source's
-    /// [maximum](crate::list_watch::ListerWatcher::objects_max); the reflector's status says how
-    /// many it refused. The queue hands on every event, so the consumer bounds what a watch adds.
-    pub fn max_objects(mut self, objects: usize) -> Self {
-        self.objects_max = objects.max(1);
-        self
-    }
-
-    /// Sets the view of the objects that the consumer holds. Default: none.
-    ///
-    /// Without it, only queued objects can be found missing from a list, and a resync does nothing.
-    /// A compressed queue then leaves out the deletion of an object that is not queued. With
-    /// [`atomic_lists`](Self::atomic_lists) it only keeps the memory of a list's unchanged objects.
-    #[doc(alias = "KnownObjects")]
-    pub fn known(mut self, known: Arc<dyn KnownObjects<K>>) -> Self {
-        self.known = Some(known);
-        self
-    }
-
-    /// Changes each object before it is queued: once per object that the server sent, final states
-    /// included, and not what a list or a resync brings up from memory. Default:
-    /// objects are queued as they came.
-    ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
-    /// are. An error or a panic of it leaves the queue as it was, and the reflector lists again
-    /// after a backoff.
-    #[doc(alias = "SetTransform")]
-    pub fn transform(
-        mut self,
-        transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        self.transform = Some(Transform::new(transform));
-        self
-    }
-
-    /// Sets the clock. Default: the system's.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
         self
     }
 }

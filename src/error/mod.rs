@@ -1,11 +1,11 @@
 //! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one,
 //! and its sources.
 
-mod debug_of;
+mod derives;
 mod status;
 mod visible;
 
-pub(crate) use debug_of::debug_of;
+pub(crate) use derives::{clone_of, debug_of, default_of};
 pub use status::{Reason, Status};
 pub use visible::visible;
 

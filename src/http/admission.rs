@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::time::Instant;
 
 use crate::clock::{Clock, Deadline};
+use crate::error::clone_of;
 use crate::guard::guard_logged;
 use crate::sync::{
     Arc, Bell, Mutex, MutexGuard, Rank, Wake,
@@ -100,14 +101,7 @@ impl Urgency {
     }
 }
 
-impl<S> Clone for Admission<S> {
-    fn clone(&self) -> Self {
-        Self {
-            clock: self.clock.clone(),
-            state: Arc::clone(&self.state),
-        }
-    }
-}
+clone_of!([S] Admission<S>: clock, state);
 
 impl<S: Supply> Admission<S> {
     pub(crate) fn new(supply: S, clock: &Clock) -> Self {

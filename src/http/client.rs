@@ -5,7 +5,7 @@
 use std::{io, net::SocketAddr};
 
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
-use super::client_metric::{ClientMetric, ClientState};
+use super::client_metric::{ClientMetric, ClientState, RequestMetrics};
 use super::client_options::ClientOptions;
 use super::config::Config;
 #[cfg(feature = "testing")]
@@ -13,7 +13,6 @@ use super::config::Environment;
 use super::credentials::CredentialsStatus;
 use super::limiter::Limiter;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
-use super::request_metrics::RequestMetrics;
 use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::byte_budget::ByteBudget;

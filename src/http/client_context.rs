@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::admission::Urgency;
 use super::client_options::ClientOptions;
-use super::credentials::CredentialsLease;
+use super::credentials::Runner;
 use super::limiter::Limiter;
 use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
@@ -20,7 +20,7 @@ use crate::worker::StopToken;
 /// The state with the threads. The threads' jobs must not hold it: its drop joins the threads.
 pub(crate) struct ClientInner {
     /// Its drop comes first: it ends the run of a plugin that a job waits for.
-    pub(crate) _lease: Option<CredentialsLease>,
+    pub(crate) _lease: Option<Arc<Runner>>,
     pub(crate) context: Arc<ClientContext>,
     /// Of all gets and of the client's own lists.
     pub(crate) pool: Arc<Agent>,

@@ -7,6 +7,7 @@ use super::client_metric::ClientMetric;
 use super::limiter::{BURST, PER_SECOND};
 use crate::clock::Clock;
 use crate::hooks::Hook;
+use crate::setters::setters;
 use crate::wire::DecodeOptions;
 
 /// For name lookup, connect and handshake together: client-go's default for the handshake alone.
@@ -100,42 +101,22 @@ impl Default for ClientOptions {
     }
 }
 
-impl ClientOptions {
+setters! { [] ClientOptions;
     /// Sets the limit of one call of [`Client::get`](super::Client::get) or
     /// [`Client::list`](super::Client::list), all requests of the call together. Default: 60 s.
-    pub fn request_timeout(self, request_timeout: Duration) -> Self {
-        Self {
-            request_timeout,
-            ..self
-        }
-    }
+    request_timeout(request_timeout: Duration);
 
     /// Sets the limit of name lookup, connect and TLS handshake together, over all addresses of the
     /// server. Default: 10 s.
-    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Self {
-            connect_timeout,
-            ..self
-        }
-    }
+    connect_timeout(connect_timeout: Duration);
 
     /// Sets the limit from sending a list of a collection to the first byte of the answer. Default:
     /// 60 s. It is that of the program's own requests too.
-    pub fn list_first_byte_timeout(self, list_first_byte_timeout: Duration) -> Self {
-        Self {
-            list_first_byte_timeout,
-            ..self
-        }
-    }
+    list_first_byte_timeout(list_first_byte_timeout: Duration);
 
     /// Sets the limit from sending a list of one object, by its name, to the first byte of the
     /// answer. Default: 20 s.
-    pub fn object_list_first_byte_timeout(self, object_list_first_byte_timeout: Duration) -> Self {
-        Self {
-            object_list_first_byte_timeout,
-            ..self
-        }
-    }
+    object_list_first_byte_timeout(object_list_first_byte_timeout: Duration);
 
     /// Sets the limit from sending a streamed list (`sendInitialEvents`) to the first byte of the
     /// answer. Default: 30 s.
@@ -143,12 +124,7 @@ impl ClientOptions {
     /// The bytes that follow have no limit here. The head of any other watch may come as late as
     /// its first event, because a proxy may hold it back. Its limit is
     /// [`WatchRequest::head_timeout`](crate::list_watch::WatchRequest::head_timeout).
-    pub fn watch_first_byte_timeout(self, watch_first_byte_timeout: Duration) -> Self {
-        Self {
-            watch_first_byte_timeout,
-            ..self
-        }
-    }
+    watch_first_byte_timeout(watch_first_byte_timeout: Duration);
 
     /// Sets the limit from sending a get to the first byte of the answer. Default: 10 s.
     ///
@@ -156,12 +132,7 @@ impl ClientOptions {
     /// of this limit, or for half of the time to its deadline if that is shorter. Then the client
     /// sends the get once more on a new connection, with another permit of the rate limit. There is
     /// no second try if the last answer took more than half of that wait.
-    pub fn get_first_byte_timeout(self, get_first_byte_timeout: Duration) -> Self {
-        Self {
-            get_first_byte_timeout,
-            ..self
-        }
-    }
+    get_first_byte_timeout(get_first_byte_timeout: Duration);
 
     /// Sets how long the server may be silent before the client tries once more on a new
     /// connection. Default: 5 s.
@@ -169,29 +140,14 @@ impl ClientOptions {
     /// This applies to gets, to lists of one object and to the opening of watches. Lists of
     /// collections are not tried again. The client measures the silence until the connection is
     /// there, and again from then until the first byte.
-    pub fn second_try_after(self, second_try_after: Duration) -> Self {
-        Self {
-            second_try_after,
-            ..self
-        }
-    }
+    second_try_after(second_try_after: Duration);
 
     /// Sets the limit of silence within the body of a list or a get. Default: 30 s.
-    pub fn body_idle_timeout(self, body_idle_timeout: Duration) -> Self {
-        Self {
-            body_idle_timeout,
-            ..self
-        }
-    }
+    body_idle_timeout(body_idle_timeout: Duration);
 
     /// Sets the limit of the whole body of a list or a get, however slowly it comes. Default: 10
     /// minutes.
-    pub fn body_timeout(self, body_timeout: Duration) -> Self {
-        Self {
-            body_timeout,
-            ..self
-        }
-    }
+    body_timeout(body_timeout: Duration);
 
     /// Sets whether the server may compress lists and streamed lists. Default: whether the feature
     /// `gzip` is on.
@@ -199,29 +155,21 @@ impl ClientOptions {
     /// kube-apiserver compresses lists of more than 128 KiB, and from 1.37 on streamed lists with
     /// the events after them. Each event still comes at once. Other watches are never compressed.
     /// While a compressed answer comes, it holds some 63 KiB more.
-    pub fn gzip(self, gzip: bool) -> Self {
-        Self { gzip, ..self }
-    }
+    gzip(gzip: bool);
 
     /// Sets how many requests per second this client sends. Default: 50. Openings of watches do not
     /// count.
     ///
     /// Requests that a caller waits for go first: gets, and lists of caches that a reader waits
     /// for. One permit in eight is left to background requests.
-    pub fn rate(self, rate: NonZeroU32) -> Self {
-        Self { rate, ..self }
-    }
+    rate(rate: NonZeroU32);
 
     /// Sets how many requests this client may send at once after a quiet time. Default: 100.
-    pub fn burst(self, burst: NonZeroU32) -> Self {
-        Self { burst, ..self }
-    }
+    burst(burst: NonZeroU32);
 
     /// Sets which fields lists and watches decode, and how large an object may be. A get through a
     /// [`Getter`](crate::list_watch::Getter) always decodes all fields.
-    pub fn decode(self, decode: DecodeOptions) -> Self {
-        Self { decode, ..self }
-    }
+    decode(decode: DecodeOptions);
 
     /// Sets how many bytes the unfinished answers of this client hold together. Default: 256 MiB.
     ///
@@ -234,40 +182,25 @@ impl ClientOptions {
     ///
     /// glibc may keep part of the freed memory for the process. With the environment variable
     /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, glibc gives it back at once.
-    pub fn buffered_bytes_max(self, buffered_bytes_max: usize) -> Self {
-        Self {
-            buffered_bytes_max,
-            ..self
-        }
-    }
+    buffered_bytes_max(buffered_bytes_max: usize);
 
     /// Sets whether collections may be listed as a stream (`sendInitialEvents`) where the server
     /// supports it. Default: true.
-    pub fn watch_list(self, watch_list: bool) -> Self {
-        Self { watch_list, ..self }
-    }
+    watch_list(watch_list: bool);
 
     /// Sets the first part of the `User-Agent` header. Default: the file name of the program.
-    pub fn user_agent(self, program: impl Into<String>) -> Self {
-        let user_agent = Some(program.into());
-        Self { user_agent, ..self }
-    }
+    user_agent(program: impl Into<String>) = Some(program.into());
 
     /// Sets the clock that the rate limit uses. Default: the system clock.
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
-    }
+    clock(clock: Clock);
 
     /// Sets the hook that is told what the client counts. Default: none.
     ///
     /// An exposition makes one: `Exposition::client`, with the feature `metrics`.
-    pub fn metrics(self, metrics: Hook<ClientMetric>) -> Self {
-        Self {
-            metrics: Some(metrics),
-            ..self
-        }
-    }
+    metrics(metrics: Hook<ClientMetric>) = Some(metrics);
+}
 
+impl ClientOptions {
     /// Names the program in the server's log: `program (linux/x86_64) kubecache/0.1.0`.
     pub(crate) fn user_agent_header(&self) -> String {
         let program = self.user_agent.clone().or_else(program_name);

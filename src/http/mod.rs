@@ -17,7 +17,6 @@ mod client_metric;
 mod client_options;
 mod errors;
 mod lister_watcher;
-mod request_metrics;
 mod request_threads;
 mod requests;
 mod send;
@@ -29,8 +28,6 @@ mod writes;
 pub use client::Client;
 pub use client_metric::{ClientCertificate, ClientMetric, ClientState};
 pub use client_options::ClientOptions;
-#[cfg(feature = "testing")]
-pub(crate) use config::yaml_values;
 pub use config::{Config, Environment, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
 #[cfg(feature = "testing")]

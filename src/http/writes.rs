@@ -10,6 +10,7 @@ use super::send::Request;
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::{Object, ObjectKey, StoredObject};
+use crate::setters::setters;
 use crate::sync::Arc;
 use crate::wire::{decode_object, decode_status};
 use crate::worker::StopToken;
@@ -60,30 +61,23 @@ pub struct WriteOptions {
     stop: Option<StopToken>,
 }
 
-impl WriteOptions {
+setters! { [] WriteOptions;
     /// Sets the subresource that is written, such as `status` or `eviction`. Default: none.
     ///
     /// A subresource may have a type of its own. Write that with a client of the object's resource:
     /// `client.with_resource(Pod::resource())` creates an `Eviction`, the `eviction` of the pod
     /// with its name.
-    pub fn subresource(self, subresource: impl Into<String>) -> Self {
-        let subresource = subresource.into();
-        Self {
-            subresource,
-            ..self
-        }
-    }
+    subresource(subresource: impl Into<String>) = subresource.into();
 
+    /// Sets the stop that ends the request. Default: none.
+    stop(stop: &StopToken) = Some(stop.clone());
+}
+
+impl WriteOptions {
     /// Adds a parameter of the query, such as `fieldManager`, `force` or `dryRun`.
     pub fn query(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.query.push((name.into(), value.into()));
         self
-    }
-
-    /// Sets the stop that ends the request. Default: none.
-    pub fn stop(self, stop: &StopToken) -> Self {
-        let stop = Some(stop.clone());
-        Self { stop, ..self }
     }
 
     fn request<K: Object>(

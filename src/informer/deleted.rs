@@ -1,6 +1,6 @@
 //! A typed delete: the last known object, and whether that was the object's final state.
 
-use crate::error::debug_of;
+use crate::error::{clone_of, debug_of};
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 
@@ -44,14 +44,7 @@ impl<K: Object> Deleted<K> {
     }
 }
 
-impl<K: Object> Clone for Deleted<K> {
-    fn clone(&self) -> Self {
-        Self {
-            last_known: Arc::clone(&self.last_known),
-            final_state_known: self.final_state_known,
-        }
-    }
-}
+clone_of!([K: Object] Deleted<K>: last_known, final_state_known);
 
 debug_of!([K: Object] Deleted<K>, |it|
     last_known: it.last_known, final_state_known: it.final_state_known);

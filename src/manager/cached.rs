@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
-use crate::error::Error;
+use crate::error::{Error, clone_of};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
@@ -52,11 +52,7 @@ impl<K: Object> ReadyObject<K> {
     }
 }
 
-impl<K: Object> Clone for Cached<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+clone_of!([K: Object] Cached<K>: 0);
 
 impl<K: Object> Cached<K> {
     pub(crate) fn new(ready: Arc<ReadyObject<K>>) -> Self {

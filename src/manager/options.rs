@@ -8,6 +8,7 @@ use super::node_ttl::NodeTtl;
 use crate::clock::Clock;
 use crate::hooks::Hook;
 use crate::reflector::{FailedAttempt, ReflectorOptions};
+use crate::setters::setters;
 
 /// The kubelet's wait for an object that is not there yet.
 const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
@@ -151,6 +152,7 @@ pub enum PastLimit {
 /// # drop(slow_link);
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "options do nothing before a manager is made with them"]
 #[non_exhaustive]
 pub struct ManagerOptions {
     /// The options of each watch, with the clock and the error hook of the whole manager.
@@ -193,96 +195,57 @@ impl Default for ManagerOptions {
     }
 }
 
-impl ManagerOptions {
-    /// The clock of all times and deadlines. Default: the system's.
-    #[must_use]
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.reflector.clock = clock;
-        self
-    }
-
+setters! { [] ManagerOptions;
     /// How the manager learns of changes. Default: [`Watch`](ChangeDetection::Watch), as the
     /// kubelet's.
-    #[must_use]
-    pub fn change_detection(mut self, mode: ChangeDetection) -> Self {
-        self.change_detection = mode;
-        self
-    }
+    change_detection(mode: ChangeDetection);
 
     /// With `Watch`: whether the objects of a namespace may have one watch together. Default:
     /// [`ByName`](WatchScope::ByName), one watch per object.
-    #[must_use]
-    pub fn watch_scope(mut self, scope: WatchScope) -> Self {
-        self.watch_scope = scope;
-        self
-    }
+    watch_scope(scope: WatchScope);
 
     /// How long a plain get waits. Default: 1 s with `Watch`, as the kubelet's; 5 to 10 s suit slow
     /// links. With `Cache` and `Get`, where a get waits for the answer to a request, 10 s.
-    #[must_use]
-    pub fn get_timeout(mut self, timeout: Duration) -> Self {
-        self.get_timeout = Some(timeout);
-        self
-    }
+    get_timeout(timeout: Duration) = Some(timeout);
 
     /// With `Cache`, and for [polled](PastLimit::Poll) objects: how long a fetched object is served
     /// without another request, unless [`node_ttl`](Self::node_ttl) has a value. Default: 1 minute.
     /// With `Cache` and zero each read fetches.
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
+    ttl(ttl: Duration);
 
     /// With `Cache`, and for [polled](PastLimit::Poll) objects: the time to live that the cluster
     /// gives this node. While it has a value, it takes precedence over [`ttl`](Self::ttl). With
     /// `Cache` each read looks at it. Default: none.
-    #[must_use]
-    pub fn node_ttl(mut self, ttl: NodeTtl) -> Self {
-        self.node_ttl = ttl;
-        self
-    }
+    node_ttl(ttl: NodeTtl);
 
     /// With `Cache`: whether registering a pod again drops all its objects from the cache, as
     /// kubelets before 1.29 did. Then an update of the pod brings fresh objects. Default: false,
     /// which drops only the objects that the pod did not name before.
-    #[must_use]
-    pub fn invalidate_on_update(mut self, invalidate: bool) -> Self {
-        self.invalidate_on_update = invalidate;
-        self
-    }
+    invalidate_on_update(invalidate: bool);
 
     /// With `Watch`: how long an object may stay unread before its watch is stopped. Default: 5
     /// minutes; at least 1 minute.
-    #[must_use]
-    pub fn idle_max(mut self, idle: Duration) -> Self {
-        self.idle_max = idle.max(IDLE_MAX_LEAST);
-        self
-    }
+    idle_max(idle: Duration) = idle.max(IDLE_MAX_LEAST);
 
     /// The most watches of this manager at a time, a poller included. Default: 1,000. The limits of
     /// the process apply as well. [`past_limit`](Self::past_limit) says what is beyond.
-    #[must_use]
-    pub fn reflectors_max(mut self, reflectors: usize) -> Self {
-        self.reflectors_max = reflectors;
-        self
-    }
+    reflectors_max(reflectors: usize);
 
     /// With `Watch`: what becomes of an object for whose watch there is no room. Default:
     /// [`Fail`](PastLimit::Fail), reads of it fail.
-    #[must_use]
-    pub fn past_limit(mut self, past_limit: PastLimit) -> Self {
-        self.past_limit = past_limit;
-        self
-    }
+    past_limit(past_limit: PastLimit);
+
+    /// With `Watch`: whether a new reference to an immutable object whose watch is stopped makes
+    /// the manager check once that the server still has it. Default: true; the kubelet does not
+    /// check.
+    recheck_immutable(recheck: bool);
+
+    /// The clock of all times and deadlines. Default: the system's.
+    clock(clock: Clock) in reflector.clock;
 
     /// The least time after which each watch asks the server to end it; the most is twice this. The
     /// time is random between the two. Default: 30 minutes; at least 5 minutes.
-    #[must_use]
-    pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
-        self.reflector.watch_timeout_min = timeout;
-        self
-    }
+    watch_timeout_min(timeout: Duration) in reflector.watch_timeout_min;
 
     /// How long a watch may be silent before it is opened again and
     /// [`health`](crate::manager::ObjectManager::health) fails. A watch is opened again only if the
@@ -292,29 +255,7 @@ impl ManagerOptions {
     /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit), 130 s.
     /// Servers send a bookmark about once a minute. If three times the longest time between two
     /// bookmarks is more than this limit, that time is the limit.
-    #[must_use]
-    pub fn idle_limit(mut self, limit: Duration) -> Self {
-        self.reflector.idle_limit = limit;
-        self
-    }
-
-    /// With `Watch`: whether a new reference to an immutable object whose watch is stopped makes
-    /// the manager check once that the server still has it. Default: true; the kubelet does not
-    /// check.
-    #[must_use]
-    pub fn recheck_immutable(mut self, recheck: bool) -> Self {
-        self.recheck_immutable = recheck;
-        self
-    }
-
-    /// Calls the hook for each read, and for the lists and watches of the manager's reflectors.
-    /// Default: none, which costs nothing. The manager drops the hook when it is dropped.
-    #[must_use]
-    pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
-        self.reflector.metrics = Some(metrics.of_part(ManagerMetric::Reflector));
-        self.metrics = Some(metrics);
-        self
-    }
+    idle_limit(limit: Duration) in reflector.idle_limit;
 
     /// Calls `hook` for each failed list or watch, and with `Cache` for each failed get. It gets
     /// the request, the cause, and the attempts so far. Default: no hook.
@@ -351,9 +292,16 @@ impl ManagerOptions {
     /// # }
     /// # Ok::<(), kubecache::Error>(())
     /// ```
-    #[must_use]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
-        self.reflector.on_error = Some(Hook::new(hook));
+    on_error(hook: impl Fn(&FailedAttempt) + Send + Sync + 'static)
+        in reflector.on_error = Some(Hook::new(hook));
+}
+
+impl ManagerOptions {
+    /// Calls the hook for each read, and for the lists and watches of the manager's reflectors.
+    /// Default: none, which costs nothing. The manager drops the hook when it is dropped.
+    pub fn metrics(mut self, metrics: Hook<ManagerMetric>) -> Self {
+        self.reflector.metrics = Some(metrics.of_part(ManagerMetric::Reflector));
+        self.metrics = Some(metrics);
         self
     }
 

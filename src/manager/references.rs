@@ -8,6 +8,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 
 use hashbrown::HashMap;
 
+use crate::error::default_of;
 use crate::object::{KeyRef, Object, ObjectKey};
 
 /// A user of objects: a pod, a route, a storage class. Managers count references per owner.
@@ -129,14 +130,7 @@ struct Referenced<E> {
     owners: NonZeroUsize,
 }
 
-impl<E> Default for References<E> {
-    fn default() -> Self {
-        Self {
-            objects: HashMap::new(),
-            owners: HashMap::new(),
-        }
-    }
-}
+default_of!([E] References<E>: objects, owners);
 
 impl<E: Clone> References<E> {
     /// Changes the owner's references; `make` makes the entry of an object's first one.

@@ -1,7 +1,7 @@
 //! A function of the program that changes each object before a cache holds it.
 
 use super::{Object, StoredObject};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, clone_of};
 use crate::guard::guard_call;
 use crate::sync::Arc;
 
@@ -39,8 +39,4 @@ impl<K: Object> Transform<K> {
     }
 }
 
-impl<K: Object> Clone for Transform<K> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
+clone_of!([K: Object] Transform<K>: 0);

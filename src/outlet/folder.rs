@@ -10,16 +10,51 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-use super::options::OwnerIds;
 use crate::local_file::directory_of;
 use crate::unique_name::unique_name;
 
+/// The user and group of files, by their numbers.
+pub(super) type OwnerIds = Option<(u32, u32)>;
+
 /// For the owner alone.
 const FOLDER: Mode = Mode::RWXU;
-const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+pub(super) const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// For others on their way to a file whose name they know.
+const PASSAGE: Mode = FOLDER.union(Mode::XGRP).union(Mode::XOTH);
+/// For others who may see the names of files.
+const SHARED: Mode = PASSAGE.union(Mode::RGRP).union(Mode::ROTH);
 
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
+
+/// Who may use the files of an object, and the folders that lead to them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    /// Whose the folders are.
+    pub(super) owner: OwnerIds,
+    pub(super) of_files: OwnerIds,
+    pub(super) file: Mode,
+    /// Whether users other than the owner of the folders use the files.
+    pub(super) shares: bool,
+}
+
+impl Access {
+    /// For the owner alone.
+    pub(super) fn of_owner(owner: OwnerIds) -> Self {
+        Self {
+            owner,
+            of_files: owner,
+            file: FILE,
+            shares: false,
+        }
+    }
+
+    /// The mode of the folders that hold files.
+    fn folder(self) -> Mode {
+        if self.shares { SHARED } else { FOLDER }
+    }
+}
 
 impl AsFd for Folder {
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -29,14 +64,15 @@ impl AsFd for Folder {
 
 impl Folder {
     /// Opens a directory by its path, whose links are the administrator's, and makes it if need be.
-    pub(super) fn root(path: &Path, owner: OwnerIds) -> io::Result<Self> {
+    /// One that it makes is for others to pass, if that is said.
+    pub(super) fn root(path: &Path, owner: OwnerIds, passes: bool) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         if let Ok(root) = fs::open(path, flags, Mode::empty()) {
             return Ok(Self(root));
         }
         match fs::mkdir(path, FOLDER) {
             // The mask of the process may have taken bits away.
-            Ok(()) => fs::chmod(path, FOLDER)?,
+            Ok(()) => fs::chmod(path, if passes { PASSAGE } else { FOLDER })?,
             Err(Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -83,9 +119,19 @@ impl Folder {
         )))
     }
 
-    /// Whether only its owner can use it, and that is the one of the outlet.
-    pub(super) fn is_as_made(&self, owner: OwnerIds) -> io::Result<bool> {
-        is_as_made(&self.0, FOLDER, owner)
+    /// Whether it is the owner's, with the mode of a folder of files.
+    pub(super) fn is_as_made(&self, access: Access) -> io::Result<bool> {
+        is_as_made(&self.0, access.folder(), access.owner)
+    }
+
+    /// Fails if others who use files in it cannot pass.
+    pub(super) fn check_passage(&self, access: Access) -> io::Result<()> {
+        let mode = Mode::from_raw_mode(fs::fstat(&self.0)?.st_mode);
+        if access.shares && !mode.intersects(Mode::XGRP | Mode::XOTH) {
+            let why = "those who shall use the files cannot enter the directory: chmod 711 it";
+            return Err(io::Error::other(why));
+        }
+        Ok(())
     }
 
     /// Adds what the system knows of what has the name, except its content: which one it is, whose,
@@ -131,36 +177,48 @@ impl Folder {
         }
     }
 
-    /// The folder of that name, made if need be, as its owner's. One that others can write is
-    /// refused.
-    pub(super) fn make(&self, name: &str, owner: OwnerIds) -> io::Result<Self> {
-        let Some(child) = self.child(name)? else {
-            return self.make_new(name, owner);
+    /// The folder of that name, made if need be, as its owner's, on the way to files. One that
+    /// others can write is refused.
+    pub(super) fn make(&self, name: &str, access: Access) -> io::Result<Self> {
+        let owner = access.owner;
+        let child = match self.child(name)? {
+            Some(child) => {
+                own(&child.0, owner)?;
+                child.check_private(owner)?;
+                child
+            }
+            None => self.make_with_mode(name, owner, FOLDER)?,
         };
-        own(&child.0, owner)?;
-        child.check_private(owner)?;
+        let mode = Mode::from_raw_mode(fs::fstat(&child.0)?.st_mode);
+        if access.shares && !mode.contains(PASSAGE) {
+            fs::fchmod(&child.0, mode | PASSAGE)?;
+        }
         Ok(child)
     }
 
-    /// Takes all rights from those who do not own it.
-    pub(super) fn make_private(&self) -> io::Result<()> {
-        Ok(fs::fchmod(&self.0, FOLDER)?)
+    /// Gives it the mode of a folder of files.
+    pub(super) fn set_access(&self, access: Access) -> io::Result<()> {
+        Ok(fs::fchmod(&self.0, access.folder())?)
     }
 
-    /// Makes a folder that was not there.
-    pub(super) fn make_new(&self, name: &str, owner: OwnerIds) -> io::Result<Self> {
+    /// Makes a folder of files that was not there.
+    pub(super) fn make_new(&self, name: &str, access: Access) -> io::Result<Self> {
+        self.make_with_mode(name, access.owner, access.folder())
+    }
+
+    fn make_with_mode(&self, name: &str, owner: OwnerIds, mode: Mode) -> io::Result<Self> {
         fs::mkdirat(&self.0, name, FOLDER)?;
         // The mask of the process may have taken bits away.
-        fs::chmodat(&self.0, name, FOLDER, AtFlags::empty())?;
+        fs::chmodat(&self.0, name, mode, AtFlags::empty())?;
         let child = self.child(name)?.ok_or(io::ErrorKind::NotFound)?;
         own(&child.0, owner)?;
         Ok(child)
     }
 
     /// Opens a plain file for reading, `None` if there is none that is as this outlet makes them.
-    pub(super) fn file_as_made(&self, name: &str, owner: OwnerIds) -> io::Result<Option<File>> {
+    pub(super) fn file_as_made(&self, name: &str, access: Access) -> io::Result<Option<File>> {
         match self.file(name) {
-            Ok(Some(file)) if is_as_made(&file, FILE, owner)? => Ok(Some(file)),
+            Ok(Some(file)) if is_as_made(&file, access.file, access.of_files)? => Ok(Some(file)),
             // Somebody took the right to read it from its owner.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
             other => other.map(|_| None),
@@ -189,12 +247,12 @@ impl Folder {
         }
     }
 
-    /// Makes a file that was not there.
-    pub(super) fn new_file(&self, name: &str, owner: OwnerIds) -> io::Result<File> {
+    /// Makes a file that was not there. Its owner is set first: the mode is for that one's group.
+    pub(super) fn new_file(&self, name: &str, access: Access) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = fs::openat(&self.0, name, flags, FILE)?;
-        fs::fchmod(&file, FILE)?;
-        own(&file, owner)?;
+        own(&file, access.of_files)?;
+        fs::fchmod(&file, access.file)?;
         Ok(File::from(file))
     }
 

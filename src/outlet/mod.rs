@@ -19,22 +19,26 @@
 
 mod data;
 mod folder;
+mod layout;
 mod object_folder;
 mod options;
 mod ownership;
 mod publisher;
 
 pub use data::ObjectData;
+pub use layout::{Laid, Layout, Presence};
 pub use options::OutletOptions;
 pub use publisher::{Publisher, PublisherStatus};
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
 use crate::object::{Object, ObjectKey};
 use crate::sync::{Arc, Mutex, Rank};
-use folder::{Folder, check_name};
+use folder::{Access, Folder, check_name};
 use object_folder::{Check, Writing};
 use ownership::{Claim, Notice};
 
@@ -65,6 +69,18 @@ pub struct Outlet {
     options: OutletOptions,
 }
 
+/// What came of the files of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Written,
+    /// They were there.
+    Held,
+    /// The layout leaves them as they are.
+    Kept,
+    /// They are gone. Whether there were any.
+    Removed(bool),
+}
+
 impl Outlet {
     /// Opens the directory of the options, and makes it if it is not there, with mode 0700. It is
     /// this outlet's alone until the outlet is dropped.
@@ -92,7 +108,8 @@ impl Outlet {
             Error::new(ErrorKind::Config, text)
         };
         options.check().map_err(failed)?;
-        let root = Folder::root(&options.directory, options.owner)
+        let root = options
+            .root()
             .map_err(|error| failed(error.to_string()).with_source(error))?;
         let (root, notice) = ownership::claim(root, &options).map_err(failed)?;
         tell(notice);
@@ -124,46 +141,122 @@ impl Outlet {
     /// - `Resources`: users can write in the directory or a folder who are neither root nor the
     ///   owner, or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
-        self.publish_checked(object, &|| Ok(()))
+        let outcome = self.publish_checked(object, &|| Ok(()))?;
+        Ok(matches!(outcome, Outcome::Written | Outcome::Removed(true)))
     }
 
     /// The same, until the check fails.
-    fn publish_checked<K: ObjectData>(&self, object: &K, check: Check<'_>) -> Result<bool, Error> {
-        let key = object.key();
-        let data = object.data();
-        for name in data.keys() {
-            check_name(name).map_err(|why| refused::<K>(&key, &format!("key {name:?} {why}")))?;
+    fn publish_checked<K: ObjectData>(
+        &self,
+        object: &K,
+        check: Check<'_>,
+    ) -> Result<Outcome, Error> {
+        let (key, data) = (object.key(), object.data());
+        path::<K>(&key)?;
+        match self.lay_out::<K>(&key, Presence::There(&data))? {
+            None => {
+                for name in data.keys() {
+                    let why = |why| refused::<K>(&key, &format!("key {name:?} {why}"));
+                    check_name(name).map_err(why)?;
+                }
+                let access = Access::of_owner(self.options.owner);
+                self.write::<K>(&key, &data, access, check)
+            }
+            Some(Laid::Files(layout)) => {
+                layout.check().map_err(|why| refused::<K>(&key, &why))?;
+                let files = layout.files.iter();
+                let files = files.map(|(name, bytes)| (name.as_str(), bytes.as_slice()));
+                let access = layout.access(self.options.owner);
+                self.write::<K>(&key, &files.collect(), access, check)
+            }
+            Some(Laid::Kept) => Ok(Outcome::Kept),
+            Some(Laid::Removed) => {
+                let removed = self.withdraw_checked::<K>(&key, check)?;
+                Ok(Outcome::Removed(removed))
+            }
         }
-        let path = path::<K>(&key)?;
+    }
+
+    /// Asks the program's function, if there is one. What it lays out is not checked yet.
+    fn lay_out<K: ObjectData>(
+        &self,
+        key: &ObjectKey,
+        presence: Presence<'_>,
+    ) -> Result<Option<Laid>, Error> {
+        let Some(lay_out) = &self.options.layouts.0 else {
+            return Ok(None);
+        };
+        let resource = K::resource();
+        let kind = resource.kind();
+        let port = format_args!("the layout of {kind} {key}");
+        guard_call(port, || lay_out(kind, key, presence)).map(Some)
+    }
+
+    /// Asks what becomes of the files of an object that the server has not, and says whether there
+    /// are any.
+    fn lay_out_absent<K: ObjectData>(
+        &self,
+        key: &ObjectKey,
+    ) -> Result<Option<(Laid, bool)>, Error> {
+        if self.options.layouts.0.is_none() {
+            return Ok(None);
+        }
+        let path = path::<K>(key)?;
+        let has_files = self
+            .existing(&path)
+            .and_then(|folder| folder.map_or(Ok(false), |folder| object_folder::is_whole(&folder)));
+        let has_files = has_files.map_err(|error| self.failed(&path, error))?;
+        let presence = if has_files {
+            Presence::Deleted
+        } else {
+            Presence::Missing
+        };
+        let laid = self.lay_out::<K>(key, presence)?;
+        Ok(laid.map(|laid| (laid, has_files)))
+    }
+
+    fn write<K: ObjectData>(
+        &self,
+        key: &ObjectKey,
+        data: &BTreeMap<&str, &[u8]>,
+        access: Access,
+        check: Check<'_>,
+    ) -> Result<Outcome, Error> {
+        let path = path::<K>(key)?;
         let how = Writing {
-            owner: self.options.owner,
+            access,
             now: self.options.clock.wall_instant().since_epoch(),
             check,
         };
         let written = self
-            .folder(&path)
-            .and_then(|folder| object_folder::publish(&folder, &data, how));
-        written.map_err(|error| self.failed(&path, error))
+            .folder(&path, access)
+            .and_then(|folder| object_folder::publish(&folder, data, how));
+        match written {
+            Ok(true) => Ok(Outcome::Written),
+            Ok(false) => Ok(Outcome::Held),
+            Err(error) => Err(self.failed(&path, error)),
+        }
     }
 
     /// The folder of an object, made if need be.
-    fn folder(&self, [namespace, kind, name]: &[&str; 3]) -> std::io::Result<Folder> {
-        let owner = self.options.owner;
-        let in_namespace = self.root()?.folder.make(namespace, owner)?;
-        let folder = in_namespace.make(kind, owner)?.make(name, owner)?;
-        folder.make_private()?;
+    fn folder(&self, [namespace, kind, name]: &[&str; 3], access: Access) -> io::Result<Folder> {
+        let root = self.root()?;
+        root.folder.check_passage(access)?;
+        let of_kind = root.folder.make(namespace, access)?.make(kind, access)?;
+        let folder = of_kind.make(name, access)?;
+        folder.set_access(access)?;
         Ok(folder)
     }
 
     /// The directory, which is still this outlet's. One that was removed or replaced is claimed
     /// anew.
-    fn root(&self) -> std::io::Result<Arc<Claim>> {
+    fn root(&self) -> io::Result<Arc<Claim>> {
         let mut root = self.root.lock();
         let mut notices = [None, None];
         if !root.folder.is_at(&self.options.directory)? {
-            let folder = Folder::root(&self.options.directory, self.options.owner)?;
+            let folder = self.options.root()?;
             let (claim, notice) =
-                ownership::claim(folder, &self.options).map_err(std::io::Error::other)?;
+                ownership::claim(folder, &self.options).map_err(io::Error::other)?;
             (*root, notices[0]) = (Arc::new(claim), notice);
         }
         notices[1] = ownership::check(&root, &self.options)?;
@@ -177,7 +270,7 @@ impl Outlet {
     fn sum<K: ObjectData>(&self, key: &ObjectKey) -> Result<u64, Error> {
         let path = path::<K>(key)?;
         let sum = self.existing(&path).and_then(|folder| {
-            let folder = folder.ok_or(std::io::ErrorKind::NotFound)?;
+            let folder = folder.ok_or(io::ErrorKind::NotFound)?;
             object_folder::sum(&folder)
         });
         sum.map_err(|error| self.failed(&path, error))
@@ -194,7 +287,7 @@ impl Outlet {
     }
 
     /// The folder of an object, if it is there. Fails if others can write in one that leads there.
-    fn existing(&self, path: &[&str; 3]) -> std::io::Result<Option<Folder>> {
+    fn existing(&self, path: &[&str; 3]) -> io::Result<Option<Folder>> {
         let root = self.root()?;
         let mut folder = None;
         for name in path {
@@ -215,34 +308,37 @@ impl Outlet {
     ///
     /// `Config` and `Resources`, as [`publish`](Self::publish).
     pub fn withdraw<K: ObjectData>(&self, key: &ObjectKey) -> Result<(), Error> {
-        self.withdraw_checked::<K>(key, &|| Ok(()))
+        self.withdraw_checked::<K>(key, &|| Ok(())).map(drop)
     }
 
-    /// The same, until the check fails.
+    /// The same, until the check fails. Returns whether there was something.
     fn withdraw_checked<K: ObjectData>(
         &self,
         key: &ObjectKey,
         check: Check<'_>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let path = path::<K>(key)?;
         let removed = self.remove(&path, check);
         removed.map_err(|error| self.failed(&path, error))
     }
 
-    fn remove(&self, path: &[&str; 3], check: Check<'_>) -> std::io::Result<()> {
+    fn remove(&self, path: &[&str; 3], check: Check<'_>) -> io::Result<bool> {
         let [namespace, kind, name] = path;
         let root = &self.root()?.folder;
         let Some(in_namespace) = root.child(namespace)? else {
-            return Ok(());
+            return Ok(false);
         };
+        let mut had_files = false;
         if let Some(of_kind) = in_namespace.child(kind)? {
             if let Some(folder) = of_kind.child(name)? {
+                had_files = object_folder::is_whole(&folder)?;
                 object_folder::withdraw(&folder, check)?;
                 of_kind.remove_if_empty(name)?;
             }
             in_namespace.remove_if_empty(kind)?;
         }
-        root.remove_if_empty(namespace)
+        root.remove_if_empty(namespace)?;
+        Ok(had_files)
     }
 
     /// Returns the objects of a kind that have a folder, those of earlier processes among them. It
@@ -284,7 +380,7 @@ impl Outlet {
         self.options.directory.join(PathBuf::from_iter(folder))
     }
 
-    fn failed(&self, path: &[&str], error: std::io::Error) -> Error {
+    fn failed(&self, path: &[&str], error: io::Error) -> Error {
         let folder = self.options.directory.join(PathBuf::from_iter(path));
         let text = format!(
             "writing {}: {error}; what was there is kept",
@@ -301,9 +397,9 @@ fn tell(notice: Notice) {
 }
 
 /// Passes over a folder that this process may not open: it made none such.
-fn allowed(folder: std::io::Result<Option<Folder>>) -> std::io::Result<Option<Folder>> {
+fn allowed(folder: io::Result<Option<Folder>>) -> io::Result<Option<Folder>> {
     match folder {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         other => other,
     }
 }

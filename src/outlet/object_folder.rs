@@ -9,8 +9,7 @@ use std::time::Duration;
 use rustix::fs::FileType;
 use zeroize::Zeroizing;
 
-use super::folder::Folder;
-use super::options::OwnerIds;
+use super::folder::{Access, Folder};
 use crate::unique_name::is_unique_name;
 
 /// The link that leads to the files of now.
@@ -29,7 +28,7 @@ pub(super) type Check<'a> = &'a dyn Fn() -> io::Result<()>;
 /// How a folder is written.
 #[derive(Clone, Copy)]
 pub(super) struct Writing<'a> {
-    pub(super) owner: OwnerIds,
+    pub(super) access: Access,
     /// The time of the wall clock, from 1970 on.
     pub(super) now: Duration,
     pub(super) check: Check<'a>,
@@ -237,16 +236,17 @@ fn target(key: &str) -> String {
     format!("{CURRENT}/{key}")
 }
 
-/// Whether a folder has these files and no others, for the owner alone.
+/// Whether a folder has these files and no others, for those who may use them.
 fn holds(files: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
     let mut names = files.names()?;
     names.sort();
-    if !files.is_as_made(how.owner)? || !names.iter().map(String::as_str).eq(data.keys().copied()) {
+    if !files.is_as_made(how.access)? || !names.iter().map(String::as_str).eq(data.keys().copied())
+    {
         return Ok(false);
     }
     for (key, bytes) in data {
         (how.check)()?;
-        let Some(file) = files.file_as_made(key, how.owner)? else {
+        let Some(file) = files.file_as_made(key, how.access)? else {
             return Ok(false);
         };
         let length = bytes.len().saturating_add(1);
@@ -263,13 +263,13 @@ fn holds(files: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> 
 /// Writes the files into a new folder, and returns its name. If that fails, the folder goes, unless
 /// the check forbids that too.
 fn write(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<String> {
-    let Writing { owner, now, check } = how;
+    let Writing { access, now, check } = how;
     // It begins with two points, so that no key has it. A clock that stands still or goes back
     // meets the folder of another time.
     let mut number = now.as_nanos();
     let (name, files) = loop {
         let name = format!("..{number}");
-        match folder.make_new(&name, owner) {
+        match folder.make_new(&name, access) {
             Ok(files) => break (name, files),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 number = number.saturating_add(1);
@@ -279,7 +279,7 @@ fn write(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<Strin
     };
     let written = data.iter().try_for_each(|(key, bytes)| {
         check()?;
-        files.new_file(key, owner)?.write_all(bytes)
+        files.new_file(key, access)?.write_all(bytes)
     });
     if written.is_err() {
         drop(remove(folder, &name, check));

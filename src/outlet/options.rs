@@ -1,11 +1,15 @@
 //! The options of an outlet.
 
+use std::io;
 use std::path::PathBuf;
 
+use super::folder::{Folder, OwnerIds};
+use super::layout::{Laid, Layouts, Presence};
 use crate::clock::Clock;
-
-/// The user and group of files, by their numbers.
-pub(super) type OwnerIds = Option<(u32, u32)>;
+use crate::error::Error;
+use crate::object::ObjectKey;
+use crate::setters::setters;
+use crate::sync::Arc;
 
 /// Options of an [`Outlet`](super::Outlet).
 #[derive(Clone, Debug)]
@@ -16,6 +20,21 @@ pub struct OutletOptions {
     pub(super) name: String,
     pub(super) adopts: bool,
     pub(super) clock: Clock,
+    pub(super) layouts: Layouts,
+}
+
+setters! { [] OutletOptions;
+    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
+    /// name refuses the directory. At most 255 bytes, without control characters. Default:
+    /// `kubecache`.
+    name(name: impl Into<String>) = name.into();
+
+    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
+    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
+    adopt(adopts: bool) in adopts;
+
+    /// Replaces the clock, for tests. Default: the system's.
+    clock(clock: Clock);
 }
 
 impl OutletOptions {
@@ -27,23 +46,8 @@ impl OutletOptions {
             name: "kubecache".to_owned(),
             adopts: false,
             clock: Clock::system(),
+            layouts: Layouts::default(),
         }
-    }
-
-    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
-    /// name refuses the directory. At most 255 bytes, without control characters. Default:
-    /// `kubecache`.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            ..self
-        }
-    }
-
-    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
-    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
-    pub fn adopt(self, adopts: bool) -> Self {
-        Self { adopts, ..self }
     }
 
     /// Gives files and folders to a user and a group. Default: those of the process. The process
@@ -55,9 +59,43 @@ impl OutletOptions {
         }
     }
 
-    /// Replaces the clock, for tests. Default: the system's.
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+    /// Lays out the files of each object by a function of the program: it is given the kind, the
+    /// object's name, and what is known of the object. Default: a file per key, which stays when
+    /// the server deletes the object.
+    ///
+    /// The thread that writes calls it before each write, under no lock. Where the server has no
+    /// object, that is in each round of a [`Publisher`](super::Publisher). Its error is the
+    /// object's failure. Its panic is such an error too. Either leaves the files as they are.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use kubecache::outlet::{Laid, Layout, OutletOptions, Presence};
+    ///
+    /// let options = OutletOptions::new("/run/shop").layout(|_kind, _key, presence| {
+    ///     let Presence::There(data) = presence else {
+    ///         return Ok(Laid::Removed);
+    ///     };
+    ///     // The keys of a certificate as one file.
+    ///     let part = |key| data.get(key).copied().unwrap_or_default();
+    ///     let bundle = [part("tls.crt"), part("tls.key")].concat();
+    ///     Ok(Laid::Files(Layout::new().file("bundle.pem", bundle)))
+    /// });
+    /// # drop(options);
+    /// ```
+    pub fn layout<F>(self, lay_out: F) -> Self
+    where
+        F: Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync + 'static,
+    {
+        Self {
+            layouts: Layouts(Some(Arc::new(lay_out))),
+            ..self
+        }
+    }
+
+    /// Opens the directory, and makes it if need be.
+    pub(super) fn root(&self) -> io::Result<Folder> {
+        Folder::root(&self.directory, self.owner, self.layouts.0.is_some())
     }
 
     /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.

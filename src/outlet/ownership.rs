@@ -3,7 +3,7 @@
 
 use std::io::{self, Read as _, Write as _};
 
-use super::folder::{Folder, check_name};
+use super::folder::{Access, Folder, check_name};
 use super::object_folder;
 use super::options::OutletOptions;
 use crate::unique_name::{is_unique_name, unique_name};
@@ -202,7 +202,7 @@ fn write(root: &Folder, name: &str, id: &str) -> io::Result<()> {
     let process = this_process();
     let text = format!("{FORMAT}{NEWEST_FORMAT}\nname: {name}\nid: {id}\nprocess: {process}\n");
     let new = unique_name(NEW_MARKER);
-    let mut file = root.new_file(&new, None)?;
+    let mut file = root.new_file(&new, Access::of_owner(None))?;
     let written = file.write_all(text.as_bytes());
     if let Err(error) = written.and_then(|()| file.sync_all()) {
         drop(root.remove(&new));

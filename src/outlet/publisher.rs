@@ -2,19 +2,18 @@
 //! references any more goes.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crossbeam_channel::{Receiver, select};
 
 use super::object_folder::KEPT;
-use super::{ObjectData, Outlet};
+use super::{Laid, ObjectData, Outcome, Outlet};
 use crate::clock::{Clock, Deadline, later};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
-use crate::manager::{ChangeDetection, Changes, ObjectManager};
+use crate::manager::{ChangeDetection, Changes, ObjectManager, ObjectState};
 use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::rounds::Rounds;
 use crate::sync::{
@@ -34,6 +33,9 @@ const RETRY: Duration = Duration::from_secs(1);
 /// An object is written no more often, unless somebody waits for it: what is replaced stays for
 /// [`KEPT`], and a disk has room for a few of these alone.
 const WRITE_PERIOD: Duration = Duration::from_secs(1);
+
+/// How long the server may take to confirm that it has no object whose files shall go.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A thread that writes the objects of a manager to an outlet.
 ///
@@ -60,6 +62,8 @@ pub struct PublisherStatus {
     /// The objects whose files could not be written or removed, and why. It tries again, first
     /// after a second, later each half minute.
     pub failed: BTreeMap<ObjectKey, Error>,
+    /// When it last found or wrote the files of every object.
+    pub last_success: Option<SystemTime>,
 }
 
 struct PublisherCore<K: ObjectData> {
@@ -68,6 +72,8 @@ struct PublisherCore<K: ObjectData> {
     on_change: Option<Hook<BTreeSet<ObjectKey>>>,
     /// Whether all references have been added, so that what nobody references may go.
     is_complete: AtomicBool,
+    /// Whether layouts have changed, so that each object is laid out again.
+    are_layouts_new: AtomicBool,
     rounds: Rounds<PublisherStatus>,
 }
 
@@ -92,6 +98,7 @@ impl<K: ObjectData> Publisher<K> {
             outlet,
             on_change,
             is_complete: AtomicBool::new(false),
+            are_layouts_new: AtomicBool::new(false),
             rounds,
         });
         let on_thread = Arc::clone(&shared);
@@ -115,6 +122,13 @@ impl<K: ObjectData> Publisher<K> {
     /// that nobody references may go. Before that, it removes none of those. Returns at once.
     pub fn references_are_complete(&self) {
         self.shared.is_complete.store(true, Ordering::SeqCst);
+        self.shared.rounds.ask();
+    }
+
+    /// Tells the thread that [`OutletOptions::layout`](super::OutletOptions::layout) lays objects
+    /// out otherwise now, so that each is laid out again. Returns at once.
+    pub fn layouts_changed(&self) {
+        self.shared.are_layouts_new.store(true, Ordering::SeqCst);
         self.shared.rounds.ask();
     }
 
@@ -144,20 +158,14 @@ impl<K: ObjectData> Publisher<K> {
     }
 }
 
-impl<K: ObjectData> fmt::Debug for Publisher<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (outlet, status) = (&self.shared.outlet, self.status());
-        f.debug_struct("Publisher")
-            .field("directory", &outlet.directory())
-            .field("status", &status)
-            .finish_non_exhaustive()
-    }
-}
+debug_of!([K: ObjectData] Publisher<K>, |it|
+    directory: it.shared.outlet.directory(), status: it.status(), ..);
 
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
         let mut written = Written::nothing(self.now());
         let mut after_failure = RETRY;
+        let mut last_success = None;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
             // A round that the stop cut off has done nothing for those who wait for it.
@@ -169,9 +177,13 @@ impl<K: ObjectData> PublisherCore<K> {
             if let Some(due) = written.next {
                 next = next.min(due.saturating_duration_since(self.now()));
             }
+            if failed.is_empty() {
+                last_success = Some(SystemTime::now());
+            }
             let status = PublisherStatus {
                 published: written.files.len(),
                 failed,
+                last_success,
             };
             self.rounds.end(began, status);
             select! {
@@ -201,10 +213,17 @@ impl<K: ObjectData> PublisherCore<K> {
             written.looked = now;
         }
         written.next = None;
+        if self.are_layouts_new.swap(false, Ordering::SeqCst) {
+            written
+                .files
+                .values_mut()
+                .for_each(|(version, _)| *version = None);
+        }
         let is_complete = self.is_complete.load(Ordering::SeqCst);
         let owners = self.manager.inspect().into_values();
-        let referenced: BTreeSet<_> = owners.flatten().map(|report| report.key).collect();
-        for key in &referenced {
+        let reports = owners.flatten();
+        let referenced: BTreeMap<_, _> = reports.map(|report| (report.key, report.state)).collect();
+        for (key, state) in &referenced {
             if stop.is_stopped() {
                 return None;
             }
@@ -213,36 +232,18 @@ impl<K: ObjectData> PublisherCore<K> {
             } else {
                 Ok(())
             };
-            match looked.and_then(|()| self.write(key, written, stop)) {
+            match looked.and_then(|()| self.write(key, *state, written, stop)) {
                 Ok(true) => drop(changed.insert(key.clone())),
                 Ok(false) => {}
                 Err(_) if stop.is_stopped() => return None,
                 Err(error) => drop(failed.insert(key.clone(), error)),
             }
         }
-        let mut leftovers = Vec::new();
-        if is_complete && !written.has_swept {
-            match self.outlet.published::<K>() {
-                Ok(found) => {
-                    leftovers.extend(found);
-                    written.has_swept = true;
-                }
-                Err(error) => {
-                    written.log.failed(&error, Clock::system().now());
-                }
-            }
-        }
-        leftovers.extend(written.files.keys().cloned());
-        for key in leftovers
-            .into_iter()
-            .filter(|key| !referenced.contains(key))
-        {
+        let gone = self.unreferenced(&referenced, is_complete, written);
+        for key in gone {
             match self.outlet.withdraw_checked::<K>(&key, &|| go_on(stop)) {
-                Ok(()) => {
-                    written.files.remove(&key);
-                    written.replaced.remove(&key);
-                    written.last.remove(&key);
-                    written.untold.remove(&key);
+                Ok(_) => {
+                    written.forget(&key);
                     changed.insert(key);
                 }
                 Err(_) if stop.is_stopped() => return None,
@@ -266,24 +267,58 @@ impl<K: ObjectData> PublisherCore<K> {
         Some(failed)
     }
 
+    /// The objects that have files and that nobody references, those of earlier processes once all
+    /// references are known.
+    fn unreferenced(
+        &self,
+        referenced: &BTreeMap<ObjectKey, ObjectState>,
+        is_complete: bool,
+        written: &mut Written<K>,
+    ) -> Vec<ObjectKey> {
+        let mut leftovers = Vec::new();
+        if is_complete && !written.has_swept {
+            match self.outlet.published::<K>() {
+                Ok(found) => {
+                    leftovers.extend(found);
+                    written.has_swept = true;
+                }
+                Err(error) => {
+                    written.log.failed(&error, Clock::system().now());
+                }
+            }
+        }
+        leftovers.extend(written.files.keys().cloned());
+        leftovers.retain(|key| !referenced.contains_key(key));
+        leftovers
+    }
+
     /// Writes an object if it is in memory in another version than on the disk.
     fn write(
         &self,
         key: &ObjectKey,
+        state: ObjectState,
         written: &mut Written<K>,
         stop: &StopToken,
     ) -> Result<bool, Error> {
         let (namespace, name) = (key.namespace(), key.name());
         let found = if self.manager.change_detection() == ChangeDetection::Watch {
-            self.manager.get_cached(namespace, name).ok().flatten()
+            self.manager.get_cached(namespace, name)
         } else {
-            self.manager.get(namespace, name).ok()
+            self.manager.get(namespace, name).map(Some)
         };
+        let is_absent = match &found {
+            Ok(found) => found.is_none() && state == ObjectState::NotFound,
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        if is_absent && let Some(is_changed) = self.end_absent(key, written, stop)? {
+            return Ok(is_changed);
+        }
+        let found = found.ok().flatten();
         let found = found.map(|found| Arc::clone(found.stored()));
         let Some(object) = found.or_else(|| written.last.get(key).cloned()) else {
             return Ok(false);
         };
-        let version = object.resource_version();
+        let version = Some(object.resource_version());
         let before = written.files.get(key);
         if before.is_some_and(|(before, _)| *before == version) {
             return Ok(false);
@@ -298,13 +333,51 @@ impl<K: ObjectData> PublisherCore<K> {
         }
         // What fails half-way may have changed the files, and the next round finds them right.
         let is_untold = !written.untold.insert(key.clone());
-        let changed = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
+        let changed = match self.outlet.publish_checked(&**object, &|| go_on(stop))? {
+            Outcome::Written => true,
+            Outcome::Held => false,
+            Outcome::Kept => {
+                written.untold.remove(key);
+                return Ok(false);
+            }
+            Outcome::Removed(changed) => {
+                written.forget(key);
+                return Ok(changed || is_untold);
+            }
+        };
         written.last.insert(key.clone(), object);
         let sum = self.outlet.sum::<K>(key)?;
         written.files.insert(key.clone(), (version, sum));
         written.replaced.insert(key.clone(), self.now());
         written.untold.remove(key);
         Ok(changed || is_untold)
+    }
+
+    /// Removes the files of an object that the server has not, if its layout says so. Returns
+    /// whether there were any; `None` if they stay.
+    fn end_absent(
+        &self,
+        key: &ObjectKey,
+        written: &mut Written<K>,
+        stop: &StopToken,
+    ) -> Result<Option<bool>, Error> {
+        let Some((Laid::Removed, has_files)) = self.outlet.lay_out_absent::<K>(key)? else {
+            return Ok(None);
+        };
+        if has_files {
+            // The cache of a server may lag, and what is removed is missed by those who use it.
+            let deadline = Clock::system().after(CONFIRMED_WITHIN);
+            let fresh = self
+                .manager
+                .get_fresh(key.namespace(), key.name(), deadline);
+            match fresh {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Ok(_) | Err(_) => return Ok(None),
+            }
+            self.outlet.withdraw_checked::<K>(key, &|| go_on(stop))?;
+        }
+        written.forget(key);
+        Ok(Some(has_files))
     }
 
     /// Fails if the files of an object are not those that were written. The next round writes them.
@@ -382,8 +455,9 @@ fn pauses(has_failed: bool, after_failure: Duration) -> (Duration, Duration) {
 
 /// What the thread remembers from round to round.
 struct Written<K: ObjectData> {
-    /// The version of each object whose files are on the disk, and their sum.
-    files: BTreeMap<ObjectKey, (ResourceVersion, u64)>,
+    /// The version of each object whose files are on the disk, and their sum. `None`: they are
+    /// written anew, whatever version they have.
+    files: BTreeMap<ObjectKey, (Option<ResourceVersion>, u64)>,
     /// What was written last: it stays where the server has it no more, also when somebody removes
     /// it from the disk.
     last: BTreeMap<ObjectKey, Arc<StoredObject<K>>>,
@@ -414,6 +488,14 @@ impl<K: ObjectData> Written<K> {
             log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
             has_swept: false,
         }
+    }
+
+    /// Its files are gone.
+    fn forget(&mut self, key: &ObjectKey) {
+        self.files.remove(key);
+        self.replaced.remove(key);
+        self.last.remove(key);
+        self.untold.remove(key);
     }
 
     fn is_due(&mut self, at: Instant) {

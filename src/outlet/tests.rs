@@ -1,5 +1,7 @@
 //! Outlets on a real disk, and a publisher over a fake server.
 
+mod layouts;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
@@ -118,7 +120,7 @@ fn an_object_changes_as_a_whole() {
     );
     assert_ne!(fs::read_link(folder.join("..data")).unwrap(), before);
     assert_eq!(files(&folder), texts(&[("a", "2"), ("new", "2")]));
-    assert_eq!(std::io::read_to_string(open).unwrap(), "1");
+    assert_eq!(io::read_to_string(open).unwrap(), "1");
 }
 
 /// Seen: of 34,000 reads 4 found a folder that was being emptied, as two changes came at once.
@@ -267,7 +269,7 @@ fn a_write_or_removal_ends_before_any_file_and_the_next_process_puts_it_right() 
         let left = std::cell::Cell::new(files);
         move || {
             let rest = left.get().checked_sub(1);
-            left.set(rest.ok_or(std::io::ErrorKind::Interrupted)?);
+            left.set(rest.ok_or(io::ErrorKind::Interrupted)?);
             Ok(())
         }
     };
@@ -435,7 +437,11 @@ impl Followed {
         self.reference("settings");
         let clock = Clock::system();
         let limit = clock.after(PATIENCE);
-        while self.manager.get_by("shop", "settings", limit).unwrap().data != wanted {
+        let has_it = || {
+            let found = self.manager.get_by("shop", "settings", limit);
+            found.is_ok_and(|found| found.data == wanted)
+        };
+        while !has_it() {
             assert!(!clock.has_passed(limit), "the manager does not learn of it");
             std::thread::yield_now();
         }

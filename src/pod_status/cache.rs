@@ -1,13 +1,12 @@
 //! The pod-status cache's public face: each call decides in the table under the one lock, and acts
 //! after it.
 
-use super::reading::{PodReading, StatusError};
+use super::reading::{PodReading, StatusError, Timestamp};
 use super::status::{CachedStatus, PodStatus};
 use super::table::{PodTable, PodWaiter};
 use super::timeout;
-use super::timestamp::Timestamp;
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, debug_of};
+use crate::error::{Error, clone_of, debug_of};
 use crate::sync::{Arc, Mutex, Rank, wake_at};
 use crate::worker::StopToken;
 
@@ -302,14 +301,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
     }
 }
 
-impl<S: CachedStatus> Clone for PodStatusCache<S> {
-    fn clone(&self) -> Self {
-        Self {
-            table: Arc::clone(&self.table),
-            clock: self.clock.clone(),
-        }
-    }
-}
+clone_of!([S: CachedStatus] PodStatusCache<S>: table, clock);
 
 debug_of!([S: CachedStatus] PodStatusCache<S>, |it|
     pods: { it.table.lock().entries().len() }, waiting: { it.table.lock().waits().count() },

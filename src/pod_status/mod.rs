@@ -53,13 +53,11 @@ mod relist;
 mod status;
 mod table;
 mod timeout;
-mod timestamp;
 
 pub use cache::PodStatusCache;
-pub use reading::{PodReading, StatusError};
+pub use reading::{PodReading, StatusError, Timestamp};
 pub use relist::{Relist, RelistOptions, RelistReport, Runtime, RuntimeError, RuntimePod};
 pub use status::{
     CachedStatus, ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus,
 };
 pub use table::PodWaiter;
-pub use timestamp::Timestamp;

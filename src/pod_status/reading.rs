@@ -1,10 +1,12 @@
-//! What a read of the cache gives: a status, an error, either or both, and their times.
+//! What a read of the cache gives: a status, an error, either or both, and their times. These are
+//! monotonic, with a zero before all others.
 
 use std::error::Error as StdError;
+use std::time::Instant;
 
 use super::status::CachedStatus;
-use super::timestamp::Timestamp;
-use crate::error::debug_of;
+use crate::clock::Clock;
+use crate::error::{clone_of, debug_of};
 use crate::sync::Arc;
 
 /// The error of an inspection, shared by all readers of the pod.
@@ -76,18 +78,50 @@ impl<S: CachedStatus> PodReading<S> {
 }
 
 // Derived, it would ask for `S: Clone`.
-impl<S> Clone for PodReading<S> {
-    fn clone(&self) -> Self {
-        Self {
-            status: self.status.clone(),
-            error: self.error.clone(),
-            modified: self.modified,
-            observed: self.observed,
-        }
-    }
-}
+clone_of!([S] PodReading<S>: status, error, modified, observed);
 
 // Leaves the status out: it need not be printable, and reading it is the user's code.
 debug_of!([S] PodReading<S>, |it|
     has_status: it.status.is_some(), error: it.error, modified_time: it.modified,
     observed_time: it.observed, ..);
+
+/// A point on the monotonic clock, or [`ZERO`](Self::ZERO), which lies before every other.
+///
+/// Timestamps of one process can be compared with each other, whatever happens to the wall clock
+/// meanwhile: a step back of the wall clock cannot make a fresh status look old, as it does in the
+/// kubelet. They mean nothing in another process or on another machine. On Linux the clock stands
+/// still while the machine is suspended.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::clock::Clock;
+/// use kubecache::pod_status::Timestamp;
+///
+/// let now = Timestamp::now(&Clock::system());
+/// assert!(Timestamp::ZERO < now);
+/// assert_eq!(Timestamp::default(), Timestamp::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(Option<Instant>);
+
+impl Timestamp {
+    /// The time before every other. A worker that has never synced its pod asks with it.
+    pub const ZERO: Self = Self(None);
+
+    /// The current time of `clock`.
+    pub fn now(clock: &Clock) -> Self {
+        Self(Some(clock.now()))
+    }
+
+    /// The instant; `None` for [`ZERO`](Self::ZERO).
+    pub fn instant(self) -> Option<Instant> {
+        self.0
+    }
+}
+
+impl From<Instant> for Timestamp {
+    fn from(instant: Instant) -> Self {
+        Self(Some(instant))
+    }
+}

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use hashbrown::HashMap;
 
-use super::reading::PodReading;
-use super::timestamp::Timestamp;
+use super::reading::{PodReading, Timestamp};
 use crate::clock::Deadline;
+use crate::error::default_of;
 use crate::sync::{Arc, Bell};
 
 /// Entries, the global time and the waiters.
@@ -63,15 +63,13 @@ pub(super) struct Ticket {
     pub(super) bell: Arc<Bell>,
 }
 
+default_of!([S] PodTable<S>: pods, global, waited, tickets, closed, evented);
+
 impl<S> PodTable<S> {
     pub(super) fn new(evented: bool) -> Self {
         Self {
-            pods: HashMap::new(),
-            global: None,
-            waited: HashMap::new(),
-            tickets: 0,
-            closed: false,
             evented,
+            ..Self::default()
         }
     }
 

@@ -3,9 +3,8 @@
 
 use std::time::Instant;
 
-use super::reading::PodReading;
+use super::reading::{PodReading, Timestamp};
 use super::table::PodWaiter;
-use super::timestamp::Timestamp;
 use crate::error::{Error, ErrorKind};
 
 /// The end of a wait at its deadline, with what is known of the pod then: its entry and the global

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::clock::later;
+use crate::setters::setters;
 
 /// First wait of a first sync that a caller waits for (B3), and of a watch that did not last (B9).
 const FIRST_WAIT: Duration = Duration::from_millis(50);
@@ -57,25 +58,16 @@ pub struct BackoffOptions {
     pub(crate) reset_after: Duration,
 }
 
-impl BackoffOptions {
+setters! { [] BackoffOptions;
     /// Sets the first base. Default: 800 ms.
-    pub fn initial(mut self, base: Duration) -> Self {
-        self.initial = base;
-        self
-    }
+    initial(base: Duration);
 
     /// Sets the factor by which each wait's base grows. With 1 or less it does not grow. Default:
     /// 2.
-    pub fn factor(mut self, factor: f64) -> Self {
-        self.factor = factor;
-        self
-    }
+    factor(factor: f64);
 
     /// Sets the largest base. Default: 30 seconds.
-    pub fn cap(mut self, base: Duration) -> Self {
-        self.cap = base;
-        self
-    }
+    cap(base: Duration);
 
     /// Sets the largest base while a refusal lasts: 403, or 404 for the resource, for longer than
     /// the [grace](crate::reflector::ReflectorOptions::forbidden_grace). The [`cap`](Self::cap)
@@ -83,27 +75,18 @@ impl BackoffOptions {
     /// minutes.
     ///
     /// A read shortens a wait to one of the cap's.
-    pub fn refused_cap(mut self, base: Duration) -> Self {
-        self.refused_cap = base;
-        self
-    }
+    refused_cap(base: Duration);
 
     /// Sets the largest random share of the base that is added to it. Default: 1, so that a wait is
     /// in [base, 2 × base).
-    pub fn jitter(mut self, share: f64) -> Self {
-        self.jitter = share;
-        self
-    }
+    jitter(share: f64);
 
     /// Sets how long after the opening of a watch the waits start again at the first base. Zero
     /// keeps them there. Default: 2 minutes.
     ///
     /// They start again sooner when the server proves that it works: by an event, a watch that
     /// lived five seconds, an expired version, or an answer other than 5xx and 429.
-    pub fn reset_after(mut self, health: Duration) -> Self {
-        self.reset_after = health;
-        self
-    }
+    reset_after(health: Duration);
 }
 
 impl Default for BackoffOptions {

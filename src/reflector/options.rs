@@ -12,6 +12,7 @@ use crate::hooks::Hook;
 use crate::object::ResourceVersion;
 use crate::policy::{BackoffOptions, FORBIDDEN_GRACE};
 use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
+use crate::setters::setters;
 
 /// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the
 /// time (RF-2).
@@ -59,96 +60,57 @@ pub struct ReflectorOptions {
     pub(crate) failure_log: Option<FailureLog>,
 }
 
-impl ReflectorOptions {
+setters! { [] ReflectorOptions;
     /// Sets the clock. Default: the system's.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
-    }
+    clock(clock: Clock);
 
     /// Sets the shortest time-out that watches ask for; each draws its own from this to twice this.
     /// Default and least: 5 minutes.
-    pub fn watch_timeout_min(mut self, timeout: Duration) -> Self {
-        self.watch_timeout_min = timeout;
-        self
-    }
+    watch_timeout_min(timeout: Duration);
 
     /// Sets how many items a page of a list has. Zero is the default: 500 where the server reads
     /// its storage, and all at once where it answers from its cache.
-    pub fn page_size(mut self, items: u32) -> Self {
-        self.page_size = Some(items);
-        self
-    }
+    page_size(items: u32) = Some(items);
 
     /// Sets how often the sink delivers all its objects again. Zero is the default: never.
-    pub fn resync_period(mut self, period: Duration) -> Self {
-        self.resync_period = Some(period);
-        self
-    }
+    resync_period(period: Duration) = Some(period);
 
     /// Sets the silence after which a watch is opened again, once bookmarks are known to come.
     /// Default: 130 seconds.
     ///
     /// Where the longest time between two bookmarks is more than a third of this, three times that
     /// time takes its place.
-    pub fn idle_limit(mut self, limit: Duration) -> Self {
-        self.idle_limit = limit;
-        self
-    }
+    idle_limit(limit: Duration);
 
     /// Sets the waits after failures.
-    pub fn backoff(mut self, backoff: BackoffOptions) -> Self {
-        self.backoff = backoff;
-        self
-    }
+    backoff(backoff: BackoffOptions);
 
     /// Sets the seed of the jitter. Default: random.
-    pub fn seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
-        self
-    }
+    seed(seed: u64);
 
     /// Sets the counter of the callers that wait for the first sync. While a caller waits, lists
     /// are urgent and retries come soon. Default: no caller waits.
-    pub fn waiters(mut self, waiters: Waiters) -> Self {
-        self.waiters = Some(waiters);
-        self
-    }
+    waiters(waiters: Waiters) = Some(waiters);
 
     /// Sets the version that the content had before this run. Default: none.
     ///
     /// The reflector asks once more, at the most recent version, if the first list is older.
-    pub fn known_version(mut self, version: ResourceVersion) -> Self {
-        self.known_version = Some(version);
-        self
-    }
+    known_version(version: ResourceVersion) = Some(version);
 
     /// Sets whether lists come as a stream where the source supports it. Default: true.
     ///
     /// Watches of one object never use streams.
-    pub fn watch_list(mut self, streams: bool) -> Self {
-        self.watch_list = streams;
-        self
-    }
+    watch_list(streams: bool);
 
     /// Sets for how long the reflector only opens the watch again after internal errors of the
     /// server. Default: zero, so that it lists again at once.
-    pub fn internal_error_retry(mut self, window: Duration) -> Self {
-        self.internal_error_retry = window;
-        self
-    }
+    internal_error_retry(window: Duration);
 
     /// Sets for how long a refusal (403) is retried before waits end with it. Default: 3 seconds.
-    pub fn forbidden_grace(mut self, grace: Duration) -> Self {
-        self.forbidden_grace = grace;
-        self
-    }
+    forbidden_grace(grace: Duration);
 
     /// Sets the hook for measurements of lists and watches. Default: none, which costs nothing.
-    pub fn metrics(mut self, metrics: Hook<ReflectorMetric>) -> Self {
-        self.metrics = Some(metrics);
-        self
-    }
+    metrics(metrics: Hook<ReflectorMetric>) = Some(metrics);
 
     /// Sets the function that receives each failed list or watch: the objects asked for, the cause,
     /// and the attempts so far. Default: none.
@@ -188,10 +150,7 @@ impl ReflectorOptions {
     /// # Ok::<(), kubecache::Error>(())
     /// ```
     #[doc(alias = "WatchErrorHandler")]
-    pub fn on_error(mut self, hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) -> Self {
-        self.on_error = Some(Hook::new(hook));
-        self
-    }
+    on_error(hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) = Some(Hook::new(hook));
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use super::difference::SnapshotDifference;
 use super::key::SnapshotKey;
 use crate::error::debug_of;
 use crate::hooks::Hook;
+use crate::setters::setters;
 use crate::sync::Arc;
 
 /// How soon after a write there may be another one.
@@ -30,6 +31,33 @@ pub struct SnapshotOptions {
     pub(super) on_difference: Option<Hook<SnapshotDifference>>,
 }
 
+setters! { [] SnapshotOptions;
+    /// Names whose objects these are, such as the server's address: a file that was written under
+    /// another name is not used. At most 1,024 bytes; it stands in the file as it is. Default:
+    /// empty.
+    name(name: impl Into<String>) = name.into();
+
+    /// Sets the least time between two writes. Default: 10 seconds.
+    interval(interval: Duration);
+
+    /// Sets the most bytes of the file's text. A larger one is neither written nor read. Default:
+    /// 32 MiB.
+    bytes_max(bytes_max: usize);
+
+    /// Uses no file that was written longer ago. While nothing changes, the file is written again
+    /// at half of that age. Default: any age.
+    age_max(age_max: Duration) = Some(age_max);
+
+    /// Sets for how long after the start objects are kept that nobody references yet. Default: 10
+    /// minutes.
+    claim_within(claim_within: Duration);
+
+    /// Sets a hook that is told of each object that changed or went while the process was down.
+    ///
+    /// It is called once per object, on the thread that brings the server's word, under no lock.
+    on_difference(hook: Hook<SnapshotDifference>) = Some(hook);
+}
+
 impl SnapshotOptions {
     /// Options with that file and that key, and else the defaults.
     pub fn new(path: impl Into<PathBuf>, key: impl SnapshotKey) -> Self {
@@ -42,55 +70,6 @@ impl SnapshotOptions {
             age_max: None,
             claim_within: CLAIM_WITHIN,
             on_difference: None,
-        }
-    }
-
-    /// Names whose objects these are, such as the server's address: a file that was written under
-    /// another name is not used. At most 1,024 bytes; it stands in the file as it is. Default:
-    /// empty.
-    pub fn name(self, name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            ..self
-        }
-    }
-
-    /// Sets the least time between two writes. Default: 10 seconds.
-    pub fn interval(self, interval: Duration) -> Self {
-        Self { interval, ..self }
-    }
-
-    /// Sets the most bytes of the file's text. A larger one is neither written nor read. Default:
-    /// 32 MiB.
-    pub fn bytes_max(self, bytes_max: usize) -> Self {
-        Self { bytes_max, ..self }
-    }
-
-    /// Uses no file that was written longer ago. While nothing changes, the file is written again
-    /// at half of that age. Default: any age.
-    pub fn age_max(self, age_max: Duration) -> Self {
-        Self {
-            age_max: Some(age_max),
-            ..self
-        }
-    }
-
-    /// Sets for how long after the start objects are kept that nobody references yet. Default: 10
-    /// minutes.
-    pub fn claim_within(self, claim_within: Duration) -> Self {
-        Self {
-            claim_within,
-            ..self
-        }
-    }
-
-    /// Sets a hook that is told of each object that changed or went while the process was down.
-    ///
-    /// It is called once per object, on the thread that brings the server's word, under no lock.
-    pub fn on_difference(self, hook: Hook<SnapshotDifference>) -> Self {
-        Self {
-            on_difference: Some(hook),
-            ..self
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use hashbrown::{HashMap, HashSet};
 
-use crate::error::Error;
+use crate::error::{Error, default_of};
 use crate::guard::guard;
 use crate::list_watch::Listed;
 use crate::object::{Object, ObjectKey};
@@ -52,10 +52,7 @@ pub struct Indexers<K: Object> {
 impl<K: Object> Indexers<K> {
     /// Makes an empty set of index functions.
     pub fn new() -> Self {
-        Self {
-            functions: Vec::new(),
-            panics: Arc::default(),
-        }
+        Self::default()
     }
 
     /// Adds the index by namespace. Cluster-scoped objects are under the empty value.
@@ -172,11 +169,7 @@ impl<K: Object> Clone for Indexers<K> {
     }
 }
 
-impl<K: Object> Default for Indexers<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+default_of!([K: Object] Indexers<K>: functions, panics);
 
 impl<K: Object> fmt::Debug for Indexers<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ use hashbrown::HashMap;
 
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, numeric_order};
+use crate::setters::setters;
 use crate::store::Store;
 use crate::store::state::StoreContent;
 use crate::sync::{Arc, Mutex, Rank};
@@ -19,21 +20,15 @@ pub struct MutationCacheOptions {
     capacity: usize,
 }
 
-impl MutationCacheOptions {
+setters! { [] MutationCacheOptions;
     /// How long the cache shows a write that the watch does not bring. Default 5 minutes.
     ///
     /// Only a watch that stands still for so long, or a server that went back in time, makes this
     /// matter: a write is dropped as soon as the store has caught up with it.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl;
-        self
-    }
+    ttl(ttl: Duration);
 
     /// How many writes are kept; beyond it the oldest is dropped. Default 100.
-    pub fn capacity(mut self, capacity: usize) -> Self {
-        self.capacity = capacity;
-        self
-    }
+    capacity(capacity: usize);
 }
 
 impl Default for MutationCacheOptions {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use crate::clock::{Clock, Deadline};
-use crate::error::{Error, ErrorKind, debug_of};
+use crate::error::{Error, ErrorKind, clone_of, debug_of};
 use crate::failures::Failures;
 use crate::list_watch::{Listed, ListerWatcher, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
@@ -473,17 +473,7 @@ fn ended<K: Object>(state: &StoreContent<K>, name: &str) -> Error {
     }
 }
 
-impl<K: Object> Clone for Store<K> {
-    fn clone(&self) -> Self {
-        Self {
-            state: Arc::clone(&self.state),
-            copies: Arc::clone(&self.copies),
-            waiters: self.waiters.clone(),
-            clock: self.clock.clone(),
-            name: self.name.clone(),
-        }
-    }
-}
+clone_of!([K: Object] Store<K>: state, copies, waiters, clock, name);
 
 debug_of!([K: Object] Store<K>, |it|
     kind: K::resource().kind(), objects: it.len(), synced: it.has_synced(),

@@ -1,5 +1,5 @@
-//! One object of the API: trimmed, decoded, or set aside with its key and the reason. Bodies that are
-//! one object: the response to a `get`, and the API's status.
+//! One object of the API: trimmed, decoded, or set aside with its key and the reason. Bodies that
+//! are one object: the response to a `get`, and the API's status.
 
 use std::borrow::Cow;
 

@@ -47,8 +47,8 @@ pub(super) struct Noted<'de> {
     pub(super) last_applied: Option<&'de [u8]>,
 }
 
-/// A noted member.
-type Slot<'de> = for<'a> fn(&'a mut Noted<'de>) -> &'a mut Option<&'de [u8]>;
+/// Where a member is noted.
+type NotedMember<'de> = for<'a> fn(&'a mut Noted<'de>) -> &'a mut Option<&'de [u8]>;
 
 /// A container of which some members matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,9 +64,9 @@ enum Place {
 enum MemberUse<'de> {
     Skip,
     /// Noted and passed over.
-    Cut(Slot<'de>),
+    Cut(NotedMember<'de>),
     /// Noted if it is a string, and decoded.
-    Note(Slot<'de>),
+    Note(NotedMember<'de>),
     /// Decoded; a map in it is this place.
     Value(Place),
 }

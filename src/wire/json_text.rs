@@ -1,5 +1,5 @@
-//! The strings and numbers of JSON: where they end, and what their escapes stand for. Why a text did
-//! not decode, in the words of `serde` without the values that they quote.
+//! The strings and numbers of JSON: where they end, and what their escapes stand for. Why a text
+//! did not decode, in the words of `serde` without the values that they quote.
 
 use std::fmt::{self, Display};
 use std::mem;
@@ -288,7 +288,16 @@ fn unexpected(what: &str, met: Unexpected<'_>, expected: &dyn Expected) -> Strin
         Unexpected::Unit => "null",
         Unexpected::Other(_) => "value",
         // The words of `serde` for the others quote no value.
-        other => &other.to_string(),
+        other @ (Unexpected::Bytes(_)
+        | Unexpected::Option
+        | Unexpected::NewtypeStruct
+        | Unexpected::Seq
+        | Unexpected::Map
+        | Unexpected::Enum
+        | Unexpected::UnitVariant
+        | Unexpected::NewtypeVariant
+        | Unexpected::TupleVariant
+        | Unexpected::StructVariant) => &other.to_string(),
     };
     format!("{what}: {met}, expected {}", clipped(expected))
 }

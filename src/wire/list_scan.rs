@@ -275,7 +275,13 @@ impl ListScan {
             MemberPlace::FirstItem | MemberPlace::NextItem => {
                 "an item of the list is not an object"
             }
-            _ => "the list is not JSON",
+            MemberPlace::FirstKey
+            | MemberPlace::NextKey
+            | MemberPlace::Colon
+            | MemberPlace::Value
+            | MemberPlace::AfterValue
+            | MemberPlace::AfterItem
+            | MemberPlace::Inside(_) => "the list is not JSON",
         };
         protocol(&format!("{what}: unexpected '{found}' at byte {at}"))
     }

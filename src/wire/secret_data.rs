@@ -44,7 +44,7 @@ impl SecretData {
         if Self::is_whole::<K>() {
             let [data, string_data] = [noted.data, noted.string_data];
             decode(("data", data), &mut secret.0.data, bytes, |it| {
-                it.0.zeroize()
+                it.0.zeroize();
             })?;
             let texts = &mut secret.0.string_data;
             decode(("stringData", string_data), texts, text, String::zeroize)?;

@@ -55,7 +55,7 @@ fn wrong_usage_ends_with_2_one_line_and_a_hint() {
 fn help_and_version_are_answers() {
     let help = AGENT.run(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (0, ""));
-    assert!(help.stdout.contains("Exit codes: "));
+    assert!(help.stdout.contains("\nExit codes:\n"));
     let version = AGENT.run(&["--version"]);
     assert_eq!(AGENT.run(&["-V"]).stdout, version.stdout);
     assert_eq!(

@@ -55,7 +55,7 @@ fn the_first_line_says_what_it_is_and_the_table_follows() {
             .unwrap()
             .starts_with("Demo: no cluster is asked; recordings of ")
     );
-    assert!(lines.next().unwrap().starts_with("NAMESPACE   POD  "));
+    assert!(lines.next().unwrap().starts_with("NAMESPACE/POD   "));
     for (object, state) in [
         ("storefront-tls", "Synced"),
         ("catalog-schema-v3", "Synced"),
@@ -65,6 +65,26 @@ fn the_first_line_says_what_it_is_and_the_table_follows() {
         let row = ended.stdout.lines().find(|line| line.contains(object));
         let row = row.unwrap_or_else(|| panic!("no row for {object}:\n{}", ended.stdout));
         assert!(row.contains(state), "{row}");
+    }
+    assert_fits(&ended.stdout);
+    // The server's words about a refusal stand below its row.
+    let refused = ended
+        .stdout
+        .lines()
+        .position(|line| line.contains("Forbidden"));
+    let below = ended.stdout.lines().nth(refused.unwrap() + 1).unwrap();
+    assert!(below.starts_with("    "), "{}", ended.stdout);
+    let wide = AGENT.run(&["--demo", "--once", "-o", "wide"]).stdout;
+    let headers = "NAMESPACE POD KIND NAME STATE VERSION IMMUTABLE KEYS BYTES AGE HEARD REASON";
+    let second = wide.lines().nth(1).unwrap();
+    assert!(second.split_whitespace().eq(headers.split(' ')), "{second}");
+}
+
+/// The lines of the table have 80 columns.
+fn assert_fits(text: &str) {
+    let lines = text.lines().filter(|line| !line.starts_with("Demo: "));
+    for line in lines {
+        assert!(line.chars().count() <= 80, "{line}");
     }
 }
 
@@ -136,9 +156,31 @@ fn follow(output: &str, signal: Signal) -> Ended {
 
 #[test]
 fn the_story_goes_on_in_a_table_until_sigterm() {
-    let ended = follow("table", Signal::TERM);
+    let ended = follow("wide", Signal::TERM);
     let headers = ended.stdout.matches("NAMESPACE").count();
     assert_eq!(headers, 1, "{}", ended.stdout);
+}
+
+/// A long name has a mark where it is cut.
+#[test]
+fn rows_that_follow_have_the_time_and_what_happened_in_80_columns() {
+    let mut agent = AGENT.start(&["--demo", "--demo-speed", "10"]);
+    agent.wait_for("a removal", |line| line.ends_with("Removed"));
+    let ended = agent.stop(Signal::TERM);
+    assert_fits(&ended.stdout);
+    let mut lines = ended.stdout.lines().skip(1);
+    let headers = lines.next().unwrap();
+    assert!(
+        headers
+            .split_whitespace()
+            .eq(["TIME", "NAMESPACE/POD", "OBJECT", "STATE"])
+    );
+    for line in lines.filter(|line| !line.starts_with(' ')) {
+        let cells: Vec<_> = line.split_whitespace().collect();
+        let is_time = |text: &str| text.len() == 9 && text.ends_with('Z');
+        assert!(cells.len() >= 4 && is_time(cells[0]), "{line}");
+    }
+    assert!(ended.stdout.contains('\u{2026}'), "{}", ended.stdout);
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn a_hang_up_has_it_read_its_references_again_and_a_bad_file_changes_nothing() {
     let mut agent = AGENT.start(&flags.concat());
     let key = |name: &str| output.join(format!("shop/secrets/{name}/key"));
     wait_for_file(&key("old"), "old");
-    agent.wait_for("its row", |line| line.contains(" old "));
+    agent.wait_for("its row", |line| line.contains("secret/old "));
 
     fs::write(&file, "secret shop/new\n").unwrap();
     agent.signal(Signal::HUP);
@@ -53,7 +53,7 @@ fn a_hang_up_has_it_read_its_references_again_and_a_bad_file_changes_nothing() {
         std::thread::yield_now();
     }
     agent.wait_for("the row of what went", |line| {
-        line.contains(" old ") && line.contains("Removed")
+        line.contains("secret/old ") && line.contains("Removed")
     });
 
     fs::write(&file, "secret new\n").unwrap();

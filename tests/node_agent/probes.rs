@@ -306,3 +306,90 @@ fn metrics_are_served_beside_the_probes_or_at_an_address_of_their_own() {
     assert_eq!(get(address, "/readyz"), (200, "ok".to_owned()));
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
+
+/// What the agent does to files, and what the process costs, without an exporter beside it.
+#[cfg(all(feature = "metrics", feature = "snapshot", target_os = "linux"))]
+#[test]
+#[expect(clippy::too_many_lines, reason = "each assertion is a series")]
+fn metrics_tell_of_files_hooks_the_snapshot_and_the_process() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use kubecache::testing::{ApiServer, objects};
+
+    const METRICS: &str = "--metrics-bind-address";
+    let server = ApiServer::new().unwrap();
+    let map = objects::config_map("shop", "flags", "", &[("tax", "7")]);
+    server.apply(&map).unwrap();
+    let directory = crate::support::TempDirectory::new("agent-metrics");
+    let key = directory.join("key");
+    std::fs::write(&key, [7; 32]).unwrap();
+    std::fs::set_permissions(&key, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (out, snapshot) = (directory.join("out"), directory.join("snapshot"));
+    let url = server.url();
+    let flags = [
+        "--server",
+        &url,
+        "--configmap",
+        "shop/flags",
+        METRICS,
+        "127.0.0.1:0",
+    ];
+    let files = [
+        "--output-dir",
+        out.to_str().unwrap(),
+        "--exec-on-change",
+        "true",
+    ];
+    let kept = [
+        "--snapshot",
+        snapshot.to_str().unwrap(),
+        "--snapshot-key",
+        key.to_str().unwrap(),
+    ];
+    let flags = [&flags[..], &files, &kept].concat();
+    let mut agent = AGENT.start_in(&flags, &[("PATH", "/usr/bin:/bin")]);
+    let address = told(&mut agent, &format!("{METRICS}: listening at "));
+    let address = address.parse().unwrap();
+    agent.wait_for("the row", |line| line.contains("Synced"));
+    // The snapshot is written some seconds after a change.
+    let limit = soon();
+    let value = loop {
+        let (_, text) = get(address, "/metrics");
+        let values = text.lines().filter(|line| !line.starts_with('#'));
+        let values = values.filter_map(|line| line.rsplit_once(' '));
+        let values = values.map(|(name, value)| (name.to_owned(), value.parse::<f64>().unwrap()));
+        let values: std::collections::BTreeMap<_, _> = values.collect();
+        if values.contains_key("kubecache_agent_snapshot_bytes") {
+            break move |name: &str| *values.get(name).unwrap_or_else(|| panic!("{name}: {text}"));
+        }
+        assert!(!Clock::system().has_passed(limit), "{text}");
+    };
+    assert_eq!(
+        value("kubecache_agent_files_objects{state=\"written\"}").to_string(),
+        "1"
+    );
+    assert_eq!(
+        value("kubecache_agent_files_objects{state=\"failed\"}").to_string(),
+        "0"
+    );
+    assert_eq!(value("kubecache_agent_snapshot_failed").to_string(), "0");
+    assert_eq!(
+        value("kubecache_agent_hook_runs_total{result=\"failure\"}").to_string(),
+        "0"
+    );
+    assert!(value("kubecache_agent_hook_runs_total{result=\"success\"}") >= 1.0);
+    assert!(value("kubecache_agent_snapshot_bytes") > 0.0);
+    assert!(value("kubecache_agent_snapshot_age_seconds") >= 0.0);
+    let started = value("process_start_time_seconds");
+    let written = value("kubecache_agent_files_last_success_timestamp_seconds");
+    // The start is known to a second, more or less.
+    assert!(
+        started > 1.7e9 && written > started - 2.0,
+        "{started} {written}"
+    );
+    assert!(value("process_cpu_seconds_total") >= 0.0);
+    assert!(value("process_resident_memory_bytes") > 1e6);
+    assert!(value("process_open_fds") > 3.0);
+    assert!(value("process_max_fds") >= value("process_open_fds"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}

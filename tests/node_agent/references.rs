@@ -95,9 +95,15 @@ fn references_stand_beside_the_pods_of_a_node() {
         "--configmap",
         "shop/flags",
     ];
-    let mut agent = AGENT.start(&[&flags[..], &["--secret", "shop/db"]].concat());
+    let more = ["--secret", "shop/db", "-o", "wide"];
+    let mut agent = AGENT.start(&[&flags[..], &more].concat());
     let line = |words: &'static [&str]| -> crate::support::example::IsLine {
-        Box::new(move |line| line.split_whitespace().take(5).eq(words.iter().copied()))
+        Box::new(move |line| {
+            line.split_whitespace()
+                .skip(1)
+                .take(5)
+                .eq(words.iter().copied())
+        })
     };
     agent.wait_for_all(
         "a row per reference",

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kubecache::clock::Clock;
 use kubecache::testing::{
-    Act, Answer, End, Exchange, Fault, FixtureServer, Recording, Speed, objects,
+    Act, Answer, ApiServer, End, Exchange, Fault, FixtureServer, Recording, Speed, objects,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -142,7 +142,7 @@ fn an_answer_that_is_missing_at_the_deadline_is_shown_and_ends_with_1() {
         .start()
         .unwrap();
     // The list of the pods has to come within it.
-    let ended = agent(&server, &["--timeout", "20s"]);
+    let ended = agent(&server, &["--timeout", "20s", "-o", "wide"]);
     assert_eq!(ended.code, 1);
     let row = ended.stdout.lines().nth(1).unwrap();
     // D14: the row says where the request is; on a busy machine it may not be sent yet.
@@ -172,6 +172,8 @@ fn why_an_object_waits_is_told_when_it_is_known() {
         "n1",
         "--request-timeout",
         "20s",
+        "-o",
+        "wide",
     ];
     let mut agent = AGENT.start(&flags);
     agent.wait_for("the wait", |line| {
@@ -197,6 +199,47 @@ fn a_node_without_pods_says_so_and_is_no_failure() {
     let ended = agent(&server, &["-o", "json"]);
     let node: Value = serde_json::from_str(&ended.stdout).unwrap();
     assert_eq!(node, json!({"node": "n1", "pods": []}));
+}
+
+/// Seen: a name with a slip had an empty table, as a node that runs nothing.
+#[test]
+fn a_node_that_does_not_exist_is_told_and_waited_for_and_an_error_with_once() {
+    let server = ApiServer::new().unwrap();
+    let url = server.url();
+    let flags = ["--server", &url, "--node-name", "n1"];
+    let ended = AGENT.run(&[&flags[..], &["--once"]].concat());
+    assert_eq!((ended.code, ended.stdout.as_str()), (1, ""));
+    let words = "\nerror: node n1 does not exist\n";
+    assert!(ended.stderr.ends_with(words), "{}", ended.stderr);
+
+    let mut agent = AGENT.start(&flags);
+    let warning = "warning: node n1 does not exist; waiting for it";
+    while agent.next_told().unwrap() != warning {}
+    server.apply(&objects::node("n1", "")).unwrap();
+    while agent.next_told().unwrap() != "node n1 exists now" {}
+    let pod = objects::pod("shop", "web", "n1", &["tls"], &[]);
+    server.apply(&pod).unwrap();
+    agent.wait_for("the row", |line| line.contains("secret/tls"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+#[test]
+fn a_node_that_may_not_be_read_is_no_absent_one() {
+    let path = "/api/v1/nodes/n1";
+    let status = Act::Status {
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        retry_after: None,
+    };
+    let server = FixtureServer::replaying(node(&[]))
+        .fault(Fault::new(status).on(path))
+        .start()
+        .unwrap();
+    let ended = agent(&server, &["-v=2"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(!ended.stderr.contains("does not exist"), "{}", ended.stderr);
+    let told = ended.stderr.matches("whether node n1 exists is not known");
+    assert_eq!(told.count(), 1, "{}", ended.stderr);
 }
 
 #[test]
@@ -315,11 +358,11 @@ fn pods_that_finish_are_made_anew_or_are_deleted_let_go_of_their_objects() {
         .start()
         .unwrap();
     let url = server.url();
-    let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1"]);
+    let mut agent = AGENT.start(&["-s", &url, "--node-name", "n1", "-o", "wide"]);
     let row = |pod: &'static str, name: &'static str, state: &'static str| {
         let is_it: IsLine = Box::new(move |line| {
             let cells: Vec<_> = line.split_whitespace().collect();
-            (cells[1], cells[3], cells[4]) == (pod, name, state)
+            (cells[2], cells[4], cells[5]) == (pod, name, state)
         });
         is_it
     };

@@ -69,7 +69,15 @@ fn d14_an_interrupted_once_prints_what_it_knows() {
         .start()
         .unwrap();
     let url = server.url();
-    let agent = AGENT.start(&["--server", &url, "--node-name", "n1", "--once"]);
+    let agent = AGENT.start(&[
+        "--server",
+        &url,
+        "--node-name",
+        "n1",
+        "--once",
+        "-o",
+        "wide",
+    ]);
     let soon = Clock::system().after(Duration::from_secs(60));
     let asked = server.wait_for_requests(soon, |requests: &[Received]| {
         let of = |part: &str, watch| {

@@ -118,7 +118,7 @@ fn a_reader_of_the_log_that_takes_nothing_holds_up_nothing() {
     let directory = TempDirectory::new("agent-full-log");
     let flags = flags(&server, &directory);
     let mut flags: Vec<_> = flags.iter().map(String::as_str).collect();
-    flags.push("-v=4");
+    flags.extend(["-v=4", "-o=wide"]);
     let (mut stderr, write_end) = small_pipe();
     let mut command = AGENT.command(&flags);
     command.stderr(Stdio::from(write_end));

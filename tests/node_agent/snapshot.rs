@@ -15,10 +15,11 @@ use super::rows::{node, object, pod};
 use crate::support::TempDirectory;
 use crate::support::example::IsLine;
 
-/// The first columns of a row.
+/// The first columns of a row behind the time.
 fn line(words: &'static [&str]) -> IsLine {
     Box::new(move |line| {
         line.split_whitespace()
+            .skip(1)
             .take(words.len())
             .eq(words.iter().copied())
     })
@@ -52,7 +53,11 @@ fn left(name: &str) -> Left {
     let server = FixtureServer::replaying(recording).start().unwrap();
     let port = server.address().port();
     let flags = [("--server", server.url()), ("--node-name", "n1".to_owned())];
-    let keeps = [("--snapshot", snapshot), ("--snapshot-key", key)];
+    let keeps = [
+        ("--snapshot", snapshot),
+        ("--snapshot-key", key),
+        ("--output", "wide".to_owned()),
+    ];
     let flags = flags.into_iter().chain(keeps);
     let flags: Vec<_> = flags
         .map(|(flag, value)| format!("{flag}={value}"))

@@ -31,6 +31,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// ```
 #[doc(alias = "rest.Config")]
 #[derive(Clone)]
+#[must_use]
 pub struct Config {
     pub(crate) server: ServerUrl,
     pub(crate) tls: TlsSettings,
@@ -136,7 +137,6 @@ impl Config {
 
     /// Takes the proxy and the system's authorities from this environment. Default: that from
     /// which the configuration was made.
-    #[must_use]
     pub fn with_environment(mut self, environment: Environment) -> Self {
         self.environment = Arc::new(environment);
         self
@@ -146,7 +146,6 @@ impl Config {
     ///
     /// Default: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name; the manual's
     /// [page on TLS](crate::manual::tls) has the places.
-    #[must_use]
     pub fn with_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
         self
@@ -155,7 +154,6 @@ impl Config {
     /// Shows this client certificate, in PEM text, and proves to have its key.
     ///
     /// It takes the place of the certificate of a kubeconfig or a credential plugin.
-    #[must_use]
     pub fn with_identity(
         mut self,
         certificate: impl Into<Vec<u8>>,
@@ -170,14 +168,12 @@ impl Config {
     }
 
     /// Expects the server's certificate to carry `name`, instead of the URL's host.
-    #[must_use]
     pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
         self.tls.server_name = Some(name.into());
         self
     }
 
     /// Trusts any certificate that the server shows. This is for tests.
-    #[must_use]
     pub fn with_insecure_skip_tls_verify(mut self) -> Self {
         self.tls.insecure_skip_verify = true;
         self
@@ -221,7 +217,6 @@ impl Config {
     }
 
     /// Reaches the server without a proxy, whatever the environment or a kubeconfig says.
-    #[must_use]
     pub fn without_proxy(mut self) -> Self {
         self.proxy = ProxyChoice::Direct;
         self
@@ -231,7 +226,6 @@ impl Config {
     ///
     /// Without that feature TLS needs a provider from here. The crate never installs one for the
     /// whole process.
-    #[must_use]
     pub fn with_provider(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
         self
@@ -251,7 +245,6 @@ impl Config {
     /// Sends the bearer token in this file.
     ///
     /// The client reads the file every 50 seconds, and once more when the server rejects the token.
-    #[must_use]
     pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.credentials = Credentials::token_file(path, None, &Clock::system());
         self
@@ -260,7 +253,6 @@ impl Config {
     /// Sends the bearer tokens that `source` gives.
     ///
     /// [`TokenSource`] says when the client asks it. Clones of the configuration share its tokens.
-    #[must_use]
     pub fn with_token_source(mut self, source: Arc<dyn TokenSource>) -> Self {
         self.credentials = Credentials::program(source);
         self
@@ -268,7 +260,6 @@ impl Config {
 
     /// Sets the namespace for programs that name none, as [`namespace`](Self::namespace) returns
     /// it.
-    #[must_use]
     pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self

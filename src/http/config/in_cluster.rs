@@ -5,11 +5,12 @@ use std::path::Path;
 use super::super::credentials::Credentials;
 use super::config::Config;
 use super::environment::Environment;
-use super::kubeconfig::{self, KubeconfigOptions, Section};
+use super::kubeconfig::{self, KubeconfigOptions};
 use super::pem::Pem;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::yaml::Section;
 
 /// Reads the configuration of the pod. The inner error says what is missing, if there is no pod.
 ///

@@ -33,7 +33,8 @@ impl Config {
     ///
     /// As [`infer`](Self::infer).
     pub fn infer_with(options: &KubeconfigOptions) -> Result<Self, Error> {
-        Self::infer_from(options, &options.environment_or_process())
+        let environment = options.environment.clone();
+        Self::infer_from(options, &environment.unwrap_or_else(Environment::process))
     }
 
     /// Reads the configuration of a pod from its environment and the files of its service account.

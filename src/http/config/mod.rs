@@ -1,7 +1,6 @@
 //! Which server is meant, how it is trusted, and as which user the client asks. This comes from
 //! kubeconfig files, from a pod's service account, or from the program.
 
-mod certificate_directory;
 #[expect(
     clippy::module_inception,
     reason = "the folder and the type in it are named by the same thing"
@@ -21,9 +20,6 @@ pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
 pub use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
-#[cfg(feature = "testing")]
-pub(crate) use self::kubeconfig::yaml_values;
-pub(super) use self::kubeconfig::{Node, yaml_document};
 pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;

@@ -1,4 +1,4 @@
-//! When a client certificate became valid and when it expires, for metrics.
+//! What a client certificate says: when it became valid and when it expires, for metrics.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,7 +24,8 @@ fn system_time(time: UnixTime) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs()))
 }
 
-fn facts(chain: &Pem) -> Option<CertificateFacts> {
+/// Returns what the first certificate of a chain says.
+pub(crate) fn facts(chain: &Pem) -> Option<CertificateFacts> {
     let certificate = CertificateDer::from_pem_slice(&chain.bytes).ok()?;
     CertificateFacts::read(&certificate)
 }

@@ -3,9 +3,7 @@
 mod authorization;
 pub(super) mod client_certificate;
 mod exec;
-mod kubeconfig_user;
 mod lifetime;
-mod plugin_run;
 mod renewal;
 mod source;
 mod status;
@@ -23,16 +21,15 @@ pub(super) use self::exec::{
     ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
     resolve_command,
 };
-use self::kubeconfig_user::{KubeconfigUser, ReadUser};
-pub use self::plugin_run::{PluginEnd, PluginRun};
-use self::renewal::{Asker, Renewal, Runner};
-use self::source::CredentialSource;
-pub(super) use self::source::{CheckIdentity, Credential, Fetched};
-pub use self::status::CredentialsStatus;
-use self::token_file::TokenFile;
-use self::token_source::ProgramSource;
+pub(super) use self::renewal::Runner;
+use self::renewal::{Asker, Renewal};
+pub(super) use self::source::{CheckIdentity, Credential, CredentialSource, Fetched};
+pub use self::status::{CredentialsStatus, PluginEnd, PluginRun};
+use self::token_file::token_file;
+use self::token_source::of_program;
 pub use self::token_source::{Token, TokenSource};
 use super::transport::call_context::{CallContext, NamedDeadline};
+use super::transport::thread_pool::JobKind;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::hooks::Hook;
@@ -59,9 +56,6 @@ pub(crate) struct ActiveCredentials {
     asker: Asker,
 }
 
-/// Keeps the thread that fetches credentials. Its drop ends the run of a plugin.
-pub(crate) struct CredentialsLease(#[expect(dead_code, reason = "its drop matters")] Arc<Runner>);
-
 impl Credentials {
     /// A token from the configuration.
     pub(crate) fn token(token: &str) -> Result<Self, String> {
@@ -83,49 +77,61 @@ impl Credentials {
         initial: Option<Authorization>,
         clock: &Clock,
     ) -> Self {
-        let source = TokenFile::new(path.into());
+        let source = token_file(path.into());
         let initial = initial.map(credential);
         Self::Renewed(Arc::new(Renewal::new(source, initial, clock)))
     }
 
     /// The tokens that code of the program gives.
     pub(crate) fn program(source: Arc<dyn TokenSource>) -> Self {
-        Self::source(ProgramSource::new(source))
+        Self::source(of_program(source))
     }
 
-    /// What a kubeconfig says of its user, who is `name` in messages; `read` says it anew.
-    pub(crate) fn kubeconfig(name: &str, user: Fetched, read: ReadUser, clock: &Clock) -> Self {
-        let name = name.to_owned();
+    /// What a kubeconfig says of its user, who is `name` in messages; `read` says it anew
+    /// and blocks for local files.
+    pub(crate) fn kubeconfig(
+        name: &str,
+        user: Fetched,
+        read: impl Fn() -> Result<Fetched, Error> + Send + Sync + 'static,
+        clock: &Clock,
+    ) -> Self {
         let first = Credential {
             authorization: user.authorization,
             identity: user.identity,
             number: 0,
         };
-        let source = KubeconfigUser { name, read };
+        let source = CredentialSource {
+            name: name.to_owned(),
+            thread: "kubeconfig",
+            jobs: JobKind::Hang,
+            row: &KUBECONFIG,
+            hang_hint: "does the kubeconfig's file system hang?",
+            fetch: Box::new(move |_| read()),
+        };
         Self::Renewed(Arc::new(Renewal::new(source, Some(first), clock)))
     }
 
-    pub(crate) fn source(source: impl CredentialSource + 'static) -> Self {
+    pub(crate) fn source(source: CredentialSource) -> Self {
         Self::Renewed(Arc::new(Renewal::new(source, None, &Clock::system())))
     }
 
     /// Whether a credential plugin gives them.
     pub(crate) fn is_plugin(&self) -> bool {
-        matches!(self, Self::Renewed(renewal) if *renewal.policy().row == PLUGIN)
+        matches!(self, Self::Renewed(renewal) if *renewal.source().row == PLUGIN)
     }
 
     /// Whether they stand in a kubeconfig, which is read again.
     pub(crate) fn is_kubeconfig(&self) -> bool {
-        matches!(self, Self::Renewed(renewal) if *renewal.policy().row == KUBECONFIG)
+        matches!(self, Self::Renewed(renewal) if *renewal.source().row == KUBECONFIG)
     }
 
     /// Makes the credentials of a client, whose hook is `metrics` and whose TLS has the `check`.
-    /// Sources are asked while the lease lives.
+    /// Sources are asked while the runner lives. The drop of the last one ends a plugin's run.
     pub(crate) fn activate(
         &self,
         metrics: Option<Hook<PluginRun>>,
         check: Option<Arc<CheckIdentity>>,
-    ) -> (ActiveCredentials, Option<CredentialsLease>) {
+    ) -> (ActiveCredentials, Option<Arc<Runner>>) {
         let runner = match self {
             Self::None | Self::Withheld | Self::Fixed(_) => None,
             Self::Renewed(renewal) => Some(renewal.runner()),
@@ -138,7 +144,7 @@ impl Credentials {
                 check,
             },
         };
-        (active, runner.map(CredentialsLease))
+        (active, runner)
     }
 
     /// How often the source was asked; `None` if there is none.
@@ -202,7 +208,7 @@ impl ActiveCredentials {
             ),
             Credentials::Renewed(renewal) => error.with_hint(&format!(
                 "the server rejects the newest credentials of {}",
-                renewal.name()
+                renewal.source().name
             )),
         }
     }
@@ -226,7 +232,7 @@ impl fmt::Debug for Credentials {
             Self::None => f.write_str("none"),
             Self::Withheld => f.write_str("withheld"),
             Self::Fixed(_) => f.write_str("fixed"),
-            Self::Renewed(renewal) => f.write_str(renewal.name()),
+            Self::Renewed(renewal) => f.write_str(&renewal.source().name),
         }
     }
 }

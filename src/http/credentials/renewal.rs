@@ -13,11 +13,8 @@ use super::super::transport::channel::ItemReceiver;
 use super::super::transport::helper_threads::HelperThreads;
 use super::super::transport::interrupt::{Interrupt, Limit};
 use super::client_certificate;
-use super::plugin_run::PluginRun;
-use super::source::{
-    CheckIdentity, Credential, CredentialSource, FetchReason, Fetched, RenewalPolicy,
-};
-use super::status::CredentialsStatus;
+use super::source::{CheckIdentity, Credential, CredentialSource, FetchReason, Fetched};
+use super::status::{CredentialsStatus, PluginRun};
 use crate::clock::{Clock, WallInstant, later};
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
@@ -35,7 +32,7 @@ pub(crate) struct Renewal {
 
 /// The part that the thread may keep.
 struct Renewed {
-    source: Box<dyn CredentialSource>,
+    source: CredentialSource,
     clock: Clock,
     state: Mutex<RenewalState>,
 }
@@ -137,19 +134,18 @@ impl Renewal {
     /// Credentials of `source`. `initial` is used until the source first gives some: by the next
     /// request, or after a rejection if the policy keeps what was rejected.
     pub(crate) fn new(
-        source: impl CredentialSource + 'static,
+        source: CredentialSource,
         initial: Option<Credential>,
         clock: &Clock,
     ) -> Self {
         let state = RenewalState {
-            due: (initial.is_some() && !source.policy().row.keeps_rejected)
-                .then(|| clock.wall_instant()),
+            due: (initial.is_some() && !source.row.keeps_rejected).then(|| clock.wall_instant()),
             current: initial.map(Arc::new),
             ..RenewalState::default()
         };
         Self {
             shared: Arc::new(Renewed {
-                source: Box::new(source),
+                source,
                 clock: clock.clone(),
                 state: Mutex::ranked(Rank::CREDENTIALS, state),
             }),
@@ -157,12 +153,8 @@ impl Renewal {
         }
     }
 
-    pub(crate) fn policy(&self) -> &RenewalPolicy {
-        self.shared.source.policy()
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.shared.source.name()
+    pub(crate) fn source(&self) -> &CredentialSource {
+        &self.shared.source
     }
 
     /// Returns what asks the source. It lives while one of the returned values does.
@@ -171,9 +163,9 @@ impl Renewal {
         if let Some(living) = runner.upgrade() {
             return living;
         }
-        let policy = self.policy();
+        let source = self.source();
         let made = Arc::new(Runner {
-            threads: HelperThreads::new(policy.thread, 1, Duration::MAX, policy.jobs),
+            threads: HelperThreads::new(source.thread, 1, Duration::MAX, source.jobs),
             stop: StopSource::new(),
         });
         *runner = Arc::downgrade(&made);
@@ -194,7 +186,7 @@ impl Renewal {
         call: &CallContext,
     ) -> Result<Arc<Credential>, Error> {
         let shared = &self.shared;
-        let policy = self.policy();
+        let row = self.source().row;
         let (usable, runs) = {
             let now = shared.clock.wall_instant();
             let mut state = shared.state.lock();
@@ -204,21 +196,21 @@ impl Renewal {
                 RenewalStep::Fetch(usable) => {
                     // The run happens without the lock, and other requests go on meanwhile.
                     if usable.is_some() {
-                        state.due = Some(now.later(policy.row.retry_with));
+                        state.due = Some(now.later(row.retry_with));
                     }
                     (usable, state.runs)
                 }
             }
         };
         let Some(run) = self.start(asker, runs) else {
-            return usable.ok_or_else(|| Error::stopped(self.name()));
+            return usable.ok_or_else(|| Error::stopped(&self.source().name));
         };
         match usable {
-            Some(usable) if policy.row.wait_with.is_zero() => Ok(usable),
+            Some(usable) if row.wait_with.is_zero() => Ok(usable),
             usable => {
                 let wait = match usable {
-                    Some(_) => policy.row.wait_with,
-                    None => policy.row.wait_without,
+                    Some(_) => row.wait_with,
+                    None => row.wait_without,
                 };
                 call.enter_phase(RequestPhase::Credentials);
                 let awaited = run.result(&call.within(wait, Limit::Credentials));
@@ -249,9 +241,9 @@ impl Renewal {
                 plugin_end: &plugin_end,
             };
             let begun = shared.clock.now();
-            let name = shared.source.name();
+            let name = &shared.source.name;
             let fetched = guard_call(name, || {
-                let fetched = shared.source.fetch(&reason)?;
+                let fetched = (shared.source.fetch)(&reason)?;
                 match (&check, &fetched.identity) {
                     (Some(check), Some(identity)) => check(identity).map(|()| fetched),
                     (_, _) => Ok(fetched),
@@ -280,7 +272,7 @@ impl Renewal {
             }
         };
         // By its number, so that nobody joins a run whose result was rejected meanwhile.
-        let run = format!("{}, run {runs}", self.name());
+        let run = format!("{}, run {runs}", self.source().name);
         Some(runner.threads.run(&run, work))
     }
 
@@ -289,14 +281,14 @@ impl Renewal {
         awaited: Result<Arc<Credential>, Interrupt>,
         usable: Option<Arc<Credential>>,
     ) -> Result<Arc<Credential>, Error> {
-        let name = self.name();
+        let name = &self.source().name;
         let error = match awaited {
             Ok(credential) => return Ok(credential),
             Err(Interrupt::Stopped) => return Err(Error::stopped(name)),
             // The run has logged it.
             Err(Interrupt::Failed(error)) => return usable.ok_or(error),
             Err(interrupt) => {
-                let hint = self.policy().hang_hint;
+                let hint = self.source().hang_hint;
                 let message = format!("{name}: {interrupt}: {hint}");
                 Error::new(ErrorKind::Timeout, message)
             }
@@ -314,7 +306,7 @@ impl Renewal {
     /// source is asked for some.
     pub(crate) fn rejected(&self, rejected: &Credential) -> bool {
         let now = self.shared.clock.now();
-        let policy = self.policy();
+        let row = self.source().row;
         let mut state = self.shared.state.lock();
         let is_other = |current: &Arc<Credential>| current.number != rejected.number;
         // Without any, or if these are rejected, a run is under way or the next request starts it.
@@ -324,9 +316,9 @@ impl Renewal {
         if state.rejections_from.is_some_and(|from| now < from) {
             return false;
         }
-        state.rejections_from = Some(later(now, policy.row.between_rejections));
+        state.rejections_from = Some(later(now, row.between_rejections));
         state.rejected_at = Some(state.runs);
-        if !policy.row.keeps_rejected {
+        if !row.keeps_rejected {
             state.current = None;
         }
         true
@@ -337,7 +329,7 @@ impl Renewal {
         let state = self.shared.state.lock();
         let expires = state.expires.filter(|_| state.current.is_some());
         CredentialsStatus {
-            source: self.name().to_owned(),
+            source: self.source().name.clone(),
             runs: state.runs,
             failures: state.failures,
             last_run_took: state.last_took,
@@ -385,7 +377,7 @@ impl Renewed {
         };
         drop(before);
         if recovered {
-            log::info!("{} gives credentials again", self.source.name());
+            log::info!("{} gives credentials again", self.source.name);
         }
         credential
     }
@@ -399,7 +391,7 @@ impl Renewed {
             state.runs = state.runs.saturating_add(1);
             state.failures = state.failures.saturating_add(1);
             state.last_took = Some(took);
-            let (first, longest) = self.source.policy().row.pauses;
+            let (first, longest) = self.source.row.pauses;
             let longer = |failure: &Failure| failure.pause.saturating_mul(2).min(longest);
             let pause = state.failure.as_ref().map_or(first, longer);
             state.failure = Some(Failure {

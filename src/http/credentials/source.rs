@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::super::config::ClientIdentity;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
-use super::plugin_run::PluginEnd;
+use super::status::PluginEnd;
 use crate::error::Error;
 use crate::policy::RenewalRow;
 use crate::sync::Arc;
@@ -45,20 +45,22 @@ pub(crate) struct Fetched {
 pub(crate) type CheckIdentity = dyn Fn(&ClientIdentity) -> Result<(), Error> + Send + Sync;
 
 /// A source of credentials. One thread at a time asks it, on behalf of all requests that wait.
-pub(crate) trait CredentialSource: Send + Sync {
+pub(crate) struct CredentialSource {
     /// Names the source in messages, such as `token file /run/token`.
-    fn name(&self) -> &str;
-
-    /// How it is asked.
-    fn policy(&self) -> &RenewalPolicy;
-
-    /// Returns the credentials. May block. `stop` ends the wait if the source can be interrupted.
-    ///
-    /// # Errors
-    ///
-    /// Why there are none. The text names the source and shows no secret.
-    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error>;
+    pub(crate) name: String,
+    /// The name of the thread.
+    pub(crate) thread: &'static str,
+    /// Whether a stop ends the source's work.
+    pub(crate) jobs: JobKind,
+    pub(crate) row: &'static RenewalRow,
+    /// What may be wrong when nothing comes, as a question.
+    pub(crate) hang_hint: &'static str,
+    pub(crate) fetch: Box<Fetch>,
 }
+
+/// Returns the credentials. May block. `stop` ends the wait if the source can be interrupted. An
+/// error says why there are none: its text names the source and shows no secret.
+pub(crate) type Fetch = dyn Fn(&FetchReason<'_>) -> Result<Fetched, Error> + Send + Sync;
 
 /// Why a source is asked, and what ends its work.
 pub(crate) struct FetchReason<'a> {
@@ -67,15 +69,4 @@ pub(crate) struct FetchReason<'a> {
     pub(crate) was_rejected: bool,
     /// Where a plugin notes the exit code and the end of its process.
     pub(crate) plugin_end: &'a Cell<Option<(i32, PluginEnd)>>,
-}
-
-/// How a source is asked.
-pub(crate) struct RenewalPolicy {
-    /// The name of the thread.
-    pub(crate) thread: &'static str,
-    /// Whether a stop ends the source's work.
-    pub(crate) jobs: JobKind,
-    pub(crate) row: &'static RenewalRow,
-    /// What may be wrong when nothing comes, as a question.
-    pub(crate) hang_hint: &'static str,
 }

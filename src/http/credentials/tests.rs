@@ -9,7 +9,6 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use super::super::transport::call_context::{CallContext, NamedDeadline};
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::MARK;
-use super::source::{FetchReason, RenewalPolicy};
 use super::*;
 use crate::clock::{Clock, FakeClock};
 use crate::error::ErrorKind;
@@ -23,41 +22,22 @@ struct Fixture {
     active: ActiveCredentials,
     /// While it has a receiver that nothing comes from, the file system hangs.
     gate: Arc<OnceLock<Receiver<()>>>,
-    _lease: Option<CredentialsLease>,
-}
-
-/// A token file on a file system that may hang.
-struct Gated {
-    file: TokenFile,
-    gate: Arc<OnceLock<Receiver<()>>>,
-}
-
-impl CredentialSource for Gated {
-    fn name(&self) -> &str {
-        self.file.name()
-    }
-
-    fn policy(&self) -> &RenewalPolicy {
-        self.file.policy()
-    }
-
-    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
-        if let Some(gate) = self.gate.get() {
-            let _released = gate.recv().is_err();
-        }
-        self.file.fetch(reason)
-    }
+    _lease: Option<Arc<Runner>>,
 }
 
 impl Fixture {
     fn new(name: &str) -> Self {
         let directory = TempDirectory::new(&format!("credentials-{name}"));
         let clock = FakeClock::new();
-        let gate = Arc::default();
-        let source = Gated {
-            file: TokenFile::new(directory.join("token")),
-            gate: Arc::clone(&gate),
-        };
+        let gate: Arc<OnceLock<Receiver<()>>> = Arc::default();
+        let mut source = token_file(directory.join("token"));
+        let (read, waited_for) = (source.fetch, Arc::clone(&gate));
+        source.fetch = Box::new(move |reason| {
+            if let Some(gate) = waited_for.get() {
+                let _released = gate.recv().is_err();
+            }
+            read(reason)
+        });
         let renewal = Renewal::new(source, None, &Clock::from(clock.clone()));
         let credentials = Credentials::Renewed(Arc::new(renewal));
         let (active, lease) = credentials.activate(None, None);
@@ -291,7 +271,7 @@ struct Kubeconfig {
     is_bad: Arc<AtomicBool>,
     clock: FakeClock,
     active: ActiveCredentials,
-    _lease: Option<CredentialsLease>,
+    _lease: Option<Arc<Runner>>,
 }
 
 impl Kubeconfig {
@@ -432,55 +412,36 @@ fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
     }
 }
 
-/// Fails or not.
-struct Source {
-    policy: RenewalPolicy,
-    is_broken: Arc<AtomicBool>,
-}
-
-impl CredentialSource for Source {
-    fn name(&self) -> &'static str {
-        "the source"
-    }
-
-    fn policy(&self) -> &RenewalPolicy {
-        &self.policy
-    }
-
-    fn fetch(&self, _: &FetchReason<'_>) -> Result<Fetched, Error> {
-        if self.is_broken.load(Ordering::SeqCst) {
-            return Err(Error::config("broken"));
-        }
-        Ok(Fetched {
-            authorization: Authorization::bearer("t").ok().map(Arc::new),
-            identity: None,
-            renew_after: Some(Duration::from_secs(100)),
-            valid_for: Some(Duration::from_secs(1000)),
-        })
-    }
-}
-
 /// Credentials by one row of the policy.
 struct ByRow {
     is_broken: Arc<AtomicBool>,
     clock: FakeClock,
     active: ActiveCredentials,
-    _lease: Option<CredentialsLease>,
+    _lease: Option<Arc<Runner>>,
     runs: u64,
 }
 
 impl ByRow {
     fn new(row: &'static RenewalRow) -> Self {
         let (is_broken, clock) = (Arc::<AtomicBool>::default(), FakeClock::new());
-        let policy = RenewalPolicy {
+        let fails = Arc::clone(&is_broken);
+        let source = CredentialSource {
+            name: "the source".to_owned(),
             thread: "t-row",
             jobs: JobKind::Wait,
             row,
             hang_hint: "",
-        };
-        let source = Source {
-            policy,
-            is_broken: Arc::clone(&is_broken),
+            fetch: Box::new(move |_| {
+                if fails.load(Ordering::SeqCst) {
+                    return Err(Error::config("broken"));
+                }
+                Ok(Fetched {
+                    authorization: Authorization::bearer("t").ok().map(Arc::new),
+                    identity: None,
+                    renew_after: Some(Duration::from_secs(100)),
+                    valid_for: Some(Duration::from_secs(1000)),
+                })
+            }),
         };
         let renewal = Renewal::new(source, None, &Clock::from(clock.clone()));
         let (active, lease) = Credentials::Renewed(Arc::new(renewal)).activate(None, None);

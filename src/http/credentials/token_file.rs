@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
-use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
+use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::Error;
 use crate::local_file::read_secret_text;
 use crate::policy::TOKEN_FILE;
@@ -22,40 +22,13 @@ const TOKEN_LEEWAY: Duration = Duration::from_secs(10);
 /// Servers in Go take 1 MiB at most, for all headers together.
 const TOKEN_BYTES_MAX: u64 = 256 * 1024;
 
-const POLICY: RenewalPolicy = RenewalPolicy {
-    thread: "token-file",
-    jobs: JobKind::Hang,
-    row: &TOKEN_FILE,
-    hang_hint: "does its file system hang?",
-};
-
-pub(super) struct TokenFile {
-    path: PathBuf,
-    name: String,
-}
-
-impl TokenFile {
-    pub(super) fn new(path: PathBuf) -> Self {
-        Self {
-            name: format!("token file {}", path.display()),
-            path,
-        }
-    }
-}
-
-impl CredentialSource for TokenFile {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn policy(&self) -> &RenewalPolicy {
-        &POLICY
-    }
-
-    fn fetch(&self, _: &FetchReason<'_>) -> Result<Fetched, Error> {
-        let token = read_secret_text(&self.path, TOKEN_BYTES_MAX)
+pub(super) fn token_file(path: PathBuf) -> CredentialSource {
+    let name = format!("token file {}", path.display());
+    let named = name.clone();
+    let fetch = move |_: &FetchReason<'_>| {
+        let token = read_secret_text(&path, TOKEN_BYTES_MAX)
             .and_then(|text| Authorization::bearer(text.trim()))
-            .map_err(|why| Error::config(format!("{}: {why}", self.name)))?;
+            .map_err(|why| Error::config(format!("{named}: {why}")))?;
         Ok(Fetched {
             authorization: Some(Arc::new(token)),
             identity: None,
@@ -63,5 +36,13 @@ impl CredentialSource for TokenFile {
             // The server decides whether a file's last token is still valid.
             valid_for: None,
         })
+    };
+    CredentialSource {
+        name,
+        thread: "token-file",
+        jobs: JobKind::Hang,
+        row: &TOKEN_FILE,
+        hang_hint: "does its file system hang?",
+        fetch: Box::new(fetch),
     }
 }

@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
-use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
+use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::policy::PROGRAM;
 use crate::sync::Arc;
@@ -25,6 +25,7 @@ use crate::sync::Arc;
 /// let token = Token::new("made-up").valid_for(Duration::from_secs(15 * 60));
 /// assert!(!format!("{token:?}").contains("made-up"));
 /// ```
+#[must_use]
 pub struct Token {
     value: Zeroizing<String>,
     expires_at: Option<SystemTime>,
@@ -32,7 +33,6 @@ pub struct Token {
 
 impl Token {
     /// Makes a token that is used until the server rejects it.
-    #[must_use]
     pub fn new(value: impl Into<String>) -> Self {
         Self {
             value: Zeroizing::new(value.into()),
@@ -42,7 +42,6 @@ impl Token {
 
     /// Sets when the token expires. The source is asked for another one a fifth of the remaining
     /// time before, or 30 seconds before if that is less.
-    #[must_use]
     pub fn expires_at(self, expires_at: SystemTime) -> Self {
         Self {
             expires_at: Some(expires_at),
@@ -51,7 +50,6 @@ impl Token {
     }
 
     /// Sets how long the token is valid from now on, as [`expires_at`](Self::expires_at) does.
-    #[must_use]
     pub fn valid_for(self, valid_for: Duration) -> Self {
         Self {
             expires_at: SystemTime::now().checked_add(valid_for),
@@ -124,48 +122,38 @@ impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
     }
 }
 
-const POLICY: RenewalPolicy = RenewalPolicy {
-    thread: "token-source",
-    jobs: JobKind::Hang,
-    row: &PROGRAM,
-    hang_hint: "does the program's code hang?",
-};
-
 const NAME: &str = "the program's token source";
 
-pub(super) struct ProgramSource(Arc<dyn TokenSource>);
-
-impl ProgramSource {
-    pub(super) fn new(source: Arc<dyn TokenSource>) -> Self {
-        Self(source)
+/// The tokens that code of the program gives.
+pub(super) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
+    CredentialSource {
+        name: NAME.to_owned(),
+        thread: "token-source",
+        jobs: JobKind::Hang,
+        row: &PROGRAM,
+        hang_hint: "does the program's code hang?",
+        fetch: Box::new(move |reason| fetch(&*source, reason)),
     }
 }
 
-impl CredentialSource for ProgramSource {
-    fn name(&self) -> &str {
-        NAME
+fn fetch(source: &dyn TokenSource, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
+    if reason.was_rejected {
+        source.rejected();
     }
-
-    fn policy(&self) -> &RenewalPolicy {
-        &POLICY
-    }
-
-    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
-        if reason.was_rejected {
-            self.0.rejected();
-        }
-        let token = self.0.token().map_err(|error| error.context(NAME))?;
-        let failed = |why: String| Error::new(ErrorKind::Credentials, format!("{NAME}: {why}"));
-        let authorization = Authorization::bearer(&token.value);
-        let authorization =
-            authorization.map_err(|why| failed(format!("gave a token that {why}")))?;
-        let valid_for = token.expires_at.map(super::lifetime::left).transpose();
-        let valid_for = valid_for.map_err(|why| failed(format!("gave a token that {why}")))?;
-        Ok(Fetched {
-            authorization: Some(Arc::new(authorization)),
-            identity: None,
-            renew_after: valid_for.map(renew_after),
-            valid_for,
-        })
-    }
+    let token = source.token().map_err(|error| error.context(NAME))?;
+    let failed = |why: String| {
+        Error::new(
+            ErrorKind::Credentials,
+            format!("{NAME}: gave a token that {why}"),
+        )
+    };
+    let authorization = Authorization::bearer(&token.value).map_err(failed)?;
+    let valid_for = token.expires_at.map(super::lifetime::left).transpose();
+    let valid_for = valid_for.map_err(failed)?;
+    Ok(Fetched {
+        authorization: Some(Arc::new(authorization)),
+        identity: None,
+        renew_after: valid_for.map(renew_after),
+        valid_for,
+    })
 }

@@ -9,9 +9,9 @@ use ureq::SendBody;
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
 
+use super::super::client_metric::RequestMetrics;
 use super::super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::super::errors;
-use super::super::request_metrics::RequestMetrics;
 use super::super::requests;
 use super::body::ResponseBody;
 use super::buffers::{BODY_PIECE_BYTES_MAX, UNREAD_BYTES_MAX};

@@ -227,9 +227,7 @@ impl Tls {
     fn settings(&self) -> TlsSettings {
         self.shared.current.lock().parts.settings.clone()
     }
-}
 
-impl Tls {
     /// Returns what looks at the client certificate of new connections, without keeping the thread
     /// that reads the files. It reads the certificate each time. `has_plugin`: a plugin gives it.
     pub(crate) fn certificate(
@@ -288,9 +286,7 @@ impl TlsReloader {
             }
         }
     }
-}
 
-impl TlsReloader {
     /// Changes the parts, and makes the configuration of them. Takes no lock while it does that:
     /// it calls code of the crypto provider.
     fn change(&self, change: impl Fn(&mut TlsParts)) -> Result<(), Error> {

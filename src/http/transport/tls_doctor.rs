@@ -7,6 +7,7 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
 use super::super::config::{ClientIdentity, Pem, TlsSettings};
+use super::super::credentials::client_certificate;
 use super::call_context::HandshakeNotes;
 use super::certificate::{self, CertificateFacts, shown};
 use super::tls_errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
@@ -435,7 +436,7 @@ impl<'a> Case<'a> {
         told: &str,
     ) -> String {
         let (peer, origin) = (self.peer, identity.certificate.origin());
-        let own = own_facts(identity);
+        let own = client_certificate::facts(&identity.certificate);
         let end = own.as_ref().and_then(|own| own.not_after);
         let end = end.map_or_else(String::new, |end| format!(", valid until {}", shown(end)));
         let about = own.as_ref().map_or_else(String::new, |own| {
@@ -473,14 +474,9 @@ impl CertificateFacts {
 
 /// Says that the client certificate has expired or is not valid yet, by the clock of this machine.
 pub(crate) fn out_of_date(identity: &ClientIdentity) -> Option<String> {
-    let why = own_facts(identity)?.out_of_date(UnixTime::now())?;
+    let why = client_certificate::facts(&identity.certificate)?.out_of_date(UnixTime::now())?;
     let origin = identity.certificate.origin();
     Some(format!("the client certificate {origin} {why}"))
-}
-
-fn own_facts(identity: &ClientIdentity) -> Option<CertificateFacts> {
-    let own = CertificateDer::from_pem_slice(&identity.certificate.bytes).ok()?;
-    CertificateFacts::read(&own)
 }
 
 fn expired(end: UnixTime, now: UnixTime) -> String {

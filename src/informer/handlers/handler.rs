@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::debug_of;
+use crate::error::{debug_of, default_of};
 use crate::informer::Deleted;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
@@ -257,11 +257,7 @@ pub struct Handlers<K: Object> {
 impl<K: Object> Handlers<K> {
     /// Makes a handler that does nothing yet.
     pub fn new() -> Self {
-        Self {
-            add: None,
-            update: None,
-            delete: None,
-        }
+        Self::default()
     }
 
     /// Calls `closure` for every [`on_add`](EventHandler::on_add).
@@ -290,11 +286,7 @@ impl<K: Object> Handlers<K> {
     }
 }
 
-impl<K: Object> Default for Handlers<K> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
+default_of!([K: Object] Handlers<K>: add, update, delete);
 
 impl<K: Object> EventHandler<K> for Handlers<K> {
     fn on_add(&mut self, object: &Arc<StoredObject<K>>, is_in_initial_list: bool) {

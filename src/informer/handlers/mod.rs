@@ -1,7 +1,6 @@
 //! The handlers of an informer: their trait, their queues, and the threads that call them.
 
-mod filtering;
-mod forward;
+mod adapters;
 mod handler;
 mod listener;
 mod options;
@@ -15,8 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-pub use filtering::FilteringHandler;
-pub use forward::Forward;
+pub use adapters::{FilteringHandler, Forward};
 pub use handler::{EventHandler, Handlers, Notification};
 pub use options::HandlerOptions;
 pub(crate) use processor::Processor;

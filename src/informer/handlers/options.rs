@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::setters::setters;
+
 /// Notifications that may wait for a handler before its queue coalesces, unless an option says
 /// otherwise.
 const QUEUE_MAX: usize = 10_000;
@@ -38,12 +40,9 @@ impl Default for HandlerOptions {
     }
 }
 
-impl HandlerOptions {
+setters! { [] HandlerOptions;
     /// Sets the handler's name in logs and errors. Default: its thread's name, such as `hd-3`.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
+    name(name: impl Into<String>) = Some(name.into());
 
     /// Sets how many notifications may wait before the queue merges those of the same object.
     /// Default: 10,000.
@@ -60,10 +59,7 @@ impl HandlerOptions {
     ///
     /// With `None` the queue never merges. If the handler is too slow, memory then grows without
     /// bound, as in client-go.
-    pub fn queue_max(mut self, notifications: Option<usize>) -> Self {
-        self.queue_max = notifications;
-        self
-    }
+    queue_max(notifications: Option<usize>);
 
     /// Sets how often the handler receives every object once more as an update. Zero is never.
     /// Default: the informer's own period.
@@ -73,8 +69,5 @@ impl HandlerOptions {
     /// start. If the informer's own period is zero, none of its handlers gets resyncs. A resync
     /// sends no request to the server.
     #[doc(alias = "AddEventHandlerWithResyncPeriod")]
-    pub fn resync_period(mut self, period: Duration) -> Self {
-        self.resync_period = Some(period);
-        self
-    }
+    resync_period(period: Duration) = Some(period);
 }

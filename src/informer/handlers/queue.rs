@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Instant;
 
+use crate::error::default_of;
 use crate::informer::{Deleted, Notification};
 use crate::object::{Object, ObjectKey};
 use crate::sync::Arc;
@@ -51,17 +52,14 @@ pub(super) struct QueuedNotification<K: Object> {
     pub(super) since: Instant,
 }
 
+default_of!([K: Object] HandlerQueue<K>: entries, next, bound, places, resyncs, initial, coalesced);
+
 impl<K: Object> HandlerQueue<K> {
     /// An empty queue; without a bound nothing is ever coalesced.
     pub(super) fn new(bound: Option<usize>) -> Self {
         Self {
-            entries: BTreeMap::new(),
-            next: 0,
             bound,
-            places: None,
-            resyncs: BTreeSet::new(),
-            initial: 0,
-            coalesced: 0,
+            ..Self::default()
         }
     }
 

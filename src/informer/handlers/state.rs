@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::error::Error;
+use crate::error::{Error, default_of};
 use crate::informer::Notification;
 use crate::informer::handlers::queue::HandlerQueue;
 use crate::object::{Object, StoredObject};
@@ -15,9 +15,10 @@ const QUEUED_WARNING: usize = 1_024;
 const CALL_WARNING: Duration = Duration::from_millis(100);
 
 /// Where a handler is between its start and its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum HandlerPhase {
     /// It receives notifications.
+    #[default]
     Running,
     /// No further call begins; one may be under way.
     Ending,
@@ -85,21 +86,15 @@ pub(super) struct HandlerState<K: Object> {
     pub(super) thread: Option<ThreadId>,
 }
 
+default_of!([K: Object] HandlerState<K>:
+    queue, call, initial_complete, synced, warned, phase, why, denied, delivered, panics,
+    last_panic, thread);
+
 impl<K: Object> HandlerState<K> {
     pub(super) fn new(queue_max: Option<usize>) -> Self {
         Self {
             queue: HandlerQueue::new(queue_max),
-            call: None,
-            initial_complete: false,
-            synced: false,
-            warned: false,
-            phase: HandlerPhase::Running,
-            why: None,
-            denied: None,
-            delivered: 0,
-            panics: 0,
-            last_panic: None,
-            thread: None,
+            ..Self::default()
         }
     }
 

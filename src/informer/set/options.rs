@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::informer::InformerOptions;
 use crate::object::{Object, Scope};
 use crate::reflector::ReflectorOptions;
+use crate::setters::setters;
 use crate::store::Indexers;
 
 /// The options of the informers of an [`InformerSet`](crate::informer::InformerSet).
@@ -30,35 +31,28 @@ pub struct InformerSetOptions {
     pub(super) reflector: ReflectorOptions,
 }
 
-impl InformerSetOptions {
+setters! { [] InformerSetOptions;
     /// Sets the scope of informers that are made without one: one namespace, or the objects that
     /// match selectors. Default: all objects.
     ///
     /// For a kind that lives in no namespace only the selectors count, as in client-go.
     #[doc(alias("WithNamespace", "WithTweakListOptions"))]
-    pub fn scope(mut self, scope: Scope) -> Self {
-        self.scope = scope;
-        self
-    }
+    scope(scope: Scope);
 
     /// Sets how often handlers without a period of their own receive every object once more.
     /// Default: zero, which is never.
     #[doc(alias = "defaultResync")]
-    pub fn resync_period(mut self, period: Duration) -> Self {
-        self.resync_period = period;
-        self
-    }
+    resync_period(period: Duration);
 
     /// How the server is listed and watched, and the clock of the set and of its informers.
     ///
     /// Each informer gets a seed of its own out of the one that is set, so that they do not retry
     /// in step. `waiters`, `known_version` and `resync_period` in it are not used: they belong to
     /// one informer.
-    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
-        self.reflector = options;
-        self
-    }
+    reflector(options: ReflectorOptions);
+}
 
+impl InformerSetOptions {
     /// Which objects the informer of a type keeps that is asked for without a scope.
     pub(super) fn scope_of<K: Object>(&self) -> Scope {
         if K::resource().is_namespaced() {

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::SharedInformer;
-use super::phase::{InformerPhase, StartParts};
+use super::{InformerPhase, SharedInformer, StartParts};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::object::Object;

@@ -2,7 +2,6 @@
 
 mod life;
 mod options;
-mod phase;
 #[cfg(all(test, shuttle, feature = "testing"))]
 mod schedules;
 mod sink;
@@ -14,6 +13,7 @@ pub use options::InformerOptions;
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, debug_of};
+use crate::hooks::Hook;
 use crate::informer::InformerMetric;
 use crate::informer::handlers::Processor;
 use crate::informer::{EventHandler, HandlerOptions, Handlers, Registration};
@@ -25,9 +25,8 @@ use crate::sync::{
     Arc, Monitor, Rank,
     atomic::{AtomicBool, Ordering},
 };
-use crate::worker::WorkerGroup;
+use crate::worker::{Task, WorkerGroup};
 
-use phase::{InformerPhase, StartParts};
 use sink::InformerSink;
 
 /// One reflector and one indexed store of one collection, shared by any number of handlers.
@@ -109,6 +108,24 @@ pub struct SharedInformer<K: Object> {
     /// The reflector's, once it is started.
     thread: WorkerGroup,
     stopped: AtomicBool,
+}
+
+/// Whether an informer was started. Its thread and whether it is stopped are beside this.
+enum InformerPhase<K: Object> {
+    /// It was not started.
+    Ready(Box<StartParts<K>>),
+    /// A thread starts it, which calls code of the user's.
+    Starting(Task),
+    /// It was started or stopped.
+    Over,
+}
+
+/// The parts that an informer is started from.
+struct StartParts<K: Object> {
+    source: Arc<dyn ListerWatcher<K>>,
+    sink: InformerSink<K>,
+    options: ReflectorOptions,
+    metrics: Option<Hook<InformerMetric>>,
 }
 
 impl<K: Object> SharedInformer<K> {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use crate::error::{Error, debug_of};
+use crate::error::{Error, clone_of, debug_of, default_of};
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
 use crate::object::{Object, StoredObject, Transform};
 use crate::reflector::ReflectorOptions;
+use crate::setters::setters;
 use crate::store::Indexers;
 use crate::sync::Arc;
 
@@ -38,13 +39,10 @@ pub struct InformerOptions<K: Object> {
     pub(super) metrics: Option<Hook<InformerMetric>>,
 }
 
-impl<K: Object> InformerOptions<K> {
+setters! { [K: Object] InformerOptions<K>;
     /// Sets the informer's name in logs and errors. Default: the plural of its kind, such as
     /// `pods`.
-    pub fn name(mut self, name: impl Into<String>) -> Self {
-        self.name = Some(name.into());
-        self
-    }
+    name(name: impl Into<String>) = Some(name.into());
 
     /// Sets how often handlers without a period of their own receive every object once more.
     /// Default: zero, which switches resyncs off for all handlers.
@@ -52,16 +50,22 @@ impl<K: Object> InformerOptions<K> {
     /// A resync sends no request to the server. It passes through the handlers' queues, so that it
     /// never overtakes a change.
     #[doc(alias = "defaultEventHandlerResyncPeriod")]
-    pub fn resync_period(mut self, period: Duration) -> Self {
-        self.resync_period = period;
-        self
-    }
+    resync_period(period: Duration);
 
     /// Sets the indices of the store. Default: none. More can be added to a running informer.
-    pub fn indexers(mut self, indexers: Indexers<K>) -> Self {
-        self.indexers = indexers;
-        self
-    }
+    indexers(indexers: Indexers<K>);
+
+    /// How the server is listed and watched, and the clock of the whole informer.
+    ///
+    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is
+    /// not used. Nor are its `metrics` if the informer has some.
+    reflector(options: ReflectorOptions);
+
+    /// Sets the hook for measurements of lists, watches and changes. Default: none, which costs
+    /// nothing.
+    ///
+    /// The informer drops the hook when its threads have ended.
+    metrics(metrics: Hook<InformerMetric>) = Some(metrics);
 
     /// Sets a function that changes each object before the store and the handlers get it: once per
     /// object that the server sent.
@@ -70,62 +74,17 @@ impl<K: Object> InformerOptions<K> {
     /// are. An error or a panic of it leaves the store as it was, and the reflector lists again
     /// after a backoff. The status and waits have the error. Default: none.
     #[doc(alias = "SetTransform")]
-    pub fn transform(
-        mut self,
-        transform: impl Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error>
-        + Send
-        + Sync
-        + 'static,
-    ) -> Self {
-        self.transform = Some(Transform::new(transform));
-        self
-    }
-
-    /// How the server is listed and watched, and the clock of the whole informer.
-    ///
-    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is
-    /// not used. Nor are its `metrics` if the informer has some.
-    pub fn reflector(mut self, options: ReflectorOptions) -> Self {
-        self.reflector = options;
-        self
-    }
-
-    /// Sets the hook for measurements of lists, watches and changes. Default: none, which costs
-    /// nothing.
-    ///
-    /// The informer drops the hook when its threads have ended.
-    pub fn metrics(mut self, metrics: Hook<InformerMetric>) -> Self {
-        self.metrics = Some(metrics);
-        self
-    }
+    transform(transform: impl Fn(Arc<StoredObject<K>>)
+        -> Result<Arc<StoredObject<K>>, Error> + Send + Sync + 'static)
+        = Some(Transform::new(transform));
 }
 
-/// The functions and hooks in it are shared by the clones.
-impl<K: Object> Clone for InformerOptions<K> {
-    fn clone(&self) -> Self {
-        Self {
-            name: self.name.clone(),
-            resync_period: self.resync_period,
-            indexers: self.indexers.clone(),
-            reflector: self.reflector.clone(),
-            transform: self.transform.clone(),
-            metrics: self.metrics.clone(),
-        }
-    }
-}
+// The functions and hooks in it are shared by the clones.
+clone_of!([K: Object] InformerOptions<K>:
+    name, resync_period, indexers, reflector, transform, metrics);
 
-impl<K: Object> Default for InformerOptions<K> {
-    fn default() -> Self {
-        Self {
-            name: None,
-            resync_period: Duration::ZERO,
-            indexers: Indexers::new(),
-            reflector: ReflectorOptions::default(),
-            transform: None,
-            metrics: None,
-        }
-    }
-}
+default_of!([K: Object] InformerOptions<K>:
+    name, resync_period, indexers, reflector, transform, metrics);
 
 debug_of!([K: Object] InformerOptions<K>, |it|
     name: it.name, resync_period: it.resync_period, indexers: it.indexers, reflector: it.reflector,

@@ -29,7 +29,7 @@ fn nothing_more(stage: &Stage, asked: usize) {
     pause(stage);
     let asked = asked.saturating_add(1);
     stage.getter.wait_for_asked(asked);
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     until(|| (!checks.is_at_work()).then_some(()));
     assert_eq!(stage.getter.asked(), asked);
 }
@@ -62,7 +62,7 @@ fn an_absence_that_is_confirmed_is_asked_for_no_more() {
     let stage = stuck();
     stage.getter.answer(Err(failed(404, "not found")));
     pause(&stage);
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     stage.getter.wait_for_asked(1);
     until(|| (!checks.is_at_work()).then_some(()));
     // The same absence, in another list of the cache.
@@ -90,7 +90,7 @@ fn a_confirmation_that_began_before_the_doubt_settles_nothing() {
     stage.runs.list("s", "13", None).unwrap();
     assert!(stage.get("s").unwrap_err().is_not_found());
     stage.getter.answer(Err(failed(404, "not found")));
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     until(|| (!checks.is_at_work()).then_some(()));
     let object = stage.manager.store().entry_to_read("ns", "s").unwrap();
     assert!(object.state.lock().is_absence_due());
@@ -105,7 +105,7 @@ fn a_confirmation_that_fails_is_tried_again_for_a_reader_and_after_a_pause() {
     stage.getter.answer(Err(unavailable()));
     pause(&stage);
     stage.getter.wait_for_asked(1);
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     until(|| (!checks.is_at_work()).then_some(()));
     assert!(stage.inspect("s").last_error.is_none(), "the watch is well");
     assert!(stage.get("s").unwrap_err().is_not_found());

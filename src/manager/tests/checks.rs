@@ -108,7 +108,7 @@ fn b7_a_shutdown_ends_a_check_that_is_under_way() {
     let (stage, asked) = stage(&all, |_| true);
     stage.manager.register_pod(&of("q", &all));
     assert_eq!(next(&asked), "s0");
-    let checks = Arc::clone(stage.manager.store().checks());
+    let checks = Arc::clone(stage.manager.store().keeper());
     stage.manager.stop();
     let (send, ended) = bounded(1);
     std::thread::spawn(move || {
@@ -130,7 +130,7 @@ fn b7_checks_are_bounded() {
     for _ in 0..CHECKS_MAX {
         next(&asked);
     }
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     assert_eq!(checks.waiting(), 3);
     assert!(asked.is_empty());
     stage.clock.advance(Duration::from_secs(10));

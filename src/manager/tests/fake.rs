@@ -28,7 +28,7 @@ pub(crate) struct FakeRun {
     pub(crate) waits_for_previous: bool,
     pub(crate) stopped: bool,
     pub(crate) joined: bool,
-    writer: Option<Writer<Secret>>,
+    writer: Option<Arc<Writer<Secret>>>,
 }
 
 /// Every run that was launched, in order.
@@ -89,7 +89,7 @@ impl RunHandle for FakeHandle {
 impl Launcher<Secret> for FakeRuns {
     fn launch(
         &self,
-        writer: Writer<Secret>,
+        writer: Arc<Writer<Secret>>,
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
         let panics = std::mem::take(&mut *self.panics.lock());
@@ -370,7 +370,11 @@ impl FakeRuns {
     }
 
     /// Lets the `index`th run of all write, as its thread would.
-    pub(crate) fn write<R>(&self, index: usize, act: impl FnOnce(&mut Writer<Secret>) -> R) -> R {
+    pub(crate) fn write<R>(
+        &self,
+        index: usize,
+        act: impl FnOnce(&mut Arc<Writer<Secret>>) -> R,
+    ) -> R {
         let mut writer = self.runs.lock()[index].writer.take().unwrap();
         let result = act(&mut writer);
         self.runs.lock()[index].writer = Some(writer);
@@ -381,7 +385,7 @@ impl FakeRuns {
     pub(crate) fn try_write<R>(
         &self,
         index: usize,
-        act: impl FnOnce(&mut Writer<Secret>) -> R,
+        act: impl FnOnce(&mut Arc<Writer<Secret>>) -> R,
     ) -> Option<R> {
         let mut writer = self.runs.lock().get_mut(index)?.writer.take()?;
         let result = act(&mut writer);
@@ -431,7 +435,7 @@ impl FakeRuns {
 
     /// The last run of the object lists it, and its watch is not open yet.
     pub(crate) fn only_list(&self, name: &str, version: &str, object: Option<Secret>) {
-        let list = |writer: &mut Writer<Secret>| commit(writer, version, object, false);
+        let list = |writer: &mut Arc<Writer<Secret>>| commit(writer, version, object, false);
         self.write(self.index_of(name), list).unwrap();
     }
 
@@ -470,7 +474,7 @@ pub(crate) fn opened() -> ReflectorStatus {
 
 /// Commits a list at `version` to a writer.
 pub(crate) fn commit(
-    writer: &mut Writer<Secret>,
+    writer: &mut Arc<Writer<Secret>>,
     version: &str,
     object: Option<Secret>,
     consistent: bool,
@@ -481,8 +485,8 @@ pub(crate) fn commit(
 
 /// Commits a list that was begun before.
 pub(crate) fn commit_into(
-    writer: &mut Writer<Secret>,
-    mut staging: <Writer<Secret> as Sink<Secret>>::Staging,
+    writer: &mut Arc<Writer<Secret>>,
+    mut staging: <Arc<Writer<Secret>> as Sink<Secret>>::Staging,
     version: &str,
     object: Option<Secret>,
     consistent: bool,

@@ -264,7 +264,7 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
         let failure = Error::new(ErrorKind::Unreachable, "no route");
         stage.getter.answer(Err(failure));
     }
-    while stage.manager.store().checks().is_at_work() {
+    while stage.manager.store().keeper().is_at_work() {
         std::thread::yield_now();
     }
     assert_eq!(stage.getter.asked(), CHECKS_MAX);
@@ -275,9 +275,9 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
 #[test]
 fn a_checker_that_was_ended_starts_no_thread() {
     let stage = Stage::listed(Some(secret("s", "9")));
-    let checks = Arc::clone(stage.manager.store().checks());
+    let checks = Arc::clone(stage.manager.store().keeper());
     let item = stage.entry("s");
-    checks.close();
+    checks.close_checks();
     checks.check(&item);
     drop(item);
     drop(stage.manager);

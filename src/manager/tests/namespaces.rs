@@ -92,7 +92,7 @@ fn an_absence_out_of_the_namespaces_list_is_confirmed_for_its_reader() {
     stage.getter.answer(Ok(secret("c", "25")));
     stage.clock.advance(ABSENCE_PAUSE);
     until(|| stage.get("c").ok());
-    let checks = stage.manager.store().checks();
+    let checks = stage.manager.store().keeper();
     until(|| (!checks.is_at_work()).then_some(()));
     assert_eq!(stage.getter.asked(), 1);
     assert!(stage.get("a").unwrap_err().is_not_found());
@@ -633,7 +633,7 @@ fn a_list_by_name_alone_takes_over_from_nothing_either() {
     stage.runs.modified_in_namespace(0, secret("a", "25"));
     assert_eq!(stage.version_now("a"), 25);
     assert!(!stage.runs.is_namespace_stopped(0));
-    let open = |writer: &mut Writer<Secret>| writer.report(&opened());
+    let open = |writer: &mut Arc<Writer<Secret>>| writer.report(&opened());
     stage.runs.write(2, open);
     stage.runs.wait_for_namespace_end(0);
     assert_eq!(stage.version_now("a"), 25);
@@ -684,7 +684,7 @@ fn a_watch_of_a_namespace_that_is_refused_for_long_is_given_up_after_a_trial() {
         stage.runs.wait_for_count(3);
         stage.runs.only_list("a", "30", Some(secret("a", "29")));
         assert_eq!(stage.version_now("a"), 9);
-        let open = |writer: &mut Writer<Secret>| writer.report(&opened());
+        let open = |writer: &mut Arc<Writer<Secret>>| writer.report(&opened());
         stage.runs.write(2, open);
         assert_eq!(stage.version_now("a"), 29);
         stage.runs.wait_for_count(5);

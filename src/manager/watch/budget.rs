@@ -2,11 +2,11 @@
 //! are polled.
 
 use super::entry::{WatchEntry, WatchedObject};
-use super::launch::Runs;
+use super::launch::Keeper;
 use super::read_history::ReadHistory;
 use crate::object::Object;
 
-impl<K: Object> Runs<K> {
+impl<K: Object> Keeper<K> {
     /// Has polled objects watched while there is room, those that are read most first.
     pub(super) fn promote(&self) {
         if self.poller.is_none() {

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::entry::WatchedObject;
+use crate::error::default_of;
 use crate::object::Object;
 
 /// How many of the threads may confirm absences: those that hang leave threads for readers' checks.
@@ -23,18 +24,7 @@ pub(super) struct CheckQueue<K: Object> {
     pub(super) starting: usize,
 }
 
-impl<K: Object> Default for CheckQueue<K> {
-    fn default() -> Self {
-        Self {
-            waiting: Vec::new(),
-            later: Vec::new(),
-            absent: Vec::new(),
-            confirming: 0,
-            threads: 0,
-            starting: 0,
-        }
-    }
-}
+default_of!([K: Object] CheckQueue<K>: waiting, later, absent, confirming, threads, starting);
 
 impl<K: Object> CheckQueue<K> {
     /// The next object, and whether its absence is confirmed.

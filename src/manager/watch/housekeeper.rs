@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::immutable_check::ImmutableChecks;
+use super::launch::Keeper;
 use super::runs::{PendingWork, ThreadRun};
 use super::state_machine::{WatchEffect, WatchInput};
 use crate::clock::Deadline;
@@ -19,11 +19,11 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The body of the housekeeper's thread. After a panic the manager's health fails and the work goes
 /// on, since the manager's drop waits until the housekeeper has joined the ended runs.
-pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
-    let context = checks.context();
+pub(crate) fn maintain<K: Object>(keeper: &Arc<Keeper<K>>, stop: &StopToken) {
+    let context = &keeper.context;
     while let Err(error) = guard(
         format_args!("the housekeeper of {}", cache_name::<K>()),
-        || maintain_until_stopped(checks, stop),
+        || maintain_until_stopped(keeper, stop),
     ) {
         context.panicked(error);
         context.pause_after_panic(stop);
@@ -31,14 +31,14 @@ pub(crate) fn maintain<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopT
 }
 
 /// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
-fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &StopToken) {
-    let context = checks.context();
+fn maintain_until_stopped<K: Object>(keeper: &Arc<Keeper<K>>, stop: &StopToken) {
+    let context = &keeper.context;
     let clock = context.table.clock().clone();
     let wake: Arc<dyn Wake> = Arc::<Monitor<PendingWork>>::clone(&context.work);
     let _registration = stop.register(&wake);
     let mut sweep_at = clock.after(Duration::ZERO);
     loop {
-        let (ended, recovered, namespaces) = wait_for_work(checks, sweep_at, stop);
+        let (ended, recovered, namespaces) = wait_for_work(keeper, sweep_at, stop);
         let made_room = !ended.is_empty();
         for run in ended {
             context.join(run);
@@ -53,7 +53,7 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
         }
         // The end of a manager makes room for nothing.
         if made_room && !context.table.stop.token().is_stopped() {
-            use_capacity(checks);
+            use_capacity(keeper);
         }
         if recovered {
             // Each shortens its backoff to the first step, once per failure (B10).
@@ -64,11 +64,11 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
         }
         let sweeps = clock.has_passed(sweep_at);
         if namespaces || sweeps {
-            checks.runs.tend_namespaces();
-            checks.confirm_absences();
+            keeper.tend_namespaces();
+            keeper.confirm_absences();
         }
         if sweeps {
-            sweep(checks);
+            sweep(keeper);
             let mended = context.work.lock().failure.take();
             drop(mended);
             sweep_at = clock.after(SWEEP_INTERVAL);
@@ -79,11 +79,11 @@ fn maintain_until_stopped<K: Object>(checks: &Arc<ImmutableChecks<K>>, stop: &St
 /// Waits for ended runs, a recovered server, the next sweep or the stop. After the stop there are
 /// no sweeps any more: only ends, and the last of them.
 fn wait_for_work<K: Object>(
-    checks: &Arc<ImmutableChecks<K>>,
+    keeper: &Arc<Keeper<K>>,
     sweep_at: Deadline,
     stop: &StopToken,
 ) -> (Vec<ThreadRun>, bool, bool) {
-    let context = checks.context();
+    let context = &keeper.context;
     let clock = context.table.clock();
     let mut work = context.work.lock();
     while work.ended.is_empty() && !work.recovered {
@@ -109,20 +109,20 @@ fn wait_for_work<K: Object>(
 
 /// Starts the watches that had no room, until one finds none again. Another failure of one watch
 /// does not keep the next from starting. Polled objects come last.
-fn use_capacity<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
-    let table = &checks.context().table;
+fn use_capacity<K: Object>(keeper: &Arc<Keeper<K>>) {
+    let table = &keeper.context.table;
     for object in table.entries() {
         let action = table.change(&object, |entry| entry.act(WatchInput::Room));
-        checks.perform(&object, action);
+        keeper.perform(&object, action);
         if object.state.lock().found_no_room() {
             return;
         }
     }
-    checks.runs.promote();
+    keeper.promote();
 }
 
-fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
-    let table = &checks.context().table;
+fn sweep<K: Object>(keeper: &Arc<Keeper<K>>) {
+    let table = &keeper.context.table;
     let (now, instant) = (table.clock().coarse(), table.clock().now());
     for object in table.entries() {
         let action = table.change(&object, |entry| {
@@ -137,12 +137,12 @@ fn sweep<K: Object>(checks: &Arc<ImmutableChecks<K>>) {
             entry.try_again(input, instant)
         });
         let changed = action.effect == WatchEffect::End;
-        checks.perform(&object, action);
+        keeper.perform(&object, action);
         if changed {
             table.changes.notify(&object.key);
         }
     }
     // The limits of the process may have been raised.
-    checks.runs.promote();
-    checks.runs.rebalance();
+    keeper.promote();
+    keeper.rebalance();
 }

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use super::check_queue::CheckQueue;
 use super::entry::{WatchAction, WatchedObject};
-use super::launch::Runs;
+use super::launch::Keeper;
 use super::state_machine::{WatchEffect, WatchState};
-use super::writer::RunContext;
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::guard::guard;
@@ -16,8 +15,8 @@ use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::registry::RequestContext;
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
-use crate::sync::{Arc, Monitor};
-use crate::worker::{StopToken, Worker, WorkerGroup};
+use crate::sync::Arc;
+use crate::worker::{StopToken, Worker};
 
 /// How long one check may take, counted from its own request. Readers wait at most a second of it.
 const CHECK_LIMIT: Duration = Duration::from_secs(10);
@@ -25,36 +24,13 @@ const CHECK_LIMIT: Duration = Duration::from_secs(10);
 /// The most checks in flight at once. Only if all of them hang does another one wait.
 pub(crate) const CHECKS_MAX: usize = 32;
 
-/// The checks of one manager, and its runs, which a check may start.
-pub(crate) struct ImmutableChecks<K: Object> {
-    pub(crate) runs: Runs<K>,
-    threads: WorkerGroup,
-}
-
-impl<K: Object> ImmutableChecks<K> {
-    pub(crate) fn new(runs: Runs<K>) -> Arc<Self> {
-        Arc::new(Self {
-            runs,
-            threads: WorkerGroup::default(),
-        })
-    }
-
-    fn queue(&self) -> &Arc<Monitor<CheckQueue<K>>> {
-        &self.context().checks
-    }
-
-    pub(crate) fn context(&self) -> &RunContext<K> {
-        &self.runs.context
-    }
-
+impl<K: Object> Keeper<K> {
     /// Carries out what an entry decided. Called under no lock; never blocks on the network or on a
     /// thread's end.
     pub(crate) fn perform(self: &Arc<Self>, object: &WatchedObject<K>, action: WatchAction) {
-        for run in action.ending {
-            self.context().end(run);
-        }
+        self.context.end_all(action.ending);
         match action.effect {
-            WatchEffect::Start(run) => self.runs.begin(object, run),
+            WatchEffect::Start(run) => self.begin(object, run),
             WatchEffect::CheckState => self.check(object),
             WatchEffect::End | WatchEffect::Replace => {
                 // Readers that wait for this run look again: another answer is there, or none will
@@ -67,7 +43,7 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// Has the object checked, on a thread of its own while there are not too many.
     pub(crate) fn check(self: &Arc<Self>, object: &WatchedObject<K>) {
-        let table = &self.context().table;
+        let table = &self.context.table;
         let now = table.clock().now();
         table.change(object, |entry| entry.begin_check(now));
         self.ask(|queue| queue.waiting.push(Arc::clone(object)));
@@ -75,8 +51,8 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// Has the absences confirmed whose time has come.
     pub(crate) fn confirm_absences(self: &Arc<Self>) {
-        let now = self.context().table.clock().now();
-        let mut queue = self.queue().lock();
+        let now = self.context.table.clock().now();
+        let mut queue = self.context.checks.lock();
         let all = std::mem::take(&mut queue.later).into_iter();
         let (due, later): (Vec<_>, Vec<_>) = all.partition(|(at, _)| *at <= now);
         let next = later.iter().map(|(at, _)| *at).min();
@@ -86,31 +62,31 @@ impl<K: Object> ImmutableChecks<K> {
             self.ask(|queue| queue.absent.push(object));
         }
         if let Some(next) = next {
-            self.context().tend_at(next);
+            self.context.tend_at(next);
         }
     }
 
     /// Puts an object in the queue, and starts a thread if there are not too many.
     fn ask(self: &Arc<Self>, enqueue: impl FnOnce(&mut CheckQueue<K>)) {
-        let table = &self.context().table;
+        let table = &self.context.table;
         if !self.enqueue(enqueue) {
             return;
         }
-        let (checks, stop) = (Arc::clone(self), table.stop.token());
+        let (keeper, stop) = (Arc::clone(self), table.stop.token());
         let name = format!("ck-{}", resource_name::<K>());
-        match Worker::spawn(name, move |_| checks.work(&stop)) {
-            Ok(worker) => self.threads.add(worker),
+        match Worker::spawn(name, move |_| keeper.work(&stop)) {
+            Ok(worker) => self.check_threads.add(worker),
             Err(error) => self.refuse(error),
         }
-        let mut queue = self.queue().lock();
+        let mut queue = self.context.checks.lock();
         queue.starting = queue.starting.saturating_sub(1);
         drop(queue);
-        self.queue().notify_all();
+        self.context.checks.notify_all();
     }
 
     /// Forgets the checks that wait, and the absences to be confirmed.
     fn clear(&self) {
-        let mut queue = self.queue().lock();
+        let mut queue = self.context.checks.lock();
         let left = queue.take_all();
         let later = std::mem::take(&mut queue.later);
         drop(queue);
@@ -119,27 +95,27 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// Waits until `deadline` for the ends of the checks under way: milliseconds, since the
     /// manager's stop was raised. Returns the names of those that are late.
-    pub(crate) fn join(&self, deadline: Deadline) -> Vec<String> {
+    pub(crate) fn join_checks(&self, deadline: Deadline) -> Vec<String> {
         self.clear();
-        let clock = self.context().table.clock();
-        let mut queue = self.queue().lock();
+        let clock = self.context.table.clock();
+        let mut queue = self.context.checks.lock();
         while queue.starting > 0 && !clock.has_passed(deadline) {
-            queue = clock.wait_until(self.queue(), queue, deadline);
+            queue = clock.wait_until(&self.context.checks, queue, deadline);
         }
         drop(queue);
-        self.threads.join(clock, deadline)
+        self.check_threads.join(clock, deadline)
     }
 
-    /// Waits for all ends, except those that [`Self::join`] has named as late.
-    pub(crate) fn close(&self) {
+    /// Waits for all ends, except those that [`Self::join_checks`] has named as late.
+    pub(crate) fn close_checks(&self) {
         self.clear();
-        self.threads.close();
+        self.check_threads.close();
     }
 
     /// Puts an object in the queue. Returns whether one more thread is to be started.
     fn enqueue(&self, enqueue: impl FnOnce(&mut CheckQueue<K>)) -> bool {
-        let mut queue = self.queue().lock();
-        if self.context().table.stop.token().is_stopped() {
+        let mut queue = self.context.checks.lock();
+        if self.context.table.stop.token().is_stopped() {
             drop(queue);
             return false;
         }
@@ -156,7 +132,7 @@ impl<K: Object> ImmutableChecks<K> {
     /// have failed.
     fn refuse(self: &Arc<Self>, why: std::io::Error) {
         let waiting = {
-            let mut queue = self.queue().lock();
+            let mut queue = self.context.checks.lock();
             queue.threads = queue.threads.saturating_sub(1);
             if queue.threads > 0 {
                 return;
@@ -166,7 +142,7 @@ impl<K: Object> ImmutableChecks<K> {
         let failure = Error::no_thread("the check of an object")(why);
         for object in waiting {
             let read = begin_read(
-                &self.context().table,
+                &self.context.table,
                 &object,
                 &ResourceVersion::most_recent(),
             );
@@ -192,7 +168,7 @@ impl<K: Object> ImmutableChecks<K> {
     /// The next object, or none: the thread is counted out in the same step, so that nothing is
     /// enqueued in between. `has_confirmed`: the last object's absence was confirmed.
     fn next(&self, stop: &StopToken, has_confirmed: bool) -> Option<(WatchedObject<K>, bool)> {
-        let mut queue = self.queue().lock();
+        let mut queue = self.context.checks.lock();
         let confirmed = usize::from(has_confirmed);
         queue.confirming = queue.confirming.saturating_sub(confirmed);
         let next = if stop.is_stopped() {
@@ -208,7 +184,7 @@ impl<K: Object> ImmutableChecks<K> {
 
     /// One check.
     fn check_object(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
-        let table = &self.context().table;
+        let table = &self.context.table;
         let is_check = {
             let entry = object.state.lock();
             let is_check = matches!(entry.state(), WatchState::Rechecking(_));
@@ -239,14 +215,14 @@ impl<K: Object> ImmutableChecks<K> {
         read: &ReadPosition,
         found: Result<Arc<StoredObject<K>>, Error>,
     ) {
-        let now = self.context().table.clock().now();
+        let now = self.context.table.clock().now();
         let (mut found, failure) = match found {
             Ok(found) => (Some(found), None),
             Err(error) if error.is_not_found() => (None, None),
             Err(error) => (None, Some(error)),
         };
         let incoming = found.clone();
-        let table = &self.context().table;
+        let table = &self.context.table;
         let (is_news, action) = table.take_in(object, incoming.as_ref(), |entry| {
             let is_check = matches!(entry.state(), WatchState::Rechecking(_));
             let asked = failure.as_ref().and_then(Error::retry_after);
@@ -260,17 +236,17 @@ impl<K: Object> ImmutableChecks<K> {
             }
             result
         });
-        self.context().notify(object, is_news);
+        self.context.notify(object, is_news);
         self.perform(object, action);
     }
 
     #[cfg(test)]
     pub(crate) fn is_at_work(&self) -> bool {
-        self.queue().lock().threads > 0
+        self.context.checks.lock().threads > 0
     }
 
     #[cfg(all(test, feature = "testing"))]
     pub(crate) fn waiting(&self) -> usize {
-        self.queue().lock().waiting.len()
+        self.context.checks.lock().waiting.len()
     }
 }

@@ -24,6 +24,7 @@ use crate::manager::registry::Registry;
 use crate::object::{Object, ResourceVersion, Scope, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::sync::{Arc, Monitor, Rank};
+use crate::worker::WorkerGroup;
 
 /// Gives runs their threads. A model checker or a test puts itself here.
 pub(crate) trait Launcher<K: Object>: Send + Sync {
@@ -35,7 +36,7 @@ pub(crate) trait Launcher<K: Object>: Send + Sync {
     /// panicked; the writer is dropped then.
     fn launch(
         &self,
-        writer: Writer<K>,
+        writer: Arc<Writer<K>>,
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error>;
 
@@ -56,7 +57,7 @@ pub(crate) trait Launcher<K: Object>: Send + Sync {
 impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
     fn launch(
         &self,
-        writer: Writer<K>,
+        writer: Arc<Writer<K>>,
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
         let key = writer.key().clone();
@@ -89,8 +90,8 @@ impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
     }
 }
 
-/// Starts the runs of one manager.
-pub(crate) struct Runs<K: Object> {
+/// Starts, checks and ends the runs of one manager.
+pub(crate) struct Keeper<K: Object> {
     pub(crate) context: RunContext<K>,
     pub(super) namespaces: Namespaces<K>,
     launcher: Box<dyn Launcher<K>>,
@@ -98,9 +99,11 @@ pub(crate) struct Runs<K: Object> {
     /// For the objects without room, if the program wants them polled.
     pub(super) poller: Option<Arc<Poller<K>>>,
     failure_log: FailureLog,
+    /// The threads that check immutable objects and confirm absences.
+    pub(super) check_threads: WorkerGroup,
 }
 
-impl<K: Object> Runs<K> {
+impl<K: Object> Keeper<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
         table: Arc<Registry<K, WatchEntry<K>>>,
@@ -118,6 +121,7 @@ impl<K: Object> Runs<K> {
             limit: ReflectorLimit::new(reflectors_max),
             launcher,
             failure_log: FailureLog::default(),
+            check_threads: WorkerGroup::default(),
             namespaces: Namespaces::default(),
             poller: polls.then(|| Poller::new(context.clone())),
             context,
@@ -151,18 +155,14 @@ impl<K: Object> Runs<K> {
                 let late = context
                     .table
                     .change(object, |entry| entry.accept_run(id, run));
-                if let Some(run) = late {
-                    context.end(run);
-                }
+                context.end_all(late);
             }
             Err(error) => {
                 let (is_news, action) = context
                     .table
                     .change(object, |entry| entry.refuse_run(id, error));
                 context.notify(object, is_news);
-                for run in action.ending {
-                    context.end(run);
-                }
+                context.end_all(action.ending);
             }
         }
     }
@@ -235,9 +235,7 @@ impl<K: Object> Runs<K> {
                 action.ending.into_iter().next()
             }
         };
-        if let Some(run) = late {
-            context.end(run);
-        }
+        context.end_all(late);
         is_started
     }
 

@@ -9,7 +9,7 @@ use super::entry::WatchedObject;
 use super::runs::SharedRun;
 use super::writer::{ObjectStaging, RunContext, Writer};
 use crate::clock::later;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, default_of};
 use crate::list_watch::{ObjectEvent, Selection};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::object::{KeyRef, Object, ResourceVersion};
@@ -90,8 +90,9 @@ impl Refusals {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum NamespaceLife {
+    #[default]
     Open,
     /// No more objects are attached.
     Closed,
@@ -110,18 +111,8 @@ struct AttachedObject<K: Object> {
 impl<K: Object> NamespaceWatch<K> {
     pub(crate) fn new(namespace: &str, few: usize, context: RunContext<K>) -> Arc<Self> {
         let objects = AttachedObjects {
-            by_name: HashMap::new(),
-            attached: 0,
-            position: ResourceVersion::default(),
             is_listing: true,
-            has_listed: false,
-            has_opened: false,
-            status: ReflectorStatus::default(),
-            serves_from: None,
-            refusals: Refusals::default(),
-            trial: None,
-            refusal: None,
-            life: NamespaceLife::Open,
+            ..AttachedObjects::default()
         };
         Arc::new(Self {
             namespace: namespace.into(),
@@ -134,9 +125,8 @@ impl<K: Object> NamespaceWatch<K> {
 
     /// Hands the object's events on to the writer from now on. `None`, and drops the writer, once
     /// the watch is [closed](Self::close).
-    pub(crate) fn attach(self: &Arc<Self>, writer: Writer<K>) -> Option<Attachment<K>> {
+    pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Attachment<K>> {
         let name: Box<str> = writer.object().key.name().into();
-        let writer = Arc::new(writer);
         let mut objects = self.objects.lock();
         if objects.life != NamespaceLife::Open {
             drop(objects);
@@ -277,6 +267,10 @@ impl<K: Object> NamespaceWatch<K> {
     }
 }
 
+default_of!([K: Object] AttachedObjects<K>:
+    by_name, attached, position, is_listing, has_listed, has_opened, status, serves_from,
+    refusals, trial, refusal, life);
+
 impl<K: Object> AttachedObjects<K> {
     /// The watch has come to that version, if versions can be compared at all.
     fn pass(&mut self, version: ResourceVersion) {
@@ -371,9 +365,7 @@ impl<K: Object> NamespaceSink<K> {
             && (told.lists, told.watches) == (status.lists, status.watches)
             && status.last_contact <= confirmed
     }
-}
 
-impl<K: Object> NamespaceSink<K> {
     /// An event or a bookmark came: the watch is open, and the server serves it.
     fn prove(&mut self) {
         if !self.watch.serves() {
@@ -394,8 +386,8 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         (objects.is_listing, objects.serves_from) = (true, None);
         drop(objects);
         let writers = self.watch.writers().into_iter();
-        let staged = writers.map(|writer| {
-            let staging = writer.begin_list();
+        let staged = writers.map(|mut writer| {
+            let staging = writer.begin();
             (writer.object().key.name().into(), (writer, staging))
         });
         staged.collect()
@@ -403,7 +395,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
 
     fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
         if let Some((writer, staging)) = staging.get_mut(event.object.key_ref().name) {
-            writer.stage_item(staging, event);
+            writer.stage(staging, event);
         }
     }
 
@@ -411,8 +403,8 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let mut covered = HashMap::new();
         let mut stale = Ok(());
-        for (name, (writer, staging)) in staging {
-            match writer.commit_list(staging, of) {
+        for (name, (mut writer, staging)) in staging {
+            match writer.commit(staging, of) {
                 Ok(()) => drop(covered.insert(name, writer)),
                 Err(error) if error.is_stopped() => {}
                 // What the entry knows is as new, and the watch goes on from there.
@@ -437,10 +429,10 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
         self.prove();
         let (_, version) = event.object.identity();
-        let Some(writer) = self.watch.writer_of(event.object.key_ref(), version) else {
+        let Some(mut writer) = self.watch.writer_of(event.object.key_ref(), version) else {
             return Ok(());
         };
-        match writer.apply_event(event) {
+        match writer.apply(event) {
             // The entry has ended its run.
             Err(error) if error.is_stopped() => Ok(()),
             applied => applied,
@@ -450,8 +442,8 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
     fn bookmark(&mut self, version: &ResourceVersion) {
         self.prove();
         self.watch.objects.lock().pass(version.clone());
-        for writer in self.watch.writers() {
-            writer.confirm(version);
+        for mut writer in self.watch.writers() {
+            writer.bookmark(version);
         }
     }
 

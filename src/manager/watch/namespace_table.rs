@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use super::namespace::NamespaceWatch;
 use super::runs::ThreadRun;
 use crate::clock::later;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, default_of};
 use crate::manager::report::{NamespaceReport, NamespaceState};
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
@@ -47,28 +47,15 @@ struct Refused {
     until: Instant,
 }
 
+default_of!([K: Object] NamespaceTable<K>: by_name, is_closed);
+
 impl<K: Object> Default for Namespaces<K> {
     fn default() -> Self {
-        let table = NamespaceTable {
-            by_name: HashMap::new(),
-            is_closed: false,
-        };
-        Self(Mutex::ranked(Rank::NAMESPACES, table))
+        Self(Mutex::ranked(Rank::NAMESPACES, NamespaceTable::default()))
     }
 }
 
-impl<K: Object> Default for Namespace<K> {
-    fn default() -> Self {
-        Self {
-            by_name: Arc::new(()),
-            watch: None,
-            run: None,
-            draining: None,
-            drains_at: None,
-            refused: None,
-        }
-    }
-}
+default_of!([K: Object] Namespace<K>: by_name, watch, run, draining, drains_at, refused);
 
 impl<K: Object> Namespace<K> {
     fn watches_by_name(&self) -> usize {

@@ -1,7 +1,7 @@
 //! When a manager watches a whole namespace, and when it watches the objects of it by name again.
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
-use super::launch::Runs;
+use super::launch::Keeper;
 use super::namespace::NamespaceWatch;
 use super::namespace_table::{DRAIN_PAUSE, Surroundings, Tending, few};
 use super::runs::Run;
@@ -17,7 +17,7 @@ use crate::sync::Arc;
 /// whole.
 const DRAIN_MAX: usize = 16;
 
-impl<K: Object> Runs<K> {
+impl<K: Object> Keeper<K> {
     /// Starts a run that the entry has decided on: by name, unless the object is new and the first
     /// list of its namespace will bring it. A namespace's watch that there is, or that begins with
     /// this run, takes the object over.
@@ -53,7 +53,7 @@ impl<K: Object> Runs<K> {
             let action = entry.act(WatchInput::Awaits(id));
             (action, entry.is_awaiting())
         });
-        self.end_all(awaits.0);
+        self.context.end_all(awaits.0.ending);
         // A reader that waits already has the object watched by name.
         object.state.notify_all();
         awaits.1
@@ -82,10 +82,8 @@ impl<K: Object> Runs<K> {
             // The watch may have opened meanwhile.
             (late, entry.hand_over(now))
         });
-        self.end_all(action);
-        if let Some(run) = late {
-            self.context.end(run);
-        }
+        self.context.end_all(action.ending);
+        self.context.end_all(late);
     }
 
     /// Attaches all watched objects of the namespace, and starts its reflector.
@@ -169,7 +167,7 @@ impl<K: Object> Runs<K> {
             (None, ended.and(again.unwrap_or_else(WatchAction::nothing)))
         });
         let started = action.effect;
-        self.end_all(action);
+        self.context.end_all(action.ending);
         if let WatchEffect::Start(run) = started {
             self.begin(object, run);
             return true;
@@ -202,7 +200,8 @@ impl<K: Object> Runs<K> {
                 self.attach(watch, &object, |_| true);
             } else if let Some(run) = successor {
                 let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(run));
-                self.end_all(self.context.table.change(&object, ended));
+                let action = self.context.table.change(&object, ended);
+                self.context.end_all(action.ending);
             }
         }
         if is_refused {
@@ -236,12 +235,6 @@ impl<K: Object> Runs<K> {
             if let Some(WatchEffect::Start(run)) = action.map(|action| action.effect) {
                 self.begin(&object, run);
             }
-        }
-    }
-
-    fn end_all(&self, action: WatchAction) {
-        for run in action.ending {
-            self.context.end(run);
         }
     }
 

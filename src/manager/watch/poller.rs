@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use super::runs::SharedRun;
 use super::writer::{RunContext, Writer};
 use crate::clock::{Deadline, later};
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, default_of};
 use crate::guard::guard;
 use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::kinds::cache_name;
@@ -88,24 +88,18 @@ impl Pace {
 
 impl<K: Object> Poller<K> {
     pub(super) fn new(context: RunContext<K>) -> Arc<Self> {
-        let polls = Polls {
-            by_number: HashMap::new(),
-            attached: 0,
-            silent: 0,
-            is_closed: false,
-        };
         Arc::new(Self {
-            polls: Arc::new(Monitor::ranked(Rank::POLLS, polls)),
+            polls: Arc::new(Monitor::ranked(Rank::POLLS, Polls::default())),
             context,
         })
     }
 
     /// Polls the writer's object from now on. `None`, and drops the writer, once the poller is
     /// [closed](Self::close).
-    pub(super) fn attach(self: &Arc<Self>, writer: Writer<K>) -> Option<Polled<K>> {
+    pub(super) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
         let (now, pace) = (self.context.table.clock().now(), self.pace());
         let poll = Poll {
-            writer: Arc::new(writer),
+            writer,
             due: now,
             soonest: now,
             backoff: BACKOFF,
@@ -351,6 +345,8 @@ impl<K: Object> Poller<K> {
         }
     }
 }
+
+default_of!([K: Object] Polls<K>: by_number, attached, silent, is_closed);
 
 impl<K: Object> Polls<K> {
     /// The objects that may be polled while the present polls are under way.

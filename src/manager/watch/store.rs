@@ -3,8 +3,7 @@
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
 use super::housekeeper::maintain;
-use super::immutable_check::ImmutableChecks;
-use super::launch::{Launcher, Runs};
+use super::launch::{Keeper, Launcher};
 use super::poller::POLLS_MAX;
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
@@ -28,7 +27,7 @@ use crate::worker::{Worker, WorkerGroup};
 /// The store of one manager, and its housekeeper. Dropping it stops everything and joins all but
 /// what a shutdown has named as late.
 pub(crate) struct WatchStore<K: Object> {
-    checks: Arc<ImmutableChecks<K>>,
+    keeper: Arc<Keeper<K>>,
     /// The one thread, or none in a model.
     housekeeper: WorkerGroup,
     /// Its threads, or none where no object is polled.
@@ -46,14 +45,14 @@ impl<K: Object> WatchStore<K> {
         table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Result<Self, Error> {
         let store = Self::unattended(launcher, table);
-        let checks = Arc::clone(&store.checks);
+        let keeper = Arc::clone(&store.keeper);
         let name = format!("hk-{}", resource_name::<K>());
-        let worker = Worker::spawn(name, move |stop| maintain(&checks, stop));
+        let worker = Worker::spawn(name, move |stop| maintain(&keeper, stop));
         let whose = format!("the housekeeper of {}", cache_name::<K>());
         store
             .housekeeper
             .add(worker.map_err(Error::no_thread(&whose))?);
-        if let Some(poller) = &store.checks.runs.poller {
+        if let Some(poller) = &store.keeper.poller {
             let whose = format!("the poller of {}", cache_name::<K>());
             for _ in 0..POLLS_MAX {
                 let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
@@ -70,15 +69,15 @@ impl<K: Object> WatchStore<K> {
         table: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
         Self {
-            checks: ImmutableChecks::new(Runs::new(launcher, table)),
+            keeper: Arc::new(Keeper::new(launcher, table)),
             housekeeper: WorkerGroup::default(),
             poller: WorkerGroup::default(),
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn checks(&self) -> &Arc<ImmutableChecks<K>> {
-        &self.checks
+    pub(crate) fn keeper(&self) -> &Arc<Keeper<K>> {
+        &self.keeper
     }
 
     /// Changes an entry, and does what it decides.
@@ -88,7 +87,7 @@ impl<K: Object> WatchStore<K> {
         change: impl FnOnce(&mut WatchEntry<K>) -> (R, WatchAction),
     ) -> R {
         let (result, action) = self.table().change(object, change);
-        self.checks.perform(object, action);
+        self.keeper.perform(object, action);
         result
     }
 
@@ -131,7 +130,7 @@ impl<K: Object> WatchStore<K> {
                 let Some(answer) = answer else { continue };
                 if answer.is_err() {
                     expedite_object(object);
-                    self.checks.context().confirm_later(object);
+                    self.keeper.context.confirm_later(object);
                 }
                 return answer;
             }
@@ -152,11 +151,9 @@ impl<K: Object> WatchStore<K> {
             drop(clock.wait_until(&object.state, entry, until));
         }
     }
-}
 
-impl<K: Object> WatchStore<K> {
     pub(crate) fn table(&self) -> &Registry<K, WatchEntry<K>> {
-        &self.checks.context().table
+        &self.keeper.context.table
     }
 
     /// The entry of the object; counts as a read of it.
@@ -206,21 +203,21 @@ impl<K: Object> WatchStore<K> {
             (is_news, result, action)
         });
         let (is_news, result, action) = taken;
-        self.checks.context().notify(object, is_news);
-        self.checks.perform(object, action);
+        self.keeper.context.notify(object, is_news);
+        self.keeper.perform(object, action);
         result.map(|object| Cached::confirmed(object, read.began, clock))
     }
 }
 
 impl<K: Object> Strategy<K> for WatchStore<K> {
     fn entries(&self) -> Arc<dyn ReferencedObjects> {
-        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.checks.context().table)
+        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.keeper.context.table)
     }
 
     #[cfg(feature = "snapshot")]
     fn kept_objects(&self) -> Option<Arc<dyn crate::manager::strategy::KeptObjects<K>>> {
         Some(Arc::<Registry<K, WatchEntry<K>>>::clone(
-            &self.checks.context().table,
+            &self.keeper.context.table,
         ))
     }
 
@@ -268,7 +265,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
                 table.sow(&object);
             }
-            self.checks.perform(&object, action);
+            self.keeper.perform(&object, action);
         }
     }
 
@@ -313,7 +310,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         });
         match &cached {
             Some(cached) => self.expedite(namespace, name, cached),
-            None => self.checks.context().confirm_later(&object),
+            None => self.keeper.context.confirm_later(&object),
         }
         Ok(cached)
     }
@@ -336,42 +333,42 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         if answer.is_ok() {
             self.act(&object, |entry| ((), entry.on_given()));
         } else {
-            self.checks.context().confirm_later(&object);
+            self.keeper.context.confirm_later(&object);
         }
         answer
     }
 
     fn housekeeping_failure(&self) -> Option<Error> {
-        self.checks.context().work.lock().failure.clone()
+        self.keeper.context.work.lock().failure.clone()
     }
 
     fn namespace_reports(&self) -> Vec<NamespaceReport> {
-        self.checks.runs.namespace_reports()
+        self.keeper.namespace_reports()
     }
 
     /// Starts no watch any more (OC-25). The threads end within milliseconds.
     fn stop(&self) {
         self.table().stop.stop();
-        self.checks.runs.close_namespaces();
+        self.keeper.close_namespaces();
         for object in self.table().entries() {
             self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
-            self.checks.context().notify(&object, true);
+            self.keeper.context.notify(&object, true);
         }
-        if let Some(poller) = &self.checks.runs.poller {
+        if let Some(poller) = &self.keeper.poller {
             poller.close();
         }
     }
 
     fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
-        let mut late = self.checks.join(deadline);
+        let mut late = self.keeper.join_checks(deadline);
         late.extend(self.poller.join(self.table().clock(), deadline));
         // It joins what was stopped, then ends.
         self.housekeeper.stop();
         let clock = self.table().clock();
         let housekeeper = self.housekeeper.join(clock, deadline);
         if !housekeeper.is_empty() {
-            let runs = self.checks.context().work.lock().late();
+            let runs = self.keeper.context.work.lock().late();
             late.extend(if runs.is_empty() { housekeeper } else { runs });
         }
         if late.is_empty() {
@@ -395,9 +392,9 @@ impl<K: Object> Drop for WatchStore<K> {
         self.stop();
         self.poller.close();
         // A check may start a run, which the housekeeper joins; the housekeeper may start a check.
-        self.checks.close();
+        self.keeper.close_checks();
         self.housekeeper.close();
-        self.checks.close();
+        self.keeper.close_checks();
     }
 }
 

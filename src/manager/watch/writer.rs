@@ -10,7 +10,7 @@ use super::check_queue::CheckQueue;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
 use super::runs::{PendingWork, Run, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
-use crate::error::Error;
+use crate::error::{Error, clone_of};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
@@ -30,17 +30,15 @@ pub(crate) struct RunContext<K: Object> {
     pub(super) checks: Arc<Monitor<CheckQueue<K>>>,
 }
 
-impl<K: Object> Clone for RunContext<K> {
-    fn clone(&self) -> Self {
-        Self {
-            table: Arc::clone(&self.table),
-            work: Arc::clone(&self.work),
-            checks: Arc::clone(&self.checks),
-        }
-    }
-}
+clone_of!([K: Object] RunContext<K>: table, work, checks);
 
 impl<K: Object> RunContext<K> {
+    pub(crate) fn end_all(&self, runs: impl IntoIterator<Item = Run>) {
+        for run in runs {
+            self.end(run);
+        }
+    }
+
     pub(crate) fn end(&self, run: Run) {
         match run {
             Run::ByName(run) => self.end_thread(run),
@@ -132,14 +130,14 @@ impl<K: Object> Writer<K> {
         object: WatchedObject<K>,
         run: RunId,
         ended: Option<Sender<Infallible>>,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        Arc::new(Self {
             context,
             object,
             run,
             held: Mutex::ranked(Rank::HELD_LIST, None),
             _ended: ended,
-        }
+        })
     }
 
     pub(crate) fn key(&self) -> &ObjectKey {
@@ -178,9 +176,7 @@ impl<K: Object> Writer<K> {
     /// A write can end a run, but never starts one.
     fn finish(&self, action: WatchAction, is_news: bool) {
         self.context.notify(&self.object, is_news);
-        for run in action.ending {
-            self.context.end(run);
-        }
+        self.context.end_all(action.ending);
     }
 
     /// Whether what is known of the object is not older than `version`.
@@ -225,6 +221,30 @@ impl<K: Object> Writer<K> {
     fn is_ours(&self, object: &Listed<K>) -> bool {
         &object.key() == self.key()
     }
+
+    /// What a poll has found, which readers may have until it `expires`.
+    pub(crate) fn take_polled(
+        &self,
+        read: &ReadPosition,
+        found: &mut PollResult<K>,
+        expires: Instant,
+    ) -> Result<(), Error> {
+        let incoming = found.as_ref().ok().and_then(Clone::clone);
+        self.write(incoming.as_ref(), |entry| {
+            entry.take_polled(self.run, (read, found), expires)
+        })
+    }
+
+    pub(crate) fn update(&self, status: &ReflectorStatus) {
+        let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
+        let (is_news, recovered) = self.context.table.change(&self.object, update);
+        if recovered {
+            self.context.server_recovered();
+        }
+        if is_news {
+            self.context.notify(&self.object, true);
+        }
+    }
 }
 
 /// The object, unless it does not decode.
@@ -254,10 +274,12 @@ type HeldList<K> = (ObjectStaging<K>, Replacement);
 /// Whether readers have news, and what is left to do.
 type WriteOutcome = Result<(bool, WatchAction), Error>;
 
-/// As a sink, which several threads may call: the one of a namespace's watch, and others before it
-/// has its first list.
-impl<K: Object> Writer<K> {
-    pub(crate) fn begin_list(&self) -> ObjectStaging<K> {
+/// Several threads may write by it: the one of a namespace's watch, and others before that has its
+/// first list.
+impl<K: Object> Sink<K> for Arc<Writer<K>> {
+    type Staging = ObjectStaging<K>;
+
+    fn begin(&mut self) -> Self::Staging {
         ObjectStaging {
             began: self.object.state.lock().content.revision(),
             newest: self.context.table.newest_version(),
@@ -265,17 +287,13 @@ impl<K: Object> Writer<K> {
         }
     }
 
-    pub(crate) fn stage_item(&self, staging: &mut ObjectStaging<K>, event: ObjectEvent<K>) {
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
         if self.is_ours(&event.object) {
             staging.listed = (event.kind != EventKind::Deleted).then_some(event.object);
         }
     }
 
-    pub(crate) fn commit_list(
-        &self,
-        mut staging: ObjectStaging<K>,
-        of: &Replacement,
-    ) -> Result<(), Error> {
+    fn commit(&mut self, mut staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let now = self.context.table.clock().now();
         let mut is_held = false;
         self.take_list(&mut staging, of, |entry, listed| {
@@ -291,20 +309,7 @@ impl<K: Object> Writer<K> {
         Ok(())
     }
 
-    /// What a poll has found, which readers may have until it `expires`.
-    pub(crate) fn take_polled(
-        &self,
-        read: &ReadPosition,
-        found: &mut PollResult<K>,
-        expires: Instant,
-    ) -> Result<(), Error> {
-        let incoming = found.as_ref().ok().and_then(Clone::clone);
-        self.write(incoming.as_ref(), |entry| {
-            entry.take_polled(self.run, (read, found), expires)
-        })
-    }
-
-    pub(crate) fn apply_event(&self, event: ObjectEvent<K>) -> Result<(), Error> {
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
         let ObjectEvent { kind, object } = event;
         if !self.is_ours(&object) {
             return Ok(());
@@ -326,7 +331,7 @@ impl<K: Object> Writer<K> {
         })
     }
 
-    pub(crate) fn confirm(&self, version: &ResourceVersion) {
+    fn bookmark(&mut self, version: &ResourceVersion) {
         let table = &self.context.table;
         let now = table.clock().now();
         let action = table.change(&self.object, |entry| {
@@ -335,41 +340,6 @@ impl<K: Object> Writer<K> {
         });
         // A reader may wait for the watch to reach this version.
         self.finish(action, false);
-    }
-
-    pub(crate) fn update(&self, status: &ReflectorStatus) {
-        let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
-        let (is_news, recovered) = self.context.table.change(&self.object, update);
-        if recovered {
-            self.context.server_recovered();
-        }
-        if is_news {
-            self.context.notify(&self.object, true);
-        }
-    }
-}
-
-impl<K: Object> Sink<K> for Writer<K> {
-    type Staging = ObjectStaging<K>;
-
-    fn begin(&mut self) -> Self::Staging {
-        self.begin_list()
-    }
-
-    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
-        self.stage_item(staging, event);
-    }
-
-    fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
-        self.commit_list(staging, of)
-    }
-
-    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
-        self.apply_event(event)
-    }
-
-    fn bookmark(&mut self, version: &ResourceVersion) {
-        self.confirm(version);
     }
 
     fn report(&mut self, status: &ReflectorStatus) {

@@ -22,7 +22,7 @@ pub use runtime::{Runtime, RuntimeError, RuntimePod};
 use std::time::Duration;
 
 use super::cache::PodStatusCache;
-use super::timestamp::Timestamp;
+use super::reading::Timestamp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::sync::{Arc, Mutex, Rank};

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::setters::setters;
+
 /// The kubelet's pause between two relists (PL-6).
 const PERIOD: Duration = Duration::from_secs(1);
 /// What the kubelet takes as the sign that its runtime hangs (PL-6).
@@ -36,29 +38,20 @@ impl Default for RelistOptions {
     }
 }
 
-impl RelistOptions {
+setters! { [] RelistOptions;
     /// The pause from the end of one relist to the begin of the next. Default 1 s. Zero asks the
     /// runtime without a pause.
     #[doc(alias = "RelistPeriod")]
-    pub fn period(mut self, period: Duration) -> Self {
-        self.period = period;
-        self
-    }
+    period(period: Duration);
 
     /// How old the last successful list may be before [`health`](super::Relist::health) is an
     /// error: more than this, not exactly this. Default 3 minutes.
     #[doc(alias = "RelistThreshold")]
-    pub fn health_threshold(mut self, threshold: Duration) -> Self {
-        self.health_threshold = threshold;
-        self
-    }
+    health_threshold(threshold: Duration);
 
     /// Whether the end of the loop closes the cache, which ends every wait on it with
     /// [`Stopped`](crate::ErrorKind::Stopped). Default true: no other thread would end those waits.
     /// With false the cache stays open for the next loop. That loop inspects every pod anew and
     /// deletes the pods that are gone. Until then waiters wait.
-    pub fn close_cache(mut self, close: bool) -> Self {
-        self.close_cache = close;
-        self
-    }
+    close_cache(close: bool);
 }

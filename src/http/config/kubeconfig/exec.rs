@@ -5,10 +5,8 @@ use zeroize::Zeroizing;
 
 use super::super::super::credentials::resolve_command;
 use super::super::super::credentials::{ClusterInfo, ExecConfig, ExecVersion, InteractiveMode};
-use super::scalar::ScalarValue;
-use super::section::Section;
-use super::yaml::Node;
 use crate::error::Error;
+use crate::yaml::{Section, json};
 
 /// The extension of a cluster that is passed on to plugins.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
@@ -96,23 +94,4 @@ pub(super) fn extension(cluster: &Section) -> Result<Option<Value>, Error> {
         }
     }
     Ok(found)
-}
-
-/// Returns a node as JSON. Scalars without quotes are read as YAML 1.1 reads them.
-pub(super) fn json(node: &Node) -> Value {
-    match node {
-        Node::Scalar { text, value } => match value {
-            ScalarValue::Null | ScalarValue::Number(None) => Value::Null,
-            ScalarValue::Bool(value) => Value::Bool(*value),
-            ScalarValue::Number(Some(number)) => Value::Number(number.clone()),
-            ScalarValue::Text => Value::from(text.as_str()),
-        },
-        Node::Sequence(items) => items.iter().map(|item| json(item)).collect(),
-        Node::Mapping(entries) => {
-            let entries = entries.iter();
-            entries
-                .map(|(name, value)| (name.clone(), json(value)))
-                .collect()
-        }
-    }
 }

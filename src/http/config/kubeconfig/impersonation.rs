@@ -4,8 +4,8 @@
 use std::fmt::Write as _;
 
 use super::options::KubeconfigOptions;
-use super::section::Section;
 use crate::error::Error;
+use crate::yaml::Section;
 
 /// Returns the names and values of the headers. An option replaces the field of the user.
 pub(super) fn headers(

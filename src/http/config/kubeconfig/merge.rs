@@ -4,11 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::section::Section;
-use super::yaml::{self, Node};
 use crate::error::Error;
 use crate::local_file::read_given;
 use crate::object::visible;
+use crate::yaml::{self, Node, Section};
 
 /// Files with a thousand contexts and inline certificates are smaller.
 const FILE_BYTES_MAX: u64 = 8 * 1024 * 1024;

@@ -2,26 +2,18 @@
 
 mod exec;
 mod impersonation;
+mod inline_data;
 mod merge;
 mod options;
 mod resolve;
-mod scalar;
-mod section;
 #[cfg(test)]
 mod tests;
-#[cfg(feature = "testing")]
-mod values;
-mod yaml;
 
 use std::path::PathBuf;
 
 use self::merge::Merged;
 pub use self::options::KubeconfigOptions;
 pub(super) use self::resolve::{apply, credentials};
-pub(super) use self::section::Section;
-#[cfg(feature = "testing")]
-pub(crate) use self::values::yaml_values;
-pub(crate) use self::yaml::{Node, yaml_document};
 use super::super::credentials::{Credentials, Fetched};
 use super::config::Config;
 use super::environment::Environment;
@@ -85,7 +77,7 @@ fn renewed(mut config: Config, same: KubeconfigOptions) -> Result<Config, Error>
         embedded(&config)?.ok_or_else(|| refused(none))
     };
     let (source, clock) = (&config.source, Clock::system());
-    config.credentials = Credentials::kubeconfig(source, user, Box::new(again), &clock);
+    config.credentials = Credentials::kubeconfig(source, user, again, &clock);
     Ok(config)
 }
 

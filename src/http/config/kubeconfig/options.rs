@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::super::super::credentials::{PluginOptions, PluginPolicy};
 use super::super::environment::Environment;
 use crate::error::debug_of;
+use crate::setters::setters;
 
 /// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.
 ///
@@ -56,7 +57,78 @@ pub struct KubeconfigOptions {
     pub(crate) insecure_skip_tls_verify: bool,
     pub(crate) disable_compression: bool,
     pub(crate) plugins: PluginOptions,
-    environment: Option<Environment>,
+    pub(crate) environment: Option<Environment>,
+}
+
+setters! { [] KubeconfigOptions;
+    /// Reads variables, home, working directory and the pod's files from this environment. Default:
+    /// [`Environment::process`], when the configuration is made.
+    environment(environment: Environment) = Some(environment);
+
+    /// Uses this context instead of the current one.
+    context(context: impl Into<String>) = Some(context.into());
+
+    /// Uses this cluster instead of the context's.
+    cluster(cluster: impl Into<String>) = Some(cluster.into());
+
+    /// Uses this user instead of the context's.
+    user(user: impl Into<String>) = Some(user.into());
+
+    /// Uses this namespace instead of the context's.
+    namespace(namespace: impl Into<String>) = Some(namespace.into());
+
+    /// Uses the server at this URL. The cluster's `tls-server-name` does not apply to it.
+    server(url: impl Into<String>) = Some(url.into());
+
+    /// Sends this bearer token instead of the user's token, password or plugin. A client
+    /// certificate stays.
+    token(token: impl Into<String>) = Some(token.into());
+
+    /// Sends this name by HTTP basic authentication, instead of the user's name, token or plugin.
+    /// It cannot stand beside `token`.
+    username(username: impl Into<String>) = Some(username.into());
+
+    /// Sends this password with the name.
+    password(password: impl Into<String>) = Some(password.into());
+
+    /// Acts as this user (`--as`) instead of the user's `as`. The user's `as-groups`, `as-uid` and
+    /// `as-user-extra` stay.
+    impersonate_user(user: impl Into<String>) = Some(user.into());
+
+    /// Acts as this UID (`--as-uid`) instead of the user's `as-uid`.
+    impersonate_uid(uid: impl Into<String>) = Some(uid.into());
+
+    /// Trusts the authorities in this file. It also ends the cluster's `insecure-skip-tls-verify`.
+    certificate_authority(path: impl Into<PathBuf>) = Some(path.into());
+
+    /// Shows the client certificate in this file.
+    client_certificate(path: impl Into<PathBuf>) = Some(path.into());
+
+    /// Uses the client key in this file.
+    client_key(path: impl Into<PathBuf>) = Some(path.into());
+
+    /// Expects the server's certificate to carry this name.
+    tls_server_name(name: impl Into<String>) = Some(name.into());
+
+    /// Sets whether any certificate is trusted. Default: false. If true, the cluster's authority is
+    /// not used.
+    insecure_skip_tls_verify(insecure_skip_tls_verify: bool);
+
+    /// Sets whether compressed answers are refused. Default: as the cluster says.
+    disable_compression(disable_compression: bool);
+
+    /// Sets which credential plugins (`exec`) may run. Default: all.
+    ///
+    /// A kubeconfig whose user has a plugin that may not run is refused.
+    plugin_policy(policy: PluginPolicy) in plugins.policy;
+
+    /// Sets how long a run of a credential plugin may take. Then the plugin is killed. Default: a
+    /// minute, and 15 minutes for a plugin that reads a terminal.
+    plugin_timeout(timeout: Duration) in plugins.timeout = Some(timeout);
+
+    /// Sets whether credential plugins may read the program's standard input, if it is a terminal.
+    /// Default: true. A program that reads it itself says false.
+    plugin_stdin(plugin_stdin: bool) in plugins.no_stdin = !plugin_stdin;
 }
 
 impl KubeconfigOptions {
@@ -67,148 +139,10 @@ impl KubeconfigOptions {
         self
     }
 
-    /// Reads variables, home, working directory and the pod's files from this environment. Default:
-    /// [`Environment::process`], when the configuration is made.
-    pub fn environment(mut self, environment: Environment) -> Self {
-        self.environment = Some(environment);
-        self
-    }
-
-    pub(crate) fn environment_or_process(&self) -> Environment {
-        let given = self.environment.clone();
-        given.unwrap_or_else(Environment::process)
-    }
-
-    /// Uses this context instead of the current one.
-    pub fn context(mut self, context: impl Into<String>) -> Self {
-        self.context = Some(context.into());
-        self
-    }
-
-    /// Uses this cluster instead of the context's.
-    pub fn cluster(mut self, cluster: impl Into<String>) -> Self {
-        self.cluster = Some(cluster.into());
-        self
-    }
-
-    /// Uses this user instead of the context's.
-    pub fn user(mut self, user: impl Into<String>) -> Self {
-        self.user = Some(user.into());
-        self
-    }
-
-    /// Uses this namespace instead of the context's.
-    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = Some(namespace.into());
-        self
-    }
-
-    /// Uses the server at this URL. The cluster's `tls-server-name` does not apply to it.
-    pub fn server(mut self, url: impl Into<String>) -> Self {
-        self.server = Some(url.into());
-        self
-    }
-
-    /// Sends this bearer token instead of the user's token, password or plugin. A client
-    /// certificate stays.
-    pub fn token(mut self, token: impl Into<String>) -> Self {
-        self.token = Some(token.into());
-        self
-    }
-
-    /// Sends this name by HTTP basic authentication, instead of the user's name, token or plugin.
-    /// It cannot stand beside `token`.
-    pub fn username(mut self, username: impl Into<String>) -> Self {
-        self.username = Some(username.into());
-        self
-    }
-
-    /// Sends this password with the name.
-    pub fn password(mut self, password: impl Into<String>) -> Self {
-        self.password = Some(password.into());
-        self
-    }
-
-    /// Acts as this user (`--as`) instead of the user's `as`. The user's `as-groups`, `as-uid` and
-    /// `as-user-extra` stay.
-    pub fn impersonate_user(mut self, user: impl Into<String>) -> Self {
-        self.impersonate_user = Some(user.into());
-        self
-    }
-
     /// Acts in this group (`--as-group`) instead of the user's `as-groups`. Each call adds a group.
     pub fn impersonate_group(mut self, impersonate_group: impl Into<String>) -> Self {
         self.impersonate_groups.push(impersonate_group.into());
         self
-    }
-
-    /// Acts as this UID (`--as-uid`) instead of the user's `as-uid`.
-    pub fn impersonate_uid(mut self, uid: impl Into<String>) -> Self {
-        self.impersonate_uid = Some(uid.into());
-        self
-    }
-
-    /// Trusts the authorities in this file. It also ends the cluster's `insecure-skip-tls-verify`.
-    pub fn certificate_authority(mut self, path: impl Into<PathBuf>) -> Self {
-        self.certificate_authority = Some(path.into());
-        self
-    }
-
-    /// Shows the client certificate in this file.
-    pub fn client_certificate(mut self, path: impl Into<PathBuf>) -> Self {
-        self.client_certificate = Some(path.into());
-        self
-    }
-
-    /// Uses the client key in this file.
-    pub fn client_key(mut self, path: impl Into<PathBuf>) -> Self {
-        self.client_key = Some(path.into());
-        self
-    }
-
-    /// Expects the server's certificate to carry this name.
-    pub fn tls_server_name(mut self, name: impl Into<String>) -> Self {
-        self.tls_server_name = Some(name.into());
-        self
-    }
-
-    /// Sets whether any certificate is trusted. Default: false. If true, the cluster's authority is
-    /// not used.
-    pub fn insecure_skip_tls_verify(self, insecure_skip_tls_verify: bool) -> Self {
-        Self {
-            insecure_skip_tls_verify,
-            ..self
-        }
-    }
-
-    /// Sets which credential plugins (`exec`) may run. Default: all.
-    ///
-    /// A kubeconfig whose user has a plugin that may not run is refused.
-    pub fn plugin_policy(mut self, policy: PluginPolicy) -> Self {
-        self.plugins.policy = policy;
-        self
-    }
-
-    /// Sets how long a run of a credential plugin may take. Then the plugin is killed. Default: a
-    /// minute, and 15 minutes for a plugin that reads a terminal.
-    pub fn plugin_timeout(mut self, timeout: Duration) -> Self {
-        self.plugins.timeout = Some(timeout);
-        self
-    }
-
-    /// Sets whether credential plugins may read the program's standard input, if it is a terminal.
-    /// Default: true. A program that reads it itself says false.
-    pub fn plugin_stdin(mut self, plugin_stdin: bool) -> Self {
-        self.plugins.no_stdin = !plugin_stdin;
-        self
-    }
-
-    /// Sets whether compressed answers are refused. Default: as the cluster says.
-    pub fn disable_compression(self, disable_compression: bool) -> Self {
-        Self {
-            disable_compression,
-            ..self
-        }
     }
 }
 

@@ -9,13 +9,14 @@ use super::super::environment::Environment;
 use super::super::pem::{ClientIdentity, Pem};
 use super::super::proxy_url::ProxyUrl;
 use super::super::server_url::ServerUrl;
+use super::inline_data::{path, pem};
 use super::merge::{Merged, choices};
 use super::options::KubeconfigOptions;
-use super::section::Section;
 use super::{exec, impersonation};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::Arc;
+use crate::yaml::Section;
 
 /// Makes the configuration; `None` if neither files nor options name a cluster.
 pub(super) fn resolve(
@@ -120,7 +121,7 @@ fn add_plugin(
     let plugin = exec::exec_config(user, cluster_info)?;
     let environment = Arc::clone(&config.environment);
     let plugin = ExecPlugin::new(plugin, options.plugins.clone(), environment)?;
-    config.credentials = Credentials::source(plugin);
+    config.credentials = Credentials::source(plugin.into_source());
     Ok(())
 }
 
@@ -172,7 +173,7 @@ fn tls(
     environment: &Environment,
 ) -> Result<TlsSettings, Error> {
     let mut tls = TlsSettings {
-        authorities: cluster.pem("certificate-authority")?,
+        authorities: pem(cluster, "certificate-authority")?,
         insecure_skip_verify: cluster.flag("insecure-skip-tls-verify")?,
         server_name: cluster.text("tls-server-name")?.map(str::to_owned),
         ..TlsSettings::default()
@@ -220,7 +221,7 @@ fn identity(
 ) -> Result<Option<ClientIdentity>, Error> {
     let pem = |given: &Option<PathBuf>, field: &str| match given {
         Some(path) => Ok(Some(Pem::file(environment.at(path), format!("--{field}")))),
-        None => user.pem(field),
+        None => pem(user, field),
     };
     // client-go looks at the key only where there is a certificate.
     let Some(certificate) = pem(&options.client_certificate, "client-certificate")? else {
@@ -273,7 +274,7 @@ pub(crate) fn credentials(
     }
     let token = token.map(Authorization::bearer).transpose();
     let token = token.map_err(|why| user.error("token", &why))?;
-    if let Some(path) = user.path("tokenFile")? {
+    if let Some(path) = path(user, "tokenFile")? {
         if name.is_some() {
             return Err(user.error(
                 "tokenFile",

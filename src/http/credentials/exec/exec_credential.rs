@@ -6,11 +6,12 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::super::super::config::{Node, Pem, yaml_document};
+use super::super::super::config::Pem;
 use super::super::lifetime;
 use crate::error::Error;
 use crate::sync::Arc;
 use crate::wire::{self, NotOfType, PlainObject};
+use crate::yaml::{Node, yaml_document};
 
 /// The versions of `client.authentication.k8s.io` that plugins speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

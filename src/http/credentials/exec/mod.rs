@@ -28,8 +28,8 @@ use super::super::transport::interrupt::{Interrupt, Limit};
 use super::super::transport::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
-use super::plugin_run::PluginEnd;
-use super::source::{CredentialSource, FetchReason, Fetched, RenewalPolicy};
+use super::source::{CredentialSource, FetchReason, Fetched};
+use super::status::PluginEnd;
 use crate::error::{Error, ErrorKind, visible};
 use crate::policy::PLUGIN;
 use crate::sync::Arc;
@@ -42,13 +42,6 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A person who types a code on another device takes so long.
 const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
-
-const POLICY: RenewalPolicy = RenewalPolicy {
-    thread: "plugin",
-    jobs: JobKind::Wait,
-    row: &PLUGIN,
-    hang_hint: "the plugin still runs: does it wait for somebody?",
-};
 
 /// Whether a plugin reads the program's standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,22 +311,24 @@ impl ExecPlugin {
             None => error,
         }
     }
-}
 
-impl CredentialSource for ExecPlugin {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn policy(&self) -> &RenewalPolicy {
-        &POLICY
-    }
-
+    /// Runs the plugin.
     fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
         let mut words = LastWords::passed_on();
         let ended = self.run(reason, &mut words);
         let ended = ended.map_err(|error| Self::tell(error, &words, &[]))?;
         let fetched = self.fetched(&ended);
         fetched.map_err(|error| Self::tell(error, &words, ended.stdout()))
+    }
+
+    pub(crate) fn into_source(self) -> CredentialSource {
+        CredentialSource {
+            name: self.name.clone(),
+            thread: "plugin",
+            jobs: JobKind::Wait,
+            row: &PLUGIN,
+            hang_hint: "the plugin still runs: does it wait for somebody?",
+            fetch: Box::new(move |reason| self.fetch(reason)),
+        }
     }
 }

@@ -689,7 +689,7 @@ struct User {
 impl User {
     fn of(plugin: ExecPlugin) -> Self {
         let clock = FakeClock::new();
-        let renewal = Renewal::new(plugin, None, &Clock::from(clock.clone()));
+        let renewal = Renewal::new(plugin.into_source(), None, &Clock::from(clock.clone()));
         let renewal = Arc::new(renewal);
         let runner = renewal.runner();
         Self {

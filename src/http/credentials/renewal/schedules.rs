@@ -8,10 +8,9 @@ use shuttle::thread;
 use super::super::super::transport::call_context::NamedDeadline;
 use super::super::super::transport::thread_pool::JobKind;
 use super::super::authorization::Authorization;
-use super::super::kubeconfig_user::KubeconfigUser;
 use super::*;
 use crate::clock::FakeClock;
-use crate::policy::RenewalRow;
+use crate::policy::{KUBECONFIG, RenewalRow};
 use crate::worker::StopToken;
 
 /// Schedules tried per model.
@@ -20,51 +19,41 @@ const SCHEDULES: usize = 2_000;
 /// Points at which the order of the threads changes, in models of rare races.
 const SWITCHES: usize = 3;
 
-const POLICY: RenewalPolicy = RenewalPolicy {
-    thread: "t-source",
-    jobs: JobKind::Wait,
-    row: &RenewalRow {
-        wait_with: Duration::ZERO,
-        wait_without: Duration::MAX,
-        retry_with: Duration::from_secs(5),
-        pauses: (Duration::from_secs(1), Duration::from_secs(30)),
-        between_rejections: Duration::ZERO,
-        keeps_rejected: false,
-    },
-    hang_hint: "",
+const ROW: RenewalRow = RenewalRow {
+    wait_with: Duration::ZERO,
+    wait_without: Duration::MAX,
+    retry_with: Duration::from_secs(5),
+    pauses: (Duration::from_secs(1), Duration::from_secs(30)),
+    between_rejections: Duration::ZERO,
+    keeps_rejected: false,
 };
 
 /// Gives credentials at once, or waits for the stop.
-struct Source {
-    hangs: bool,
-}
-
-impl CredentialSource for Source {
-    fn name(&self) -> &str {
-        "the source"
-    }
-
-    fn policy(&self) -> &RenewalPolicy {
-        &POLICY
-    }
-
-    fn fetch(&self, reason: &FetchReason<'_>) -> Result<Fetched, Error> {
-        if self.hangs {
-            reason.stop.wait();
-            return Err(Error::stopped("the source"));
-        }
-        Ok(Fetched {
-            authorization: Authorization::bearer("t").ok().map(Arc::new),
-            identity: None,
-            renew_after: None,
-            valid_for: None,
-        })
+fn source(hangs: bool) -> CredentialSource {
+    CredentialSource {
+        name: "the source".to_owned(),
+        thread: "t-source",
+        jobs: JobKind::Wait,
+        row: &ROW,
+        hang_hint: "",
+        fetch: Box::new(move |reason| {
+            if hangs {
+                reason.stop.wait();
+                return Err(Error::stopped("the source"));
+            }
+            Ok(Fetched {
+                authorization: Authorization::bearer("t").ok().map(Arc::new),
+                identity: None,
+                renew_after: None,
+                valid_for: None,
+            })
+        }),
     }
 }
 
 fn renewal(hangs: bool) -> (Arc<Renewal>, Arc<Runner>) {
     let clock = Clock::from(FakeClock::new());
-    let renewal = Arc::new(Renewal::new(Source { hangs }, None, &clock));
+    let renewal = Arc::new(Renewal::new(source(hangs), None, &clock));
     let runner = renewal.runner();
     (renewal, runner)
 }
@@ -156,9 +145,13 @@ fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
             valid_for: None,
         }),
     };
-    let source = KubeconfigUser {
+    let source = CredentialSource {
         name: "the file".to_owned(),
-        read: Box::new(read),
+        thread: "t-kubeconfig",
+        jobs: JobKind::Hang,
+        row: &KUBECONFIG,
+        hang_hint: "",
+        fetch: Box::new(move |_| read()),
     };
     let first = Credential {
         authorization: token(0),

@@ -1,4 +1,5 @@
-//! What the types of the crate show of themselves in logs and failed assertions.
+//! Traits that a derive would ask of a type's parameters too, and what types show of themselves in
+//! logs and failed assertions.
 
 /// Implements `Debug` by those fields that tell something: for a type whose parameters need not
 /// be `Debug`, or that holds what cannot be shown. Two dots behind them say that there are more.
@@ -29,4 +30,28 @@ macro_rules! debug_of {
         }
     };
 }
-pub(crate) use debug_of;
+
+/// Implements `Clone` by all fields: for a type whose parameters need not be `Clone`.
+///
+/// `clone_of!([K: Object] Store<K>: state, clock);`
+macro_rules! clone_of {
+    ([$($by:tt)*] $type:ident<$of:ident>: $($field:tt),+) => {
+        impl<$($by)*> Clone for $type<$of> {
+            fn clone(&self) -> Self {
+                Self { $($field: Clone::clone(&self.$field)),+ }
+            }
+        }
+    };
+}
+
+/// Implements `Default` by all fields, as [`clone_of`] does `Clone`.
+macro_rules! default_of {
+    ([$($by:tt)*] $type:ident<$of:ident>: $($field:tt),+) => {
+        impl<$($by)*> Default for $type<$of> {
+            fn default() -> Self {
+                Self { $($field: Default::default()),+ }
+            }
+        }
+    };
+}
+pub(crate) use {clone_of, debug_of, default_of};

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::exec::json;
-use super::yaml::parse_all;
+use super::{json, parse_all};
 
 /// Reads every document of `source`. Errors name the line.
 pub(crate) fn yaml_values(source: &str) -> Result<Vec<Value>, String> {

@@ -14,7 +14,7 @@ pub(crate) enum ScalarValue {
 
 impl ScalarValue {
     /// The value of a scalar with this text, if it has no quotes.
-    pub(super) fn plain(text: &str) -> Self {
+    pub(crate) fn plain(text: &str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => Self::Null,
             "y" | "Y" | "yes" | "Yes" | "YES" | "true" | "True" | "TRUE" | "on" | "On" | "ON" => {
@@ -29,7 +29,7 @@ impl ScalarValue {
     }
 
     /// The value of a scalar with a tag of YAML's own, such as `bool` for `!!bool`.
-    pub(super) fn tagged(suffix: &str, text: &str) -> Self {
+    pub(crate) fn tagged(suffix: &str, text: &str) -> Self {
         match suffix {
             "bool" | "int" | "float" | "null" => Self::plain(text),
             _ => Self::Text,

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, Tag};
+use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::scalar::ScalarValue;
@@ -19,6 +20,9 @@ const NODE_BYTES: usize = 64;
 
 /// Levels of nesting, with aliases written out. The parser has this limit without them.
 const DEPTH_MAX: usize = 255;
+
+/// Longer paths have no line.
+const PATH_BYTES_MAX: usize = 256;
 
 /// How many warnings a document can give.
 const WARNINGS_MAX: usize = 10;
@@ -57,7 +61,7 @@ impl Node {
     }
 
     /// Whether it is one of YAML's spellings of null.
-    pub(super) fn is_null(&self) -> bool {
+    pub(crate) fn is_null(&self) -> bool {
         matches!(
             self,
             Self::Scalar {
@@ -79,7 +83,7 @@ impl Node {
     }
 
     /// Names the kind of node, for messages.
-    pub(super) fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Scalar {
                 value: ScalarValue::Bool(_),
@@ -98,11 +102,14 @@ impl Node {
 
 /// A document, and what is odd in it.
 #[derive(Debug, Default)]
-pub(super) struct Document {
+pub(crate) struct Document {
     /// `None` if it is empty.
-    pub(super) root: Option<Arc<Node>>,
-    pub(super) warnings: Vec<String>,
+    pub(crate) root: Option<Arc<Node>>,
+    pub(crate) warnings: Vec<String>,
 }
+
+/// The line of each field and item, by its path (`users[0].name`).
+pub(super) type Lines = HashMap<String, usize>;
 
 /// Makes nodes of the parser's events.
 struct Reader<'a> {
@@ -114,6 +121,10 @@ struct Reader<'a> {
     /// Bytes that aliases and merge keys have added.
     added: usize,
     warnings: Vec<String>,
+    /// The path of the node that is read.
+    path: String,
+    /// `None`: errors of fields name no line.
+    lines: Option<Lines>,
 }
 
 /// How large a node is with its aliases written out.
@@ -135,13 +146,25 @@ impl Extent {
 /// The length of the text and the limits of [`Reader`] bound the memory, also of who writes the
 /// aliases out. Errors and warnings name the line; they repeat keys, and of values no more than one
 /// character.
-pub(super) fn parse(source: &str) -> Result<Document, String> {
+pub(crate) fn parse(source: &str) -> Result<Document, String> {
     let mut reader = Reader::new(source);
     let root = reader.document()?;
     Ok(Document {
         root: root.filter(|root| !root.is_null()),
         warnings: reader.warnings,
     })
+}
+
+/// As [`parse`], with the line of each field.
+pub(super) fn parse_with_lines(source: &str) -> Result<(Document, Lines), String> {
+    let mut reader = Reader::new(source);
+    reader.lines = Some(Lines::new());
+    let root = reader.document()?.filter(|root| !root.is_null());
+    let document = Document {
+        root,
+        warnings: reader.warnings,
+    };
+    Ok((document, reader.lines.unwrap_or_default()))
 }
 
 /// Parses the first document of `bytes`, which may be secret and are no kubeconfig; `None` if it is
@@ -152,7 +175,7 @@ pub(crate) fn yaml_document(bytes: Zeroizing<Vec<u8>>) -> Result<Option<Arc<Node
 
 /// Parses all documents of `source`. Together they have the limits of one.
 #[cfg(feature = "testing")]
-pub(super) fn parse_all(source: &str) -> Result<Vec<Arc<Node>>, String> {
+pub(crate) fn parse_all(source: &str) -> Result<Vec<Arc<Node>>, String> {
     let mut reader = Reader::new(source);
     let mut roots = Vec::new();
     while let Some(root) = reader.document()? {
@@ -175,6 +198,8 @@ impl<'a> Reader<'a> {
             anchors: HashMap::new(),
             added: 0,
             warnings: Vec::new(),
+            path: String::new(),
+            lines: None,
         }
     }
 
@@ -267,6 +292,21 @@ impl<'a> Reader<'a> {
         Ok((node, extent))
     }
 
+    /// The same, one step further along the path.
+    fn node_at(&mut self, step: &str, event: Event<'a>) -> Result<(Arc<Node>, Extent), String> {
+        let Some(lines) = &mut self.lines else {
+            return self.node(event);
+        };
+        let before = self.path.len();
+        self.path.push_str(step);
+        if self.path.len() <= PATH_BYTES_MAX {
+            lines.insert(self.path.clone(), self.place.start.line());
+        }
+        let node = self.node(event);
+        self.path.truncate(before);
+        node
+    }
+
     #[expect(clippy::wildcard_enum_match_arm, reason = "other events begin items")]
     fn sequence(&mut self, extent: &mut Extent) -> Result<Node, String> {
         let mut items = Vec::new();
@@ -278,7 +318,8 @@ impl<'a> Reader<'a> {
                         let why = "not YAML: a tab stands after the dash of a list";
                         return Err(self.refused(why));
                     }
-                    let (item, inner) = self.node(item)?;
+                    let step = format!("[{}]", items.len());
+                    let (item, inner) = self.node_at(&step, item)?;
                     extent.hold(inner);
                     items.push(item);
                 }
@@ -323,8 +364,9 @@ impl<'a> Reader<'a> {
             }
             let name = key_name(text, value);
             let line = self.place.start.line();
+            let step = format!("{}{name}", if self.path.is_empty() { "" } else { "." });
             let value = self.next()?;
-            let (value, inner) = self.node(value)?;
+            let (value, inner) = self.node_at(&step, value)?;
             extent.hold(inner);
             if fields.is_explicit(&name) && self.warnings.len() < WARNINGS_MAX {
                 self.warnings.push(format!(
@@ -431,7 +473,7 @@ impl Fields {
 /// # Errors
 ///
 /// The bytes are neither.
-pub(super) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, String> {
+pub(crate) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>, String> {
     let wrong = "holds bytes that are not text";
     let unit: fn([u8; 2]) -> u16 = match bytes.as_slice() {
         [0xff, 0xfe, ..] => u16::from_le_bytes,
@@ -456,6 +498,25 @@ pub(super) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>,
         text.push(character.map_err(|_half| wrong)?);
     }
     Ok(text)
+}
+
+/// Returns a node as JSON. Scalars without quotes are read as YAML 1.1 reads them.
+pub(crate) fn json(node: &Node) -> Value {
+    match node {
+        Node::Scalar { text, value } => match value {
+            ScalarValue::Null | ScalarValue::Number(None) => Value::Null,
+            ScalarValue::Bool(value) => Value::Bool(*value),
+            ScalarValue::Number(Some(number)) => Value::Number(number.clone()),
+            ScalarValue::Text => Value::from(text.as_str()),
+        },
+        Node::Sequence(items) => items.iter().map(|item| json(item)).collect(),
+        Node::Mapping(entries) => {
+            let entries = entries.iter();
+            entries
+                .map(|(name, value)| (name.clone(), json(value)))
+                .collect()
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,85 @@
+//! What the configuration says by now, and which entry an object belongs to. The threads that
+//! write and tell ask it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use kubecache::Error;
+use kubecache::object::ObjectKey;
+use kubecache::outlet::{Laid, Layout, Presence};
+use parking_lot::Mutex;
+
+use crate::declaration::{Declaration, Entry, What};
+use crate::layout::Rules;
+use crate::managers::ObjectId;
+
+/// The entries of the objects. Clones are the same plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Plan(Arc<Mutex<Entries>>);
+
+#[derive(Debug, Default)]
+struct Entries {
+    named: BTreeMap<ObjectId, Arc<Entry>>,
+    /// Those that a selection found and no entry names.
+    selected: BTreeMap<ObjectId, Arc<Entry>>,
+    /// What only credentials name. It has no files unless a selection finds it.
+    for_credentials: BTreeSet<ObjectId>,
+    /// The entry of all others.
+    others: Option<Arc<Entry>>,
+}
+
+impl Plan {
+    /// Replaces what is declared.
+    pub(crate) fn declare(&self, declaration: &Declaration, for_credentials: BTreeSet<ObjectId>) {
+        let named = declaration
+            .entries
+            .iter()
+            .filter_map(|entry| match &entry.what {
+                What::One(object) => Some((object.clone(), Arc::clone(entry))),
+                What::Selected(_) | What::Pods(_) => None,
+            });
+        let others = declaration.pods().map(|(entry, _)| Arc::clone(entry));
+        let mut entries = self.0.lock();
+        entries.named = named.collect();
+        entries.for_credentials = for_credentials;
+        entries.others = others;
+    }
+
+    /// Replaces what the selections found. Returns whether objects have other entries now.
+    pub(crate) fn select(&self, selected: BTreeMap<ObjectId, Arc<Entry>>) -> bool {
+        let mut entries = self.0.lock();
+        let is_new = entries.selected != selected;
+        entries.selected = selected;
+        is_new
+    }
+
+    pub(crate) fn entry_of(&self, object: &ObjectId) -> Option<Arc<Entry>> {
+        let entries = self.0.lock();
+        let named = entries
+            .named
+            .get(object)
+            .or_else(|| entries.selected.get(object));
+        named.or(entries.others.as_ref()).map(Arc::clone)
+    }
+
+    /// Lays out the files of an object as its entry says.
+    pub(crate) fn lay_out(
+        &self,
+        kind: &str,
+        key: &ObjectKey,
+        presence: Presence<'_>,
+    ) -> Result<Laid, Error> {
+        let object = ObjectId {
+            kind: kind.to_owned().into(),
+            key: key.clone(),
+        };
+        match self.entry_of(&object) {
+            Some(entry) => entry.rules.lay_out(&entry.name, presence),
+            // The agent is ready when each object has its files: this one has all of none.
+            None if self.0.lock().for_credentials.contains(&object) => {
+                Ok(Laid::Files(Layout::new()))
+            }
+            None => Rules::default().lay_out("", presence),
+        }
+    }
+}

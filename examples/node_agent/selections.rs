@@ -1,0 +1,166 @@
+//! The objects that an entry of the configuration selects by their labels. Each is kept like an
+//! object that is named.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crossbeam_channel::{Receiver, Sender, bounded};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use kubecache::Error;
+use kubecache::http::Client;
+use kubecache::list_watch::{EventKind, ObjectEvent};
+use kubecache::object::{LabelSelector, Object, ObjectKey, Scope};
+use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
+use parking_lot::Mutex;
+
+use crate::declaration::{Declaration, Entry, Selection};
+use crate::managers::ObjectId;
+
+/// The keys of a selection; `None` until its first list.
+type Keys = Arc<Mutex<Option<BTreeSet<ObjectKey>>>>;
+
+/// The selections that are followed, one thread and one watch each.
+pub(crate) struct Selections {
+    client: Client,
+    options: ReflectorOptions,
+    running: BTreeMap<Selection, (Keys, Arc<Reflector>)>,
+    entries: Vec<(Selection, Arc<Entry>)>,
+    /// For those who ask whether all is well.
+    pub(crate) followed: Followed,
+    send: Sender<()>,
+    pub(crate) changed: Receiver<()>,
+}
+
+/// The reflectors that run.
+pub(crate) type Followed = Arc<Mutex<Vec<Arc<Reflector>>>>;
+
+impl Selections {
+    /// None yet.
+    pub(crate) fn new(client: &Client, options: ReflectorOptions) -> Self {
+        let (send, changed) = bounded(1);
+        Self {
+            client: client.clone(),
+            options,
+            running: BTreeMap::new(),
+            entries: Vec::new(),
+            followed: Followed::default(),
+            send,
+            changed,
+        }
+    }
+
+    /// Follows the selections of the configuration, and no others any more.
+    pub(crate) fn declare(&mut self, declaration: &Declaration) -> Result<(), Error> {
+        let entries = declaration.selections();
+        self.entries = entries
+            .map(|(of, entry)| (of.clone(), Arc::clone(entry)))
+            .collect();
+        let is_wanted = |selection: &Selection| self.entries.iter().any(|(of, _)| of == selection);
+        self.running.retain(|selection, _| is_wanted(selection));
+        for (selection, _) in &self.entries {
+            if !self.running.contains_key(selection) {
+                let keys = Keys::default();
+                let reflector = if selection.kind == "Secret" {
+                    self.follow::<Secret>(selection, &keys)
+                } else {
+                    self.follow::<ConfigMap>(selection, &keys)
+                };
+                let followed = (keys, Arc::new(reflector?));
+                self.running.insert(selection.clone(), followed);
+            }
+        }
+        let reflectors = self.running.values();
+        *self.followed.lock() = reflectors.map(|(_, of)| Arc::clone(of)).collect();
+        Ok(())
+    }
+
+    fn follow<K: Object>(&self, of: &Selection, keys: &Keys) -> Result<Reflector, Error> {
+        let scope = Scope::namespace(of.namespace.as_str());
+        let scope = scope.labels(LabelSelector::new(of.labels.as_str()));
+        let sink = KeySink {
+            keys: Arc::clone(keys),
+            changed: self.send.clone(),
+        };
+        Reflector::spawn(
+            format!("selected {}s of {}", of.kind, of.namespace),
+            self.client.lister_watcher::<K>(scope),
+            sink,
+            self.options.clone(),
+        )
+    }
+
+    /// The objects that were found, each with the first entry that selects it.
+    pub(crate) fn found(&self) -> BTreeMap<ObjectId, Arc<Entry>> {
+        let mut found = BTreeMap::new();
+        for (selection, entry) in &self.entries {
+            let keys = self.running.get(selection).map(|(keys, _)| keys.lock());
+            for key in keys.iter().filter_map(|keys| keys.as_ref()).flatten() {
+                let object = ObjectId {
+                    kind: selection.kind.into(),
+                    key: key.clone(),
+                };
+                found.entry(object).or_insert_with(|| Arc::clone(entry));
+            }
+        }
+        found
+    }
+
+    /// The names of the entries whose objects are not known yet.
+    pub(crate) fn unknown(&self) -> Vec<String> {
+        let entries = self.entries.iter().filter(|(selection, _)| {
+            let keys = self.running.get(selection);
+            keys.is_none_or(|(keys, _)| keys.lock().is_none())
+        });
+        entries
+            .map(|(_, entry)| format!("entry {:?}", entry.name))
+            .collect()
+    }
+}
+
+/// Keeps the keys of what is selected.
+struct KeySink {
+    keys: Keys,
+    changed: Sender<()>,
+}
+
+impl KeySink {
+    fn changed(&self) {
+        // A full channel holds the message this one would have been.
+        let _full = self.changed.try_send(()).is_err();
+    }
+}
+
+/// Changes the keys as an event says. An object that does not decode is there too.
+fn apply<K: Object>(keys: &mut BTreeSet<ObjectKey>, event: &ObjectEvent<K>) -> bool {
+    let key = event.object.key();
+    if event.kind == EventKind::Deleted {
+        keys.remove(&key)
+    } else {
+        keys.insert(key)
+    }
+}
+
+impl<K: Object> Sink<K> for KeySink {
+    type Staging = BTreeSet<ObjectKey>;
+
+    fn begin(&mut self) -> Self::Staging {
+        BTreeSet::new()
+    }
+
+    fn stage(&mut self, staging: &mut Self::Staging, event: ObjectEvent<K>) {
+        apply(staging, &event);
+    }
+
+    fn commit(&mut self, staging: Self::Staging, _of: &Replacement) -> Result<(), Error> {
+        *self.keys.lock() = Some(staging);
+        self.changed();
+        Ok(())
+    }
+
+    fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error> {
+        if apply(self.keys.lock().get_or_insert_default(), &event) {
+            self.changed();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,371 @@
+//! Who is told that files have changed: a program is run, a process is signalled.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, Sender, bounded, select};
+use kubecache::clock::{Clock, Deadline};
+use kubecache::object::ObjectKey;
+use kubecache::worker::{StopToken, Worker};
+use kubecache::{Error, ErrorKind, Hook};
+use parking_lot::{Condvar, Mutex};
+
+use crate::declaration::Declaration;
+use crate::hook::{self, HookOptions, Ran};
+use crate::managers::ObjectId;
+use crate::pid_file::PidFile;
+use crate::plan::Plan;
+
+/// The flag that names a program.
+pub(crate) const FLAG: &str = "--exec-on-change";
+
+/// Who is told that files have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tells {
+    pub(crate) hook: HookOptions,
+    /// A file with the number of the process that gets a SIGHUP.
+    pub(crate) signal: Option<PathBuf>,
+    /// How long changes are gathered before they are told.
+    pub(crate) debounce: Duration,
+}
+
+impl Tells {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.hook.command.is_empty() && self.signal.is_none()
+    }
+}
+
+/// The threads that tell: one that the flags name, which is told of all, and those of entries.
+pub(crate) struct Tellers {
+    of_flags: Option<Arc<Teller>>,
+    /// Entries that name the same have one.
+    of_entries: Mutex<Vec<Arc<Teller>>>,
+    plan: Plan,
+}
+
+impl Tellers {
+    pub(crate) fn start(of_flags: &Tells, plan: Plan) -> Result<Self, Error> {
+        let is_given = !of_flags.is_empty();
+        let of_flags = is_given.then(|| Teller::start(of_flags)).transpose()?;
+        Ok(Self {
+            of_flags: of_flags.map(Arc::new),
+            of_entries: Mutex::default(),
+            plan,
+        })
+    }
+
+    /// Tells those that the entries name by now, and no others any more.
+    pub(crate) fn declare(&self, declaration: &Declaration) -> Result<(), Error> {
+        let mut before = self.of_entries.lock().clone();
+        let mut now: Vec<Arc<Teller>> = Vec::new();
+        for entry in &declaration.entries {
+            let is_it = |teller: &Arc<Teller>| teller.tells == entry.tells;
+            if entry.tells.is_empty() || now.iter().any(is_it) {
+                continue;
+            }
+            now.push(match before.iter().position(is_it) {
+                Some(at) => before.swap_remove(at),
+                None => Arc::new(Teller::start(&entry.tells)?),
+            });
+        }
+        *self.of_entries.lock() = now;
+        for old in before {
+            old.stop();
+            // Its end may take as long as that of the program that it runs.
+            let ends = std::thread::Builder::new().name("agent-ends".to_owned());
+            drop(ends.spawn(move || drop(old)));
+        }
+        Ok(())
+    }
+
+    fn all(&self) -> Vec<Arc<Teller>> {
+        let of_entries = self.of_entries.lock();
+        self.of_flags
+            .iter()
+            .chain(of_entries.iter())
+            .cloned()
+            .collect()
+    }
+
+    /// What a publisher of objects of this kind calls.
+    pub(crate) fn hook(self: &Arc<Self>, kind: &'static str) -> Hook<BTreeSet<ObjectKey>> {
+        let tellers = Arc::clone(self);
+        Hook::new(move |keys: &BTreeSet<ObjectKey>| {
+            let objects = keys.iter().map(|key| ObjectId {
+                kind: kind.into(),
+                key: key.clone(),
+            });
+            tellers.tell(&objects.collect());
+        })
+    }
+
+    fn tell(&self, objects: &BTreeSet<ObjectId>) {
+        if let Some(teller) = &self.of_flags {
+            teller.tell(objects.clone());
+        }
+        let of_entries = self.of_entries.lock().clone();
+        for teller in of_entries {
+            let is_told = |object: &&ObjectId| {
+                let entry = self.plan.entry_of(object);
+                entry.is_some_and(|entry| entry.tells == teller.tells)
+            };
+            let objects: BTreeSet<_> = objects.iter().filter(is_told).cloned().collect();
+            if !objects.is_empty() {
+                teller.tell(objects);
+            }
+        }
+    }
+
+    /// Runs those programs again whose last run failed.
+    pub(crate) fn tell_again(&self) {
+        self.all().iter().for_each(|teller| teller.tell_again());
+    }
+
+    /// Waits until the changes so far have been told.
+    pub(crate) fn tell_by(&self, deadline: Deadline) -> Result<(), Error> {
+        self.all()
+            .iter()
+            .try_for_each(|teller| teller.tell_by(deadline))
+    }
+
+    /// Whether the last run of each program was a success, and no present one is too long; `None`
+    /// without a program.
+    pub(crate) fn health(&self) -> Option<Result<(), Error>> {
+        let all = self.all();
+        let mut verdicts = all
+            .iter()
+            .filter(|teller| teller.runs_program())
+            .map(|teller| teller.health());
+        let first = verdicts.next()?;
+        Some(verdicts.fold(first, Result::and))
+    }
+
+    /// How the runs of all programs stand together; `None` without a program.
+    pub(crate) fn runs(&self) -> Option<HookRuns> {
+        let all = self.all();
+        let runs = all.iter().filter(|teller| teller.runs_program());
+        runs.map(|teller| teller.shared.state.lock().runs.clone())
+            .reduce(HookRuns::and)
+    }
+
+    pub(crate) fn stop(&self) {
+        self.all().iter().for_each(|teller| teller.stop());
+    }
+}
+
+/// A thread that tells others that files have changed: all changes during a run are one more run.
+struct Teller {
+    changed: Sender<()>,
+    shared: Arc<Telling>,
+    tells: Tells,
+    worker: Worker,
+}
+
+/// What the thread is at.
+#[derive(Debug, Default)]
+struct Telling {
+    state: Mutex<TellerState>,
+    at_rest: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct TellerState {
+    /// Files have changed since the last run began.
+    due: bool,
+    busy: bool,
+    stops: bool,
+    /// The objects whose files have changed since then, and those of runs that failed.
+    changed: BTreeSet<ObjectId>,
+    runs: HookRuns,
+}
+
+/// How the runs of the hook stand.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HookRuns {
+    pub(crate) succeeded: u64,
+    pub(crate) failed: u64,
+    pub(crate) last_took: Duration,
+    /// Why the last one failed.
+    pub(crate) failure: Option<String>,
+    /// When the present one began.
+    pub(crate) began: Option<Instant>,
+}
+
+impl Teller {
+    fn start(tells: &Tells) -> Result<Self, Error> {
+        let (changed, woken) = bounded(1);
+        let shared = Arc::<Telling>::default();
+        let (on_thread, own) = (tells.clone(), Arc::clone(&shared));
+        let worker = Worker::spawn("agent-tells", move |stop| {
+            tell_until_stopped(&on_thread, &woken, &own, stop);
+        });
+        let worker = worker.map_err(|error| {
+            Error::new(ErrorKind::Resources, "thread agent-tells").with_source(error)
+        })?;
+        Ok(Self {
+            changed,
+            shared,
+            tells: tells.clone(),
+            worker,
+        })
+    }
+
+    fn runs_program(&self) -> bool {
+        !self.tells.hook.command.is_empty()
+    }
+
+    fn tell(&self, objects: BTreeSet<ObjectId>) {
+        let mut state = self.shared.state.lock();
+        state.changed.extend(objects);
+        state.due = true;
+        drop(state);
+        // A full channel holds the message this one would have been.
+        let _full = self.changed.try_send(()).is_err();
+    }
+
+    fn tell_again(&self) {
+        let mut state = self.shared.state.lock();
+        if state.runs.failure.is_some() {
+            state.due = true;
+            drop(state);
+            let _full = self.changed.try_send(()).is_err();
+        }
+    }
+
+    fn tell_by(&self, deadline: Deadline) -> Result<(), Error> {
+        let mut state = self.shared.state.lock();
+        while (state.due || state.busy) && !state.stops {
+            let late = if let Some(instant) = deadline.instant() {
+                let waited = self.shared.at_rest.wait_until(&mut state, instant);
+                waited.timed_out()
+            } else {
+                self.shared.at_rest.wait(&mut state);
+                false
+            };
+            if late {
+                let label = self.tells.hook.label;
+                let text = format!("timed out waiting for the end of {label}; it is ended now");
+                return Err(Error::new(ErrorKind::Timeout, text));
+            }
+        }
+        match &state.runs.failure {
+            _ if state.stops => Err(Error::stopped(&format!(
+                "the end of {}",
+                self.tells.hook.label
+            ))),
+            None => Ok(()),
+            Some(why) => {
+                let text = format!("{} {}: {why}", self.tells.hook.label, self.program());
+                Err(Error::new(ErrorKind::Resources, text))
+            }
+        }
+    }
+
+    fn health(&self) -> Result<(), Error> {
+        let runs = self.shared.state.lock().runs.clone();
+        let took = runs.took(Clock::system().now());
+        if took > self.tells.hook.long() {
+            let text = format!("a run is still under way after {}s", took.as_secs());
+            return Err(Error::new(ErrorKind::Timeout, text));
+        }
+        runs.failure.map_or(Ok(()), |why| {
+            let text = format!("the last run failed: {why}");
+            Err(Error::new(ErrorKind::Resources, text))
+        })
+    }
+
+    fn program(&self) -> &str {
+        self.tells.hook.command.first().map_or("", String::as_str)
+    }
+
+    /// Ends the run, and who waits for it waits no more.
+    fn stop(&self) {
+        self.shared.state.lock().stops = true;
+        self.shared.at_rest.notify_all();
+        self.worker.stop();
+    }
+}
+
+impl HookRuns {
+    /// How long the present run has taken.
+    pub(crate) fn took(&self, now: Instant) -> Duration {
+        self.began
+            .map(|began| now.saturating_duration_since(began))
+            .unwrap_or_default()
+    }
+
+    /// The runs of both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            succeeded: self.succeeded.saturating_add(other.succeeded),
+            failed: self.failed.saturating_add(other.failed),
+            last_took: self.last_took.max(other.last_took),
+            failure: self.failure.or(other.failure),
+            began: self.began.into_iter().chain(other.began).min(),
+        }
+    }
+
+    fn ended(&mut self, ran: Ran) {
+        let count = match ran.failure {
+            None => &mut self.succeeded,
+            Some(_) => &mut self.failed,
+        };
+        *count = count.saturating_add(1);
+        (self.last_took, self.failure, self.began) = (ran.took, ran.failure, None);
+    }
+}
+
+fn tell_until_stopped(tells: &Tells, woken: &Receiver<()>, shared: &Telling, stop: &StopToken) {
+    let label = tells.hook.label;
+    let signal = if label == FLAG {
+        "--signal-on-change"
+    } else {
+        "signal"
+    };
+    let mut pid_file = tells.signal.clone().map(PidFile::new);
+    loop {
+        select! {
+            recv(woken) -> gone => if gone.is_err() {
+                return;
+            },
+            recv(stop.channel()) -> _ => return,
+        }
+        if !tells.debounce.is_zero() {
+            select! {
+                recv(stop.channel()) -> _ => return,
+                default(tells.debounce) => {}
+            }
+            let _gathered = woken.try_recv().is_ok();
+        }
+        let changed = {
+            let mut state = shared.state.lock();
+            (state.due, state.busy) = (false, true);
+            std::mem::take(&mut state.changed)
+        };
+        if let Some(file) = &mut pid_file
+            && let Err(error) = file.signal(stop)
+        {
+            log::error!("{signal} {error}");
+        }
+        if let Some(program) = tells.hook.command.first() {
+            shared.state.lock().runs.began = Some(Clock::system().now());
+            let ran = hook::run(&tells.hook, &changed, stop);
+            let took = ran.took;
+            match &ran.failure {
+                None => log::info!("{label} {program}: ended well after {took:?}"),
+                Some(_) if stop.is_stopped() => {}
+                Some(why) => log::error!("{label} {program}: {why}, after {took:?}"),
+            }
+            let mut state = shared.state.lock();
+            if ran.failure.is_some() {
+                // The next run is told of them too.
+                state.changed.extend(changed);
+            }
+            state.runs.ended(ran);
+        }
+        shared.state.lock().busy = false;
+        shared.at_rest.notify_all();
+    }
+}

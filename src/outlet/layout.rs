@@ -1,0 +1,171 @@
+//! How a program lays out the files of an object: their names, contents, mode and owner.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use rustix::fs::Mode;
+use rustix::process::{getegid, geteuid};
+use zeroize::Zeroizing;
+
+use super::folder::{Access, FILE, OwnerIds, check_name};
+use crate::error::Error;
+use crate::object::ObjectKey;
+use crate::sync::Arc;
+
+/// What is known of an object whose files are laid out.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Presence<'a> {
+    /// The bytes of each of its keys.
+    There(&'a BTreeMap<&'a str, &'a [u8]>),
+    /// The server has it no more, and its files are there.
+    Deleted,
+    /// The server has none of this name, and there are no files of it.
+    Missing,
+}
+
+/// What becomes of the files of an object.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Laid {
+    /// These are its files.
+    Files(Layout),
+    /// Its files stay as they are.
+    Kept,
+    /// Its files go.
+    Removed,
+}
+
+/// The files of an object. Their contents are wiped when they are dropped.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::outlet::Layout;
+///
+/// let layout = Layout::new().file("app.env", b"A=1\n".to_vec()).mode(0o640).group(1000);
+/// assert_eq!(layout.names().collect::<Vec<_>>(), ["app.env"]);
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Layout {
+    pub(super) files: BTreeMap<String, Zeroizing<Vec<u8>>>,
+    mode: u32,
+    user: Option<u32>,
+    group: Option<u32>,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Layout {
+    /// A layout without files. Files have mode 0600, and the owner of the outlet.
+    pub fn new() -> Self {
+        Self {
+            files: BTreeMap::new(),
+            mode: FILE.as_raw_mode(),
+            user: None,
+            group: None,
+        }
+    }
+
+    /// Adds a file, or replaces the one of that name.
+    pub fn file(mut self, name: impl Into<String>, contents: Vec<u8>) -> Self {
+        self.files.insert(name.into(), Zeroizing::new(contents));
+        self
+    }
+
+    /// Gives the files this mode. Default: `0o600`.
+    ///
+    /// A mode with rights for the group or for others opens the folders of the object to all users
+    /// of the machine. They can then see the names of the files.
+    pub fn mode(self, mode: u32) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// Gives the files to this user. The folders stay the outlet's, and all users can see the names
+    /// of the files. Default: the user of the outlet.
+    pub fn user(self, user: u32) -> Self {
+        Self {
+            user: Some(user),
+            ..self
+        }
+    }
+
+    /// Gives the files to this group, as [`user`](Self::user). Default: the group of the outlet.
+    pub fn group(self, group: u32) -> Self {
+        Self {
+            group: Some(group),
+            ..self
+        }
+    }
+
+    /// Returns the names of the files, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.files.keys().map(String::as_str)
+    }
+
+    /// Who may use the files of an outlet with that owner.
+    pub(super) fn access(&self, owner: OwnerIds) -> Access {
+        let mut access = Access::of_owner(owner);
+        if self.user.is_some() || self.group.is_some() {
+            let of_process = || (geteuid().as_raw(), getegid().as_raw());
+            let (user, group) = owner.unwrap_or_else(of_process);
+            access.of_files = Some((self.user.unwrap_or(user), self.group.unwrap_or(group)));
+            access.shares = true;
+        }
+        access.shares |= self.mode & 0o077 != 0;
+        access.file = Mode::from_raw_mode(self.mode);
+        access
+    }
+
+    /// Says what no outlet can write.
+    pub(super) fn check(&self) -> Result<(), String> {
+        for name in self.files.keys() {
+            check_name(name).map_err(|why| format!("file {name:?} {why}"))?;
+        }
+        if self.mode & !0o777 != 0 || self.mode & 0o400 == 0 {
+            return Err(format!(
+                "mode {:04o} is none of a file that its owner can read: write one such as 0640",
+                self.mode
+            ));
+        }
+        for id in [self.user, self.group].into_iter().flatten() {
+            if id == u32::MAX {
+                return Err(format!("{id} is no user or group"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Layout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Layout")
+            .field("files", &self.files.keys())
+            .field("mode", &format_args!("{:04o}", self.mode))
+            .field("user", &self.user)
+            .field("group", &self.group)
+            .finish()
+    }
+}
+
+/// A program's function that lays out the files of the objects of a kind.
+type LayOut = dyn Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync;
+
+/// The function of the options, if there is one.
+#[derive(Clone, Default)]
+pub(super) struct Layouts(pub(super) Option<Arc<LayOut>>);
+
+impl fmt::Debug for Layouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() {
+            "given"
+        } else {
+            "one file per key"
+        })
+    }
+}

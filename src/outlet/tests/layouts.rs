@@ -1,0 +1,300 @@
+//! Layouts of a program's own: names, modes and owners of files, and what becomes of them where the
+//! server has no object.
+
+use super::*;
+use crate::manager::ObjectState;
+use crate::sync::Mutex;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+/// A function that lays out what a test says of an object that is there, of one that was deleted,
+/// and of one that is missing.
+#[derive(Clone, Default)]
+struct Told(Arc<Mutex<Words>>);
+
+/// The name of a file and its mode; whether the files of an object that is deleted go, and of one
+/// that is missing; `None`: that is a failure.
+type Words = (Option<String>, u32, [Option<bool>; 2]);
+
+impl Told {
+    fn outlet(&self, directory: &Path, clock: &FakeClock) -> Outlet {
+        let told = self.clone();
+        let options = OutletOptions::new(directory).clock(clock.clone().into());
+        let options = options.layout(move |_kind, _key, presence| {
+            let (file, mode, absent) = told.0.lock().clone();
+            let removes = match presence {
+                Presence::There(data) => {
+                    let Some(file) = file else {
+                        return Ok(Laid::Kept);
+                    };
+                    let bytes = data.values().copied().collect::<Vec<_>>().concat();
+                    return Ok(Laid::Files(Layout::new().file(file, bytes).mode(mode)));
+                }
+                Presence::Deleted => absent[0],
+                Presence::Missing => absent[1],
+            };
+            match removes {
+                Some(true) => Ok(Laid::Removed),
+                Some(false) => Ok(Laid::Kept),
+                None => Err(Error::new(ErrorKind::NotFound, "it has to be there")),
+            }
+        });
+        Outlet::open(options).unwrap()
+    }
+
+    fn file(&self, file: Option<&str>, mode: u32) {
+        let mut told = self.0.lock();
+        (told.0, told.1) = (file.map(str::to_owned), mode);
+    }
+
+    fn absent(&self, deleted: Option<bool>, missing: Option<bool>) {
+        self.0.lock().2 = [deleted, missing];
+    }
+}
+
+/// A publisher of `settings` with these layouts.
+fn followed(told: &Told, directory: &Path, clock: &FakeClock) -> Followed {
+    Followed::with(told.outlet(directory, clock), ManagerOptions::default())
+}
+
+/// Waits until the manager knows that there is no such object.
+fn is_absent(followed: &Followed, name: &str) {
+    let clock = Clock::system();
+    let limit = clock.after(PATIENCE);
+    let known = || {
+        let owners = followed.manager.inspect().into_values();
+        let mut reports = owners.flatten();
+        reports.any(|report| report.key.name() == name && report.state == ObjectState::NotFound)
+    };
+    while !known() {
+        assert!(!clock.has_passed(limit), "the manager does not learn of it");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_layout_names_files_and_gives_them_mode_and_owner() {
+    let directory = TempDirectory::new("layout-files");
+    let root = directory.join("made");
+    let options = OutletOptions::new(&root).layout(|kind, key, presence| {
+        assert_eq!(
+            (kind, key.to_string().as_str()),
+            ("ConfigMap", "shop/settings")
+        );
+        let Presence::There(data) = presence else {
+            panic!("it is there");
+        };
+        let pair = ["a", "b"].map(|key| data[key]).concat();
+        let layout = Layout::new().file("pair", pair).mode(0o640);
+        Ok(Laid::Files(if rustix::process::geteuid().is_root() {
+            layout.user(1234).group(4321)
+        } else {
+            layout
+        }))
+    });
+    let outlet = Outlet::open(options).unwrap();
+    let object = map("settings", &[("a", "1"), ("b", "2")]);
+    assert!(outlet.publish(&object).unwrap());
+    assert!(!outlet.publish(&object).unwrap());
+    let folder = root.join("shop/configmaps/settings");
+    assert_eq!(files(&folder), texts(&[("pair", "12")]));
+    let facts = fs::metadata(folder.join("pair")).unwrap();
+    assert_eq!(facts.permissions().mode() & 0o7777, 0o640);
+    if rustix::process::geteuid().is_root() {
+        assert_eq!((facts.uid(), facts.gid()), (1234, 4321));
+        assert_eq!(fs::metadata(&folder).unwrap().uid(), 0);
+    }
+    // Others find the way, and see names only where a file is.
+    for (path, expected) in [
+        (root.clone(), 0o711),
+        (root.join("shop"), 0o711),
+        (root.join("shop/configmaps"), 0o711),
+        (folder.clone(), 0o755),
+        (folder.join("..data/"), 0o755),
+    ] {
+        assert_eq!(mode(&path), expected, "{}", path.display());
+    }
+}
+
+#[test]
+fn files_for_others_in_a_directory_that_they_cannot_enter_are_refused_with_the_remedy() {
+    let directory = TempDirectory::new("layout-passage");
+    chmod(&directory, 0o700);
+    let (told, clock) = (Told::default(), FakeClock::new());
+    told.file(Some("all"), 0o604);
+    let outlet = told.outlet(&directory, &clock);
+    let object = map("settings", &[("a", "1")]);
+    let error = outlet.publish(&object).unwrap_err().to_string();
+    assert!(error.contains("chmod 711"), "{error}");
+    chmod(&directory, 0o711);
+    assert!(outlet.publish(&object).unwrap());
+    // What is for its owner alone closes its folder again.
+    told.file(Some("all"), 0o600);
+    assert!(outlet.publish(&object).unwrap());
+    let folder = directory.join("shop/configmaps/settings");
+    assert_eq!(
+        (mode(&folder), mode(&folder.join("..data/"))),
+        (0o700, 0o700)
+    );
+}
+
+#[test]
+fn what_no_outlet_can_write_is_refused_by_name() {
+    let directory = TempDirectory::new("layout-refused");
+    for (file, mode, why) in [
+        ("../escape", 0o600, "file \"../escape\" "),
+        ("a/b", 0o600, "file \"a/b\" "),
+        ("", 0o600, "file \"\" is empty"),
+        ("a", 0o4600, "mode 4600 "),
+        ("a", 0o044, "mode 0044 "),
+    ] {
+        let (told, clock) = (Told::default(), FakeClock::new());
+        told.file(Some(file), mode);
+        let outlet = told.outlet(&directory, &clock);
+        let error = outlet.publish(&map("settings", &[("a", "1")])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(names(&directory), [".kubecache"]);
+}
+
+#[test]
+fn a_new_layout_is_written_although_no_object_changed() {
+    let directory = TempDirectory::new("layout-new");
+    let (told, clock) = (Told::default(), FakeClock::new());
+    told.file(Some("one"), 0o600);
+    let followed = followed(&told, &directory, &clock);
+    followed.set(&[("a", "1")]);
+    followed.publish().unwrap();
+    assert_eq!(followed.next_changed(), ["settings"]);
+    let folder = directory.join("shop/configmaps/settings");
+    assert_eq!(files(&folder), texts(&[("one", "1")]));
+    told.file(Some("other"), 0o640);
+    chmod(&directory, 0o711);
+    followed.publisher.layouts_changed();
+    followed.publish().unwrap();
+    assert_eq!(files(&folder), texts(&[("other", "1")]));
+    assert_eq!(mode(&folder.join("other")), 0o640);
+    assert_eq!(followed.next_changed(), ["settings"]);
+}
+
+/// The first part of a layout may be all that is there: the files of before stay whole.
+#[test]
+fn a_layout_that_keeps_leaves_the_files_of_before() {
+    let directory = TempDirectory::new("layout-kept");
+    let (told, clock) = (Told::default(), FakeClock::new());
+    let followed = followed(&told, &directory, &clock);
+    followed.set(&[("a", "1")]);
+    followed.publish().unwrap();
+    assert_eq!(followed.publisher.status().published, 0);
+    let folder = directory.join("shop/configmaps/settings");
+    assert_eq!(files(&folder), texts(&[]));
+    told.file(Some("all"), 0o600);
+    followed.publisher.layouts_changed();
+    followed.publish().unwrap();
+    told.file(None, 0o600);
+    followed.set(&[("a", "2")]);
+    followed.publish().unwrap();
+    assert_eq!(files(&folder), texts(&[("all", "1")]));
+    assert_eq!(followed.publisher.status().published, 1);
+}
+
+#[test]
+fn what_the_server_deleted_stays_goes_or_fails_as_the_layout_says() {
+    for (deleted, stays, fails) in [
+        (Some(false), true, false),
+        (Some(true), false, false),
+        (None, true, true),
+    ] {
+        let directory = TempDirectory::new("layout-deleted");
+        let (told, clock) = (Told::default(), FakeClock::new());
+        told.file(Some("all"), 0o600);
+        told.absent(deleted, Some(false));
+        let followed = followed(&told, &directory, &clock);
+        followed.set(&[("a", "1")]);
+        followed.publish().unwrap();
+        followed.next_changed();
+        followed.server.delete("shop", "settings");
+        is_absent(&followed, "settings");
+        let published = followed.publish();
+        assert_eq!(published.is_err(), fails, "{deleted:?}: {published:?}");
+        let folder = directory.join("shop/configmaps/settings");
+        assert_eq!(files(&folder).len(), usize::from(stays), "{deleted:?}");
+        if !stays {
+            assert_eq!(followed.next_changed(), ["settings"]);
+            assert!(!folder.exists());
+        }
+        // Once it is there again, so are its files.
+        followed.set(&[("a", "2")]);
+        followed.publish().unwrap();
+        assert_eq!(files(&folder), texts(&[("all", "2")]), "{deleted:?}");
+    }
+}
+
+#[test]
+fn what_never_was_there_is_a_failure_where_the_layout_says_so() {
+    for (missing, fails) in [(Some(false), false), (Some(true), false), (None, true)] {
+        let directory = TempDirectory::new("layout-missing");
+        let (told, clock) = (Told::default(), FakeClock::new());
+        told.absent(Some(false), missing);
+        let followed = followed(&told, &directory, &clock);
+        followed.reference("settings");
+        is_absent(&followed, "settings");
+        let published = followed.publish();
+        assert_eq!(published.is_err(), fails, "{missing:?}: {published:?}");
+    }
+}
+
+/// A file that an earlier process wrote goes too.
+#[test]
+fn what_was_deleted_while_no_process_ran_is_deleted_not_missing() {
+    let directory = TempDirectory::new("layout-earlier");
+    outlet(&directory)
+        .publish(&map("settings", &[("a", "1")]))
+        .unwrap();
+    let (told, clock) = (Told::default(), FakeClock::new());
+    told.absent(Some(true), None);
+    let followed = followed(&told, &directory, &clock);
+    followed.reference("settings");
+    is_absent(&followed, "settings");
+    // Its files are there until the round that removes them; then it is missing.
+    drop(followed.publish());
+    assert_eq!(followed.next_changed(), ["settings"]);
+    assert!(!directory.join("shop").exists());
+}
+
+#[test]
+fn a_panic_of_a_layout_is_the_failure_of_its_object_and_of_no_other() {
+    let directory = TempDirectory::new("layout-panic");
+    let options = OutletOptions::new(&*directory).layout(|_kind, key, presence| {
+        assert!(key.name() != "bad", "made up");
+        let Presence::There(data) = presence else {
+            return Ok(Laid::Kept);
+        };
+        let files = data.iter().fold(Layout::new(), |layout, (name, bytes)| {
+            layout.file(*name, bytes.to_vec())
+        });
+        Ok(Laid::Files(files))
+    });
+    let followed = Followed::with(Outlet::open(options).unwrap(), ManagerOptions::default());
+    followed
+        .server
+        .set(objects::config_map("shop", "bad", "", &[("a", "1")]));
+    followed.reference("bad");
+    followed.set(&[("a", "1")]);
+    followed
+        .manager
+        .get_by("shop", "bad", Deadline::NEVER)
+        .unwrap();
+    let error = followed.publish().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Panicked);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("the layout of ConfigMap shop/bad panicked"),
+        "{text}"
+    );
+    let folder = directory.join("shop/configmaps/settings");
+    assert_eq!(files(&folder), texts(&[("a", "1")]));
+}

@@ -1,0 +1,300 @@
+//! `--config`: entries as files, who is told of each, a file that changes while the agent runs, and
+//! one that is wrong.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kubecache::testing::{ApiServer, objects};
+use rustix::process::{Signal, geteuid};
+
+use super::AGENT;
+use super::probes::{FLAG, get, told, wait_for_answer};
+use crate::support::TempDirectory;
+use crate::support::example::Running;
+
+/// A server, and a directory with a configuration and the files that it declares.
+struct Machine {
+    server: ApiServer,
+    directory: TempDirectory,
+}
+
+impl Machine {
+    fn new(entries: &str) -> Self {
+        let machine = Self {
+            server: ApiServer::new().unwrap(),
+            directory: TempDirectory::new("agent-config"),
+        };
+        machine.declare(entries);
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+
+    /// Replaces the configuration in one step.
+    fn declare(&self, entries: &str) {
+        let out = self.path("out");
+        let text = format!("directory: {}\nentries:\n{entries}", out.display());
+        fs::write(self.path("new"), text).unwrap();
+        fs::rename(self.path("new"), self.path("config.yaml")).unwrap();
+    }
+
+    fn set(&self, name: &str, data: &[(&str, &str)]) {
+        let map = objects::config_map("shop", name, "", data);
+        self.server.apply(&map).unwrap();
+    }
+
+    fn flags(&self, more: &[&str]) -> Vec<String> {
+        let (url, config) = (self.server.url(), self.path("config.yaml"));
+        let flags = ["--server", &url, "--config", config.to_str().unwrap()];
+        flags
+            .iter()
+            .chain(more)
+            .map(|flag| (*flag).to_owned())
+            .collect()
+    }
+
+    fn once(&self, more: &[&str]) -> (i32, String) {
+        let flags = self.flags(&[&["--once"], more].concat());
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        let ended = AGENT.run(&flags);
+        (ended.code, ended.stderr)
+    }
+
+    fn start(&self, more: &[&str]) -> Running {
+        let flags = self.flags(more);
+        let flags: Vec<_> = flags.iter().map(String::as_str).collect();
+        AGENT.start(&flags)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.path("out/shop/configmaps").join(name)
+    }
+}
+
+/// Waits until a file has this text.
+fn has(path: &Path, text: &str) {
+    while fs::read_to_string(path).ok().as_deref() != Some(text) {
+        std::thread::yield_now();
+    }
+}
+
+fn is_gone(path: &Path) {
+    while path.exists() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_entry_names_files_their_mode_and_owner_and_combines_keys() {
+    let machine = Machine::new(
+        "- configMap: shop/a\n  items: {one: first.txt}\n  mode: 0640\n  \
+         combine:\n  - {file: bundle, keys: [two, one]}\n  - {file: a.env, format: env}\n",
+    );
+    machine.set("a", &[("one", "1"), ("two", "it's 2")]);
+    let (code, told) = machine.once(&[]);
+    assert_eq!(code, 0, "{told}");
+    let read = |name: &str| fs::read_to_string(machine.file(name)).unwrap();
+    assert_eq!(read("a/first.txt"), "1");
+    assert_eq!(read("a/bundle"), "it's 2\n1\n");
+    assert_eq!(read("a/a.env"), "one=\"1\"\ntwo=\"it's 2\"\n");
+    assert!(!machine.file("a/one").exists());
+    let mode = fs::metadata(machine.file("a/bundle")).unwrap().mode();
+    assert_eq!(mode & 0o7777, 0o640);
+
+    if geteuid().is_root() {
+        machine.declare("- configMap: shop/a\n  owner: root\n  group: 4321\n  mode: '0440'\n");
+        assert_eq!(machine.once(&[]).0, 0);
+        let facts = fs::metadata(machine.file("a/one")).unwrap();
+        assert_eq!(
+            (facts.uid(), facts.gid(), facts.mode() & 0o7777),
+            (0, 4321, 0o440)
+        );
+        assert!(!machine.file("a/first.txt").exists(), "another layout");
+    }
+}
+
+#[test]
+fn with_once_each_entry_counts_and_says_what_is_missing() {
+    for (entry, words) in [
+        (
+            "- configMap: shop/none\n  missing: fail\n",
+            "the server has no such object",
+        ),
+        (
+            "- {name: db, configMap: shop/a, items: {none: f}, missing: fail}\n",
+            "entry \"db\": the key \"none\" is missing",
+        ),
+        (
+            "- {configMap: shop/a, combine: [{file: e, keys: [b-c], format: env}]}\n",
+            "the key \"b-c\" is no name of a variable",
+        ),
+    ] {
+        let machine = Machine::new(entry);
+        machine.set("a", &[("one", "1"), ("b-c", "2")]);
+        let (code, told) = machine.once(&[]);
+        assert!(code == 1 && told.contains(words), "{entry}: {code} {told}");
+    }
+    let machine = Machine::new("- configMap: shop/none\n- configMap: shop/a\n");
+    machine.set("a", &[("one", "1")]);
+    assert_eq!(machine.once(&[]).0, 0);
+    assert!(machine.file("a/one").exists());
+}
+
+#[test]
+fn a_selection_is_kept_as_its_labels_say() {
+    let machine =
+        Machine::new("- configMaps: {namespace: shop, labels: app=web}\n  items: {one: renamed}\n");
+    let labelled = |name: &str, label: &str| {
+        let mut map = objects::config_map("shop", name, "", &[("one", name)]);
+        map.metadata.labels = Some([("app".to_owned(), label.to_owned())].into());
+        machine.server.apply(&map).unwrap();
+    };
+    labelled("a", "web");
+    labelled("b", "other");
+    let (code, told) = machine.once(&[]);
+    assert_eq!(code, 0, "{told}");
+    assert_eq!(fs::read_to_string(machine.file("a/renamed")).unwrap(), "a");
+    assert!(!machine.file("b").exists());
+
+    let agent = machine.start(&[]);
+    labelled("b", "web");
+    has(&machine.file("b/renamed"), "b");
+    labelled("a", "other");
+    is_gone(&machine.file("a"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+#[test]
+fn what_the_server_deletes_stays_or_goes_as_the_entry_says() {
+    let machine =
+        Machine::new("- configMap: shop/stays\n- configMap: shop/goes\n  deleted: remove\n");
+    machine.set("stays", &[("a", "1")]);
+    machine.set("goes", &[("a", "1")]);
+    let agent = machine.start(&[]);
+    has(&machine.file("stays/a"), "1");
+    has(&machine.file("goes/a"), "1");
+    for name in ["stays", "goes"] {
+        machine.server.delete::<ConfigMap>("shop", name).unwrap();
+    }
+    is_gone(&machine.file("goes"));
+    assert!(machine.file("stays/a").exists());
+    machine.set("goes", &[("a", "2")]);
+    has(&machine.file("goes/a"), "2");
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+/// A file that somebody edits is followed without a signal, and at a SIGHUP at once.
+#[test]
+fn a_changed_file_is_followed_and_a_wrong_one_changes_nothing() {
+    let machine = Machine::new("- configMap: shop/a\n");
+    machine.set("a", &[("one", "1")]);
+    machine.set("b", &[("one", "2")]);
+    let mut agent = machine.start(&["-v"]);
+    has(&machine.file("a/one"), "1");
+
+    machine.declare("- configMap: shop/a\n  mode: 9\n");
+    agent.signal(Signal::HUP);
+    let why = told(&mut agent, "warning: SIGHUP: ");
+    assert!(
+        why.contains("line 4: entries[0].mode: write a mode"),
+        "{why}"
+    );
+    assert!(why.ends_with("what was read before stays"), "{why}");
+    assert!(machine.file("a/one").exists());
+
+    machine.declare("- configMap: shop/a\n  items: {one: other}\n- configMap: shop/b\n");
+    has(&machine.file("a/other"), "1");
+    has(&machine.file("b/one"), "2");
+    is_gone(&machine.file("a/one"));
+
+    machine.declare("- configMap: shop/b\n");
+    agent.signal(Signal::HUP);
+    is_gone(&machine.file("a"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+/// A program for each entry: it is told of that entry's objects alone, once for changes that come
+/// close together.
+#[test]
+fn each_entry_has_its_own_hook() {
+    let directory = TempDirectory::new("agent-config-hooks");
+    let script = |name: &str| {
+        let path = directory.join(name);
+        let log = directory.join(format!("{name}.log"));
+        let text = format!(
+            "#!/bin/sh\necho \"$KUBECACHE_CHANGED;\" >> {}\n",
+            log.display()
+        );
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        (path.display().to_string(), log)
+    };
+    let ((for_a, log_a), (for_b, log_b)) = (script("a"), script("b"));
+    let machine = Machine::new(&format!(
+        "- configMap: shop/a\n  exec: [{for_a}]\n- configMap: shop/b\n  exec: [{for_b}]\n  \
+         debounce: 100ms\n- configMap: shop/c\n"
+    ));
+    for name in ["a", "b", "c"] {
+        machine.set(name, &[("one", "1")]);
+    }
+    let agent = machine.start(&[]);
+    has(&log_a, "configmap shop/a;\n");
+    has(&log_b, "configmap shop/b;\n");
+    machine.set("b", &[("one", "2")]);
+    has(&log_b, "configmap shop/b;\nconfigmap shop/b;\n");
+    has(&log_a, "configmap shop/a;\n");
+
+    // The other one is told no more once the file says so.
+    machine.declare(&format!(
+        "- configMap: shop/a\n- configMap: shop/b\n  exec: [{for_b}]\n"
+    ));
+    agent.signal(Signal::HUP);
+    machine.set("a", &[("one", "2")]);
+    has(&machine.file("a/one"), "2");
+    machine.set("b", &[("one", "3")]);
+    has(&machine.file("b/one"), "3");
+    while fs::read_to_string(&log_b).unwrap().lines().count() < 3 {
+        std::thread::yield_now();
+    }
+    assert_eq!(fs::read_to_string(&log_a).unwrap(), "configmap shop/a;\n");
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+#[test]
+fn health_is_red_until_a_failing_entry_is_well() {
+    let machine = Machine::new("- configMap: shop/a\n  items: {one: f}\n  missing: fail\n");
+    machine.set("a", &[("other", "1")]);
+    let mut agent = machine.start(&[FLAG, "127.0.0.1:0"]);
+    let probes = told(&mut agent, &format!("{FLAG}: listening at "));
+    let probes = probes.parse().unwrap();
+    while get(probes, "/healthz/files").0 != 500 {
+        std::thread::yield_now();
+    }
+    machine.set("a", &[("one", "1")]);
+    has(&machine.file("a/f"), "1");
+    wait_for_answer(probes, "/healthz/files", (200, "ok"));
+    assert_eq!(agent.stop(Signal::TERM).code, 0);
+}
+
+#[test]
+fn a_file_is_checked_without_a_server() {
+    let machine = Machine::new("- configMap: shop/a\n- pods: {}\n");
+    let config = machine.path("config.yaml").display().to_string();
+    let ended = AGENT.run(&["--config", &config, "--check-config"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(
+        ended.stdout,
+        format!("{config}: nothing is wrong: 2 entries, 0 units\n")
+    );
+    machine.declare("- configMap: shop/a\n  owner: [1]\n");
+    let ended = AGENT.run(&["--config", &config, "--check-config"]);
+    assert_eq!(ended.code, 2);
+    let begin = format!("error: {config}: line 4: entries[0].owner: must be text");
+    assert!(ended.stderr.starts_with(&begin), "{}", ended.stderr);
+    let ended = AGENT.run(&["--check-config"]);
+    assert!(ended.stderr.contains("--check-config needs --config"));
+}
