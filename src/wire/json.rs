@@ -2,6 +2,10 @@
 //!
 //! It knows where the value ends, so nothing has to look for the end first. Its errors quote no
 //! value.
+//!
+//! `serde_json` under a filter of members was tried in its place. It took 1.1 to 1.35 times as long
+//! for lists of Secrets and `ConfigMap`s, and 1.08 to 1.15 times for events. It names no path, and
+//! the buffer in which it unescapes strings keeps their text when it is freed.
 
 use std::mem;
 

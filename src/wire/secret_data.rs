@@ -11,6 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use memchr::memchr;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
@@ -18,6 +19,7 @@ use super::json::{Decoder, Noted};
 use super::members::members_of;
 use super::metadata::Metadata;
 use super::reason::{self, PathStep, path};
+use super::scan::inner;
 use crate::object::Object;
 use crate::object::wipe::LAST_APPLIED;
 
@@ -117,8 +119,10 @@ fn bytes(json: &[u8]) -> Option<ByteString> {
     if json == b"null" {
         return Some(ByteString(Vec::new()));
     }
-    let text = Decoder::string(json)?;
-    let text = text.as_str().as_bytes();
+    // Most values are long and have no escape.
+    let plain = inner(json).filter(|text| memchr(b'\\', text).is_none());
+    let unescaped = plain.is_none().then(|| Decoder::string(json)).flatten();
+    let text = plain.or(unescaped.as_ref().map(|text| text.as_str().as_bytes()))?;
     let mut bytes = Zeroizing::new(vec![0; base64::decoded_len_estimate(text.len())]);
     let length = STANDARD.decode_slice(text, &mut bytes).ok()?;
     bytes.truncate(length);
