@@ -188,8 +188,10 @@ impl Outlet {
         };
         let resource = K::resource();
         let kind = resource.kind();
-        let port = format_args!("the layout of {kind} {key}");
-        guard_call(port, || lay_out(kind, key, presence)).map(Some)
+        guard_call(format_args!("the layout of {kind} {key}"), || {
+            lay_out(kind, key, presence)
+        })
+        .map(Some)
     }
 
     /// Asks what becomes of the files of an object that the server has not, and says whether there
