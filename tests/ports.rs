@@ -21,8 +21,9 @@ use kubecache::list_watch::{
     Api, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest,
     WatchStream,
 };
-use kubecache::manager::{ChangeDetection, ManagerMetric, ManagerOptions, SecretManager};
+use kubecache::manager::{ChangeDetection, ManagerMetric, ManagerOptions, Owner, SecretManager};
 use kubecache::object::{Object, ObjectKey, ResourceVersion, Scope, StoredObject};
+use kubecache::outlet::{Laid, Layout, Outlet, OutletOptions, Publisher};
 use kubecache::pod_status::{
     CachedStatus, PodStatus, PodStatusCache, Relist, RelistOptions, Runtime, RuntimeError,
     RuntimePod,
@@ -36,6 +37,8 @@ use kubecache::testing::{
 };
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind, Hook};
+
+use crate::support::TempDirectory;
 
 /// Bounds a failure only.
 fn soon() -> Deadline {
@@ -334,6 +337,14 @@ fn rows_of_others() -> Vec<Row> {
             NO_LOCK,
             FailsCall,
             "the runtime panicked",
+        ),
+        (
+            "layout",
+            laid_out,
+            "layout",
+            NO_LOCK,
+            FailsCall,
+            "the layout of Secret shop/db panicked",
         ),
     ]
 }
@@ -756,6 +767,26 @@ fn relisted(fuse: &Fuse) -> Seen {
     });
     relist.shutdown(soon()).unwrap();
     (FailsCall, text)
+}
+
+fn laid_out(fuse: &Fuse) -> Seen {
+    let source = FakeSource::<Secret>::new();
+    source.set(objects::secret("shop", "db", "", &[("a", "1")]));
+    let manager = Arc::new(SecretManager::new(source, ManagerOptions::default()).unwrap());
+    let pod = Owner::new("Test", ObjectKey::new("shop", "pod"));
+    manager.add_reference(&pod, &ObjectKey::new("shop", "db"));
+    manager.get_by("shop", "db", soon()).unwrap();
+    let (directory, inside) = (TempDirectory::new("ports"), fuse.clone());
+    let options = OutletOptions::new(&*directory).layout(move |_, _, _| {
+        inside.reach("layout");
+        Ok(Laid::Files(Layout::new().file("a", Vec::new())))
+    });
+    let outlet = Arc::new(Outlet::open(options).unwrap());
+    let publisher = Publisher::start(manager, outlet, None).unwrap();
+    let said = text(&publisher.publish_by(soon()).unwrap_err());
+    fuse.put_out();
+    publisher.publish_by(soon()).unwrap();
+    (FailsCall, said)
 }
 
 fn managed(fuse: &Fuse) -> Seen {

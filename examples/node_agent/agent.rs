@@ -59,6 +59,8 @@ pub(crate) enum Ended {
     Complete,
     /// So many of the objects had no answer at the deadline.
     Missing { missing: usize, of: usize },
+    /// The entries whose objects were not known at the deadline, each with the last failure.
+    Unknown(Vec<String>),
     /// So many of the objects are not there, and that is a failure.
     Absent(usize),
     /// The pods of the node could not be learned.
@@ -75,6 +77,8 @@ enum Woken {
     HangUp,
     OutputClosed(io::Error),
     ConfigChanged,
+    /// The selections of the configuration found other objects.
+    Selected,
     Something,
 }
 
@@ -192,9 +196,9 @@ impl Agent<'_> {
                 }
                 Woken::Signal | Woken::HangUp => return Ok(Ended::Complete),
                 Woken::OutputClosed(error) => return Ok(Ended::OutputClosed(error)),
+                Woken::Selected => node.look_at_selections(),
                 Woken::Something | Woken::ConfigChanged => {}
             }
-            node.look_at_selections();
             // All that came so far belongs to one look.
             for news in ears.pods.try_iter() {
                 match &news {
@@ -260,7 +264,7 @@ impl Agent<'_> {
         let own = self.notifier.next_timer(progress.clock.now());
         let timer = progress.next_timer().into_iter().chain(own).min();
         match ears.wait(self, timer) {
-            Woken::Something => Woken::Something,
+            woken @ (Woken::Something | Woken::Selected) => woken,
             Woken::HangUp if !self.has_lost_terminal() => {
                 self.notifier.reloads();
                 self.read_again("SIGHUP", node);
@@ -449,8 +453,10 @@ impl Agent<'_> {
         let printed = printed.and_then(|()| self.wait_for_reader(signalled));
         let absent = rows.values().filter(|facts| facts.content.is_none());
         let absent = absent.count();
+        let unknown = node.unknown_selections();
         match (printed, missing) {
             (Err(error), _) => Ended::OutputClosed(error),
+            (Ok(()), _) if !unknown.is_empty() => Ended::Unknown(unknown),
             (Ok(()), 0) if absent > 0 && self.options.fail_on_missing => Ended::Absent(absent),
             (Ok(()), 0) => Ended::Complete,
             (Ok(()), missing) => Ended::Missing {
@@ -500,6 +506,7 @@ impl Agent<'_> {
             Ended::OutputClosed(error) => Ended::OutputClosed(error),
             Ended::Complete
             | Ended::Missing { .. }
+            | Ended::Unknown(_)
             | Ended::Absent(_)
             | Ended::Failed(_)
             | Ended::Interrupted => Ended::Interrupted,
@@ -604,14 +611,18 @@ impl Ears {
         if config.try_recv().is_ok() {
             return Woken::ConfigChanged;
         }
-        let _told = self.selected.try_recv().is_ok();
+        let is_selected = self.selected.try_recv().is_ok();
         // The rows are looked at as a whole: of these subscriptions only the messages have to go.
         for changes in [&self.secrets, &self.config_maps] {
             if changes.signal().try_recv().is_ok() {
                 drop(changes.take());
             }
         }
-        Woken::Something
+        if is_selected {
+            Woken::Selected
+        } else {
+            Woken::Something
+        }
     }
 }
 

@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::select;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::manager::Changes;
 use kubecache::worker::{StopToken, Wake, Worker};
 use kubecache::{Error, ErrorKind};
 use parking_lot::Mutex;
@@ -305,35 +304,31 @@ impl Desk {
             if left.is_zero() {
                 return Err(missing);
             }
-            let is_new = |changes: &Changes| drop(changes.take());
-            select! {
-                recv(secrets.signal()) -> _ => is_new(&secrets),
-                recv(config_maps.signal()) -> _ => is_new(&config_maps),
-                recv(stop.channel()) -> _ => {}
-                default(left) => {}
+            let changes = select! {
+                recv(secrets.signal()) -> told => Some((told, &secrets)),
+                recv(config_maps.signal()) -> told => Some((told, &config_maps)),
+                recv(stop.channel()) -> _ => None,
+                default(left) => None,
+            };
+            match changes {
+                Some((Ok(()), changes)) => drop(changes.take()),
+                // Nothing comes any more.
+                Some((Err(_), _)) => return Err(missing),
+                None => {}
             }
         }
     }
 
     /// Tells of a refusal. Whoever asks without end gets few lines.
     fn warn(&self, why: &str) {
-        let now = self.clock.now();
-        let mut told = self.told.lock();
-        if now.saturating_duration_since(told.since) >= LINES_PERIOD {
-            let before = std::mem::replace(&mut *told, Told::since(now));
-            if before.left_out > 0 {
-                log::warn!(
-                    "--credential-socket: {} refusals were not told",
-                    before.left_out
-                );
-            }
+        // The log may block, and other hands tell too.
+        let (left_out, is_told) = self.told.lock().count(self.clock.now());
+        if left_out > 0 {
+            log::warn!("--credential-socket: {left_out} refusals were not told");
         }
-        if told.lines >= LINES_MAX {
-            told.left_out = told.left_out.saturating_add(1);
-            return;
+        if is_told {
+            log::warn!("--credential-socket: {why}");
         }
-        told.lines = told.lines.saturating_add(1);
-        log::warn!("--credential-socket: {why}");
     }
 }
 
@@ -344,6 +339,22 @@ impl Told {
             lines: 0,
             left_out: 0,
         }
+    }
+
+    /// Counts a refusal. Returns how many were left out in the period that ended, and whether this
+    /// one is told.
+    fn count(&mut self, now: Instant) -> (u64, bool) {
+        let mut left_out = 0;
+        if now.saturating_duration_since(self.since) >= LINES_PERIOD {
+            left_out = std::mem::replace(self, Self::since(now)).left_out;
+        }
+        let is_told = self.lines < LINES_MAX;
+        if is_told {
+            self.lines = self.lines.saturating_add(1);
+        } else {
+            self.left_out = self.left_out.saturating_add(1);
+        }
+        (left_out, is_told)
     }
 }
 

@@ -247,6 +247,10 @@ fn report(ended: Ended) -> ExitCode {
         Ended::Missing { missing, of } => {
             tell(&format!("error: {missing} of {of} rows have no answer"));
         }
+        Ended::Unknown(entries) => {
+            let entries = entries.join(", ");
+            tell(&format!("error: the objects are not known of {entries}"));
+        }
         Ended::Absent(absent) => {
             tell(&format!(
                 "error: {absent} objects are not there, or may not be read"

@@ -156,7 +156,7 @@ impl Node {
         self.selections.changed.clone()
     }
 
-    /// The names of the entries whose objects are not known yet.
+    /// The entries whose objects are not known yet, and why.
     pub(crate) fn unknown_selections(&self) -> Vec<String> {
         self.selections.unknown()
     }
@@ -219,7 +219,7 @@ impl Node {
 
     /// What is not referenced by now is not needed here, once all that says so is known.
     fn references_are_complete(&self) {
-        let is_known = self.are_pods_known && self.selections.unknown().is_empty();
+        let is_known = self.are_pods_known && self.selections.are_known();
         if let Some(files) = self.files.as_ref().filter(|_| is_known) {
             files.references_are_complete();
         }

@@ -22,7 +22,8 @@ struct Entries {
     named: BTreeMap<ObjectId, Arc<Entry>>,
     /// Those that a selection found and no entry names.
     selected: BTreeMap<ObjectId, Arc<Entry>>,
-    /// What only credentials name. It has no files unless a selection finds it.
+    /// What only credentials name: it has no files unless a selection finds it, also where pods
+    /// have an entry.
     for_credentials: BTreeSet<ObjectId>,
     /// The entry of all others.
     others: Option<Arc<Entry>>,
@@ -59,7 +60,11 @@ impl Plan {
             .named
             .get(object)
             .or_else(|| entries.selected.get(object));
-        named.or(entries.others.as_ref()).map(Arc::clone)
+        let others = || {
+            let others = entries.others.as_ref();
+            others.filter(|_| !entries.for_credentials.contains(object))
+        };
+        named.or_else(others).map(Arc::clone)
     }
 
     /// Lays out the files of an object as its entry says.
@@ -81,5 +86,41 @@ impl Plan {
             }
             None => Rules::default().lay_out("", presence),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declaration::What;
+    use crate::references;
+    use crate::teller::Tells;
+
+    #[test]
+    fn what_only_credentials_name_has_no_files_although_pods_have_an_entry() {
+        let pods = Entry {
+            name: "pods".to_owned(),
+            what: What::Pods(None),
+            rules: Rules::default(),
+            tells: Tells::default(),
+        };
+        let declaration = Declaration {
+            entries: vec![Arc::new(pods)],
+            ..Declaration::default()
+        };
+        let object = |name| references::of_flag("secret", name).unwrap();
+        let plan = Plan::default();
+        plan.declare(&declaration, [object("shop/db")].into());
+        let data = [("a", b"1".as_slice())].into();
+        let files = |name| {
+            let object: ObjectId = object(name);
+            let laid = plan.lay_out("Secret", &object.key, Presence::There(&data));
+            let Ok(Laid::Files(layout)) = laid else {
+                panic!("{laid:?}");
+            };
+            layout.names().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert!(files("shop/db").is_empty());
+        assert_eq!(files("shop/other"), ["a"]);
     }
 }

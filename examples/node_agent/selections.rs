@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use crate::declaration::{Declaration, Entry, Selection};
 use crate::managers::ObjectId;
+use crate::tell::one_line;
 
 /// The keys of a selection; `None` until its first list.
 type Keys = Arc<Mutex<Option<BTreeSet<ObjectKey>>>>;
@@ -105,15 +106,29 @@ impl Selections {
         found
     }
 
-    /// The names of the entries whose objects are not known yet.
+    /// The entries whose objects are not known yet, each with the last failure.
     pub(crate) fn unknown(&self) -> Vec<String> {
-        let entries = self.entries.iter().filter(|(selection, _)| {
-            let keys = self.running.get(selection);
-            keys.is_none_or(|(keys, _)| keys.lock().is_none())
+        let unknown = self.entries.iter().filter_map(|(selection, entry)| {
+            let name = format!("entry {:?}", entry.name);
+            let Some((keys, reflector)) = self.running.get(selection) else {
+                return Some(name);
+            };
+            if keys.lock().is_some() {
+                return None;
+            }
+            Some(match reflector.status().failures.last() {
+                Some(error) => format!("{name} ({})", one_line(&error.to_string())),
+                None => name,
+            })
         });
-        entries
-            .map(|(_, entry)| format!("entry {:?}", entry.name))
-            .collect()
+        unknown.collect()
+    }
+
+    /// Whether the objects of each entry are known.
+    pub(crate) fn are_known(&self) -> bool {
+        let running = |(selection, _): &(Selection, _)| self.running.get(selection);
+        let mut all = self.entries.iter().map(running);
+        all.all(|running| running.is_some_and(|(keys, _)| keys.lock().is_some()))
     }
 }
 

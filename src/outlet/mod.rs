@@ -126,13 +126,16 @@ impl Outlet {
 
     /// Writes the files of the object, unless they are there. Returns whether it wrote.
     ///
-    /// Files have mode 0600 and folders 0700. What another content of the object had goes with the
-    /// first call after 10 s; files that no outlet made stay. Calls for one object must not
+    /// Files have mode 0600 and folders 0700, unless the
+    /// [`layout`](OutletOptions::layout) says otherwise. The files of an earlier content go with
+    /// the first call after 10 s; files that no outlet made stay. Calls for one object must not
     /// overlap.
     ///
     /// # Errors
     ///
     /// - `Config`: the namespace, the name or a key is no name of a file. Nothing is written.
+    /// - `Config`: the layout has a name or a mode that no file can have. Nothing is written.
+    /// - `Panicked`: the layout panicked; or the layout's own error. Nothing is written.
     /// - `Resources`: the system's own error, such as a full disk, with the file's path. The files
     ///   of before are still there, whole. The next call tries again.
     /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes

@@ -24,7 +24,7 @@ use crate::worker::{StopToken, Worker};
 
 /// Each object is read so often, so that it does not count as idle, and its files are looked at.
 /// With `Cache` and `Get` this read is what notices a change.
-const READ_PERIOD: Duration = Duration::from_secs(30);
+pub(super) const READ_PERIOD: Duration = Duration::from_secs(30);
 
 /// The pause after a round that failed. It doubles up to [`READ_PERIOD`]: the objects that did not
 /// fail are read as often as ever.
@@ -46,6 +46,10 @@ const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 ///
 /// Each half minute it looks at what is there, without reading the files. Where somebody changed,
 /// removed or replaced something, the object has failed for a second, and is then written again.
+///
+/// Where a [`layout`](super::OutletOptions::layout) removes the files of a deleted object, the
+/// server confirms the deletion first, which takes 5 seconds at most. After a deletion that it did
+/// not confirm, the thread asks for none for half a minute, and the files stay.
 ///
 /// A drop stops the thread and joins it. The files stay.
 pub struct Publisher<K: ObjectData> {
@@ -365,6 +369,11 @@ impl<K: ObjectData> PublisherCore<K> {
             return Ok(None);
         };
         if has_files {
+            let now = self.now();
+            if now < written.asks_from {
+                written.is_due(written.asks_from);
+                return Ok(None);
+            }
             // The cache of a server may lag, and what is removed is missed by those who use it.
             let deadline = Clock::system().after(CONFIRMED_WITHIN);
             let fresh = self
@@ -372,7 +381,13 @@ impl<K: ObjectData> PublisherCore<K> {
                 .get_fresh(key.namespace(), key.name(), deadline);
             match fresh {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Ok(_) | Err(_) => return Ok(None),
+                Ok(_) => return Ok(None),
+                Err(_) => {
+                    // Each further question may take as long, and all other objects wait for it.
+                    written.asks_from = later(self.now(), READ_PERIOD);
+                    written.is_due(written.asks_from);
+                    return Ok(None);
+                }
             }
             self.outlet.withdraw_checked::<K>(key, &|| go_on(stop))?;
         }
@@ -469,6 +484,8 @@ struct Written<K: ObjectData> {
     looked: Instant,
     /// When a round is due, if one is.
     next: Option<Instant>,
+    /// From when on the server is asked to confirm a deletion.
+    asks_from: Instant,
     /// What the log is told of failures.
     log: FailureReporter,
     /// Whether the objects of earlier processes were looked at.
@@ -485,6 +502,7 @@ impl<K: ObjectData> Written<K> {
             replaced: BTreeMap::new(),
             looked: now,
             next: None,
+            asks_from: now,
             log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
             has_swept: false,
         }

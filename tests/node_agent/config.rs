@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kubecache::testing::{ApiServer, objects};
+use kubecache::testing::{Act, ApiServer, Fault, objects};
 use rustix::process::{Signal, geteuid};
 
 use super::AGENT;
@@ -145,6 +145,22 @@ fn with_once_each_entry_counts_and_says_what_is_missing() {
 }
 
 #[test]
+fn once_names_the_entry_whose_objects_the_server_does_not_tell() {
+    let machine = Machine::new("- {name: web, configMaps: {namespace: shop, labels: app=web}}\n");
+    let refuse = Act::Status {
+        code: 403,
+        reason: "Forbidden".to_owned(),
+        retry_after: None,
+    };
+    let refuse = Fault::new(refuse).on("/api/v1/namespaces/shop/configmaps");
+    machine.server.add_fault(refuse);
+    let (code, told) = machine.once(&["--timeout", "1s"]);
+    let words = "error: the objects are not known of entry \"web\" (";
+    assert!(code == 1 && told.contains(words), "{code} {told}");
+    assert!(told.contains("Forbidden"), "{told}");
+}
+
+#[test]
 fn a_selection_is_kept_as_its_labels_say() {
     let machine =
         Machine::new("- configMaps: {namespace: shop, labels: app=web}\n  items: {one: renamed}\n");
@@ -250,11 +266,12 @@ fn each_entry_has_its_own_hook() {
 
     // The other one is told no more once the file says so.
     machine.declare(&format!(
-        "- configMap: shop/a\n- configMap: shop/b\n  exec: [{for_b}]\n"
+        "- configMap: shop/a\n  items: {{one: new}}\n- configMap: shop/b\n  exec: [{for_b}]\n"
     ));
     agent.signal(Signal::HUP);
+    has(&machine.file("a/new"), "1");
     machine.set("a", &[("one", "2")]);
-    has(&machine.file("a/one"), "2");
+    has(&machine.file("a/new"), "2");
     machine.set("b", &[("one", "3")]);
     has(&machine.file("b/one"), "3");
     while fs::read_to_string(&log_b).unwrap().lines().count() < 3 {

@@ -1,6 +1,7 @@
 //! Layouts of a program's own: names, modes and owners of files, and what becomes of them where the
 //! server has no object.
 
+use super::publisher::READ_PERIOD;
 use super::*;
 use crate::manager::ObjectState;
 use crate::sync::Mutex;
@@ -245,6 +246,40 @@ fn what_never_was_there_is_a_failure_where_the_layout_says_so() {
         let published = followed.publish();
         assert_eq!(published.is_err(), fails, "{missing:?}: {published:?}");
     }
+}
+
+/// Seen: each look at such an object asked again, and held up all others for up to five seconds.
+#[test]
+fn a_deletion_that_the_server_does_not_confirm_holds_up_no_other_object() {
+    let directory = TempDirectory::new("layout-unconfirmed");
+    let (told, clock) = (Told::default(), FakeClock::new());
+    told.file(Some("all"), 0o600);
+    told.absent(Some(true), Some(false));
+    let followed = followed(&told, &directory, &clock);
+    followed.set(&[("a", "1")]);
+    followed.publish().unwrap();
+    let refusal = Error::new(ErrorKind::Unreachable, "made up");
+    followed.server.fail_all(RequestKind::Get, refusal);
+    followed.server.delete("shop", "settings");
+    is_absent(&followed, "settings");
+    let asked = || {
+        let requests = followed.server.requests();
+        let gets = requests.iter().filter(|seen| seen.kind == RequestKind::Get);
+        gets.count()
+    };
+    followed.publish().unwrap();
+    let before = asked();
+    for _ in 0..5 {
+        followed.publisher.layouts_changed();
+        followed.publish().unwrap();
+    }
+    assert_eq!(asked(), before);
+    let folder = directory.join("shop/configmaps/settings");
+    assert_eq!(files(&folder), texts(&[("all", "1")]));
+    followed.server.heal();
+    clock.advance(READ_PERIOD);
+    followed.publish().unwrap();
+    assert!(!folder.exists());
 }
 
 /// A file that an earlier process wrote goes too.
