@@ -3,7 +3,6 @@
 #![cfg(target_os = "linux")]
 
 #[cfg(feature = "snapshot")]
-#[path = "freed_memory/snapshots.rs"]
 mod snapshots;
 
 use std::collections::BTreeMap;

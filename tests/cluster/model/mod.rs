@@ -1,15 +1,10 @@
 //! The API server of the tests against a real one: the same requests to both, and the same answers,
 //! but for what stands in the table of differences.
 
-#[path = "model/answers.rs"]
 mod answers;
-#[path = "model/restored.rs"]
 mod restored;
-#[path = "model/rows.rs"]
 mod rows;
-#[path = "model/rules.rs"]
 mod rules;
-#[path = "model/servers.rs"]
 mod servers;
 
 use std::fmt::Write as _;

@@ -1,11 +1,8 @@
 //! The differential test of kubeconfigs: client-go and this client read the same generated files
 //! and ask the same server, which notes what each of them sends.
 
-#[path = "clientcmd/cases.rs"]
 mod cases;
-#[path = "clientcmd/witness.rs"]
 mod witness;
-#[path = "clientcmd/yaml_cases.rs"]
 mod yaml_cases;
 
 use std::collections::BTreeMap;
