@@ -1,4 +1,4 @@
-//! A reflector, its queue and a process function on a thread: client-go's low-level controller.
+//! A reflector, its queue, and a thread with a process function: client-go's low-level controller.
 
 use super::{DeltaFifo, DeltaFifoHandle, DeltaFifoWriter, Deltas};
 use crate::clock::Deadline;
@@ -12,8 +12,8 @@ use crate::worker::{Wake, Worker};
 /// Controllers started in this process, for the names of their threads.
 static STARTED: ProcessCounter = ProcessCounter::new(1);
 
-/// A running reflector that fills a queue, and a thread that calls a process function with what
-/// comes out. Dropping it stops and joins both threads.
+/// A running reflector that fills a queue, and a thread that calls a process function with the
+/// queue's entries. Dropping it stops and joins both threads.
 ///
 /// The module's page has a [program](crate::delta_fifo#examples) that builds an informer from it.
 pub struct Controller<K: Object> {
@@ -23,17 +23,17 @@ pub struct Controller<K: Object> {
 
 impl<K: Object> Controller<K> {
     /// Starts a reflector of `source` that writes to `queue`, and a thread that calls `process`
-    /// with what waits, one entry at a time: the deltas of one object, and whether they are part of
-    /// the initial list.
+    /// with one entry at a time: the deltas of one object, and whether they are part of the initial
+    /// list.
     ///
-    /// `name` stands in log lines. Returns at once. The queue's waiters take the place of
-    /// [`ReflectorOptions::waiters`]. `process` runs under no lock. It holds up lists, resyncs, and
-    /// events above the queue's bound while it runs, nothing else. A panic of it ends the
-    /// controller: [`shutdown`](Self::shutdown) and every wait for a sync give the cause.
+    /// `name` appears in log lines. Returns at once. The queue's waiters replace
+    /// [`ReflectorOptions::waiters`]. `process` runs without a lock. While it runs, only lists,
+    /// resyncs, and events above the queue's bound wait. If it panics, the controller ends:
+    /// [`shutdown`](Self::shutdown) and every wait for a sync return the cause.
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; otherwise as [`Reflector::spawn`].
+    /// `Resources` when the system refuses a thread; otherwise as [`Reflector::spawn`].
     pub fn spawn(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,
@@ -60,7 +60,7 @@ impl<K: Object> Controller<K> {
                     }
                 }
             }
-            // First the consumer, so that a write that waits for it ends.
+            // The consumer first, so that a write that waits for it ends.
             drop(queue);
             drop(reflector);
         });
@@ -70,7 +70,7 @@ impl<K: Object> Controller<K> {
         })
     }
 
-    /// Returns a handle of the queue, to wait until it has synced and to look at it.
+    /// Returns a handle to the queue, to wait for its sync and to inspect it.
     pub fn queue(&self) -> &DeltaFifoHandle<K> {
         &self.queue
     }
@@ -87,8 +87,8 @@ impl<K: Object> Controller<K> {
 
     /// Stops the controller and blocks until both threads have ended, at most until `deadline`.
     ///
-    /// They end within milliseconds, except that a call of the process function ends when it
-    /// returns. May be called again with a later deadline.
+    /// They end within milliseconds, unless a call of the process function still runs. A program
+    /// may call this again with a later deadline.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl<K: Object> Controller<K> {
     }
 }
 
-/// Closes the queue: so a stop ends a wait of its consumer.
+/// Closes the queue, so that a stop ends its consumer's wait.
 impl<K: Object> Wake for DeltaFifoHandle<K> {
     fn wake(&self) {
         self.close();

@@ -10,8 +10,8 @@ use crate::sync::Arc;
 
 /// One change on its way to the consumer.
 ///
-/// The consumer's own store decides whether an object is new to the consumer, not the delta:
-/// an object that comes back in a list is `Replaced`, whether it was known or not.
+/// The consumer's own store decides whether an object is new to the consumer, not the delta: each
+/// object of a list is `Replaced`, known or not.
 ///
 /// `Debug` prints keys and versions only.
 #[expect(
@@ -26,7 +26,7 @@ pub enum Delta<K: Object> {
     Updated(Listed<K>),
     /// A list contains the object. This is its state, whatever its version.
     Replaced(Listed<K>),
-    /// A resync delivers the object once more; nothing changed.
+    /// A resync repeats the object; nothing changed.
     Sync(Arc<StoredObject<K>>),
     /// The object is deleted.
     Deleted(Box<Deletion<K>>),
@@ -35,12 +35,12 @@ pub enum Delta<K: Object> {
     /// A resync of everything known, with
     /// [`atomic_lists`](super::DeltaFifoOptions::atomic_lists) only.
     SyncAll,
-    /// The server's position moved: everything up to this version came before. With
+    /// The server's position moved: all changes up to this version came before. With
     /// [`bookmarks`](super::DeltaFifoOptions::bookmarks) only.
     Bookmark(ResourceVersion),
 }
 
-/// A deletion of an object, with the last state that is known of it.
+/// A deletion of an object, with its last known state.
 ///
 /// `Debug` prints key and version only.
 #[doc(alias("DeletedFinalStateUnknown", "tombstone"))]
@@ -54,8 +54,8 @@ pub struct Deletion<K: Object> {
     /// The last state that decodes, if the queue or the consumer has one. Without `seen` it may be
     /// any number of changes behind.
     pub last_known: Option<Arc<StoredObject<K>>>,
-    /// Whether a list came without the object. Then the object is gone, whatever its version. A
-    /// deletion that only the watch reported may be older than the consumer's state.
+    /// Whether a list lacked the object. Then the object is gone, whatever its version. A deletion
+    /// that only the watch reported may be older than the consumer's state.
     pub unlisted: bool,
 }
 
@@ -64,11 +64,11 @@ pub struct Deletion<K: Object> {
 pub struct ReplacedAll<K: Object> {
     /// The version of the list, and how it was read.
     pub of: Replacement,
-    /// The items in the list's order, each key once.
+    /// The items in the list's order. Each key occurs once.
     pub items: Vec<Listed<K>>,
 }
 
-/// The changes of one object that waited together, oldest first. There is at least one.
+/// The changes of one object that waited together, oldest first; never empty.
 ///
 /// In a queue with [`in_order`](super::DeltaFifoOptions::in_order) it is always one delta.
 /// Bookmarks, whole lists and resyncs of everything belong to no single object.
@@ -105,8 +105,8 @@ impl<K: Object> Delta<K> {
         matches!(self, Self::Deleted(_))
     }
 
-    /// How many events of a watch it is, and how many objects a list or a resync brought with it:
-    /// what the two bounds of a queue count.
+    /// How many watch events it counts for, and how many objects of a list or resync, against the
+    /// two bounds of a queue.
     pub(super) fn counts(&self) -> (usize, usize) {
         match self {
             Self::Added(_) | Self::Updated(_) => (1, 0),
@@ -130,7 +130,8 @@ impl<K: Object> Delta<K> {
         }))
     }
 
-    /// Notes that a list does not hold the object, which this deletes; `false` if it does not.
+    /// Marks a deletion as confirmed by a list without the object; `false` if this is not a
+    /// deletion.
     pub(super) fn mark_unlisted(&mut self) -> bool {
         let Self::Deleted(deletion) = self else {
             return false;
@@ -156,8 +157,8 @@ impl<K: Object> Deletion<K> {
         seen.is_some_and(|object| object.decoded().is_some())
     }
 
-    /// Whether this stays when `newer` tells the same: an event is more than what a list implies,
-    /// and a repeated event does not take the place of a later one.
+    /// Whether this stays when `newer` reports the same end. An event outweighs a list's
+    /// implication, and a repeated event does not replace a later one.
     fn outweighs(&self, newer: &Self) -> bool {
         match (&self.seen, &newer.seen) {
             (Some(older), Some(newer)) => {
@@ -169,7 +170,7 @@ impl<K: Object> Deletion<K> {
         }
     }
 
-    /// Makes this and a `newer` deletion of the same object one; returns what is left out.
+    /// Merges a `newer` deletion of the same object into this one; returns the one that is dropped.
     fn merge(&mut self, mut newer: Self) -> Self {
         let unlisted = self.unlisted || newer.unlisted;
         if !self.outweighs(&newer) {
@@ -215,7 +216,7 @@ impl<K: Object> Deltas<K> {
     }
 
     /// Appends a change; two deletions in a row become one (DF-6), and of two bookmarks the later
-    /// stays. Returns what is left out, to be dropped under no lock.
+    /// stays. Returns the dropped one, for the caller to drop without a lock.
     pub(super) fn push(&mut self, delta: Delta<K>) -> Option<Delta<K>> {
         match (self.newest_mut(), delta) {
             (Delta::Deleted(older), Delta::Deleted(newer)) => {
@@ -232,15 +233,14 @@ impl<K: Object> Deltas<K> {
         }
     }
 
-    /// The last state that decodes of what is there: a deletion may carry an object before it
-    /// (B18).
+    /// The last state in these deltas that decodes. A deletion may carry an earlier object (B18).
     pub(super) fn last_object(&self) -> Option<&Arc<StoredObject<K>>> {
         let mut there = self.iter().rev().filter(|delta| !delta.is_deletion());
         there.find_map(Delta::object)
     }
 
-    /// Adds the last state to deletions whose final state does not decode (B12): of these deltas,
-    /// or else what `look_up` finds.
+    /// Adds the last state to deletions whose final state does not decode (B12): from these deltas,
+    /// or else from `look_up`.
     pub(super) fn complete(
         &mut self,
         look_up: impl Fn(&ObjectKey) -> Option<Arc<StoredObject<K>>>,

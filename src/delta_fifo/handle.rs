@@ -1,4 +1,4 @@
-//! A queue's handle for other threads than writer and consumer: look, wait until it has synced,
+//! A queue's handle for threads other than its writer and consumer: inspect it, wait for its sync,
 //! close it.
 
 use super::state::{QueueEnd, QueueState};
@@ -8,7 +8,7 @@ use crate::object::{Object, resource_name};
 use crate::reflector::{ReflectorStatus, Waiters};
 use crate::sync::{Arc, Monitor};
 
-/// A handle of a [`DeltaFifo`](super::DeltaFifo) for threads other than its consumer. Cheap to
+/// A handle to a [`DeltaFifo`](super::DeltaFifo) for threads other than its consumer. Cheap to
 /// clone.
 pub struct DeltaFifoHandle<K: Object> {
     pub(super) state: Arc<Monitor<QueueState<K>>>,
@@ -17,16 +17,15 @@ pub struct DeltaFifoHandle<K: Object> {
 }
 
 impl<K: Object> DeltaFifoHandle<K> {
-    /// Whether the consumer has processed everything that the first list brought.
+    /// Whether the consumer has processed the whole first list.
     ///
-    /// A queue whose first input is a change and not a list counts as synced from then on; an empty
-    /// first list syncs at once.
+    /// A queue whose first input is a change instead of a list counts as synced from then on. An
+    /// empty first list syncs at once.
     pub fn has_synced(&self) -> bool {
         self.state.lock().has_synced()
     }
 
-    /// Blocks until the consumer has processed everything that the first list brought, at most
-    /// until `deadline`.
+    /// Blocks until the consumer has processed the whole first list, at most until `deadline`.
     ///
     /// The wait also ends when the server refuses the resource or does not know it, and when the
     /// queue can no longer sync. During the wait, a reflector that has this queue's
@@ -36,7 +35,7 @@ impl<K: Object> DeltaFifoHandle<K> {
     ///
     /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
     /// `Forbidden` or `NotFound` for the server's refusal. `Stopped` when the queue was closed
-    /// before a list came, or when the consumer is gone; its source is the cause.
+    /// before a list came, or when the consumer is gone; its source names the cause.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -56,8 +55,8 @@ impl<K: Object> DeltaFifoHandle<K> {
         self.waiters.clone()
     }
 
-    /// Returns how many entries wait: objects in a compressed queue, deltas in one in order. An
-    /// entry that is being processed does not count.
+    /// Returns how many entries wait: objects in a compressed queue, deltas in an ordered one. An
+    /// entry in processing does not count.
     pub fn len(&self) -> usize {
         self.state.lock().len()
     }
@@ -70,8 +69,8 @@ impl<K: Object> DeltaFifoHandle<K> {
     /// Closes the queue. The consumer still gets the queued entries, and then an error. Never
     /// blocks; closing twice does nothing.
     ///
-    /// What is written after this is still queued, as long as the consumer is there and the writer
-    /// would not have to wait.
+    /// The queue still takes later writes, as long as the consumer exists and the writer need not
+    /// wait.
     pub fn close(&self) {
         {
             let mut state = self.state.lock();
@@ -88,7 +87,7 @@ impl<K: Object> DeltaFifoHandle<K> {
     }
 }
 
-/// How a wait for the first list ends, once it does.
+/// The result of a wait for the first list, once it ends.
 fn outcome<K: Object>(state: &QueueState<K>) -> Option<Result<(), Error>> {
     if state.has_synced() {
         return Some(Ok(()));

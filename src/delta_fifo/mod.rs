@@ -1,28 +1,28 @@
-//! Delta FIFOs, for programs with a consumer thread of their own: a reflector writes, the consumer
-//! takes each object's changes in their order.
+//! Delta FIFOs, for programs with their own consumer thread: a reflector writes, and the consumer
+//! takes each object's changes in order.
 //!
 //! A [`DeltaFifo`] is client-go's queue of that name, or its `RealFIFO` with
 //! [`in_order`](DeltaFifoOptions::in_order). Its writing side is a [`Sink`](crate::reflector::Sink)
 //! for a [`Reflector`](crate::reflector::Reflector). A [`Controller`] is client-go's low-level
-//! controller: reflector, queue, and your process function on a thread of its own. If you only want
-//! to be told of changes, take a [`SharedInformer`](crate::informer::SharedInformer), which needs
+//! controller: reflector, queue, and a thread for your process function. If you only want
+//! notifications of changes, use a [`SharedInformer`](crate::informer::SharedInformer), which needs
 //! no queue.
 //!
-//! - No deletion is lost, whether the watch or a list tells of it.
-//! - The changes of one object come in their order. The order of different objects of a list is
-//!   only kept with [`in_order`](DeltaFifoOptions::in_order).
+//! - No deletion is lost, whether the watch or a list reports it.
+//! - The changes of one object come in order. Only [`in_order`](DeltaFifoOptions::in_order) keeps
+//!   the order of different objects.
 //! - An event waits for the consumer only above a [bound](DeltaFifoOptions::max_events).
 //! - [`has_synced`](DeltaFifoHandle::has_synced) is true only after the consumer has processed the
 //!   last initial item.
 //!
 //! # Examples
 //!
-//! The originals' informer, built from its parts: a reflector and a queue whose known objects are
-//! the indexer, in a controller, whose process function writes the indexer and tells a handler.
+//! client-go's informer, built from its parts. The controller runs a reflector and a queue whose
+//! known objects are the indexer. Its process function writes the indexer and calls a handler.
 //!
 //! A [`Store`](crate::store::Store) refuses events that would take an object back in time. After a
-//! restore of the server to an older state, only a whole list takes it back: a program for which
-//! that matters asks for [`atomic_lists`](DeltaFifoOptions::atomic_lists), and commits each to the
+//! restore of the server to an older state, only a whole list takes it back. A program that needs
+//! this asks for [`atomic_lists`](DeltaFifoOptions::atomic_lists), and commits each list to the
 //! store.
 //!
 //! ```

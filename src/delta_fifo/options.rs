@@ -9,21 +9,21 @@ use crate::setters::setters;
 use crate::store::Store;
 use crate::sync::Arc;
 
-/// Events of the watch that wait before the writer does.
+/// How many watch events may wait before the writer does.
 const EVENTS_MAX: usize = 2_000;
 
-/// What the consumer of a queue holds: a [`Store`], or another collection to which it applies
+/// The objects of a queue's consumer: a [`Store`], or another collection to which it applies
 /// deltas.
 ///
-/// The queue asks the view under no lock of its own. It asks on the reflector's thread, and there
-/// for many objects only while nothing is processed. It asks on the consumer's thread before that
-/// processes a deletion.
+/// The queue asks the view without holding its own lock. It asks on the reflector's thread; there
+/// it asks for many objects only while nothing is being processed. It asks on the consumer's thread
+/// before that processes a deletion.
 ///
-/// The view must show what the deltas processed so far have made, and nothing else may change that.
-/// A view that panics is an error of the call that asked it.
+/// The view must show the result of the deltas processed so far, and nothing else may change it. If
+/// a view panics, the call that asked it fails.
 #[doc(alias = "KeyListerGetter")]
 pub trait KnownObjects<K: Object>: Send + Sync {
-    /// Returns every key, those of objects that do not decode included.
+    /// Returns every key, including those of undecodable objects.
     #[doc(alias = "ListKeys")]
     fn keys(&self) -> Vec<ObjectKey>;
 
@@ -31,13 +31,12 @@ pub trait KnownObjects<K: Object>: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Why the view cannot give an object that may be there. A deletion of it is queued then, and a
-    /// resync leaves it out.
+    /// Why the view cannot return an object that may exist. The queue then still takes a deletion
+    /// of it, and a resync skips it.
     #[doc(alias = "GetByKey")]
     fn get(&self, key: &ObjectKey) -> Result<Option<Arc<StoredObject<K>>>, Error>;
 
-    /// Returns the last state with that key that decoded, for deletions. It may not be the present
-    /// one.
+    /// Returns the last state with that key that decoded, for deletions. It may be outdated.
     fn last_good(&self, key: &ObjectKey) -> Option<Arc<StoredObject<K>>> {
         self.get(key).ok().flatten()
     }
@@ -57,7 +56,7 @@ impl<K: Object> KnownObjects<K> for Store<K> {
     }
 }
 
-/// Asks the program's view; a panic of it is an error of that question.
+/// Asks the program's view, and turns a panic into an error.
 pub(super) fn ask<K: Object, T>(
     known: &dyn KnownObjects<K>,
     question: impl FnOnce(&dyn KnownObjects<K>) -> T,
@@ -69,7 +68,7 @@ pub(super) fn ask<K: Object, T>(
     )
 }
 
-/// Options of a queue; start from the default and set what differs.
+/// Options of a queue. Start from the default and change what you need.
 ///
 /// # Examples
 ///
@@ -99,34 +98,36 @@ pub struct DeltaFifoOptions<K: Object> {
 }
 
 setters! { [K: Object] DeltaFifoOptions<K>;
-    /// How many events of the watch may wait; the writer waits above that. Items of lists
-    /// have a [bound of their own](Self::max_objects). Default and least: 2,000 and 1.
+    /// Sets how many watch events may wait before the writer waits, too. Items of lists have [their
+    /// own bound](Self::max_objects). Default: 2,000. Minimum: 1.
     #[doc(alias = "UnlockWhileProcessing")]
     max_events(events: usize) in events_max = events.max(1);
 
-    /// How many objects of lists and resyncs may wait before the next list or resync waits for the
-    /// consumer. Default and least: 5,000,000 and 1.
+    /// Sets how many objects of lists and resyncs may wait before the next list or resync waits for
+    /// the consumer. Default: 5,000,000. Minimum: 1.
     ///
     /// One list brings no more objects than its source's
     /// [maximum](crate::list_watch::ListerWatcher::objects_max); the reflector's status says how
-    /// many it refused. The queue hands on every event, so the consumer bounds what a watch adds.
+    /// many it refused. The queue passes on every event, so the consumer must bound the objects
+    /// that a watch adds.
     max_objects(objects: usize) in objects_max = objects.max(1);
 
     /// Sets the view of the objects that the consumer holds. Default: none.
     ///
-    /// Without it, only queued objects can be found missing from a list, and a resync does nothing.
-    /// A compressed queue then leaves out the deletion of an object that is not queued. With
-    /// [`atomic_lists`](Self::atomic_lists) it only keeps the memory of a list's unchanged objects.
+    /// Without it, the queue finds only queued objects missing from a list, and a resync does
+    /// nothing. A compressed queue then ignores the deletion of an object that is not queued. With
+    /// [`atomic_lists`](Self::atomic_lists), the view only lets unchanged objects of a list share
+    /// memory.
     #[doc(alias = "KnownObjects")]
     known(known: Arc<dyn KnownObjects<K>>) = Some(known);
 
-    /// Changes each object before it is queued: once per object that the server sent, final states
-    /// included, and not what a list or a resync brings up from memory. Default:
-    /// objects are queued as they came.
+    /// Sets a function that changes each object from the server once, before it is queued. It also
+    /// gets final states, but not objects that a list or a resync brings up from memory. Default:
+    /// none.
     ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
-    /// are. An error or a panic of it leaves the queue as it was, and the reflector lists again
-    /// after a backoff.
+    /// It runs on the reflector's thread, without a lock. It must not change namespace or name. If
+    /// it fails or panics, the queue stays as it was, and the reflector lists again after a
+    /// backoff.
     #[doc(alias = "SetTransform")]
     transform(transform: impl Fn(Arc<StoredObject<K>>)
         -> Result<Arc<StoredObject<K>>, Error> + Send + Sync + 'static)
@@ -137,24 +138,26 @@ setters! { [K: Object] DeltaFifoOptions<K>;
 }
 
 impl<K: Object> DeltaFifoOptions<K> {
-    /// One delta after the other, in the order in which they came. Default: the changes of one
-    /// object wait together, at the place of the first of them.
+    /// Keeps all deltas in their order of arrival. Default: the changes of one object wait
+    /// together, at the place of the first.
     ///
-    /// In order, the consumer sees every change in the order of the watch, across objects too. Of a
-    /// list, it sees the deletions first, and then the items in the list's order.
+    /// With it, the consumer sees every change in the order of the watch, across objects too. It
+    /// sees a list's deletions first, then its items in the list's order.
     ///
-    /// By default, an object that changes often is overtaken by others that changed later. Two
-    /// deletions in a row are one. Of a list, the consumer sees the items first.
+    /// By default, a change may overtake later changes of other objects, because it joins the first
+    /// one of its object. Two deletions in a row become one. The consumer sees a list's items
+    /// first.
     #[doc(alias = "RealFIFO")]
     pub fn in_order(mut self) -> Self {
         self.in_order = true;
         self
     }
 
-    /// In order, and a list and a resync are one delta each. Default: one delta per object.
+    /// Keeps all deltas in order, and makes each list and each resync one delta. Default: one delta
+    /// per object.
     ///
-    /// The consumer finds out itself what a list went without, and so can exchange its content in
-    /// one step. Such a list waits for no processing.
+    /// The consumer itself finds the objects that a list lacks, and so can replace its content in
+    /// one step. Such a list does not wait for the processing.
     #[doc(alias = "AtomicEvents")]
     pub fn atomic_lists(mut self) -> Self {
         self.in_order = true;
@@ -162,8 +165,8 @@ impl<K: Object> DeltaFifoOptions<K> {
         self
     }
 
-    /// The server's bookmarks come through the queue too, each after everything that was queued
-    /// before it; compressed, of several in a row the last. Default: they do not.
+    /// Passes the server's bookmarks through the queue, each after all earlier deltas. A compressed
+    /// queue keeps only the last of several in a row. Default: no bookmarks.
     #[doc(alias = "EmitDeltaTypeBookmark")]
     pub fn bookmarks(mut self) -> Self {
         self.bookmarks = true;

@@ -18,10 +18,10 @@ use super::writer::DeltaFifoWriter;
 /// The consuming side of a queue of changes between one reflector and one consumer.
 ///
 /// The consumer takes deltas with [`pop`](Self::pop) and applies them to a store of its own. It
-/// holds no lock meanwhile, so events go on to be queued. A list and a resync wait until nothing is
-/// being processed, and then ask what the consumer [knows](KnownObjects).
+/// holds no lock meanwhile, so the queue still takes events. A list and a resync wait until nothing
+/// is being processed, and then ask for the consumer's [known objects](KnownObjects).
 ///
-/// Dropping this drops what waits, and makes every further write an error.
+/// Dropping this drops all waiting entries, and makes every further write fail.
 ///
 /// # Examples
 ///
@@ -74,19 +74,19 @@ impl<K: Object> DeltaFifo<K> {
         (Self { queue, known }, writer)
     }
 
-    /// Takes what waits first and processes it: the changes of one object that came together, in
-    /// order one delta. `process` is told too whether the queue had not synced when they were
-    /// taken.
+    /// Takes the first entry and processes it: the changes of one object that waited together, or
+    /// one delta in an ordered queue. `process` also learns whether the entry is initial: taken
+    /// before the queue had synced.
     ///
-    /// Blocks until something waits, the queue is closed and empty, or `deadline`; then as long as
-    /// `process` does, under no lock. What is processed does not wait any more, and a panic ends
-    /// its processing too.
+    /// Blocks until an entry waits, the queue is closed and empty, or `deadline`; then while
+    /// `process` runs, without a lock. An entry in processing no longer waits, and a panic ends its
+    /// processing too.
     ///
     /// # Errors
     ///
     /// `Stopped` once the queue is closed and empty: `DeltaFIFO: manipulating with closed queue`;
-    /// `Timeout` at the deadline, though something that waits wins over both; `Panicked` when
-    /// `process` panicked.
+    /// `Timeout` at the deadline, but an entry that waits wins over both; `Panicked` when `process`
+    /// panicked.
     pub fn pop<R>(
         &mut self,
         deadline: Deadline,
@@ -97,11 +97,11 @@ impl<K: Object> DeltaFifo<K> {
         })
     }
 
-    /// Takes up to `max` entries at once, each about another object, and processes them together:
-    /// under one lock of the consumer's store, say.
+    /// Takes up to `max` entries at once, each of a different object, and processes them together,
+    /// for example under one lock of the consumer's store.
     ///
-    /// A batch holds entries of the first list only, or none of them. A delta about no single
-    /// object comes alone. Blocks and ends as [`pop`](Self::pop).
+    /// A batch contains only entries of the first list, or none of them. A delta that belongs to no
+    /// single object comes alone. Blocks and ends as [`pop`](Self::pop).
     ///
     /// # Errors
     ///
@@ -118,19 +118,18 @@ impl<K: Object> DeltaFifo<K> {
         })
     }
 
-    /// Returns a handle for other threads, which look at the queue, wait until it has synced, or
-    /// close it.
+    /// Returns a handle for other threads, to inspect the queue, wait for its sync, or close it.
     pub fn handle(&self) -> DeltaFifoHandle<K> {
         self.queue.clone()
     }
 
-    /// The consumer ends by `cause`, which every wait for a sync is told.
+    /// Ends the consumer with `cause`, which every wait for a sync returns.
     pub(super) fn fail(&self, cause: Error) {
         self.queue.state.lock().cause = Some(cause);
     }
 
-    /// Adds the last state to a deletion whose final state does not decode (B12): everything before
-    /// it has been processed, so the view shows that.
+    /// Adds the last state to a deletion whose final state does not decode (B12). All earlier
+    /// deltas have been processed, so the view shows that state.
     pub(super) fn complete(&self, deltas: &mut Deltas<K>) {
         let known = self.known.as_deref();
         deltas.complete(|key| ask(known?, |known| known.last_good(key)).ok().flatten());

@@ -42,7 +42,7 @@ fn in_both_modes(model: impl Fn(Rig) + Copy + Send + Sync + 'static) {
     }
 }
 
-/// Processes what comes until the queue is closed and empty, as a view that follows it.
+/// Processes entries until the queue is closed and empty, and applies them to the view.
 fn follow(mut queue: DeltaFifo<ConfigMap>, view: &View) {
     let process = |deltas, _| {
         thread::yield_now();
@@ -81,8 +81,7 @@ fn a_change_and_the_end_are_never_missed_by_a_pop() {
     );
 }
 
-/// A change, the end and the deadline at once: some answer comes, and a change that was there
-/// before wins.
+/// A change, the end and the deadline at once: an answer comes, and an earlier change wins.
 #[test]
 fn every_end_of_a_pop_at_once() {
     shuttle::check_random(
@@ -112,8 +111,7 @@ fn every_end_of_a_pop_at_once() {
             };
             match (first.is_ok(), second.is_ok()) {
                 (true, true) => panic!("one change was taken twice"),
-                // What is written after the end is handed over, unless the consumer has gone by
-                // then.
+                // A write after the end is handed over, unless the consumer has gone by then.
                 (true, false) | (false, true) => written.unwrap(),
                 (false, false) => {
                     assert!(written.is_ok() || written.is_err_and(|error| error.is_stopped()))
@@ -176,8 +174,8 @@ fn a_queue_that_cannot_sync_is_never_waited_for() {
     );
 }
 
-/// A list that comes while an object is being added, and goes without it, deletes it; whatever the
-/// schedule, what the consumer holds at the end is what the list said.
+/// A list without an object that is just being added deletes it: in any schedule, the consumer ends
+/// with the content of the list.
 #[test]
 fn a_list_waits_for_the_processing_and_loses_no_deletion() {
     in_both_modes(
@@ -201,7 +199,7 @@ fn a_list_waits_for_the_processing_and_loses_no_deletion() {
     );
 }
 
-/// A resync delivers the object once more wherever it is, and never takes it back (DF-16, RQ-9).
+/// A resync repeats the object wherever it is, and never takes it back in time (DF-16, RQ-9).
 #[test]
 fn a_resync_during_the_processing_reaches_the_object() {
     in_both_modes(
@@ -240,7 +238,7 @@ fn a_resync_during_the_processing_reaches_the_object() {
     );
 }
 
-/// A list ends an object whose deletion the consumer refuses as old news, wherever that deletion is
+/// A list ends an object whose deletion the consumer refuses as old news, queued or in processing
 /// (B18, RQ-3).
 #[test]
 fn a_list_ends_what_a_refused_deletion_leaves() {
@@ -275,8 +273,7 @@ fn a_list_ends_what_a_refused_deletion_leaves() {
     );
 }
 
-/// A consumer that never comes back from its process function, until it is told that the write has
-/// ended.
+/// A consumer whose process function does not return before the write has ended.
 fn with_a_stuck_consumer(
     options: fn() -> Options,
     word: &'static str,
@@ -301,7 +298,7 @@ fn with_a_stuck_consumer(
                 })
             });
             let ender = thread::spawn(move || end(&stop, &handle));
-            // It comes before, during or after the processing: it waits only during it.
+            // The write comes before, during or after the processing, and waits only during it.
             if let Err(error) = write(&mut writer, word) {
                 assert!(error.is_stopped(), "{error}");
             }
@@ -331,7 +328,7 @@ fn a_stop_or_close_of_a_writer_at_its_bound_is_never_missed() {
     with_a_stuck_consumer(bound, "+c1", |_, queue| queue.close());
 }
 
-/// A writer at its bound goes on as soon as something is taken.
+/// A writer at its bound goes on as soon as an entry is taken.
 #[test]
 fn a_writer_at_its_bound_is_never_left_waiting() {
     for options in [|| Options::default(), || Options::default().in_order()] {
@@ -353,8 +350,8 @@ fn a_writer_at_its_bound_is_never_left_waiting() {
     }
 }
 
-/// A process function that writes is refused, and does not wait for itself, whatever another thread
-/// writes beside it.
+/// The queue refuses writes of the process function, which would wait for itself, whatever another
+/// thread writes meanwhile.
 #[test]
 fn a_write_inside_the_process_function_never_waits() {
     shuttle::check_random(
@@ -377,14 +374,14 @@ fn a_write_inside_the_process_function_never_waits() {
     );
 }
 
-/// Negative control: a list that looks only at what waits and at what the consumer shows loses the
-/// deletion of what is being processed, and the checker sees that.
+/// Negative control: a list that checks only the queue and the consumer's view loses the deletion
+/// of an object in processing, and the checker sees that.
 #[test]
 #[should_panic(expected = "lost a deletion")]
 fn a_list_that_does_not_wait_loses_a_deletion() {
     shuttle::check_random(
         || {
-            // Such lists do not look for what they go without: the test does it, and does not wait.
+            // Such lists do not find missing objects themselves: the test does, without waiting.
             let (queue, mut writer) = DeltaFifo::new(Options::default().atomic_lists());
             let handle = queue.handle();
             let known = Arc::<View>::default();

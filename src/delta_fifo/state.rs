@@ -1,6 +1,6 @@
-//! What waits in a queue, and how it changes: plain data that knows no lock, no clock and no view.
+//! The entries of a queue and their changes: plain data without a lock, a clock or a view.
 //!
-//! A change returns what is to be dropped once the lock is released.
+//! A change returns the values to drop once the lock is released.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,17 +14,17 @@ use crate::object::{Object, ObjectKey, StoredObject};
 use crate::reflector::ReflectorStatus;
 use crate::sync::{Arc, ThreadId};
 
-/// Entries for which an emptied queue keeps its memory; what a larger burst took is given back
-/// (RQ-16).
+/// The number of entries for which an emptied queue keeps memory. The memory of a larger burst is
+/// freed (RQ-16).
 const CAPACITY_KEPT: usize = 1_024;
 
 /// Whether the queue goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum QueueEnd {
     Open,
-    /// What waits is still handed over (DF-17).
+    /// Waiting entries are still handed over (DF-17).
     Closed,
-    /// The consumer is gone: nothing will ever be taken.
+    /// The consumer is gone: no entry will ever be taken.
     Abandoned,
 }
 
@@ -35,23 +35,23 @@ pub(super) type MissingObject<K> = (Arc<ObjectKey>, Option<Arc<StoredObject<K>>>
 pub(super) struct QueueState<K: Object> {
     compressed: bool,
     entries: VecDeque<Deltas<K>>,
-    /// Compressed: the entry of each object, counted from the first that was ever queued (DF-4).
+    /// Compressed: the entry of each object, numbered from the first one ever queued (DF-4).
     places: HashMap<Arc<ObjectKey>, usize>,
-    /// Entries that were taken.
+    /// The number of entries taken so far.
     taken: usize,
-    /// Events of the watch that wait, for the bound (RQ-12).
+    /// The number of waiting watch events, for the bound (RQ-12).
     pub(super) events: usize,
-    /// Objects of lists and resyncs that wait, for the other bound.
+    /// The number of waiting objects of lists and resyncs, for the other bound.
     pub(super) listed: usize,
-    /// Entries that belong to the first list and are not processed yet (DF-14, RQ-5); `None` before
-    /// a list or a change has come.
+    /// The number of entries of the first list that are not processed yet (DF-14, RQ-5); `None`
+    /// before a list or a change has come.
     initial: Option<usize>,
-    /// The thread that processes what was taken, and how many entries of the first list these are.
+    /// The thread that processes the taken entries, and how many of those belong to the first list.
     processing: Option<(ThreadId, usize)>,
-    /// The writer asks the consumer's view: nothing is taken meanwhile.
+    /// The writer asks the consumer's view: no entry is taken meanwhile.
     pub(super) paused: bool,
     pub(super) end: QueueEnd,
-    /// What ended the consumer, if it was not a stop.
+    /// The cause of the consumer's end, unless it was a stop.
     pub(super) cause: Option<Error>,
     pub(super) status: ReflectorStatus,
     pub(super) since: Instant,
@@ -76,7 +76,7 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// Entries that wait: objects when compressed, deltas when in order.
+    /// How many entries wait: objects when compressed, deltas when in order.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -94,12 +94,12 @@ impl<K: Object> QueueState<K> {
         self.processing.is_some_and(|(by, _)| by == thread)
     }
 
-    /// Whether a deletion of the object has a meaning, as far as the queue knows (DF-5, RQ-2).
+    /// Whether the queue takes a deletion of the object, by its own knowledge (DF-5, RQ-2).
     pub(super) fn takes_deletion(&self, key: &ObjectKey) -> bool {
         !self.compressed || self.places.contains_key(key)
     }
 
-    /// Whether the queue can never sync any more.
+    /// Whether the queue can no longer sync.
     pub(super) fn is_hopeless(&self) -> bool {
         match self.end {
             QueueEnd::Open => false,
@@ -108,8 +108,8 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// A change came: without a first list, the queue counts as synced from here on (DF-14).
-    /// Ignored deletions count (DF-5), and changes that a transform refuses (DF-7).
+    /// Notes a change: without a first list, the queue counts as synced from now on (DF-14).
+    /// Ignored deletions count (DF-5), and so do changes that a transform refuses (DF-7).
     pub(super) fn populate(&mut self) {
         self.initial.get_or_insert(0);
     }
@@ -152,9 +152,8 @@ impl<K: Object> QueueState<K> {
         (delta.is_bookmark() && last.newest().is_bookmark()).then_some(last)
     }
 
-    /// Queues a list: its items, and a deletion of each object that it does not hold, which are
-    /// those that wait and `missing`, those of the consumer (DF-8, RQ-3). Each object is with its
-    /// last state that decodes.
+    /// Queues a list: its items, and a deletion of each object that it lacks (DF-8, RQ-3). Those
+    /// are waiting objects, and the consumer's in `missing`, each with its last state that decodes.
     pub(super) fn replace(
         &mut self,
         items: HashMap<Arc<ObjectKey>, (usize, Listed<K>)>,
@@ -188,7 +187,7 @@ impl<K: Object> QueueState<K> {
         self.initial.get_or_insert(self.entries.len());
     }
 
-    /// Queues the objects of which nothing waits (DF-16, RQ-9).
+    /// Queues the known objects that have no waiting entry (DF-16, RQ-9).
     pub(super) fn resync(&mut self, known: &[(Arc<ObjectKey>, Arc<StoredObject<K>>)]) {
         let waiting = self.entries.iter().filter_map(Deltas::shared_key);
         let waiting: HashSet<_> = waiting.map(Arc::clone).collect();
@@ -197,8 +196,8 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// A compressed list joins entries before them: bookmarks that wait may tell of what it takes
-    /// back.
+    /// Drops waiting bookmarks: a compressed list joins entries before them, and may take their
+    /// position back.
     fn forget_bookmarks(&mut self) {
         self.entries.retain(|entry| !entry.newest().is_bookmark());
         for (at, entry) in self.entries.iter().enumerate() {
@@ -208,14 +207,14 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// Deletions of the objects that a list does not hold, in the order in which these wait. A
-    /// deletion that waits as the last change of an object is marked instead.
+    /// Deletions of the objects that a list lacks, in the order of their entries. If an object's
+    /// last waiting change is a deletion, it is marked instead.
     fn end_unlisted(
         &mut self,
         is_listed: impl Fn(&ObjectKey) -> bool,
         missing: Vec<MissingObject<K>>,
     ) -> Vec<(Arc<ObjectKey>, Delta<K>)> {
-        // By key: the order, the newest entry that waits, the last state.
+        // By key: the order, the newest waiting entry, the last state.
         let mut gone: HashMap<Arc<ObjectKey>, (usize, Option<usize>, Option<_>)> = HashMap::new();
         for (at, entry) in self.entries.iter().enumerate() {
             let key = entry.shared_key().filter(|key| !is_listed(key));
@@ -245,9 +244,8 @@ impl<K: Object> QueueState<K> {
         gone.collect()
     }
 
-    /// Hands over to `thread` the first entry and up to `max` in all, each about another object,
-    /// and either all of the first list or none (RQ-13). Says whether the queue had not synced
-    /// (DF-13, RQ-7).
+    /// Hands up to `max` entries over to `thread`, each of a different object, and either all of
+    /// the first list or none (RQ-13). Returns whether the queue had not synced yet (DF-13, RQ-7).
     pub(super) fn take(
         &mut self,
         max: usize,
@@ -292,15 +290,15 @@ impl<K: Object> QueueState<K> {
         }
     }
 
-    /// What was taken is processed. The count of initial entries falls here, not before (RQ-6,
-    /// RQ-15).
+    /// Notes that the taken entries are processed. The count of initial entries falls here, not
+    /// before (RQ-6, RQ-15).
     pub(super) fn finish(&mut self) {
         if let (Some((_, entries)), Some(left)) = (self.processing.take(), &mut self.initial) {
             *left = left.saturating_sub(entries);
         }
     }
 
-    /// The consumer is gone; returns what waited.
+    /// Notes that the consumer is gone; returns the waiting entries.
     pub(super) fn abandon(&mut self) -> VecDeque<Deltas<K>> {
         self.end = QueueEnd::Abandoned;
         self.places = HashMap::new();

@@ -18,22 +18,22 @@ use crate::worker::{StopToken, Wake, WakeRegistration};
 /// The producing side of a [`DeltaFifo`](super::DeltaFifo): exclusive, and a [`Sink`]. Dropping it
 /// closes the queue.
 ///
-/// An event does not wait for the consumer, unless more events wait than
-/// [`max_events`](DeltaFifoOptions::max_events). A list and a resync wait until nothing is being
-/// processed, because they ask what the consumer holds. The stop of the reflector, the close of the
-/// queue and the end of the consumer end these waits. A list is all or nothing.
+/// An event waits for the consumer only if more than [`max_events`](DeltaFifoOptions::max_events)
+/// wait. A list and a resync wait until nothing is being processed, because they ask for the
+/// consumer's objects. The stop of the reflector, the close of the queue and the end of the
+/// consumer end these waits. A list is all or nothing.
 ///
-/// Every write from inside the process function is an error, because it could wait for itself.
+/// Every write from inside the process function fails, because it could wait for itself.
 ///
-/// A list that is older than what was written before is refused, so that the reflector asks for the
-/// most recent. Events are not compared: the store that holds the final content refuses
-/// old news.
+/// The queue refuses a list that is older than an earlier write, so that the reflector asks for the
+/// most recent. It does not compare events: the store that holds the final content refuses old
+/// news.
 pub struct DeltaFifoWriter<K: Object> {
     queue: DeltaFifoHandle<K>,
     options: DeltaFifoOptions<K>,
-    /// Knows the version up to which the queue was told.
+    /// Knows the version up to which the queue has been written.
     guard: VersionGuard,
-    /// How many objects a list may bring, and how many the last one left out.
+    /// The maximum number of objects of a list, and how many the last one left out.
     bound: Bound,
     /// The stop of the reflector that writes.
     stop: Option<(StopToken, WakeRegistration)>,
@@ -41,9 +41,9 @@ pub struct DeltaFifoWriter<K: Object> {
 
 /// A list on its way into a queue; dropping it leaves the queue as it was.
 pub struct DeltaFifoStaging<K: Object> {
-    /// With the place of each in the list's order, from 0 on.
+    /// The items, each with its place in the list's order, from 0 on.
     pub(super) items: HashMap<Arc<ObjectKey>, (usize, Listed<K>)>,
-    /// Places given so far. Those of items that were taken back stay empty.
+    /// How many places were assigned so far. Those of removed items stay empty.
     places: usize,
     bound: Bound,
     /// The first item that a transform refused: the list cannot be committed (DF-10, RQ-10).
@@ -61,14 +61,14 @@ impl<K: Object> DeltaFifoWriter<K> {
         }
     }
 
-    /// The object that the consumer holds, if the listed one is no other state of it.
+    /// The consumer's object, if the listed one is the same state.
     fn unchanged(&self, key: &ObjectKey, object: &StoredObject<K>) -> Option<Arc<StoredObject<K>>> {
         let known = self.options.known.as_deref()?;
         let known_object = ask(known, |known| known.get(key)).ok()?.ok().flatten()?;
         is_same_state::<K>(object, &known_object).then_some(known_object)
     }
 
-    /// Whether the consumer holds the object, or cannot say.
+    /// Whether the consumer has the object, or cannot say.
     fn is_known(&self, key: &ObjectKey) -> bool {
         let known = self.options.known.as_deref();
         known.is_some_and(|known| !matches!(ask(known, |known| known.get(key)), Ok(Ok(None))))
@@ -121,7 +121,7 @@ impl<K: Object> DeltaFifoWriter<K> {
         state.listed < self.options.objects_max
     }
 
-    /// Asks the view while nothing is processed and nothing taken, and locks the queue: it agrees
+    /// Asks the view while no entry is processed or taken, and locks the queue, which then agrees
     /// with the answer.
     fn ask_while_idle<T: Default>(
         &self,
@@ -143,8 +143,8 @@ impl<K: Object> DeltaFifoWriter<K> {
         Ok((answer?, state))
     }
 
-    /// Notes that a change came, and says whether it is to be queued: a deletion only if the queue
-    /// or the consumer knows of the object (DF-5, RQ-2).
+    /// Notes a change, and returns whether to queue it: a deletion only if the queue or the
+    /// consumer knows the object (DF-5, RQ-2).
     fn takes(&self, kind: EventKind, key: &ObjectKey) -> Result<bool, Error> {
         let mut state = self.lock_when(|_| true)?;
         state.populate();
@@ -155,14 +155,13 @@ impl<K: Object> DeltaFifoWriter<K> {
         Ok(match &self.options.known {
             _ if is_queued => true,
             None => false,
-            // What is being processed may be this object. It does not wait, so it is not taken
-            // later.
+            // The object may be in processing. It does not wait, so it is not taken later.
             Some(_) if !is_idle => true,
             Some(_) => self.is_known(key),
         })
     }
 
-    /// Queues what a list brings, and what it ends.
+    /// Queues a list's items, and the deletions that it implies.
     fn replace(&self, staging: DeltaFifoStaging<K>) -> Result<(), Error> {
         let items = staging.items;
         let (missing, mut state) = self.ask_while_idle(|known| {
@@ -179,7 +178,7 @@ impl<K: Object> DeltaFifoWriter<K> {
         Ok(())
     }
 
-    /// Queues what is about no single object.
+    /// Queues a delta that belongs to no single object.
     fn queue_for_all(&self, delta: Delta<K>) -> Result<(), Error> {
         let left_out = self.lock_when(|_| true)?.push(None, delta);
         drop(left_out);
@@ -240,7 +239,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
             return Err(error);
         }
         let left_out = staging.bound.left_out;
-        // A list that fails further on has not moved the position.
+        // A list that fails later must not move the position.
         let mut guard = self.guard.clone();
         guard.admits_replacement(of)?;
         if self.options.atomic_lists {
@@ -334,7 +333,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
 }
 
 impl<K: Object> DeltaFifoStaging<K> {
-    /// Puts an item in; the last one of a key takes the place of the first (ST-5).
+    /// Puts an item in. The last one of a key replaces the first, at its place (ST-5).
     fn put(&mut self, key: ObjectKey, item: Listed<K>) {
         let new = (self.places, item);
         self.places = self.places.wrapping_add(1);

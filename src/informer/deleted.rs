@@ -4,7 +4,7 @@ use crate::error::{clone_of, debug_of};
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::sync::Arc;
 
-/// The delete of an object: its last known state, and whether that was its final one.
+/// The delete of an object: its last known state, and whether that was the final one.
 ///
 /// A handler gets every delete as this type, and the object is always there. client-go has an
 /// untyped value here, which may be a tombstone (`DeletedFinalStateUnknown`).
@@ -17,7 +17,7 @@ pub struct Deleted<K: Object> {
     ///
     /// `false` when the watch did not report the delete: the object was missing from a later list,
     /// or another object had its name. The object may have changed before its end. Objects of the
-    /// same name may have been created and deleted since.
+    /// same name may have come and gone since.
     pub final_state_known: bool,
 }
 
@@ -78,8 +78,8 @@ mod tests {
     }
 
     /// `TestDeletionHandlingObjectToName`, `TestDeletedObjectGetObjectName`,
-    /// `TestDeletedObjectGetKey`: there a tombstone's key is text that is cut at its slashes, and
-    /// cutting may fail.
+    /// `TestDeletedObjectGetKey`: there a tombstone's key is text, and splitting it at its slashes
+    /// may fail.
     #[test]
     fn key_7_key_8_the_key_of_a_delete_is_the_objects_own_whatever_stands_in_it() {
         let rows = [

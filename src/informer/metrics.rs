@@ -1,4 +1,4 @@
-//! The measurements that a shared informer gives to the program's metrics hook.
+//! The measurements that a shared informer passes to the program's metrics hook.
 
 use std::time::Duration;
 
@@ -20,12 +20,11 @@ pub enum InformerMetric {
     /// An informer starts. The thread that starts it calls the hook.
     Started(Reading<InformerState>),
     /// How long it took to put a list, an event or a resync into the store and the handlers'
-    /// queues. It excludes the handlers' own time, which [`Registration::readings`] shows. The
+    /// queues. This excludes the handlers' own time, which [`Registration::readings`] shows. The
     /// reflector's thread calls the hook, and the watch waits for it.
     Processed(Duration),
-    /// A handler lost a notification by a panic. The handler's thread calls the hook. The name is
-    /// that of its options; `None` if it was given none, so that handlers without a name share one
-    /// series.
+    /// A handler lost a notification to a panic. The handler's thread calls the hook. The name
+    /// comes from the handler's options; handlers without a name have `None` and share one series.
     HandlerPanicked(Option<Arc<str>>),
     /// A measurement of the informer's reflector, on the reflector's thread.
     Reflector(ReflectorMetric),
@@ -35,9 +34,9 @@ pub enum InformerMetric {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct InformerState {
-    /// The version of the store's content: that of the last list, event or bookmark.
+    /// The version of the store's content, from the last list, event or bookmark.
     pub resource_version: ResourceVersion,
-    /// How many objects of the store do not decode.
+    /// How many objects of the store are undecodable.
     pub undecodable: usize,
     /// The handlers; [`Registration::readings`] shows their queues.
     pub handlers: Vec<Registration>,

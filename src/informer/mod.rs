@@ -1,4 +1,4 @@
-//! Shared informers: caches of one kind of objects whose changes handlers receive.
+//! Shared informers: caches of objects of one kind, with handlers that receive the changes.
 //!
 //! # The informer
 //!
@@ -8,14 +8,14 @@
 //! # Several informers
 //!
 //! An [`InformerSet`] has informers by type over one client, as client-go's factory does. It makes
-//! an informer at the first request for its type. It starts, waits for and stops all of them
-//! together. One that does not sync holds up no other.
+//! an informer at the first request for its type, and starts, waits for and stops all of them
+//! together. An informer that does not sync holds up no other.
 //!
 //! # The handlers
 //!
 //! Each [`EventHandler`] has a thread and a bounded queue of its own.
 //!
-//! - A handler is called with one notification at a time, under no lock, in order for each object.
+//! - A handler gets one notification at a time, without a lock, in order for each object.
 //! - A handler that is slow or panics delays no other.
 //! - Once [`Registration::remove`] has returned, no call runs or will run.
 //!

@@ -1,9 +1,8 @@
-//! States of objects without an owner, on their way back to the thread that decodes the
-//! next ones.
+//! Old states of objects, on their way back to the thread that decodes the next ones.
 //!
-//! Freeing memory on one thread while another allocates from the same arena makes both wait for the
-//! arena's lock, with glibc for longer than the decoding takes. While events come without a pause,
-//! the reflector's thread frees them instead.
+//! When one thread frees memory while another allocates from the same arena, both wait for the
+//! arena's lock. With glibc that takes longer than the decoding. So the reflector's thread frees
+//! old states itself while events come without a pause.
 
 use std::any::TypeId;
 
@@ -14,13 +13,13 @@ use crate::informer::Notification;
 use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, Mutex, Rank};
 
-/// So many wait at most.
+/// The maximum number of states that wait.
 const RECLAIMED_MAX: usize = 64;
 
-/// The objects whose last pointer an informer's thread held. It is empty while the reflector waits.
-/// Only if the watch expected bytes that did not come, a few objects stay until the next event.
+/// Objects whose last pointer an informer's thread held. Empty while the reflector waits, except
+/// that a few objects may stay until the next event if expected bytes did not come.
 ///
-/// `None` while the reflector waits. Otherwise more events have come, and it will look here soon.
+/// `None` while the reflector waits. Otherwise more events have come, and it will check here soon.
 pub(super) struct Reclaimer<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
 
 impl<K: Object> Reclaimer<K> {
@@ -28,10 +27,12 @@ impl<K: Object> Reclaimer<K> {
         Self(Mutex::ranked(Rank::OLD_STATES, None))
     }
 
-    /// Drops a pointer to an object: here, unless it was the last one and the reflector is at work.
-    /// A Secret's values are overwritten here at once, in any case.
+    /// Drops a pointer to an object. If it was the last one and the reflector is at work, keeps the
+    /// object for the reflector's thread instead. A Secret's values are always overwritten here, at
+    /// once.
     pub(super) fn release(&self, object: Arc<StoredObject<K>>) {
-        // Another thread may drop its pointer now. Then only the thread that frees is another.
+        // Another thread may drop its pointer now. Then that thread frees the object, which does no
+        // harm.
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
             return;
         }
@@ -57,20 +58,21 @@ impl<K: Object> Reclaimer<K> {
         }
     }
 
-    /// The reflector is at work, and frees what was left; on its thread.
+    /// Frees the waiting states, on the thread of the reflector, which is at work.
     pub(super) fn reclaim(&self) {
         self.turn(Some(Vec::new()));
     }
 
-    /// The reflector waits: from here on, the thread that drops the last pointer frees.
+    /// Notes that the reflector waits: from now on, the thread that drops the last pointer frees
+    /// the object.
     pub(super) fn pause(&self) {
         self.turn(None);
     }
 
     fn turn(&self, to: Option<Vec<Arc<StoredObject<K>>>>) {
         let objects = std::mem::replace(&mut *self.0.lock(), to);
-        // What a program's type does when it is dropped is its own: not under the lock, and no
-        // reason for the watch to end.
+        // The drop may run code of the program: not under the lock, and its panic must not end the
+        // watch.
         for object in objects.into_iter().flatten() {
             if let Err(error) = guard(
                 format_args!("the drop of a {}", K::resource().kind()),

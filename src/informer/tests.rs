@@ -1,6 +1,6 @@
-//! What the tests of this room share: a world on a clock that the test moves, the notation of
-//! notifications, which the manual's page about contributing describes, and threads that fail
-//! instead of hanging.
+//! Shared by the tests of this room: a world on a clock that the test moves, the notation of
+//! notifications (the manual's page about contributing describes it), and threads that fail instead
+//! of hanging.
 
 use std::time::Duration;
 
@@ -16,11 +16,11 @@ use crate::worker::Worker;
 
 pub(super) type Told = Notification<ConfigMap>;
 
-/// What a test is about, on a clock that only the test moves.
+/// The subject of a test, on a clock that only the test moves.
 pub(super) struct World<S> {
     pub(super) fake: FakeClock,
     pub(super) clock: Clock,
-    /// What tells the informer or its handlers of objects.
+    /// The source of the informer's or the handlers' objects.
     pub(super) source: S,
     _patience: Patience,
 }
@@ -55,7 +55,7 @@ impl<S> World<S> {
         reflector
     }
 
-    /// Lets the clock go on from timer to timer until something holds.
+    /// Advances the clock from timer to timer until `holds`.
     pub(super) fn pass_until(&self, holds: impl Fn() -> bool) {
         while !holds() {
             let ahead = self.fake.wait_for_next_timer();
@@ -95,11 +95,10 @@ pub(super) fn next(told: &Receiver<Told>, count: usize) -> Vec<String> {
     told.map(|notification| written(&notification)).collect()
 }
 
-/// What a test may take on a busy machine; one that takes longer hangs.
+/// The time limit of a test on a busy machine; one that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(5 * 60);
 
-/// A thread of a test, joined at its end; that of a test that has failed may wait for ever, and is
-/// left behind.
+/// A thread of a test, joined at its end. After a failure it may wait for ever, and is left behind.
 pub(super) struct Apart(Option<Worker>);
 
 impl Drop for Apart {
@@ -111,7 +110,7 @@ impl Drop for Apart {
     }
 }
 
-/// Does something on a thread of its own; the receiver gets what comes of it.
+/// Runs a function on its own thread; the receiver gets its result.
 pub(super) fn apart<T: Send + 'static>(
     act: impl FnOnce() -> T + Send + 'static,
 ) -> (Apart, Receiver<T>) {
@@ -120,11 +119,11 @@ pub(super) fn apart<T: Send + 'static>(
     (Apart(Some(worker)), receiver)
 }
 
-/// Bounds all waits of a test at once: while it is held for too long, the test's name is told and
-/// the process ends.
+/// Bounds all waits of a test: when it is held for too long, it prints the test's name and ends the
+/// process.
 ///
-/// The waits themselves have deadlines of a fake clock, which stands still when a test hangs, or
-/// none.
+/// The waits themselves have no deadline, or one on a fake clock, which stands still when a test
+/// hangs.
 struct Patience {
     _thread: Worker,
 }
@@ -147,11 +146,12 @@ impl Patience {
     }
 }
 
-/// Bytes of stack per modelled thread: objects on it take more than the checker's default.
+/// The stack size of a modelled thread, in bytes: objects on it need more than the checker's
+/// default.
 #[cfg(shuttle)]
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Runs a model under so many schedules.
+/// Runs a model under this number of schedules.
 #[cfg(shuttle)]
 pub(super) fn check(schedules: usize, model: impl Fn() + Send + Sync + 'static) {
     let mut config = shuttle::Config::new();

@@ -1,12 +1,12 @@
-//! What bounds a collection: how many objects it may have, and how its pages must end.
+//! The bounds of a collection: its number of objects, and the end of its pages.
 
 use crate::error::{Error, ErrorKind};
 
-/// Pages of one list: fifty million objects at the usual size. Beyond it the server is taken to
-/// have no last page.
+/// The maximum number of pages of one list: fifty million objects at the usual size. Beyond it, the
+/// server seems to have no last page.
 const PAGES_MAX: u32 = 100_000;
 
-/// Pages without an item, one after the other: each is a request without data before it (B9).
+/// The maximum number of empty pages in a row: each is a request without data before it (B9).
 const EMPTY_PAGES_MAX: u8 = 5;
 
 /// How many objects a collection may have, and how many were left out since its last list.
@@ -21,7 +21,7 @@ impl Bound {
         Self { max, left_out: 0 }
     }
 
-    /// Whether an object that is not held has room beside `held` others.
+    /// Whether there is room for a new object beside `held` others.
     pub(crate) fn has_room(&self, held: usize) -> bool {
         held < self.max
     }
@@ -31,7 +31,7 @@ impl Bound {
         self.left_out = self.left_out.saturating_add(objects);
     }
 
-    /// Why the collection `what` has not all objects; `None` if it has.
+    /// Why the collection `what` lacks objects; `None` if it has all.
     pub(crate) fn error(&self, what: &str) -> Option<Error> {
         let Self { max, left_out } = self;
         (*left_out > 0).then(|| {
@@ -49,8 +49,8 @@ impl Bound {
 pub(crate) struct Pages {
     count: u32,
     empty: u8,
-    /// The token of a page before. Page 2, 4, 8... takes the place of the one before it, so that
-    /// tokens that go in a circle meet it.
+    /// The token of an earlier page. It is replaced at page 2, 4, 8 and so on, so that tokens that
+    /// go in a circle meet it.
     token: String,
 }
 
@@ -92,7 +92,7 @@ impl Pages {
 mod tests {
     use super::*;
 
-    /// The number of the page that is refused, if tokens and items come like this.
+    /// The number of the page that is refused, for these tokens and items.
     fn refused(tokens: impl Iterator<Item = (String, bool)>) -> Option<usize> {
         let mut pages = Pages::default();
         let mut ends = tokens.map(|(token, is_empty)| pages.next(Some(token), is_empty));

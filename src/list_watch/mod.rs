@@ -22,7 +22,7 @@ pub use crate::wire::{
     EventKind, ListPage, Listed, ObjectEvent, Selection, Undecodable, WatchEvent,
 };
 
-/// Which version a list may have, compared with the `resourceVersion` it asks for.
+/// The version that a list may have, relative to the `resourceVersion` that it asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VersionMatch {
@@ -39,14 +39,14 @@ pub enum VersionMatch {
     reason = "the parameters of one request, named by the API"
 )]
 pub struct ListRequest {
-    /// The version to list at. Empty asks for the most recent, with quorum. `0` takes any, as the
-    /// server's cache has it.
+    /// The version to list at. Empty asks for the most recent, with quorum. `0` takes any version
+    /// from the server's cache.
     pub resource_version: ResourceVersion,
-    /// Whether a later version will do too. `None` leaves it to the server.
+    /// Whether a later version will do too. `None` lets the server decide.
     pub version_match: Option<VersionMatch>,
     /// The maximum number of items in the page; 0 asks for all.
     pub limit: u32,
-    /// The token of the page before, which says where this page begins; `None` for the first page.
+    /// The token from the page before, where this page begins; `None` for the first page.
     pub continue_token: Option<String>,
     /// Whether a reader waits for the answer. Such a request connects before others.
     pub urgent: bool,
@@ -75,7 +75,7 @@ pub struct WatchRequest {
     pub urgent: bool,
 }
 
-/// What [`WatchStream::next`] returns.
+/// The result of [`WatchStream::next`].
 #[derive(Debug)]
 #[expect(
     clippy::exhaustive_enums,
@@ -84,20 +84,20 @@ pub struct WatchRequest {
 pub enum Next<K: Object> {
     /// An event.
     Event(WatchEvent<K>),
-    /// The stream has ended: `None` if it ended cleanly, else the error that broke it off.
+    /// The stream has ended: `None` if it ended cleanly, otherwise the error that broke it off.
     Ended(Option<Error>),
     /// The deadline passed before the next event. The stream goes on.
     DeadlinePassed,
 }
 
-/// What an open watch has received and not returned yet.
+/// The events that an open watch has received but not returned yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(
     clippy::exhaustive_enums,
     reason = "how much is known of the next event"
 )]
 pub enum Backlog {
-    /// The watch does not know whether something has come.
+    /// The watch does not know whether any have come.
     Unknown,
     /// Bytes have probably come. The watch has not read them yet.
     Bytes,
@@ -107,13 +107,13 @@ pub enum Backlog {
 
 /// An open watch.
 pub trait WatchStream<K: Object>: Send {
-    /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token it
-    /// was opened with.
+    /// Blocks until the next event, the end of the stream, `deadline`, or the stop of the token
+    /// that opened it.
     ///
-    /// It returns an event that has come even when `deadline` has passed. A program that was
-    /// paused, or whose sink is slow, must not take its own pause for the server's silence.
+    /// It returns an event that has come even after `deadline`. Otherwise a program that was
+    /// paused, or has a slow sink, would mistake its own pause for the server's silence.
     ///
-    /// Bytes that are no watch event end the stream. The client returns them as
+    /// Bytes that are not a watch event end the stream. The client returns them as
     /// [`WatchEvent::Error`], an internal error.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ pub trait WatchStream<K: Object>: Send {
     /// maximum, or if the client's byte budget has closed the watch as the largest.
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error>;
 
-    /// When bytes last came from the server. Headers count, and so does a part of an event.
+    /// When bytes last came from the server. Headers count, and so does part of an event.
     ///
     /// Bytes show that the connection lives. Only whole events confirm the content.
     fn last_contact(&self) -> Instant;
@@ -135,7 +135,8 @@ pub trait WatchStream<K: Object>: Send {
     }
 }
 
-/// Lists and watches one [`Scope`]. One thread uses it at a time: it has one connection of its own.
+/// Lists and watches one [`Scope`]. It has one connection of its own, so one thread uses it at a
+/// time.
 pub trait ListerWatcher<K: Object>: Send + Sync {
     /// Asks for one page and calls `each` with its items one by one, as they arrive, on the calling
     /// thread.
@@ -153,8 +154,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         each: &mut dyn FnMut(Listed<K>),
     ) -> Result<ListPage, Error>;
 
-    /// Opens a watch. Blocks until the server's headers have come, after sending for
-    /// [`head_timeout`](WatchRequest::head_timeout) at most. Not subject to the limiter.
+    /// Opens a watch. Blocks until the server's headers have come, at most
+    /// [`head_timeout`](WatchRequest::head_timeout) after sending. The rate limit does not apply.
     ///
     /// # Errors
     ///
@@ -213,8 +214,8 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         OBJECTS_MAX
     }
 
-    /// Looks at the requests without sending one. A reflector calls this before it starts.
-    /// Default: they can be sent.
+    /// Checks that requests can be sent, without sending one. A reflector calls this before it
+    /// starts. Default: `Ok`.
     ///
     /// # Errors
     ///
@@ -223,7 +224,7 @@ pub trait ListerWatcher<K: Object>: Send + Sync {
         Ok(())
     }
 
-    /// Names what is listed, for messages: `secrets in namespace "shop"`.
+    /// Names the listed objects in messages: `secrets in namespace "shop"`.
     fn describe(&self) -> String;
 }
 
@@ -245,7 +246,7 @@ pub trait Getter<K: Object>: Send + Sync {
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<K>>, Error>;
 
-    /// Asks as [`get`](Self::get) does, for no reader that waits: other requests may go first.
+    /// Like [`get`](Self::get), but no reader waits for the answer, so other requests may go first.
     ///
     /// Blocks as `get` does. Default: calls `get`.
     ///
@@ -268,10 +269,10 @@ pub trait Api<K: Object>: Send + Sync {
     /// Returns a lister-watcher of `scope` with a connection of its own.
     fn lister_watcher(&self, scope: Scope) -> Arc<dyn ListerWatcher<K>>;
 
-    /// Returns a lister-watcher of those objects of `scope` that `selection` selects, with a
+    /// Returns a lister-watcher of the objects in `scope` that `selection` selects, with a
     /// connection of its own.
     ///
-    /// It may return other objects too, as the default does, which ignores the selection.
+    /// It may return other objects too. The default ignores the selection.
     fn lister_watcher_of(
         &self,
         scope: Scope,

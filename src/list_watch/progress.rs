@@ -1,5 +1,4 @@
-//! Where a request is on its way to an answer. The thread that sends it writes, and those that wait
-//! for it read.
+//! The progress of a request. The thread that sends it writes, and threads that wait for it read.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -8,7 +7,7 @@ use std::time::Instant;
 use crate::clock::Clock;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// The phase that a request is in.
+/// The phase of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestPhase {
@@ -19,37 +18,36 @@ pub enum RequestPhase {
     Limited,
     /// The request waits in the client's queue; nothing was sent.
     Queued {
-        /// How many requests go before it.
+        /// How many requests go first.
         behind: usize,
     },
     /// The request waits for credentials: a token file, a plugin, or the program's token source.
     Credentials,
-    /// The server's name is looked up.
+    /// The client looks up the server's name.
     LookingUp,
-    /// The name of the proxy on the way to the server is looked up.
+    /// The client looks up the name of the proxy to the server.
     LookingUpProxy,
     /// The client connects to the server or its proxy; this is one of the addresses it tries.
     Connecting(SocketAddr),
-    /// The proxy at this address was asked for a connection to the server.
+    /// The client has asked the proxy at this address for a connection to the server.
     Tunnel(SocketAddr),
-    /// The TLS handshake with this address is under way.
+    /// The TLS handshake with this address is in progress.
     Handshake(SocketAddr),
-    /// The request was sent, and the head of the answer has not come.
+    /// The client has sent the request. The head of the answer has not come.
     AwaitingHead,
     /// The head of the answer has come, and `bytes` of the body.
     Body {
         /// The status code of the head.
         status: u16,
-        /// Bytes of the body so far, decompressed.
+        /// The size of the body so far, in decompressed bytes.
         bytes: usize,
     },
 }
 
-/// The phase of the request that is under way, shared by the thread that runs it and those who wait
-/// for it.
+/// The phase of a running request, shared by its thread and the threads that wait for it.
 ///
-/// All clones share one progress. No method blocks, and none allocates but
-/// [`describe`](Self::describe).
+/// All clones share one progress. No method blocks, and only [`describe`](Self::describe)
+/// allocates.
 #[derive(Clone)]
 pub struct RequestProgress {
     server: Arc<str>,
@@ -58,7 +56,8 @@ pub struct RequestProgress {
 }
 
 impl RequestProgress {
-    /// No request is under way yet. `server` names the server in texts, such as `10.0.0.1:6443`.
+    /// Creates the progress of a client without a running request. `server` names the server in
+    /// texts, such as `10.0.0.1:6443`.
     pub fn new(server: Arc<str>) -> Self {
         let idle = (RequestPhase::Idle, Clock::system().now());
         Self {
@@ -67,7 +66,7 @@ impl RequestProgress {
         }
     }
 
-    /// Notes that the request is in `phase` from now on.
+    /// Notes that the request enters `phase`.
     pub fn enter(&self, phase: RequestPhase) {
         *self.state.lock() = (phase, Clock::system().now());
     }
@@ -85,8 +84,7 @@ impl RequestProgress {
         self.state.lock().0
     }
 
-    /// The present phase in words, with the time it has taken so far; `None` while no request is
-    /// under way.
+    /// Describes the present phase and its duration so far; `None` while no request runs.
     ///
     /// # Examples
     ///
@@ -109,7 +107,7 @@ impl RequestProgress {
         })
     }
 
-    /// The present phase in words that stay the same while it lasts, for a table.
+    /// Describes the present phase in words that stay the same throughout, for a table.
     pub(crate) fn describe_phase(&self) -> Option<String> {
         self.words(self.phase())
     }
@@ -154,7 +152,7 @@ impl fmt::Debug for RequestProgress {
 mod tests {
     use super::*;
 
-    /// D14: each phase has words of its own.
+    /// D14: each phase has its own words.
     #[test]
     fn d14_each_phase_says_what_is_waited_for() {
         let progress = RequestProgress::new("api.test:6443".into());

@@ -1,5 +1,4 @@
-//! The reflector's thread: does what the core decides, one action at a time, and tells it how that
-//! went.
+//! The reflector's thread: performs the core's actions one at a time, and reports the results.
 
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
@@ -23,10 +22,10 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-/// What filters of the log know the reflector's lines by.
+/// The target of the reflector's log lines, for log filters.
 const LOG_TARGET: &str = "kubecache::reflector";
 
-/// One run of a reflector, and what its actions hold open.
+/// One run of a reflector, and the resources that its actions hold open.
 pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
     name: String,
     source: Arc<Guarded<K>>,
@@ -80,8 +79,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         })
     }
 
-    /// Runs until the stop is raised. A panic, of the source's or the sink's, is reported like a
-    /// failure before it goes on.
+    /// Runs until the stop is raised. Reports a panic of the source or the sink like a failure,
+    /// before it propagates.
     pub(super) fn run(&mut self, stop: &StopToken) {
         let ran = catch_unwind(AssertUnwindSafe(|| self.go_on(stop)));
         if let Err(payload) = ran {
@@ -113,7 +112,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         }
     }
 
-    /// Asks the core what follows an input. A stop comes before whatever was to be done.
+    /// Asks the core for the next action. A stop comes before any action.
     pub(super) fn decide(&mut self, input: Input, stop: &StopToken) -> Action {
         let input = if stop.is_stopped() {
             Input::Stop
@@ -127,8 +126,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         action
     }
 
-    /// What holds now, as far as the input's decision can ask for it: events come too often to look
-    /// at everything.
+    /// The facts that the decision on this input can need. Events come too often to gather all of
+    /// them.
     fn facts(&self, input: &Input) -> Facts {
         let begins = matches!(input, Input::Start | Input::Paused | Input::Demanded);
         let of_the_watch = matches!(
@@ -147,7 +146,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         }
     }
 
-    /// Does an action, and says how it went; `None` at the end of the run.
+    /// Performs an action and returns its result; `None` at the end of the run.
     pub(super) fn perform(&mut self, action: Action, stop: &StopToken) -> Option<Input> {
         let input = match action {
             Action::Apply => self.apply(),
@@ -194,7 +193,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         }
     }
 
-    /// Closes what the action does not go on with (RF-44): a watch ends before the next request
+    /// Closes all that the action does not use (RF-44): a watch ends before the next request
     /// begins.
     fn let_go(&mut self, action: &Action) {
         match action {
@@ -268,7 +267,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         }
     }
 
-    /// Before a wait for anything but the watch.
+    /// Publishes the status before a wait for anything but the watch.
     fn publish_and_wait(&mut self) {
         self.sink.backlog(Backlog::Unknown);
         publish(&self.core, &self.status, &mut self.sink);
@@ -331,7 +330,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         publish(&self.core, &self.status, &mut self.sink);
         let mut next = Next::DeadlinePassed;
         if backlog == Backlog::Bytes {
-            // An event in the bytes that have come is read at once. Bytes of a part of one are no
+            // An event in bytes that have come is read at once. Bytes of an incomplete event are no
             // backlog.
             let at_once = Deadline::at(self.clock.now());
             next = self.source.reading(|| stream.next(at_once))?;
@@ -369,7 +368,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
                 version,
                 ends_initial,
             },
-            // There is nothing to apply.
+            // Nothing to apply.
             WatchEvent::Unselected {
                 kind,
                 resource_version: version,
@@ -411,7 +410,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
             Some(staging) => staging,
             None => self.sink.begin(),
         };
-        // A plain list was complete with its last page; a streamed one is now.
+        // A plain list was complete with its last page; a streamed list is complete now.
         self.measured.list_is_complete();
         Input::Done(self.sink.commit(staging, of))
     }
@@ -424,7 +423,7 @@ fn publish<K: Object>(core: &Core, shown: &Mutex<ReflectorStatus>, sink: &mut im
     sink.report(status);
 }
 
-/// A run that ends, by whatever means, says so in its status; the sink learns it by being dropped.
+/// However a run ends, its status says so. The sink learns of it when it is dropped.
 impl<K: Object, S: Sink<K>> Drop for ReflectorDriver<K, S> {
     fn drop(&mut self) {
         self.close();
@@ -433,7 +432,7 @@ impl<K: Object, S: Sink<K>> Drop for ReflectorDriver<K, S> {
     }
 }
 
-/// Whether an object that is there does not decode (B12).
+/// Whether an object that exists does not decode (B12).
 fn is_set_aside<K: Object>(event: &ObjectEvent<K>) -> bool {
     event.kind != EventKind::Deleted && event.object.decoded().is_none()
 }

@@ -1,4 +1,4 @@
-//! What a program's error hook is told of each failed list, watch, or get.
+//! The report that a program's error hook gets of each failed list, watch, or get.
 
 use crate::error::Error;
 use crate::reflector::Phase;
@@ -25,7 +25,7 @@ pub struct FailedAttempt {
 }
 
 impl FailedAttempt {
-    /// What its hook is called in the log.
+    /// The name of the hook in the log.
     pub(crate) fn port(&self) -> String {
         format!("the error hook of {}", self.reflector)
     }

@@ -8,10 +8,10 @@ use crate::object::Object;
 use crate::sync::Arc;
 use crate::worker::{StopToken, Wake};
 
-/// A program's lister-watcher behind the guard.
+/// A program's lister-watcher, behind the guard.
 ///
-/// What a source is only told, or asked with an answer that is always right, has no error: such a
-/// panic is logged.
+/// Some calls cannot fail: the source is only told something, or a default is always right. A panic
+/// in such a call is logged.
 pub(super) struct Guarded<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
     /// `the source of reflector secrets`.
@@ -24,7 +24,7 @@ impl<K: Object> Guarded<K> {
     ///
     /// # Errors
     ///
-    /// That of the source's check. `Panicked`, if the source panics as it is asked what it lists.
+    /// The error of the source's check. `Panicked`, if the source panics when it names its objects.
     pub(super) fn new(reflector: &str, source: Arc<dyn ListerWatcher<K>>) -> Result<Self, Error> {
         let name = format!("the source of reflector {reflector}");
         guard(&name, || source.check())??;
@@ -32,12 +32,12 @@ impl<K: Object> Guarded<K> {
         Ok(Self { source, name, what })
     }
 
-    /// What is listed, for messages.
+    /// Names the listed objects in messages.
     pub(super) fn what(&self) -> &str {
         &self.what
     }
 
-    /// Tells the source something, or asks it something of which the default is always right.
+    /// Makes a call that cannot fail: its result may always be the default.
     pub(super) fn ask<T: Default>(&self, call: impl FnOnce(&dyn ListerWatcher<K>) -> T) -> T {
         guard_logged(&self.name, || call(&*self.source))
     }
@@ -50,7 +50,7 @@ impl<K: Object> Guarded<K> {
     ) -> Result<ListPage, Error> {
         let mut sink_failed = None;
         let mut guarded_each = |item| {
-            // The source stays out of what the sink does, and the other way round.
+            // A panic of the sink must not count as the source's, nor the other way round.
             if sink_failed.is_none() {
                 sink_failed = guard("the sink of a list", || each(item)).err();
             }
@@ -72,7 +72,7 @@ impl<K: Object> Guarded<K> {
         guard_call(&self.name, || self.source.watch(request, stop))
     }
 
-    /// Asks an open watch something.
+    /// Makes a call of an open watch.
     pub(super) fn reading<T>(&self, call: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
         guard_call(format_args!("{}, reading its watch,", self.name), call)
     }
@@ -85,7 +85,7 @@ impl<K: Object> Guarded<K> {
     }
 }
 
-/// Makes a list that is under way urgent; on the thread of a caller that waits for it.
+/// Makes a running list urgent, on the thread of the caller that waits for it.
 impl<K: Object> Wake for Guarded<K> {
     fn wake(&self) {
         self.ask(|source| source.expedite());

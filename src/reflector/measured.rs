@@ -1,4 +1,4 @@
-//! What one run of a reflector counts for its metrics hook.
+//! The counts of one run of a reflector, for its metrics hook.
 
 use std::time::Instant;
 
@@ -9,14 +9,14 @@ use crate::reflector::core::VERY_SHORT;
 use crate::reflector::{ReflectorMetric, ReflectorStatus};
 use crate::sync::{Arc, Mutex};
 
-/// What one run counts for its hook.
+/// The counts of one run.
 pub(super) struct Measured {
     telemetry: Telemetry<ReflectorMetric, (ReflectorStatus, Instant)>,
     clock: Clock,
-    /// Since when a list goes on, and how many items came of it.
+    /// When the running list began, and how many of its items have come.
     list: Option<(Instant, usize)>,
     watch: Option<(Instant, usize)>,
-    /// The server ended the watch.
+    /// Whether the server ended the watch.
     at_its_end: bool,
 }
 
@@ -51,7 +51,7 @@ impl Measured {
         self.came(undecodable, |measured| &mut measured.list);
     }
 
-    /// The last item has come; a second time nothing happens.
+    /// Notes that the last item has come. A second call does nothing.
     pub(super) fn list_is_complete(&mut self) {
         if let Some((since, items)) = self.list.take() {
             let took = self.clock.now().saturating_duration_since(since);
@@ -72,7 +72,7 @@ impl Measured {
         self.watch = self.begun();
     }
 
-    /// An event or a bookmark of the watch reaches the sink (RF-43).
+    /// Notes that an event or a bookmark of the watch reaches the sink (RF-43).
     pub(super) fn applied(&mut self, undecodable: bool) {
         self.came(undecodable, |measured| &mut measured.watch);
     }
@@ -81,13 +81,13 @@ impl Measured {
         self.at_its_end = true;
     }
 
-    /// The watch is closed, by the server or by the reflector.
+    /// Notes that the server or the reflector closed the watch.
     pub(super) fn watch_over(&mut self) {
         let Some((since, events)) = self.watch.take() else {
             return;
         };
         let lived = self.clock.now().saturating_duration_since(since);
-        // A streamed list that is under way, or failed, is no watch without items.
+        // A streamed list that still runs, or failed, is not a watch without items.
         let without_items = events == 0 && self.list.is_none_or(|(_, items)| items == 0);
         if self.at_its_end && without_items && lived < VERY_SHORT {
             self.telemetry.tell(|| ReflectorMetric::ShortWatch);

@@ -41,8 +41,8 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// A running reflector, which keeps a sink equal to the server. Dropping it stops and joins its
 /// thread.
 ///
-/// It makes one request after the other, and waits between two unless data came. These requests
-/// need no wait:
+/// It makes one request at a time, and waits between two unless data came. These requests need no
+/// wait:
 ///
 /// - A watch after one that lived five seconds or more.
 /// - Once per list, a different request that an answer calls for: a list or stream at the most
@@ -52,10 +52,10 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// After a watch that was silent from its opening to its end, the reflector first lists one item.
 /// The version of that list shows whether the watch missed something.
 ///
-/// It goes on until it is stopped, whatever the server does. If the source panics, the call fails
-/// with `Panicked` and the reflector backs off. A sink that panics ends it. The sink holds only
-/// objects that were on the server, and in time becomes equal to the server. Nothing says how soon;
-/// [`status`](Self::status) shows how far it is.
+/// It runs until it is stopped, whatever the server does. If the source panics, the call fails with
+/// `Panicked` and the reflector backs off. A sink that panics ends it. The sink holds only objects
+/// that were on the server, and in time becomes equal to the server. How soon depends on the
+/// server; [`status`](Self::status) shows the progress.
 ///
 /// # Examples
 ///
@@ -94,13 +94,13 @@ impl Reflector {
     /// Starts a reflector that keeps `sink` equal to what `source` lists, until it is stopped or
     /// dropped.
     ///
-    /// `name` stands in log lines, such as `object-"shop"/"db"`. Returns at once; the network is
-    /// touched on the reflector's own thread.
+    /// `name`, such as `object-"shop"/"db"`, appears in log lines. Returns at once; only the
+    /// reflector's own thread uses the network.
     ///
     /// # Errors
     ///
-    /// That of the source's [`check`](ListerWatcher::check), such as `Config`. `Resources` when the
-    /// system has no thread to give. `Panicked` when the metrics hook or the source panicked.
+    /// The error of the source's [`check`](ListerWatcher::check), such as `Config`. `Resources`
+    /// when the system refuses a thread. `Panicked` when the metrics hook or the source panicked.
     pub fn spawn<K: Object, S: Sink<K>>(
         name: impl Into<String>,
         source: Arc<dyn ListerWatcher<K>>,
@@ -113,12 +113,12 @@ impl Reflector {
         let status = Arc::new(status);
         let source = Arc::new(Guarded::new(&name, source)?);
         let shown = Arc::clone(&status);
-        // Not on the thread's stack, where each frame that hands it on would hold it once more.
+        // Not on the thread's stack, where each frame that passes it on would hold another copy.
         let start_after = options.start_after.clone();
         let mut driver = Box::new(ReflectorDriver::new(name, source, sink, options, shown)?);
         let body = move |stop: &StopToken| {
             for other in start_after {
-                // Whichever it is: a stop comes before whatever is to be done.
+                // Either may be ready: a stop comes before all else.
                 select! {
                     recv(other) -> _ => {}
                     recv(stop.channel()) -> _ => {}
@@ -135,7 +135,7 @@ impl Reflector {
         })
     }
 
-    /// What the reflector does now and how it went. Never blocks on the network.
+    /// Returns the reflector's present phase and its results so far. Never blocks on the network.
     ///
     /// The sink gets a change before the status does: right after a store has filled, `synced` may
     /// still be false here.
@@ -145,8 +145,9 @@ impl Reflector {
 
     /// Whether the server keeps confirming the content, for a health check. Never blocks.
     ///
-    /// A server that is silent fails it, within the idle limit ([`ReflectorStatus::health`] has the
-    /// rule). A server without news does not fail it, and neither does a reflector that has ended.
+    /// It fails within the idle limit when the server is silent ([`ReflectorStatus::health`] has
+    /// the rule). It does not fail when the server only has no news, or when the reflector has
+    /// ended.
     ///
     /// # Errors
     ///
@@ -169,13 +170,13 @@ impl Reflector {
         self.worker.name()
     }
 
-    /// The thread alone, for an owner of several that waits for them together.
+    /// Returns the thread alone, for an owner that waits for several together.
     pub(crate) fn into_worker(self) -> Worker {
         self.worker
     }
 
-    /// Stops the reflector and blocks until its thread has ended: milliseconds, whatever it was
-    /// blocked in.
+    /// Stops the reflector and blocks until its thread has ended: milliseconds, even if it was
+    /// blocked.
     ///
     /// # Errors
     ///
@@ -186,7 +187,7 @@ impl Reflector {
     }
 }
 
-/// `rf-secret-17`: the kind cut so that the number fits into the 15 bytes Linux keeps.
+/// `rf-secret-17`: the kind is cut so that the number fits into the 15 bytes that Linux keeps.
 fn thread_name(kind: &str) -> String {
     const BYTES_MAX: usize = 15;
     let number = STARTED.fetch_add(1, Ordering::Relaxed).to_string();

@@ -14,14 +14,14 @@ use crate::policy::{BackoffOptions, FORBIDDEN_GRACE};
 use crate::reflector::{FailedAttempt, ReflectorMetric, Waiters};
 use crate::setters::setters;
 
-/// Shortest watch time-out asked of the server, so that thousands of watches do not reopen all the
+/// The shortest time-out that watches ask for, so that thousands of watches do not reopen all the
 /// time (RF-2).
 pub(crate) const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(5 * 60);
-/// Two bookmarks, which servers send about once a minute, and ten seconds of slack. Where they come
-/// more seldom, the reflector waits for three times as long as they do.
+/// Two bookmarks, which servers send about once a minute, and ten seconds of slack. If they come
+/// less often, the reflector waits for three times their interval.
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
-/// Options of a [`Reflector`](crate::reflector::Reflector); start from the default and set what
-/// differs.
+/// Options of a [`Reflector`](crate::reflector::Reflector). Start from the default and change what
+/// you need.
 ///
 /// # Examples
 ///
@@ -48,15 +48,15 @@ pub struct ReflectorOptions {
     pub(crate) seed: u64,
     pub(crate) waiters: Option<Waiters>,
     pub(crate) known_version: Option<ResourceVersion>,
-    /// The thread asks for nothing before each of these has closed, such as at the end of a run
-    /// before this one (OC-23).
+    /// The thread sends no request before each of these has closed, such as at the end of an
+    /// earlier run (OC-23).
     pub(crate) start_after: Vec<Receiver<Infallible>>,
     pub(crate) watch_list: bool,
     pub(crate) internal_error_retry: Duration,
     pub(crate) forbidden_grace: Duration,
     pub(crate) metrics: Option<Hook<ReflectorMetric>>,
     pub(crate) on_error: Option<Hook<FailedAttempt>>,
-    /// Shared by reflectors whose failures the log is to be told as one.
+    /// Shared by reflectors whose failures the log reports as one.
     pub(crate) failure_log: Option<FailureLog>,
 }
 
@@ -65,11 +65,11 @@ setters! { [] ReflectorOptions;
     clock(clock: Clock);
 
     /// Sets the shortest time-out that watches ask for; each draws its own from this to twice this.
-    /// Default and least: 5 minutes.
+    /// Default and minimum: 5 minutes.
     watch_timeout_min(timeout: Duration);
 
-    /// Sets how many items a page of a list has. Zero is the default: 500 where the server reads
-    /// its storage, and all at once where it answers from its cache.
+    /// Sets how many items a page of a list has. Zero is the default: 500 if the server reads its
+    /// storage, and all at once if it answers from its cache.
     page_size(items: u32) = Some(items);
 
     /// Sets how often the sink delivers all its objects again. Zero is the default: never.
@@ -78,8 +78,8 @@ setters! { [] ReflectorOptions;
     /// Sets the silence after which a watch is opened again, once bookmarks are known to come.
     /// Default: 130 seconds.
     ///
-    /// Where the longest time between two bookmarks is more than a third of this, three times that
-    /// time takes its place.
+    /// If the longest time between two bookmarks is more than a third of this, three times that
+    /// time applies instead.
     idle_limit(limit: Duration);
 
     /// Sets the waits after failures.
@@ -97,13 +97,13 @@ setters! { [] ReflectorOptions;
     /// The reflector asks once more, at the most recent version, if the first list is older.
     known_version(version: ResourceVersion) = Some(version);
 
-    /// Sets whether lists come as a stream where the source supports it. Default: true.
+    /// Sets whether lists come as a stream if the source supports that. Default: true.
     ///
     /// Watches of one object never use streams.
     watch_list(streams: bool);
 
-    /// Sets for how long the reflector only opens the watch again after internal errors of the
-    /// server. Default: zero, so that it lists again at once.
+    /// Sets for how long the reflector only reopens the watch after internal errors of the server.
+    /// Default: zero, so that it lists again at once.
     internal_error_retry(window: Duration);
 
     /// Sets for how long a refusal (403) is retried before waits end with it. Default: 3 seconds.
@@ -115,11 +115,11 @@ setters! { [] ReflectorOptions;
     /// Sets the function that receives each failed list or watch: the objects asked for, the cause,
     /// and the attempts so far. Default: none.
     ///
-    /// The reflector calls it on its own thread, under no lock, before it waits for the next
-    /// attempt. The function must not block: the watch waits for it. A panic of it is logged. An
-    /// expired version counts as a failure, although it is normal and a list follows soon. An
-    /// answer after which the reflector sends a different request at once does not count, such as a
-    /// refused streamed list.
+    /// The reflector calls it on its own thread, without a lock, before it waits for the next
+    /// attempt. The function must not block, because it holds up the watch. Its panics are logged.
+    /// An expired version counts as a failure, although it is normal and a list follows soon. An
+    /// answer that only leads to a different request at once does not count, such as a refused
+    /// streamed list.
     ///
     /// # Examples
     ///
@@ -155,7 +155,7 @@ setters! { [] ReflectorOptions;
 
 #[cfg(test)]
 impl ReflectorOptions {
-    /// Options on `clock` with which every wait is exact.
+    /// Options on `clock` that make every wait exact.
     pub(crate) fn exact(clock: Clock) -> Self {
         Self::default()
             .clock(clock)

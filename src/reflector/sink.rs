@@ -6,7 +6,7 @@ use crate::object::{Object, ResourceVersion};
 use crate::reflector::ReflectorStatus;
 use crate::worker::StopToken;
 
-/// The place that one reflector writes to: a store, a queue, an entry for one object.
+/// The place that one reflector writes to: a store, a queue, or an entry for one object.
 ///
 /// The reflector calls it on its own thread, one call at a time. A slow sink holds up the watch. A
 /// call that may block must end with the reflector's [stop](Self::start). The reflector drops the
@@ -22,13 +22,13 @@ pub trait Sink<K: Object>: Send + 'static {
 
     /// Receives the maximum number of objects of the content, before the first list.
     ///
-    /// A sink that holds objects refuses further ones: a list's, and those that a watch adds. It
-    /// still takes in every change and every deletion of those that it holds. Default: the sink has
-    /// no bound.
+    /// Beyond the maximum a sink refuses further objects, from lists and watches alike. It still
+    /// applies every change and deletion of the objects that it holds. Default: the sink has no
+    /// bound.
     fn bound(&mut self, _objects_max: usize) {}
 
-    /// Returns how many objects the sink has refused for the bound since its last list, those of
-    /// that list included.
+    /// Returns how many objects the sink has refused for the bound since its last list, including
+    /// those of that list.
     fn left_out(&self) -> usize {
         0
     }
@@ -61,7 +61,7 @@ pub trait Sink<K: Object>: Send + 'static {
     /// again after a backoff.
     fn apply(&mut self, event: ObjectEvent<K>) -> Result<(), Error>;
 
-    /// Receives a new version of the content that came without a change.
+    /// Receives a new version of the content that came without a change of an object.
     fn bookmark(&mut self, _version: &ResourceVersion) {}
 
     /// Delivers all objects once more. The reflector calls this each resync period while the watch
@@ -78,7 +78,7 @@ pub trait Sink<K: Object>: Send + 'static {
     fn report(&mut self, _status: &ReflectorStatus) {}
 
     /// Receives, before each read of the watch, whether more events have come already. Before every
-    /// other wait it is told that none has.
+    /// other wait the reflector reports that none has.
     fn backlog(&mut self, _backlog: Backlog) {}
 }
 
@@ -94,7 +94,7 @@ pub struct Replacement {
     /// Whether the list was read at the most recent version. Such a list always replaces the
     /// content.
     pub consistent: bool,
-    /// Whether the version known before was too old for the server's history, or newer than the
-    /// server's own.
+    /// Whether the earlier version was too old for the server's history, or newer than the server's
+    /// own.
     pub history_expired: bool,
 }

@@ -7,7 +7,7 @@ use crate::failures::Failures;
 use crate::list_watch::RequestProgress;
 use crate::object::ResourceVersion;
 
-/// What a reflector's thread is doing.
+/// The activity of a reflector's thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Phase {
@@ -31,24 +31,24 @@ pub enum Phase {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ReflectorStatus {
-    /// What it is doing.
+    /// The present activity.
     pub phase: Phase,
     /// Whether a list of this run has reached the sink.
     pub synced: bool,
-    /// When the server last confirmed the content: by an answered list, at its request's start, or
-    /// by a whole event or bookmark of a watch. An opened watch, blank lines and the bytes of an
-    /// incomplete event confirm nothing.
+    /// When the server last confirmed the content: by a whole event or bookmark of a watch, or by
+    /// an answered list, which counts from its request. An opened watch, blank lines and the bytes
+    /// of an incomplete event confirm nothing.
     pub last_contact: Option<Instant>,
     /// Since when the content is known to be behind the server: its version expired, a change was
-    /// lost, or a list that had to follow failed. `None` before the first list, and once a list has
-    /// reached the sink.
+    /// lost, or a necessary list failed. `None` before the first list, and once a list has reached
+    /// the sink.
     pub behind_since: Option<Instant>,
     /// When the content counts as unconfirmed unless the server confirms it before. `None` before
     /// the run began. [`health`](Self::health) has the rule.
     pub contact_deadline: Option<Instant>,
     /// The requests that have failed in a row. Empty again once a list or a watch succeeds, except
-    /// that its last failure is then [`left_out`](Self::left_out). Before any failure it has the
-    /// time when the run began.
+    /// that its last failure is then [`left_out`](Self::left_out). Before any failure it holds the
+    /// start time of the run.
     pub failures: Failures,
     /// Why the content lacks objects of the server: `TooLarge`, with the objects asked for, how
     /// many objects the sink has refused since the last list, and the option that raises the
@@ -57,10 +57,10 @@ pub struct ReflectorStatus {
     /// Such a list follows within 5 to 10 minutes after an object has gone. Until then, new and
     /// changed objects take the room.
     pub left_out: Option<Error>,
-    /// The server's final word once it has outlasted the grace of
-    /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace):
-    /// it refuses the resource (403), or knows no such one (404), because a custom resource is not
-    /// installed or a version is not served. Waits end with it, although the reflector goes on
+    /// A refusal that has outlasted
+    /// [`ReflectorOptions::forbidden_grace`](crate::reflector::ReflectorOptions::forbidden_grace).
+    /// The server refuses the resource (403) or does not know it (404): a custom resource is not
+    /// installed, or a version is not served. Waits end with it, although the reflector keeps
     /// trying.
     pub refusal: Option<Error>,
     /// The version of the last list, event or bookmark. Empty before the first success.
@@ -70,7 +70,7 @@ pub struct ReflectorStatus {
     pub lists: u64,
     /// Watches that were opened.
     pub watches: u64,
-    /// How far the running request is. `None` if the lister-watcher does not say.
+    /// The progress of the running request. `None` if the lister-watcher does not report it.
     pub progress: Option<RequestProgress>,
     /// When the next request goes out, while the reflector pauses between two.
     pub next_attempt: Option<Instant>,
@@ -98,7 +98,7 @@ impl ReflectorStatus {
         })
     }
 
-    /// What the reflector waits for, in words that stay the same while it lasts.
+    /// Describes the reflector's wait, in words that stay the same throughout.
     pub(crate) fn describe_wait(&self) -> Option<String> {
         match self.next_attempt {
             Some(_) => Some("pausing before the next request".to_owned()),
@@ -106,8 +106,8 @@ impl ReflectorStatus {
         }
     }
 
-    /// The failures for a caller that waits since `began` for the first sync, with what the
-    /// reflector does at `now`.
+    /// The failures for a caller that has waited for the first sync since `began`, with the
+    /// reflector's activity at `now`.
     pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
         let failures = self.failures.clone().or_since(began);
         failures.in_phase(self.describe_activity(now))
@@ -129,35 +129,36 @@ impl ReflectorStatus {
 
     /// Whether the server keeps confirming the content, for a health check.
     ///
-    /// The server may be silent for this long, where the idle limit is that of
-    /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit):
+    /// The idle limit is
+    /// [`ReflectorOptions::idle_limit`](crate::reflector::ReflectorOptions::idle_limit). The server
+    /// may be silent for this long:
     ///
-    /// - Once bookmarks came, to this reflector or an earlier one of that server and resource: the
-    ///   idle limit from the last event, bookmark or answer. The limit is three times the longest
-    ///   time between two bookmarks, if that is more.
-    /// - Before that a server may be quiet for as long as nothing changes. One watch may be quiet
-    ///   until its own time-out and 30 s more. A probe follows it, and only its answer lets the
-    ///   next watch be as quiet.
-    /// - Otherwise (after the end of a watch, in a backoff, while a request waits for its answer,
-    ///   before the first answer): the idle limit, from the last contact, or from the end of a
-    ///   watch that was within its time. Failures, refusals and opened watches are no contact.
+    /// - Once bookmarks came, to this reflector or to an earlier one for that server and resource:
+    ///   the idle limit, from the last event, bookmark or answer. Three times the longest time
+    ///   between two bookmarks applies instead if that is more.
+    /// - Before that, a server may be quiet while nothing changes. One watch may be quiet until its
+    ///   own time-out and 30 s more. A probe follows it, and only its answer lets the next watch be
+    ///   as quiet.
+    /// - Otherwise (after a watch, in a backoff, during a request, before the first answer): the
+    ///   idle limit. It counts from the last contact, or from the end of a watch that ended in
+    ///   time. Failures, refusals and opened watches are not contacts.
     /// - A list counts as contact with each page that comes, and a streamed list with each object.
     ///   After a failed list it does not.
     /// - Before the first sync, a [refusal](Self::refusal) is a contact that lasts until the next
     ///   request.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once. So is
-    ///   content that lacks objects for which there was [no room](Self::left_out).
+    ///   content that lacks objects, because there was [no room](Self::left_out).
     ///
-    /// So this fails after the idle limit at the latest when a server falls silent or goes away.
-    /// The next event, bookmark or list makes it `Ok` again. A reflector that has ended is `Ok`;
-    /// its owner knows whether it should have ended. [`synced`](Self::synced) says whether anything
-    /// has synced yet.
+    /// When a server falls silent or goes away, this fails at the end of that time. The next event,
+    /// bookmark or list makes it `Ok` again. A reflector that has ended is `Ok`; its owner knows
+    /// whether it should have ended. [`synced`](Self::synced) says whether a list has reached the
+    /// sink yet.
     ///
     /// # Errors
     ///
     /// `Timeout` with the time since the last contact, or since when the content is behind. Before
-    /// the first contact it says what the reflector waits for. The last failure is its source. Else
-    /// [`left_out`](Self::left_out).
+    /// the first contact it names the reflector's present activity. The last failure is its source.
+    /// Otherwise the error in [`left_out`](Self::left_out).
     pub fn health(&self, now: Instant) -> Result<(), Error> {
         if !self.is_overdue(now) {
             let left_out = self.left_out.clone();
@@ -185,7 +186,7 @@ impl ReflectorStatus {
     }
 
     /// Whether the content is known to be behind the server. [`behind_since`](Self::behind_since)
-    /// says since when, and has the causes.
+    /// has the time and the causes.
     pub fn is_behind(&self) -> bool {
         self.behind_since.is_some()
     }
@@ -196,8 +197,8 @@ impl ReflectorStatus {
 
     /// Whether, at `now`, the content is synced and was confirmed within `limit`.
     ///
-    /// A limit below the watch's time-out takes a server without bookmarks for silent, on which
-    /// nothing changes; [`health`](Self::health) does not.
+    /// With a limit below the watch's time-out, a server without bookmarks seems silent while
+    /// nothing changes. [`health`](Self::health) allows for that.
     pub fn is_fresh_within(&self, limit: Duration, now: Instant) -> bool {
         self.synced && self.age(now).is_some_and(|age| age <= limit)
     }

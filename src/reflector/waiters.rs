@@ -1,4 +1,4 @@
-//! Counts callers that wait or read: they make a first sync retry fast, and wake a reflector that
+//! Counts callers that wait or read. They make a first sync retry fast, and wake a reflector that
 //! backs off (B3, B10).
 
 use crate::clock::{Clock, Deadline};
@@ -17,13 +17,13 @@ impl Default for Waiters {
     }
 }
 
-/// What callers want of the reflector.
+/// The callers' demands on the reflector.
 #[derive(Default)]
 struct Callers {
     waiting: usize,
-    /// The reflector pauses, and may be woken by a read.
+    /// The reflector pauses, and a read may wake it.
     pausing: bool,
-    /// A caller has read what is held during this pause.
+    /// A caller has read the content during this pause.
     read: bool,
     /// The running request, which the next caller that waits makes urgent.
     request: Option<Arc<dyn Wake>>,
@@ -31,7 +31,7 @@ struct Callers {
 
 debug_of!([] Callers, |it| waiting: it.waiting, ..);
 
-/// One caller's wait; it ends when this is dropped.
+/// One caller's wait, which ends on drop.
 #[derive(Debug)]
 #[must_use = "the wait ends when the guard is dropped"]
 pub struct WaiterGuard(Waiters);
@@ -63,7 +63,7 @@ impl Waiters {
         self.0.lock().waiting > 0
     }
 
-    /// Calls `send`, and wakes `request` once when a caller waits meanwhile, or waits already.
+    /// Calls `send`. If a caller waits already, or begins to wait meanwhile, wakes `request` once.
     pub(crate) fn expediting<T>(&self, request: Arc<dyn Wake>, send: impl FnOnce() -> T) -> T {
         let now = {
             let mut callers = self.0.lock();
@@ -79,7 +79,7 @@ impl Waiters {
         }
         let answer = send();
         let request = self.0.lock().request.take();
-        // It may be the last holder of the lister-watcher: not under the lock.
+        // This may be the last reference to the lister-watcher, so it is dropped outside the lock.
         drop(request);
         answer
     }
@@ -88,8 +88,8 @@ impl Waiters {
     /// network.
     ///
     /// A reflector that backs off then shortens its wait to the backoff's first one, once per
-    /// failure. It does not if the server asked it to wait. At other times nothing happens, so that
-    /// a reader may call this for each read.
+    /// failure, unless the server asked it to wait. At other times the call does nothing, so a
+    /// reader may make it for each read.
     pub fn expedite(&self) {
         let woken = {
             let mut callers = self.0.lock();
@@ -102,8 +102,8 @@ impl Waiters {
         }
     }
 
-    /// Blocks until `deadline`, a stop, or (if `wakes`) a caller that waits or reads: then it says
-    /// true.
+    /// Blocks until `deadline`, a stop, or (if `wakes`) a caller that waits or reads. Returns true
+    /// for such a caller.
     pub(crate) fn pause(
         &self,
         clock: &Clock,

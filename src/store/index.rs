@@ -18,18 +18,18 @@ use crate::sync::{
 #[doc(alias = "NamespaceIndex")]
 pub const NAMESPACE_INDEX: &str = "namespace";
 
-/// What an index lists an object under: any number of values.
+/// Returns the values of an object under an index: any number of them.
 type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 
 /// Index functions by name, for a [`Store`](crate::store::Store).
 ///
-/// A function returns any number of values, and the index finds the object under each of them. It
-/// runs on the reflector's thread, under no lock, and must be quick: the watch is not read
-/// meanwhile. It cannot fail: an object that fits no value gives none.
+/// A function returns any number of values, and the index lists the object under each. It runs on
+/// the reflector's thread, without a lock. It must be quick, because the reflector does not read
+/// the watch meanwhile. It cannot fail: an object that fits no value has none.
 ///
-/// A function that panics gives none either, for that object in that index: the
-/// panic is logged, the first one of a store at `error`, later ones at `debug`, and counted in
-/// [`Store::index_panics`](crate::store::Store::index_panics). Everything else goes on.
+/// If a function panics, that index does not list the object; all else goes on.
+/// [`Store::index_panics`](crate::store::Store::index_panics) counts the panics. The first one of a
+/// store is logged at `error`, later ones at `debug`.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ type IndexFn<K> = Arc<dyn Fn(&K) -> Vec<String> + Send + Sync>;
 #[doc(alias = "IndexFunc")]
 pub struct Indexers<K: Object> {
     functions: Vec<(String, IndexFn<K>)>,
-    /// How often one of them panicked in the store that has them.
+    /// How often one of them panicked in its store.
     panics: Arc<AtomicU64>,
 }
 
@@ -63,7 +63,7 @@ impl<K: Object> Indexers<K> {
         })
     }
 
-    /// Adds an index; a function of the same name is replaced.
+    /// Adds an index, or replaces the function of that name.
     #[must_use]
     pub fn with(
         mut self,
@@ -95,8 +95,8 @@ impl<K: Object> Indexers<K> {
         })
     }
 
-    /// The values of an item, one list per index; none for what does not decode. User code runs
-    /// here.
+    /// The values of an item, one list per index; none for an undecodable object. Runs code of the
+    /// program.
     pub(super) fn values(&self, item: &Listed<K>) -> Values {
         let Some(object) = item.decoded() else {
             return Values::default();
@@ -105,7 +105,7 @@ impl<K: Object> Indexers<K> {
         values.map(Result::unwrap_or_default).collect()
     }
 
-    /// The values that `new` functions give of an object; their panic is an error.
+    /// The values of an object by the `new` functions, whose panic is an error.
     pub(super) fn values_by(&self, new: &Self, object: &K) -> Result<Values, Error> {
         self.calls(new, object).collect()
     }
@@ -133,8 +133,8 @@ impl<K: Object> Indexers<K> {
         self.panics.load(Ordering::Relaxed)
     }
 
-    /// Calls one function; its panic is counted, and told without what it may have formatted of the
-    /// object.
+    /// Calls one function. Counts its panic, and logs it without text that the function may have
+    /// formatted from the object.
     fn call(&self, name: &str, function: &IndexFn<K>, object: &K) -> Result<Vec<String>, Error> {
         let key = object.key();
         let resource = K::resource();
@@ -177,8 +177,8 @@ impl<K: Object> fmt::Debug for Indexers<K> {
     }
 }
 
-/// The values one object stands under, per index. They are remembered, not computed again, when it
-/// goes (IX-7).
+/// The values of one object, per index. The store remembers them, so it need not compute them again
+/// when the object goes (IX-7).
 pub(super) type Values = Box<[Box<[Arc<str>]>]>;
 
 /// The indices of a store, in the order of their functions.
@@ -198,8 +198,8 @@ impl<K: Object> Indices<K> {
         &self.functions
     }
 
-    /// Moves a key to other values. Values that it keeps are not touched; a value without keys is
-    /// removed (IX-8).
+    /// Moves a key to other values. Does not touch values that it keeps, and removes a value
+    /// without keys (IX-8).
     pub(super) fn replace(&mut self, key: &Arc<ObjectKey>, before: &Values, after: &Values) {
         let none: &[Arc<str>] = &[];
         for (nth, map) in self.maps.iter_mut().enumerate() {
@@ -231,7 +231,7 @@ impl<K: Object> Indices<K> {
         Ok(sets.flatten().collect())
     }
 
-    /// Every value some object has; none for an unknown index.
+    /// Every value of any object; none for an unknown index.
     pub(super) fn all_values(&self, name: &str) -> Vec<String> {
         self.map(name)
             .map(|map| map.keys().map(|value| (**value).to_owned()).collect())

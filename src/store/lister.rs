@@ -1,11 +1,11 @@
-//! Listers: a store read the way generated Go listers are, by labels, by namespace and by name.
+//! Listers: reads of a store in the style of generated Go listers, by labels, namespace and name.
 
 use crate::error::Error;
 use crate::object::{LabelMatcher, Object, StoredObject, resource_name};
 use crate::store::{NAMESPACE_INDEX, Store};
 use crate::sync::Arc;
 
-/// Reads of a [`Store`] in the shape of a generated Go lister. Cheap to clone; never blocks on the
+/// Reads a [`Store`] in the style of a generated Go lister. Cheap to clone; never blocks on the
 /// network.
 ///
 /// # Examples
@@ -31,7 +31,7 @@ use crate::sync::Arc;
 #[derive(Debug)]
 pub struct Lister<K: Object> {
     store: Store<K>,
-    /// Empty for all.
+    /// The namespace; empty for all.
     namespace: Arc<str>,
 }
 
@@ -58,10 +58,10 @@ impl<K: Object> Lister<K> {
 
     /// Returns the objects whose labels match, in no particular order.
     ///
-    /// [`LabelMatcher::nothing`] does not look at the store, [`LabelMatcher::everything`] not at
-    /// the labels. Objects that do not decode are left out. The cost grows with the namespace where
-    /// the store has the index [`by_namespace`](crate::store::Indexers::by_namespace). Without it
-    /// the whole store is looked through, with a warning in the log.
+    /// [`LabelMatcher::nothing`] does not read the store, and [`LabelMatcher::everything`] does not
+    /// read labels. Undecodable objects are left out. If the store has the index
+    /// [`by_namespace`](crate::store::Indexers::by_namespace), the cost grows with the namespace.
+    /// Without that index, the lister searches the whole store and logs a warning.
     #[doc(alias("ListAll", "ListAllByNamespace"))]
     pub fn list(&self, labels: &LabelMatcher) -> Vec<Arc<StoredObject<K>>> {
         if labels.is_nothing() {
@@ -91,12 +91,12 @@ impl<K: Object> Lister<K> {
         })
     }
 
-    /// An object of the namespace by its name; in the empty namespace, a cluster-scoped one.
+    /// Returns an object of the namespace by name; in the empty namespace, a cluster-scoped one.
     ///
     /// # Errors
     ///
-    /// `NotFound` when the store knows of none, in the API's words: `deployment.apps "web" not
-    /// found`; `Undecodable` when it is there but is not a `K`.
+    /// `NotFound` when the store has none, in the API's words: `deployment.apps "web" not found`.
+    /// `Undecodable` when it exists but is not a `K`.
     pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         let found = self.store.get(&self.namespace, name)?;
         found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))

@@ -1,11 +1,10 @@
-//! Stores: readers are many, the writer is one; a replacement is a value that commits or is
-//! dropped.
+//! Stores: many readers, one writer; a replacement is a value that is committed or dropped.
 //!
-//! What holds: a read sees all or nothing of a replacement. An object goes back to an older version
-//! only if the server's history expired, or if a list at the most recent version says so. A wait
-//! ends when the content is there, when nothing can fill it any more, or at its deadline. What
-//! holds in time: the content follows the server, as far behind as the watch is; `status()` says
-//! how it goes. Not promised: that a read right after a write elsewhere sees it.
+//! A store promises: a read sees all or nothing of a replacement. An object goes back to an older
+//! version only if the server's history expired, or if a list at the most recent version says so. A
+//! wait ends when the content has come, when nothing can fill the store any more, or at its
+//! deadline. In time the content follows the server, as far behind as the watch; `status()` shows
+//! the progress. A read right after a write elsewhere need not see that write.
 
 mod index;
 mod lister;

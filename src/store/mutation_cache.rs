@@ -1,5 +1,5 @@
-//! The mutation cache: a store with the program's own writes laid over it until the watch has
-//! brought them (MX-4).
+//! The mutation cache: overlays a store with the program's own writes until the watch has brought
+//! them (MX-4).
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::store::Store;
 use crate::store::state::StoreContent;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// Options of a [`MutationCache`]; start from the default and set what differs.
+/// Options of a [`MutationCache`]. Start from the default and change what you need.
 #[derive(Clone, Debug)]
 #[must_use = "options do nothing before a cache is made with them"]
 pub struct MutationCacheOptions {
@@ -21,13 +21,13 @@ pub struct MutationCacheOptions {
 }
 
 setters! { [] MutationCacheOptions;
-    /// How long the cache shows a write that the watch does not bring. Default 5 minutes.
+    /// Sets how long the cache shows a write that the watch does not bring. Default: 5 minutes.
     ///
-    /// Only a watch that stands still for so long, or a server that went back in time, makes this
-    /// matter: a write is dropped as soon as the store has caught up with it.
+    /// This matters only if the watch stands still for that long, or the server went back in time.
+    /// Otherwise the cache drops a write as soon as the store has caught up with it.
     ttl(ttl: Duration);
 
-    /// How many writes are kept; beyond it the oldest is dropped. Default 100.
+    /// Sets how many writes the cache keeps. Beyond that it drops the oldest. Default: 100.
     capacity(capacity: usize);
 }
 
@@ -40,17 +40,17 @@ impl Default for MutationCacheOptions {
     }
 }
 
-/// Reads of a [`Store`] that see the program's own writes at once, before the watch brings them.
+/// Reads a [`Store`] and shows the program's own writes at once, before the watch brings them.
 ///
-/// After a create, update or patch the program hands in the server's answer
-/// ([`mutated`](Self::mutated)); after a delete it says so ([`deleted`](Self::deleted)). Reads
-/// through the cache then show that state until the store has it or something newer: until the
-/// store's version has reached the write's. So a write is never shown after the store has learned
-/// of the object's end, and never again once the store is past it. Reads of the store itself do not
-/// change. A write that the store's scope leaves out is shown as long.
+/// After a create, update or patch, the program passes the server's answer to
+/// [`mutated`](Self::mutated); after a delete, it calls [`deleted`](Self::deleted). Reads through
+/// the cache then show that state until the store's version has reached the write's. So the cache
+/// never shows a write after the store has learned of the object's end, nor once the store is past
+/// it. Reads of the store itself do not change. The cache also shows a write outside the store's
+/// scope for that time.
 ///
-/// Share it behind an `Arc`. Nothing blocks on the network, no thread runs, index functions run on
-/// the caller's thread under no lock. To wait for the store itself instead, use
+/// Share it behind an `Arc`. It never blocks on the network and has no thread. Index functions run
+/// on the caller's thread, without a lock. To wait for the store itself instead, use
 /// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least).
 ///
 /// # Examples
@@ -76,7 +76,7 @@ impl Default for MutationCacheOptions {
 pub struct MutationCache<K: Object> {
     store: Store<K>,
     options: MutationCacheOptions,
-    /// The own writes, one of a key at most, the oldest first.
+    /// The own writes, at most one per key, oldest first.
     own: Mutex<Vec<Arc<Write<K>>>>,
 }
 
@@ -84,16 +84,16 @@ pub struct MutationCache<K: Object> {
 struct Write<K: Object> {
     key: Arc<ObjectKey>,
     uid: Box<str>,
-    /// Of the object as it was written, or as it was before its deletion.
+    /// The version of the written object, or of the deleted one before its deletion.
     version: ResourceVersion,
     /// `None` if it was deleted.
     object: Option<Arc<StoredObject<K>>>,
-    /// When it was handed in.
+    /// When the program handed it in.
     at: Instant,
 }
 
 impl<K: Object> MutationCache<K> {
-    /// Makes a cache over `store` without any write. Time is that of the store's clock.
+    /// Makes a cache over `store`, without any write. It uses the store's clock.
     pub fn new(store: Store<K>, options: MutationCacheOptions) -> Self {
         Self {
             store,
@@ -102,22 +102,22 @@ impl<K: Object> MutationCache<K> {
         }
     }
 
-    /// The store without the program's own writes.
+    /// Returns the store, without the program's own writes.
     pub fn store(&self) -> &Store<K> {
         &self.store
     }
 
-    /// Shows `object`, the server's answer to a create, update or patch of the program's own, until
-    /// the store has caught up.
+    /// Shows `object`, the server's answer to the program's own create, update or patch, until the
+    /// store has caught up.
     ///
-    /// Answers may be handed in in any order: an older one does not take a newer one's place, nor
-    /// that of the same object's end. One that the store already is past is not kept. As in every
+    /// The program may pass answers in any order: an older one replaces neither a newer one nor the
+    /// same object's end. The cache ignores an answer that the store is already past. As in every
     /// cache of this crate, `managedFields` and the last-applied annotation are left out.
     ///
     /// # Errors
     ///
-    /// `Config` if the object's `metadata.resourceVersion` is not a number: nothing says then when
-    /// the store has caught up. (Panics in client-go.)
+    /// `Config` if the object's `metadata.resourceVersion` is not a number, because the cache could
+    /// not tell when the store has caught up. (client-go panics.)
     #[doc(alias = "Mutation")]
     pub fn mutated(&self, object: K) -> Result<(), Error> {
         let mut object = StoredObject::new(object);
@@ -138,24 +138,25 @@ impl<K: Object> MutationCache<K> {
         Ok(())
     }
 
-    /// Hides the object that the program has deleted, until the store has learned of it. `last` is
-    /// the last state the program knows. Its uid and version tell it from other objects of the
-    /// name.
+    /// Hides an object that the program has deleted, until the store has learned of that. `last` is
+    /// the last state that the program knows. Its uid and version distinguish it from other objects
+    /// of that name.
     ///
-    /// For a deletion that is complete; while finalizers or a grace period keep the object, hand in
-    /// the server's answer by [`mutated`](Self::mutated). An object made anew under the name is not
-    /// hidden. (client-go's has no such thing.)
+    /// Call it after a complete deletion. While finalizers or a grace period keep the object, pass
+    /// the server's answer to [`mutated`](Self::mutated) instead. The cache does not hide a new
+    /// object of that name. (client-go has no such method.)
     pub fn deleted(&self, last: &K) {
         self.put(last.key(), last.uid(), last.resource_version(), None);
     }
 
-    /// How many own writes the cache still shows, because the store has not caught up with them.
+    /// Returns how many own writes the cache still shows, because the store has not caught up with
+    /// them.
     pub fn pending(&self) -> usize {
         self.own.lock().len()
     }
 
-    /// The object of that name, in the state of the program's own write if the store is not there
-    /// yet.
+    /// Returns the object of that name, in the state of the program's own write if the store has
+    /// not caught up.
     ///
     /// # Errors
     ///
@@ -174,20 +175,21 @@ impl<K: Object> MutationCache<K> {
         self.store.get(namespace, name)
     }
 
-    /// Every object that decodes, the program's own writes among them, in no particular order.
+    /// Returns every object that decodes, including the program's own writes, in no particular
+    /// order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
         let all = self.read(|state| Ok(state.list()), |_own| Ok(true));
-        // Without an index there is none that could be unknown.
+        // Without an index, none can be unknown.
         all.unwrap_or_default()
     }
 
-    /// The objects an index lists under a value, the program's own writes by the values they have
-    /// now.
+    /// Returns the objects that an index lists under a value, with the program's own writes under
+    /// their new values.
     ///
     /// # Errors
     ///
-    /// `Config` for an unknown index, as [`Store::by_index`]; not as in client-go, where a cache
-    /// may have been made without any.
+    /// `Config` for an unknown index, as [`Store::by_index`]. In client-go a cache may lack
+    /// indices.
     pub fn by_index(&self, index: &str, value: &str) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let functions = self
             .store
@@ -195,13 +197,13 @@ impl<K: Object> MutationCache<K> {
         let base = |state: &StoreContent<K>| state.by_values(index, &[value]);
         self.read(base, |own| match functions.values_in(index, own) {
             Ok(values) => Ok(values.iter().any(|known| known == value)),
-            // The store's indices do not list such an object either (IX-6).
+            // The store's own indices do not list such an object either (IX-6).
             Err(error) if error.kind() == ErrorKind::Panicked => Ok(false),
             Err(unknown) => Err(unknown),
         })
     }
 
-    /// Objects of the store with the own writes that `fits` in the place of what they overtake.
+    /// The store's objects, where own writes that `fits` replace the states that they overtake.
     fn read(
         &self,
         base: impl Fn(&StoreContent<K>) -> Result<Vec<Arc<StoredObject<K>>>, Error>,
@@ -257,7 +259,7 @@ impl<K: Object> MutationCache<K> {
         kept.drain(..excess);
         let before = std::mem::replace(&mut *own, kept);
         drop(own);
-        // Objects overwrite their secrets when they are dropped: not under the lock.
+        // The drop of an object overwrites its secrets, so it must not happen under the lock.
         drop(before);
     }
 
@@ -273,8 +275,8 @@ impl<K: Object> MutationCache<K> {
         own.iter().filter(is_young).map(Arc::clone).collect()
     }
 
-    /// Drops those of the writes that the store has caught up with, unless others have taken their
-    /// place. The caller still shares them, so that they end under no lock.
+    /// Drops the writes that the store has caught up with, unless others have replaced them. The
+    /// caller still shares them, so their memory is freed without the lock.
     fn forget_past(&self, writes: &[Arc<Write<K>>]) {
         let mut past = writes.to_vec();
         self.store
@@ -287,20 +289,20 @@ impl<K: Object> MutationCache<K> {
 }
 
 impl<K: Object> Write<K> {
-    /// Whether the store has not come to this write yet, so that reads show it.
+    /// Whether the store has not reached this write yet, so that reads show it.
     fn is_ahead_of(&self, store: &StoreContent<K>) -> bool {
         let held = store.items.get(&KeyRef::from(&*self.key));
         let held = held.map(|held| held.item.identity());
         if self.object.is_none() {
-            // An older state of the object, or of another one that was there before it.
+            // An older state of the object, or of an earlier one of that name.
             return held.is_some_and(|(uid, by)| *uid == *self.uid || !self.is_reached(by));
         }
         let is_there = held.is_some_and(|(_, by)| self.is_reached(by));
         !is_there && !self.is_reached(store.guard.position().as_str())
     }
 
-    /// Whether the store is past this write for good. One that has not come to where a deleted
-    /// object was may bring it yet.
+    /// Whether the store is past this write for good. A store that has not reached a deleted
+    /// object's version may still bring it.
     fn is_past(&self, store: &StoreContent<K>) -> bool {
         let is_reached = || self.is_reached(store.guard.position().as_str());
         !self.is_ahead_of(store) && (self.object.is_some() || is_reached())

@@ -1,4 +1,4 @@
-//! The reading side of a store: cheap to clone, never waits for the network unless asked to.
+//! The reading side of a store: cheap to clone; only the explicit waits block.
 
 use std::borrow::Cow;
 
@@ -17,8 +17,8 @@ use crate::store::state::{Copies, StoreContent, index};
 use crate::store::writer::StoreWriter;
 use crate::sync::{Arc, Monitor, Rank};
 
-/// A collection of objects in memory, which one reflector keeps equal to the server. Cheap to
-/// clone, for any number of readers. Only the `wait_until_…` calls block.
+/// A collection of objects in memory that one reflector keeps equal to the server. Cheap to clone,
+/// for any number of readers. Only the `wait_until_…` methods block.
 ///
 /// Every read sees all or nothing of a replacement. Reads share the objects and copy nothing. Do
 /// not send an object from a cache back to the server as an update.
@@ -55,7 +55,7 @@ use crate::sync::{Arc, Monitor, Rank};
 #[doc(alias("Indexer", "ThreadSafeStore"))]
 pub struct Store<K: Object> {
     state: Arc<Monitor<StoreContent<K>>>,
-    /// As in the state, to be read without its lock.
+    /// The same copies as in the state, for reads without its lock.
     copies: Arc<Copies<K>>,
     waiters: Waiters,
     clock: Clock,
@@ -86,7 +86,7 @@ impl<K: Object> Store<K> {
 
     /// Starts a reflector that fills a new store from `source`. Log lines show `name`.
     ///
-    /// Returns at once; the network is touched on the reflector's thread.
+    /// Returns at once; only the reflector's thread uses the network.
     ///
     /// # Errors
     ///
@@ -112,12 +112,13 @@ impl<K: Object> Store<K> {
         &self.clock
     }
 
-    /// Reads several things of one state; `read` runs under the lock and calls no user code.
+    /// Reads one consistent state. `read` runs under the lock, and must not call code of the
+    /// program.
     pub(super) fn look<R>(&self, read: impl FnOnce(&StoreContent<K>) -> R) -> R {
         read(&self.state.lock())
     }
 
-    /// The same, as an informer has it: with a name for errors, and waiters of its own.
+    /// Adapts the store for an informer: with a name for errors, and the informer's waiters.
     pub(crate) fn of_informer(self, name: Arc<str>, waiters: Waiters) -> Self {
         Self {
             waiters,
@@ -133,7 +134,7 @@ impl<K: Object> Store<K> {
         (!state.synced).then(|| state.status.failures_of_wait(state.since, now))
     }
 
-    /// The error of a store that nothing will fill any more, else `None`.
+    /// The error of a store that nothing will fill any more, otherwise `None`.
     pub(crate) fn end_error(&self) -> Option<Error> {
         let state = self.state.lock();
         state.ended.then(|| ended(&state, &self.name()))
@@ -152,15 +153,15 @@ impl<K: Object> Store<K> {
 
     /// Blocks until the store has the result of a list, at most until `deadline`.
     ///
-    /// During the wait, the reflector retries a failing first list fast. Also ends when the
-    /// server's refusal, or its word that it knows no such resource, has become an answer, and when
-    /// the reflector ends.
+    /// During the wait, the reflector retries a failing first list fast. It also ends when the
+    /// reflector ends, and when the server has refused the resource, or not known it, for the grace
+    /// period.
     ///
     /// # Errors
     ///
-    /// `NotSynced` at the deadline, with the last failure, the attempts and since when. `Forbidden`
-    /// or `NotFound` when the server refuses the resource or does not know it. `Stopped` when
-    /// nothing will fill the store any more.
+    /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
+    /// `Forbidden` or `NotFound` when the server refuses the resource or does not know it.
+    /// `Stopped` when nothing will fill the store any more.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.has_synced() {
@@ -172,9 +173,9 @@ impl<K: Object> Store<K> {
     /// Blocks until the content is at least at `version`, at most until `deadline`: for reads after
     /// one's own write.
     ///
-    /// The version of the content moves with lists, events and bookmarks; without any of them it
-    /// stands still. Before the first list this is a wait for that, too, and expedites it. Also
-    /// ends when the server's refusal has become an answer, and when the reflector ends.
+    /// Lists, events and bookmarks move the version of the content; without them it stands still.
+    /// Before the first list, the wait also expedites that. It also ends when a refusal of the
+    /// server has outlasted the grace period, and when the reflector ends.
     ///
     /// # Errors
     ///
@@ -196,13 +197,14 @@ impl<K: Object> Store<K> {
 
     /// Returns the object of that name; `None` if the store has none.
     ///
-    /// Threads that read at the same time share no lock: each group of them keeps a pointer to what
-    /// it has read, until that changes. Only the first read by a group allocates.
+    /// Threads that read at the same time share no lock: each group of threads keeps a pointer to
+    /// each object that it has read, until the object changes. Only the first read by a group
+    /// allocates.
     ///
     /// # Errors
     ///
-    /// `Undecodable` when the object is there but is not a `K`;
-    /// [`get_last_good`](Self::get_last_good) gives the state before.
+    /// `Undecodable` when the object exists but is not a `K`;
+    /// [`get_last_good`](Self::get_last_good) returns the state before.
     #[doc(alias = "GetByKey")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let key = KeyRef { namespace, name };
@@ -235,21 +237,21 @@ impl<K: Object> Store<K> {
         self.state.lock().list()
     }
 
-    /// The last state that decodes of every object that has one.
+    /// The last state that decoded of every object that has one.
     pub(crate) fn last_good_of_all(&self) -> Vec<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let last_good = state.items.values().filter_map(|held| held.last_good());
         last_good.map(Arc::clone).collect()
     }
 
-    /// Returns every key, in no particular order. Keys of objects that do not decode are included.
+    /// Returns every key, including those of undecodable objects, in no particular order.
     #[doc(alias = "ListKeys")]
     pub fn keys(&self) -> Vec<ObjectKey> {
         let state = self.state.lock();
         state.items.keys().map(|key| (**key).clone()).collect()
     }
 
-    /// How many objects there are, those that do not decode included.
+    /// Returns how many objects there are, undecodable ones included.
     pub fn len(&self) -> usize {
         self.state.lock().items.len()
     }
@@ -314,12 +316,12 @@ impl<K: Object> Store<K> {
         self.state.lock().indices.all_values(index)
     }
 
-    /// Adds indices. They list the store's present objects at once.
+    /// Adds indices. They cover the store's present objects at once.
     ///
     /// # Errors
     ///
-    /// `Config` when an index of that name exists: `indexer conflict: …`; `Panicked` when one of
-    /// the functions panics at an object that is there. Nothing changes then.
+    /// `Config` when an index of that name exists: `indexer conflict: …`; `Panicked` when a
+    /// function panics at a present object. Nothing changes then.
     pub fn add_indexers(&self, indexers: &Indexers<K>) -> Result<(), Error> {
         let mut known: HashMap<Arc<ObjectKey>, (Arc<StoredObject<K>>, Values)> = HashMap::new();
         let mut state = self.state.lock();
@@ -342,8 +344,8 @@ impl<K: Object> Store<K> {
                 state.indices = index(&state.items, &functions);
                 return Ok(());
             }
-            // Index functions are user code: they run outside the lock, on what has changed since
-            // the last look.
+            // Index functions are code of the program: they run outside the lock, on objects that
+            // changed since the last pass.
             drop(state);
             for (key, object) in missing {
                 let values = functions.values_by(indexers, &object)?;
@@ -353,18 +355,19 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// Returns the version of the content: that of the last list, event or bookmark.
+    /// Returns the version of the content, from the last list, event or bookmark.
     #[doc(alias = "LastStoreSyncResourceVersion")]
     pub fn resource_version(&self) -> ResourceVersion {
         self.state.lock().guard.position().clone()
     }
 
-    /// How many events were refused because they would have taken an object back in time.
+    /// Returns how many events the store refused because they would have taken an object back in
+    /// time.
     pub fn refused(&self) -> u64 {
         self.state.lock().guard.refused()
     }
 
-    /// The cause of the end, if it was not asked for.
+    /// The cause of the end, unless it was a stop.
     pub(crate) fn cause_of_end(&self) -> Option<Error> {
         self.state.lock().cause.clone()
     }
@@ -374,7 +377,7 @@ impl<K: Object> Store<K> {
         self.state.lock().ended
     }
 
-    /// How often an index function panicked: the index does not list the object at which it did.
+    /// Returns how often an index function panicked. The index does not list such an object.
     pub fn index_panics(&self) -> u64 {
         self.state.lock().indices.functions().panics()
     }
@@ -414,7 +417,7 @@ impl<K: Object> Store<K> {
         state.synced && !state.ended && age.is_some_and(|age| age <= limit)
     }
 
-    /// Waits until something holds of the state, or nothing can be hoped for.
+    /// Waits until `holds` returns a result, or the wait cannot succeed any more.
     pub(super) fn wait_for(
         &self,
         deadline: Deadline,
@@ -428,7 +431,7 @@ impl<K: Object> Store<K> {
             }
             if let Some(refusal) = state.status.refusal.clone() {
                 drop(state);
-                // This wait is over before the reflector sees it: the next one is to find more.
+                // This wait ends before the reflector sees it, but the next one should find more.
                 self.waiters.expedite();
                 return Err(refusal);
             }

@@ -71,7 +71,7 @@ fn the_end_of_the_writer_is_never_missed() {
     );
 }
 
-/// A commit, the deadline and the end of the writer at once: some answer comes, and a commit before
+/// A commit, the deadline and the end of the writer at once: an answer comes, and a commit before
 /// the wait wins.
 #[test]
 fn every_end_of_a_wait_at_once() {
@@ -138,7 +138,7 @@ fn a_pause_ends_by_the_stop_and_by_a_waiter() {
     }
 }
 
-/// A copy of an older state is taken back before a reader can see the newer one (B18).
+/// The store takes a copy of an older state back before any reader can see the newer one (B18).
 #[test]
 fn b18_no_reader_goes_back_behind_what_another_has_read() {
     let version = |store: &Store<ConfigMap>| -> usize {

@@ -1,4 +1,4 @@
-//! What a store holds: transitions of plain data, which return what is to be dropped after
+//! The content of a store: transitions of plain data, which return the values to drop after
 //! unlocking.
 
 use std::time::Instant;
@@ -16,7 +16,7 @@ use crate::sync::{Arc, Monitor, ReadCopies};
 /// The states of one object, with its index values; both change together.
 pub(super) struct StoreEntry<K: Object> {
     pub(super) item: Listed<K>,
-    /// The last state that decoded, of an object that does not (B12).
+    /// The last state that decoded, if the present one does not (B12).
     pub(super) last_good: Option<Arc<StoredObject<K>>>,
     pub(super) values: Values,
 }
@@ -30,7 +30,7 @@ impl<K: Object> StoreEntry<K> {
         self.object().or(self.last_good.as_ref())
     }
 
-    /// The last state that decoded of an item that does not and takes this one's place.
+    /// The last state that decoded, for an undecodable `item` that replaces this one.
     pub(super) fn last_good_of(&self, item: &Listed<K>) -> Option<Arc<StoredObject<K>>> {
         let Listed::Undecodable(why) = item else {
             return None;
@@ -43,20 +43,20 @@ impl<K: Object> StoreEntry<K> {
 
 pub(super) type Items<K> = HashMap<Arc<ObjectKey>, StoreEntry<K>>;
 
-/// The objects that were read, for each group of threads.
+/// The objects that each group of threads has read.
 pub(super) type Copies<K> = ReadCopies<Arc<ObjectKey>, Arc<StoredObject<K>>>;
 
 /// Everything under the store's one mutex.
 pub(super) struct StoreContent<K: Object> {
     pub(super) items: Items<K>,
     pub(super) indices: Indices<K>,
-    /// A change takes back the copies of what it replaces.
+    /// A change takes back the copies of objects that it replaces.
     pub(super) copies: Arc<Copies<K>>,
     /// Refuses states that are too old for the content, and knows its version.
     pub(super) guard: VersionGuard,
     pub(super) bound: Bound,
     pub(super) synced: bool,
-    /// The writer was dropped: nothing will ever change.
+    /// The writer was dropped, so nothing will ever change.
     pub(super) ended: bool,
     /// The cause of the end, if it was not asked for.
     pub(super) cause: Option<Error>,
@@ -95,7 +95,7 @@ impl<K: Object> StoreContent<K> {
         }
     }
 
-    /// Says that the content will not change any more, and ends every wait. The first cause stays.
+    /// Notes that the content will not change any more, and ends every wait. The first cause stays.
     pub(super) fn end(monitor: &Monitor<Self>, cause: Option<Error>) {
         let mut state = monitor.lock();
         state.ended = true;
@@ -105,7 +105,7 @@ impl<K: Object> StoreContent<K> {
         monitor.notify_all();
     }
 
-    /// A reflector's report may come after the end; the end is what the status shows.
+    /// A reflector's report may come after the end; the status must still show the end.
     fn show_end(&mut self) {
         self.status.phase = Phase::Stopped;
         if let Some(cause) = &self.cause {
@@ -119,7 +119,7 @@ impl<K: Object> StoreContent<K> {
         objects.map(Arc::clone).collect()
     }
 
-    /// The objects that decode and stand under any of the values, each once.
+    /// The objects that decode and have any of the values, each once.
     pub(super) fn by_values(
         &self,
         index: &str,
@@ -130,8 +130,8 @@ impl<K: Object> StoreContent<K> {
         Ok(objects.map(Arc::clone).collect())
     }
 
-    /// Puts an item in, unless that would take its object back in time or there is no room for one
-    /// more. Gives what came of it, and what is for dropping after unlocking.
+    /// Puts an item in, unless that would take its object back in time, or there is no room.
+    /// Returns the outcome, and the values to drop after unlocking.
     pub(super) fn put(
         &mut self,
         item: Listed<K>,
@@ -166,8 +166,8 @@ impl<K: Object> StoreContent<K> {
         (Applied::Accepted(change), self.items.insert(key, entry))
     }
 
-    /// Takes the object out of which `item` is the last state, unless it is newer than that (B18).
-    /// Gives what came of it, and what is for dropping after unlocking.
+    /// Removes the object whose last state is `item`, unless the store has a newer one (B18).
+    /// Returns the outcome, and the values to drop after unlocking.
     pub(super) fn delete(&mut self, item: &Listed<K>) -> (Applied<K>, Option<StoreEntry<K>>) {
         let held = self.items.get(&item.key_ref());
         let identity = held.map(|held| held.item.identity());
@@ -183,7 +183,7 @@ impl<K: Object> StoreContent<K> {
         (Applied::Accepted(change), Some(gone))
     }
 
-    /// Makes `items` the whole content. Gives what was there, for dropping after unlocking.
+    /// Makes `items` the whole content. Returns the old content, to drop after unlocking.
     pub(super) fn replace(
         &mut self,
         items: Items<K>,
@@ -207,34 +207,34 @@ pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -
     indices
 }
 
-/// What came of an event.
+/// The outcome of an event.
 pub(crate) enum Applied<K: Object> {
-    /// The store took it in, with what that changed for handlers.
+    /// The store took it in; the change for handlers, if any.
     Accepted(Option<Change<K>>),
     /// It would have taken its object back in time (B18).
     Stale,
-    /// Its object is not held, and there is no room for one more.
+    /// The object is new, and there is no room for it.
     NoRoom,
 }
 
-/// The change of one object, by its last states that decode: the view of a handler that follows the
-/// store.
+/// The change of one object between states that decode, as a handler that follows the store sees
+/// it.
 ///
-/// An object that does not decode stays what it last was, until it decodes again or goes (B12).
+/// An undecodable object keeps its last good state, until it decodes again or goes (B12).
 pub(crate) enum Change<K: Object> {
-    /// It was not known, and is.
+    /// The object is new.
     Appeared(Arc<StoredObject<K>>),
-    /// It is in a new state, or was put in once more as it is.
+    /// The object has a new state, or came again unchanged.
     Changed {
         old: Arc<StoredObject<K>>,
         new: Arc<StoredObject<K>>,
     },
-    /// Another object has its name: it has ended unseen.
+    /// Another object has its name: the old one ended unseen.
     Remade {
         old: Arc<StoredObject<K>>,
         new: Arc<StoredObject<K>>,
     },
-    /// It was known, and is not any more.
+    /// The object is gone.
     Gone(Arc<StoredObject<K>>),
 }
 
@@ -263,7 +263,7 @@ impl<K: Object> Change<K> {
         }
     }
 
-    /// What is new of an object that a list has.
+    /// The change that a list's object brings.
     pub(super) fn news(self) -> Option<Self> {
         match self {
             Self::Gone(_) => None,

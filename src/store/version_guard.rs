@@ -1,4 +1,4 @@
-//! The rule by which older news is refused (B18): pure, for every place that holds final content.
+//! The rule that refuses older news (B18): pure, for every owner of final content.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -7,17 +7,16 @@ use crate::error::{Error, ErrorKind};
 use crate::object::{ResourceVersion, numeric_order};
 use crate::reflector::Replacement;
 
-/// The number of deletions that are remembered since the last list of a collection, so that a
-/// repeated old event does not bring an object back. Uids are never used twice, and only recent
-/// events repeat.
+/// How many deletions the guard remembers since the last list of a collection, so that a repeated
+/// old event does not bring an object back. Uids are never reused, and only recent events repeat.
 const TOMBSTONES_MAX: usize = 64;
 
 /// Refuses states that would take an object back in time (B18), and counts them.
 ///
-/// An object that is held is judged by its own version. One that is not held had ended, or was not
-/// there yet, when the content was last listed: a state that is not newer than the list is old.
-/// What was deleted since then has a tombstone. Versions that are not numbers are always accepted.
-/// A uid and a version identify a state, in that order.
+/// The guard compares a held object by its own version. An object that is not held had ended, or
+/// did not exist yet, at the last list: a state that is not newer than the list is old. A later
+/// deletion has a tombstone. The guard always accepts versions that are not numbers. A uid and a
+/// version, in that order, identify a state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VersionGuard {
     position: ResourceVersion,
@@ -55,8 +54,8 @@ impl VersionGuard {
         self.refused
     }
 
-    /// Whether an added or modified state may replace what is held under its key. When another
-    /// object is held there, nothing older of that one may come back.
+    /// Whether an added or modified state may replace the held one under its key. If that is of
+    /// another object, no older state of that object may come back.
     pub(crate) fn admits_change(
         &mut self,
         held: Option<(&str, &str)>,
@@ -66,7 +65,7 @@ impl VersionGuard {
         let same = held.filter(|(held, _)| *held == uid);
         let stale = match same.and_then(|(_, held)| numeric_order(version, held)) {
             Some(order) => order.is_lt(),
-            // What is held says nothing of this object, which may be one that has ended.
+            // The held object is another one. This object may have ended.
             None => self.has_ended(uid, version),
         };
         if let Some((other, _)) = held.filter(|(held, _)| !stale && *held != uid) {
@@ -75,8 +74,8 @@ impl VersionGuard {
         self.judge(!stale, version)
     }
 
-    /// Whether a deletion may remove what is held under its key. An admitted deletion is
-    /// remembered.
+    /// Whether a deletion may remove the held object under its key. The guard remembers an admitted
+    /// deletion.
     pub(crate) fn admits_delete(
         &mut self,
         held: Option<(&str, &str)>,
@@ -91,8 +90,8 @@ impl VersionGuard {
         self.judge(!stale, version)
     }
 
-    /// Whether a list may replace the content: one read at the most recent version always may, and
-    /// so may one that follows an expired version. The list tells of all that ended before it.
+    /// Whether a list may replace the content. A list at the most recent version always may, and so
+    /// may one after an expired version. The list accounts for all earlier deletions.
     ///
     /// # Errors
     ///
@@ -107,16 +106,16 @@ impl VersionGuard {
         Ok(())
     }
 
-    /// A list, or a read at the most recent version, is the content now. It tells of all that ended
-    /// before it.
+    /// Notes that a list, or a read at the most recent version, is the content now. It accounts for
+    /// all earlier deletions.
     pub(crate) fn replaced(&mut self, version: &ResourceVersion) {
         self.position = version.clone();
         self.listed = version.clone();
         self.tombstones.clear();
     }
 
-    /// Raises the position to a version that is known from elsewhere, such as a fresh read; never
-    /// lowers it.
+    /// Raises the position to a version known from elsewhere, such as a fresh read; never lowers
+    /// it.
     pub(crate) fn raise(&mut self, version: &ResourceVersion) {
         if self.is_raised_by(version.as_str()) {
             self.position = version.clone();
@@ -202,7 +201,7 @@ mod tests {
         rule(guard, held, incoming)
     }
 
-    /// B18, row by row: what is held, what comes, whether a change and whether a deletion is
+    /// B18, row by row: the held state, the new one, whether a change and whether a deletion is
     /// accepted.
     #[test]
     fn the_table_of_the_rule() {
@@ -291,7 +290,7 @@ mod tests {
         }
     }
 
-    /// B18: the same for objects whose end no event told of, as many as one list may end.
+    /// B18: the same for objects whose end no event reported, as many as one list may end.
     #[test]
     fn b18_what_a_list_went_without_stays_away() {
         let mut guard = VersionGuard::of_collection();
@@ -328,7 +327,7 @@ mod tests {
         assert_eq!(guard.tombstones.len(), 1);
     }
 
-    /// B18: what a server that was put back in time has ended may come once more.
+    /// B18: after the server was put back in time, objects that it had ended may come again.
     #[test]
     fn b18_a_list_from_before_forgets_what_has_ended() {
         for expired in [true, false] {

@@ -1,4 +1,4 @@
-//! The wait of a caller until one object in a store is as the caller wants it.
+//! A caller's wait until one object in a store has the state that the caller wants.
 
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
@@ -9,7 +9,7 @@ use crate::store::Store;
 use crate::store::state::StoreContent;
 use crate::sync::Arc;
 
-/// A state of the object, as the store has it.
+/// The state of the object in the store.
 enum SeenState<K: Object> {
     Absent,
     Object(Arc<StoredObject<K>>),
@@ -50,17 +50,17 @@ impl<K: Object> Store<K> {
     /// the object for which it held; `None` for its absence.
     ///
     /// Once the store is synced, the method calls `predicate` on the caller's thread with the
-    /// present state. It calls again with each newer state. `None` stands for absence. States
-    /// that follow each other quickly may be passed over, the last one never. An object that does
-    /// not decode is no state. The wait also ends when the server's refusal has become an answer,
-    /// and when the reflector ends.
+    /// present state. It calls again with each newer state. `None` stands for absence. It may skip
+    /// states that follow each other quickly, but never the last one. An undecodable object does
+    /// not count as a state. The wait also ends when a refusal of the server has outlasted the
+    /// grace period, and when the reflector ends.
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout) at the deadline names the last state: absent, or its
-    /// version and how long ago it was met. [`NotSynced`](ErrorKind::NotSynced) if the store had
-    /// no state, with the last failure. `Forbidden` or `NotFound` for the server's refusal.
-    /// `Stopped` when nothing will change the store any more. `Panicked` if `predicate` panics.
+    /// [`Timeout`](ErrorKind::Timeout) at the deadline names the last state: absent, or its version
+    /// and how long ago the wait saw it. [`NotSynced`](ErrorKind::NotSynced) if the store had no
+    /// state, with the last failure. `Forbidden` or `NotFound` for the server's refusal. `Stopped`
+    /// when nothing will change the store any more. `Panicked` if `predicate` panics.
     pub fn wait_until(
         &self,
         key: &ObjectKey,
@@ -97,7 +97,7 @@ impl<K: Object> Store<K> {
         }
     }
 
-    /// The error of a wait that ended by `error`, with the last state.
+    /// The error of a wait that ended with `error`, plus the last state.
     fn unmet(
         &self,
         what: &str,
@@ -155,7 +155,7 @@ mod tests {
                 met.push(object.map(|object| object.data.clone().unwrap()["step"].clone()));
                 let step = met.len();
                 if step < 3 {
-                    // The change comes while the predicate runs: it must not be missed.
+                    // The change comes while the predicate runs, and must not be missed.
                     let data = [("step", format!("{step}"))];
                     let data = data.each_ref().map(|(name, text)| (*name, text.as_str()));
                     source.set(objects::config_map("shop", "settings", "", &data));

@@ -1,4 +1,4 @@
-//! The one writer of a store: a sink for a reflector. Dropping it ends every wait on the store.
+//! The only writer of a store: a sink for a reflector. Dropping it ends every wait on the store.
 
 use hashbrown::HashSet;
 
@@ -12,12 +12,12 @@ use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
 ///
-/// It refuses an event that would make an object older, and counts it. It refuses a further object
-/// beside the [maximum](crate::list_watch::ListerWatcher::objects_max), and takes in every change
-/// of those that it holds. Dropping the writer keeps the content and ends every wait with an error.
+/// It refuses, and counts, an event that would make an object older. It refuses further objects
+/// beyond the [maximum](crate::list_watch::ListerWatcher::objects_max), but applies every change of
+/// objects that it holds. Dropping the writer keeps the content and ends every wait with an error.
 pub struct StoreWriter<K: Object> {
     state: Arc<Monitor<StoreContent<K>>>,
-    /// As in the state when last looked at: index functions run outside the lock.
+    /// A copy from the state, because index functions run outside the lock.
     functions: Arc<Indexers<K>>,
     push: Option<Push<K>>,
 }
@@ -25,16 +25,15 @@ pub struct StoreWriter<K: Object> {
 /// The function that gets the whole list after each change.
 type Push<K> = Box<dyn FnMut(Vec<Arc<StoredObject<K>>>) + Send>;
 
-/// A new content for a store, not yet visible to readers. A drop leaves the old content.
+/// New content for a store, not yet visible to readers. A drop leaves the old content.
 ///
 /// It shares the unchanged objects with the content that it will replace.
 pub struct Staging<K: Object> {
     items: Items<K>,
-    /// The keys in the order in which they first came, those that were taken back included.
+    /// The keys in the order of their first arrival, including those taken back.
     order: Vec<Arc<ObjectKey>>,
     functions: Arc<Indexers<K>>,
-    /// New objects may come beside those that are held: what the list went without is known once
-    /// it has come whole.
+    /// New objects may come beside held ones: only a complete list shows which objects it lacks.
     bound: Bound,
 }
 
@@ -47,19 +46,19 @@ impl<K: Object> StoreWriter<K> {
         }
     }
 
-    /// The same writer, which also calls `push` with the whole list after each change: for programs
-    /// that work on "all pods of this node" and not on single events, as the kubelet's source of
-    /// pods does.
+    /// Makes a sink of this writer that also calls `push` with the whole list after each change.
+    /// This suits programs that work on "all pods of this node" instead of single events, like the
+    /// kubelet's source of pods.
     ///
-    /// The function is called on the reflector's thread, under no lock: with the objects that
-    /// decode, in no particular order, after every list and every event that was not refused.
-    /// Bookmarks, reads and failures push nothing. Pushes come in the order of the changes, each
-    /// with exactly the content after its change. (In client-go writers can push the same state
-    /// twice, or an older one after a newer one.)
+    /// The reflector's thread calls the function without a lock, after every list and every event
+    /// that was not refused. It passes the objects that decode, in no particular order. Bookmarks,
+    /// reads and failures push nothing. Pushes come in the order of the changes, each with exactly
+    /// the content after its change. (In client-go, writers can push the same state twice, or an
+    /// older one after a newer one.)
     ///
-    /// The function holds up the watch while it runs, and each push costs as much as there are
-    /// objects: hand the list on to another thread if the work is long. A panic of it ends the
-    /// reflector, and every wait on the store ends with an error.
+    /// The function holds up the watch while it runs, and the cost of a push grows with the number
+    /// of objects. Pass the list to another thread if the work is long. If the function panics, the
+    /// reflector ends, and every wait on the store ends with an error.
     ///
     /// # Examples
     ///
@@ -106,7 +105,7 @@ impl<K: Object> StoreWriter<K> {
         }
     }
 
-    /// The object that is held already, if the listed one is no other state of it.
+    /// The held object, if the listed one is the same state.
     pub(crate) fn unchanged(&self, item: &Listed<K>) -> Option<Arc<StoredObject<K>>> {
         let state = self.state.lock();
         let held = state.items.get(&item.key_ref())?.object()?;
@@ -114,7 +113,7 @@ impl<K: Object> StoreWriter<K> {
         is_same.then(|| Arc::clone(held))
     }
 
-    /// Applies one event of the watch, and says what came of it.
+    /// Applies one event of the watch, and returns the outcome.
     pub(crate) fn apply_and_tell(&mut self, event: ObjectEvent<K>) -> Applied<K> {
         let ObjectEvent { kind, object } = event;
         let (applied, before) = if kind == EventKind::Deleted {
@@ -129,19 +128,19 @@ impl<K: Object> StoreWriter<K> {
                 state = self.state.lock();
             }
             let (applied, before) = state.put(object, values);
-            // A change of an object that was left out leaves out no further one.
+            // A change of an object that was left out does not count again.
             let is_further = kind == EventKind::Added || state.bound.left_out == 0;
             let is_left_out = is_further && matches!(applied, Applied::NoRoom);
             state.bound.leave_out(usize::from(is_left_out));
             (applied, before)
         };
         self.state.notify_all();
-        // Dropped objects overwrite their secrets: not under the lock.
+        // The drop of objects overwrites their secrets, so it must not happen under the lock.
         drop(before);
         applied
     }
 
-    /// Replaces the whole content, and returns the changes: first the ends, then what is new, in
+    /// Replaces the whole content, and returns the changes: first the deletions, then the others in
     /// the list's order (CT-6).
     ///
     /// # Errors
@@ -155,7 +154,7 @@ impl<K: Object> StoreWriter<K> {
         drop(self.fit(&mut staging));
         let mut listed = std::mem::take(&mut staging.order);
         if listed.len() != staging.items.len() {
-            // A streamed list took objects back, and may have brought them again.
+            // A streamed list may have taken objects back and brought them again.
             let mut known = HashSet::new();
             listed.retain(|key| staging.items.contains_key(key) && known.insert(Arc::clone(key)));
         }
@@ -167,7 +166,7 @@ impl<K: Object> StoreWriter<K> {
         Ok(ends.chain(news).collect())
     }
 
-    /// Takes out, down to the bound, those that came last of the objects that are not held.
+    /// Removes new objects, the last ones first, down to the bound.
     fn fit(&self, staging: &mut Staging<K>) -> Vec<StoreEntry<K>> {
         let state = self.state.lock();
         let over = staging.items.len().saturating_sub(state.bound.max);
@@ -179,7 +178,7 @@ impl<K: Object> StoreWriter<K> {
         taken
     }
 
-    /// Makes what is staged the content, and gives what was there.
+    /// Makes the staged objects the content, and returns the old content.
     fn replace(&mut self, mut staging: Staging<K>, of: &Replacement) -> Result<Items<K>, Error> {
         let (before, indices) = loop {
             let indices = index(&staging.items, &staging.functions);

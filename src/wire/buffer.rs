@@ -1,4 +1,4 @@
-//! A buffer of bytes that were read and not yet consumed. Its memory follows the need, up and down.
+//! A buffer of bytes that were read and not yet consumed. It grows and shrinks with the need.
 
 use super::wiped::Wiped;
 use crate::error::Error;
@@ -8,16 +8,16 @@ use crate::error::Error;
 const DOUBLED_BYTES_MAX: usize = 64 * 1024;
 
 /// From this size on a buffer gets space to grow in place: only its filled part takes memory, and
-/// the allocator keeps nothing of it.
+/// the allocator keeps none of it.
 const IN_PLACE_BYTES_MIN: usize = 1024 * 1024;
 
-/// The step of a growth in place: it moves nothing, so it may be small.
+/// The step of growth in place. It may be small, because nothing is moved.
 const IN_PLACE_STEP_BYTES: usize = 64 * 1024;
 
 /// A request for a larger buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Growth {
-    /// Its size now.
+    /// The current size.
     pub(crate) held: usize,
     /// Whether the old buffer is held beside the new one while bytes are moved.
     pub(crate) moves: bool,
@@ -36,14 +36,14 @@ pub(crate) struct Buffer {
     bytes: Wiped,
     start: usize,
     end: usize,
-    /// The room for the next read. Reads that fill it double it, up to `read_max`.
+    /// The space for the next read. A read that fills it doubles it, up to `read_max`.
     read: usize,
     read_min: usize,
     read_max: usize,
 }
 
 impl Buffer {
-    /// A buffer that offers between `read_min` and `read_max` bytes to a read.
+    /// Creates a buffer that offers between `read_min` and `read_max` bytes to a read.
     pub(crate) fn new(read_min: usize, read_max: usize) -> Self {
         Self {
             read: read_min,
@@ -53,7 +53,7 @@ impl Buffer {
         }
     }
 
-    /// The room for the next read, behind the pending bytes; never empty.
+    /// The space for the next read, behind the pending bytes; never empty.
     pub(crate) fn space(&mut self) -> &mut [u8] {
         // A grant that never refuses cannot fail.
         let _granted = self.reserve(&mut |growth| Ok(growth.most));
@@ -112,7 +112,7 @@ impl Buffer {
         Ok(())
     }
 
-    /// `count` bytes of the space were filled.
+    /// Notes that `count` bytes of the space were filled.
     pub(crate) fn filled(&mut self, count: usize) {
         if count >= self.read {
             self.read = self.read.saturating_mul(2).min(self.read_max);
@@ -144,7 +144,7 @@ impl Buffer {
     }
 }
 
-/// The size of a new buffer that is to grow seldom.
+/// The size of a new buffer that rarely has to grow.
 fn grown(pending: usize, needed: usize) -> usize {
     match pending {
         0 => needed,
@@ -209,7 +209,8 @@ mod tests {
         assert!(buffer.pending().iter().all(|byte| *byte == 7));
     }
 
-    /// What comes on and on is moved no more once it is large, and held only as far as it has come.
+    /// A large buffer that keeps growing is not moved, and takes memory only for bytes that have
+    /// come.
     #[test]
     fn a_large_buffer_grows_in_place() {
         let mut buffer = Buffer::new(512, 16 * 1024);

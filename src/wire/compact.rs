@@ -59,8 +59,8 @@ impl<K: Object> Compact<K> {
     ///
     /// # Errors
     ///
-    /// [`Undecodable`](crate::ErrorKind::Undecodable) names the object and the field that is not as
-    /// in a `K`. Each such read counts in [`undecodable_reads`].
+    /// [`Undecodable`](crate::ErrorKind::Undecodable) names the object and the field that does not
+    /// fit a `K`. Each such read counts in [`undecodable_reads`].
     pub fn get(&self) -> Result<Arc<StoredObject<K>>, Error> {
         let options = DecodeOptions::default()
             .trim(Trim::Keep)
@@ -70,13 +70,14 @@ impl<K: Object> Compact<K> {
 
     /// Reads the field at a JSON pointer; `None` if the object has none there, or null.
     ///
-    /// `T` may borrow, as `&str` does. Such a read fails where the JSON has escapes in the text; a
-    /// `String` or a `Cow` takes those too.
+    /// `T` may borrow, as `&str` does. Such a read fails if the text has JSON escapes; a `String`
+    /// or a `Cow` takes those too.
     ///
     /// # Errors
     ///
-    /// [`Undecodable`](crate::ErrorKind::Undecodable) if the field is not a `T`, or if the pointer
-    /// has text and does not begin with a slash. Each such read counts in [`undecodable_reads`].
+    /// [`Undecodable`](crate::ErrorKind::Undecodable) if the field is not a `T`, or if a pointer
+    /// that is not empty does not begin with a slash. Each such read counts in
+    /// [`undecodable_reads`].
     pub fn field<'a, T: Deserialize<'a>>(&'a self, pointer: &str) -> Result<Option<T>, Error> {
         field(&self.text, K::resource().kind(), pointer)
     }
@@ -87,7 +88,7 @@ impl<K: Object> Compact<K> {
     }
 }
 
-/// An object of a type that is known at run time only, kept as JSON text.
+/// An object of a type that is known only at run time, kept as JSON text.
 ///
 /// It stands for any resource of a [`Client`](crate::http::Client) that was made by
 /// [`with_resource`](crate::http::Client::with_resource), such as one of a CRD. As text it takes
@@ -147,7 +148,7 @@ fn counted<T>(read: Result<T, Error>) -> Result<T, Error> {
     })
 }
 
-/// What both have of [`Object`]: all but the resource.
+/// The methods of [`Object`] that both types share: all but the resource.
 macro_rules! object_of_text {
     ($text:tt) => {
         fn name(&self) -> &str {
@@ -184,7 +185,7 @@ macro_rules! object_of_text {
                 rest: Self::METADATA_ONLY,
             };
             let trimmed = Decoder::of_object(&self.$text.json, skipped).decode::<Self>();
-            // What was decoded once is decoded again.
+            // The object decoded once, so it decodes again.
             if let Ok(trimmed) = trimmed {
                 *self = trimmed;
             }
@@ -270,7 +271,7 @@ impl fmt::Debug for Dynamic {
     }
 }
 
-/// The text of one object. It is overwritten when it is dropped.
+/// The text of one object, overwritten on drop.
 #[derive(Default)]
 struct ObjectText {
     json: Wiped,
@@ -290,7 +291,7 @@ struct Part {
 }
 
 impl ObjectText {
-    /// Copies `json`, which is JSON. Fails with the reason if it is no object with plain names.
+    /// Copies `json`, which is JSON. Fails with the reason if it is not an object with plain names.
     fn new(json: &[u8]) -> Result<Self, String> {
         if !json.starts_with(b"{") {
             return Err("expected an object".to_owned());
@@ -336,21 +337,21 @@ impl ObjectText {
         }
     }
 
-    /// Whether it has what only writers need.
+    /// Whether it has the fields that only writers need.
     fn is_untrimmed(&self) -> bool {
         let metadata = find(&self.json, "metadata").unwrap_or_default();
         let annotations = find(metadata, "annotations").unwrap_or_default();
         find(metadata, "managedFields").is_some() || find(annotations, LAST_APPLIED).is_some()
     }
 
-    /// The value of a label. Values of labels have no character that JSON would escape.
+    /// The value of a label. Label values have no characters that JSON escapes.
     fn label(&self, name: &str) -> Option<&str> {
         let value = find(self.part(self.labels), name)?;
         std::str::from_utf8(inner(value)?).ok()
     }
 
     /// The value at a JSON pointer, such as `/spec/nodeName`; `None` if there is none, or null.
-    /// Fails with the reason if that is no pointer, or the value is no `T`.
+    /// Fails with the reason if `pointer` is not a pointer, or the value is not a `T`.
     fn field<'a, T: Deserialize<'a>>(&'a self, pointer: &str) -> Result<Option<T>, String> {
         if !pointer.is_empty() && !pointer.starts_with('/') {
             return Err("a JSON pointer is empty or begins with \"/\"".to_owned());
@@ -379,7 +380,7 @@ impl ObjectText {
 }
 
 impl Part {
-    /// Where `part` stands, which is a part of `whole`.
+    /// The position of `part` in `whole`.
     fn of(part: &[u8], whole: &[u8]) -> Self {
         let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
         let end = start.saturating_add(part.len());
@@ -391,7 +392,7 @@ impl Part {
     }
 }
 
-/// The item of a list with that number.
+/// The list item with that number.
 fn nth<'a>(list: &'a [u8], number: &str) -> Option<&'a [u8]> {
     let is_plain = number == "0" || number.starts_with(|digit: char| matches!(digit, '1'..='9'));
     if !is_plain {

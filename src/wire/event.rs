@@ -1,4 +1,4 @@
-//! Decodes watch events from chunks. One JSON object is one event; its type is known before its
+//! Decodes watch events from chunks. Each JSON object is one event; its type is known before its
 //! object is decoded.
 
 use std::marker::PhantomData;
@@ -23,37 +23,38 @@ use crate::sync::Arc;
 /// How API servers begin the line of a bookmark.
 const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","#;
 
-/// The annotation of the bookmark behind the initial events.
+/// The annotation of the bookmark that ends the initial events.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Decodes the body of a watch as it arrives.
 ///
-/// The caller reads into [`space`](Self::space) and tells [`filled`](Self::filled) how much came.
-/// Then it calls [`next`](Self::next) until that returns `None`. When no more bytes are there, it
-/// calls [`release`](Self::release): the decoder then holds a part of an event, or nothing.
+/// The caller reads into [`space`](Self::space) and passes the number of bytes to
+/// [`filled`](Self::filled). Then it calls [`next`](Self::next) until that returns `None`. When no
+/// more bytes are there, it calls [`release`](Self::release): the decoder then holds part of an
+/// event, or nothing.
 ///
 /// An event is a JSON object. White space and newlines between two events have no meaning.
 pub struct EventDecoder<K> {
     frames: Frames,
     skipped: Skipped,
     selection: Option<Arc<dyn Selection>>,
-    /// The selection has the next event's object for one that is to be decoded.
+    /// The selection has selected the object of the next event.
     is_selected: bool,
-    /// How many bytes the present objects may have, until a bookmark ends them.
+    /// The maximum size of the present objects, in bytes, until a bookmark ends them.
     initial_bytes_max: usize,
-    /// How many bytes of the decoded objects were passed over. The caller may set it back.
+    /// The number of bytes that were passed over in the decoded objects. The caller may reset it.
     pub(crate) skipped_bytes: usize,
     ended: bool,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> EventDecoder<K> {
-    /// A decoder of one watch.
+    /// Creates a decoder of one watch.
     pub fn new(options: &DecodeOptions) -> Self {
         Self::with_limit(options, options.frame_bytes_max, "frame_bytes_max")
     }
 
-    /// A decoder of a watch of one object: its events have the limit
+    /// Creates a decoder of a watch of one object, whose events have the limit
     /// [`one_object_frame_bytes_max`](DecodeOptions::one_object_frame_bytes_max).
     pub fn for_one_object(options: &DecodeOptions) -> Self {
         if options.frame_bytes_max <= options.one_object_frame_bytes_max {
@@ -76,7 +77,7 @@ impl<K: Object> EventDecoder<K> {
         }
     }
 
-    /// A decoder of a watch that begins with the present objects.
+    /// Creates a decoder of a watch that begins with the present objects.
     ///
     /// The objects before the bookmark that ends them have the limit of a list:
     /// [`list_bytes_max`](DecodeOptions::list_bytes_max).
@@ -103,29 +104,29 @@ impl<K: Object> EventDecoder<K> {
         self.frames.buffer.reserve(grant)
     }
 
-    /// The room for the next read; never empty. It is small while the stream is quiet, and grows
+    /// The space for the next read; never empty. It is small while the stream is quiet, and grows
     /// while reads fill it.
     pub fn space(&mut self) -> &mut [u8] {
         self.frames.buffer.space()
     }
 
-    /// Tells that the first `count` bytes of the space were filled.
+    /// Notes that the first `count` bytes of the space were filled.
     pub fn filled(&mut self, count: usize) {
         self.frames.buffer.filled(count);
     }
 
-    /// Decodes the next event of the bytes that have come. `None` asks for more bytes, or is the
+    /// Decodes the next event of the bytes that have come. `None` asks for more bytes, or marks the
     /// end of the stream (see [`is_ended`](Self::is_ended)).
     ///
-    /// Bytes that are no watch event end the stream with a [`WatchEvent::Error`], an internal error
-    /// in client-go's words. So does an event of an unknown type, and a change of an object
-    /// whose kind or name cannot be read. The decoder sets a well-formed object aside that is not a
+    /// Bytes that are not a watch event end the stream with a [`WatchEvent::Error`], an internal
+    /// error in client-go's words. So does an event of an unknown type, and a change of an object
+    /// whose kind or name cannot be read. The decoder sets aside a well-formed object that is not a
     /// `K`. It skips an object of another kind.
     ///
     /// # Errors
     ///
     /// `TooLarge` when an event, or the initial events together, exceed their maximum. The error
-    /// names the option, and the stream is at its end.
+    /// names the option, and the stream has ended.
     #[cfg_attr(
         feature = "testing",
         expect(
@@ -170,8 +171,8 @@ impl<K: Object> EventDecoder<K> {
         Ok(Some(event))
     }
 
-    /// The event that is the next line, if it is written as API servers write it. Anything else is
-    /// for the scanner.
+    /// Decodes the next line if it is an event as API servers write it. The scanner takes anything
+    /// else.
     fn decode_line(&mut self) -> Option<WatchEvent<K>> {
         let line = self.frames.line()?;
         let length = line.len();
@@ -207,13 +208,13 @@ impl<K: Object> EventDecoder<K> {
         self.ended
     }
 
-    /// Tells that the body is at its end. [`next`](Self::next) decodes what is left, also without a
-    /// newline behind it.
+    /// Notes that the body has ended. [`next`](Self::next) decodes the rest, even without a final
+    /// newline.
     pub fn end_of_body(&mut self) {
         self.frames.end();
     }
 
-    /// Ends the stream at the end of the body. Returns the error of an event that was cut off.
+    /// Ends the stream at the end of the body. Returns an error if an event was cut off.
     pub fn finish(&mut self) -> Option<Error> {
         let partial = self.frames.partial();
         let cut = !self.ended && partial > 0;
@@ -224,7 +225,7 @@ impl<K: Object> EventDecoder<K> {
         })
     }
 
-    /// Whether the next event has come whole, on a line of its own.
+    /// Whether a whole event has come, on a line of its own.
     pub(crate) fn has_line(&mut self) -> bool {
         !self.ended && self.frames.line().is_some()
     }
@@ -235,7 +236,7 @@ impl<K: Object> EventDecoder<K> {
         !self.ended && line.is_some_and(|line| line.starts_with(BOOKMARK))
     }
 
-    /// The number of bytes that were read and not decoded yet.
+    /// The number of bytes that were read but not decoded yet.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.frames.partial()
     }
@@ -253,15 +254,15 @@ impl<K: Object> EventDecoder<K> {
 
 debug_of!([K] EventDecoder<K>, |it| partial_bytes: it.frames.partial(), ended: it.ended, ..);
 
-/// Why bytes are no watch event (RS-7).
+/// Why bytes are not a watch event (RS-7).
 const NO_EVENT: &str = "unable to decode to metav1.WatchEvent";
 
-/// Why they are one whose object is none (RS-7).
+/// Why the object of an event is not an object (RS-7).
 fn no_object(why: &str) -> String {
     format!("unable to decode watch event: {why}")
 }
 
-/// RS-6: the status client-go makes of bytes that are no watch event.
+/// RS-6: the status that client-go makes for bytes that are not a watch event.
 fn broken(why: &str) -> Error {
     let why = format!("unable to decode an event from the watch stream: {why}");
     let message =
@@ -275,7 +276,7 @@ fn broken(why: &str) -> Error {
     Error::from_status(read_status(status.to_string().as_bytes()))
 }
 
-/// The event in a frame; fails with why it is none.
+/// Decodes the event in a frame. Fails with the reason if there is none.
 fn decode_frame<K: Object>(
     frame: &Frame<'_>,
     skipped: Skipped,
@@ -316,14 +317,15 @@ fn decode_frame<K: Object>(
     Err(format!("got invalid watch event type: {unknown}{words}"))
 }
 
-/// What the server says of a failure in place of an object, to be appended; or nothing.
+/// The server's words about a failure, sent in place of an object, to be appended; empty without
+/// any.
 fn words(object: &[u8]) -> String {
     let said = decode_failure(object).map(|status| status.message().to_owned());
     let said = said.filter(|message| !message.is_empty());
     said.map_or_else(String::new, |message| format!(": {message}"))
 }
 
-/// The change that the `type` of an event spells.
+/// The change that the `type` of an event names.
 fn change_kind(is: impl Fn(&str) -> bool) -> Option<EventKind> {
     let changes = [
         ("MODIFIED", EventKind::Modified),
@@ -356,8 +358,8 @@ fn change<K: Object>(
     Ok(WatchEvent::Object(ObjectEvent { kind, object }))
 }
 
-/// Whether an object that does not decode has no name, or a kind or version that says nothing. Then
-/// it cannot be set aside.
+/// Whether an undecodable object lacks a name, or has a kind or version that says nothing. It
+/// cannot be set aside then.
 fn cannot_be_told(object: &[u8], aside: &Undecodable) -> bool {
     let says_nothing = |name: &&str| {
         let said = find(object, name);
@@ -366,8 +368,8 @@ fn cannot_be_told(object: &[u8], aside: &Undecodable) -> bool {
     aside.key.name().is_empty() || ["kind", "apiVersion"].iter().any(says_nothing)
 }
 
-/// RF-25 skips an object of the kind that has no name at all. Any other change is one of an object
-/// that is not known, and is not to be lost: the watch ends, and a list follows (RS-6).
+/// RF-25 skips an object of the kind without any name. Any other change concerns an unknown object
+/// and must not be lost: the watch ends, and a list follows (RS-6).
 fn untold<K: Object>(object: &[u8], why: &str) -> Result<WatchEvent<K>, String> {
     if item::text(find(object, "kind")).is_empty() {
         let words = words(object);
@@ -379,7 +381,7 @@ fn untold<K: Object>(object: &[u8], why: &str) -> Result<WatchEvent<K>, String> 
     }
 }
 
-/// RF-25: an object of another kind, or a Table, is no event.
+/// RF-25: an object of another kind, or a Table, is not an event.
 fn foreign<K: Object>(found: &str) -> WatchEvent<K> {
     let what = if is_table(found) {
         "Unsupported"
@@ -400,7 +402,7 @@ fn skipped<K: Object>(reason: String) -> WatchEvent<K> {
     }
 }
 
-/// RF-27: only the metadata of a bookmark means anything.
+/// RF-27: only the metadata of a bookmark counts.
 fn bookmark<K: Object>(bytes: &[u8]) -> Result<WatchEvent<K>, String> {
     well_formed(bytes)?;
     let (kind, api_version) = (find(bytes, "kind"), find(bytes, "apiVersion"));

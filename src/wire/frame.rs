@@ -9,10 +9,10 @@ use super::options::too_large;
 use super::scan::{NotJson, Span, is_space, spells};
 use crate::error::Error;
 
-/// The room for a read of a quiet stream: all that it holds while it waits.
+/// The space for a read of a quiet stream: all that it holds while it waits.
 const READ_BYTES_MIN: usize = 2048;
 
-/// The room for a read of a busy stream: as much as one read of the transport returns.
+/// The space for a read of a busy stream: as much as one read of the transport returns.
 const READ_BYTES_MAX: usize = 16 * 1024;
 
 /// The events of one stream.
@@ -20,24 +20,24 @@ const READ_BYTES_MAX: usize = 16 * 1024;
 pub(super) struct Frames {
     pub(super) buffer: Buffer,
     members: Members,
-    /// The key of the member that comes, and the members that have come of the event.
+    /// The key of the next member, and the members of the event so far.
     key: Span,
     kind: Option<Span>,
     object: Option<Span>,
-    /// Whether no more bytes come.
+    /// Whether the stream has ended.
     at_end: bool,
-    /// Pending bytes up to the newline behind which none was looked for.
+    /// The number of pending bytes that were searched for a newline.
     searched: usize,
-    /// The newline that ends the line that comes next, once it was found.
+    /// The newline that ends the next line, once it was found.
     newline: Option<usize>,
-    /// Bytes of events and between them that were used up.
+    /// The number of bytes used up, within events and between them.
     used: usize,
     bytes_max: usize,
-    /// What raises the limit.
+    /// The option that raises the limit.
     option: &'static str,
 }
 
-/// One event, and the spans of its members. Of several members of a name the last one counts, as in
+/// One event, and the spans of its members. Of several members with one name the last counts, as in
 /// the decoder.
 pub(super) struct Frame<'a> {
     pub(super) bytes: &'a [u8],
@@ -47,7 +47,7 @@ pub(super) struct Frame<'a> {
 }
 
 impl Frames {
-    /// Events of at most `bytes_max`, a limit that `option` raises.
+    /// Creates a stream of events of at most `bytes_max`, a limit that `option` raises.
     pub(super) fn new(bytes_max: usize, option: &'static str) -> Self {
         Self {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
@@ -57,8 +57,8 @@ impl Frames {
         }
     }
 
-    /// The line that comes next, without its newline. `None` until it has come whole, and once the
-    /// scan of its event has begun.
+    /// The next line, without its newline. `None` until the whole line has come, and once the scan
+    /// of its event has begun.
     pub(super) fn line(&mut self) -> Option<&[u8]> {
         if self.members.place() != MemberPlace::Start {
             return None;
@@ -80,12 +80,12 @@ impl Frames {
         self.buffer.pending().get(..self.newline?)
     }
 
-    /// No more bytes come.
+    /// Notes that the stream has ended.
     pub(super) fn end(&mut self) {
         self.at_end = true;
     }
 
-    /// So many pending bytes were an event.
+    /// Consumes the first `length` pending bytes, which were an event.
     pub(super) fn pass(&mut self, length: usize) -> &[u8] {
         self.searched = 0;
         self.newline = None;
@@ -94,7 +94,7 @@ impl Frames {
         self.buffer.take(length)
     }
 
-    /// The next whole event, or that the bytes are no JSON object; `None` asks for bytes.
+    /// The next whole event, or an error if the bytes are not a JSON object; `None` asks for bytes.
     ///
     /// # Errors
     ///
@@ -120,11 +120,11 @@ impl Frames {
         })))
     }
 
-    /// The length of the event, if it has come whole.
+    /// The length of the event, if all of it has come.
     ///
-    /// It goes on line by line. Servers end an event with its only newline. A newline before the
+    /// The scan goes line by line. Servers end an event with its only newline. A newline before the
     /// end stands between tokens, or the event was cut off in a string. Such a string would swallow
-    /// the events behind it. A short event without a newline is looked at when it may be whole.
+    /// the events behind it. A short event without a newline is scanned when it may be whole.
     fn advance(&mut self) -> Result<Option<usize>, NotJson> {
         let pending = self.buffer.pending();
         let bytes = pending.get(..self.bytes_max).unwrap_or(pending);
@@ -177,17 +177,17 @@ impl Frames {
         self.buffer.take(blanks);
     }
 
-    /// Bytes used up so far: those of whole events, and what stood between them.
+    /// The number of bytes used up so far, by whole events and between them.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes of an event that has not come whole.
+    /// The number of bytes of an incomplete event.
     pub(super) fn partial(&self) -> usize {
         self.buffer.pending().len()
     }
 
-    /// Gives the memory back unless part of an event is held.
+    /// Frees the memory unless part of an event is held.
     pub(super) fn release(&mut self) {
         if self.partial() == 0 {
             self.buffer.release();
@@ -199,7 +199,7 @@ impl Frames {
     }
 }
 
-/// Whether bytes without a newline may hold a whole event, or begin with none for certain.
+/// Whether bytes without a newline may hold a whole event, or certainly begin with none.
 fn may_be_whole(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| *first != b'{')
         || bytes.trim_ascii_end().ends_with(b"}")

@@ -20,7 +20,7 @@ use crate::sync::Arc;
 
 /// Why an object was not decoded.
 pub(super) enum Fault {
-    /// It is no JSON; the parser's own words.
+    /// It is not JSON; the parser's own words.
     Malformed(String),
     /// It says that it is of another kind or version.
     Foreign { found: String, aside: Undecodable },
@@ -28,7 +28,7 @@ pub(super) enum Fault {
     Undecodable(Undecodable),
 }
 
-/// What is passed over in the text of a `K`.
+/// Tells what to pass over in the text of a `K`.
 pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
     Skipped {
         trim: options.trim == Trim::Skip,
@@ -37,15 +37,15 @@ pub(super) fn skipped<K: Object>(options: &DecodeOptions) -> Skipped {
     }
 }
 
-/// Decodes the object that the bytes begin with. The decoder then tells how many bytes the object
-/// took, and how many of them were passed over. Fails with the reason when they begin with no `K`,
-/// or end before it does.
+/// Decodes the object that the bytes begin with. The decoder then knows how many bytes the object
+/// took, and how many of them were passed over. Fails with the reason if the bytes do not begin
+/// with a `K`, or end within it.
 pub(super) fn read<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
 ) -> Result<(Arc<StoredObject<K>>, Decoder<'_>), String> {
     let mut decoder = Decoder::of_object(bytes, skipped);
-    // From here on its values are overwritten, whatever is wrong with it.
+    // From here on its values are overwritten, even if the object is refused.
     let mut object = StoredObject::new(decoder.decode::<K>()?);
     let noted = decoder.noted;
     let data = SecretData::decode::<K>(&noted)?;
@@ -60,8 +60,8 @@ pub(super) fn read<K: Object>(
     Ok((Arc::new(object), decoder))
 }
 
-/// Decodes bytes that are one object from their first to their last. Adds those that it passed over
-/// to `skipped_bytes`.
+/// Decodes bytes that are one object from their first to their last. Adds the bytes that it passed
+/// over to `skipped_bytes`.
 pub(super) fn decode<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
@@ -92,7 +92,7 @@ fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
     }
 }
 
-/// What can be known of an object that is not decoded; `Malformed` when it is not even JSON.
+/// The key and the reason of an object that is not decoded; `Malformed` if it is not JSON.
 #[cold]
 fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
     if let Err(why) = well_formed(json) {
@@ -112,7 +112,7 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
     })
 }
 
-/// Why it is no JSON, if it is none.
+/// Fails with the reason if `json` is not JSON.
 #[cold]
 pub(super) fn well_formed(json: &[u8]) -> Result<(), String> {
     let parsed = parse::<IgnoredAny>(json);
@@ -125,7 +125,7 @@ pub(super) fn key_of(json: &[u8]) -> ObjectKey {
     ObjectKey::new(text("namespace"), text("name"))
 }
 
-/// A field of the metadata of an object of any type; empty if it is missing, or no string.
+/// A field of the metadata of an object of any type; empty if it is missing, or not a string.
 pub(super) fn metadata_text(json: &[u8], name: &str) -> String {
     text(find(json, "metadata").and_then(|metadata| find(metadata, name)))
 }
@@ -140,7 +140,7 @@ pub(super) fn text(value: Option<&[u8]>) -> String {
 /// A group and version, and a kind.
 pub(super) type TypeNames = (Cow<'static, str>, Cow<'static, str>);
 
-/// What objects of the type, or lists of them, may say that they are.
+/// The kinds and versions that objects of the type, or lists of them, may name.
 #[cold]
 pub(super) fn expected_words<K: Object>(list: &str) -> String {
     let names = names::<K>().into_iter().flatten();
@@ -148,7 +148,7 @@ pub(super) fn expected_words<K: Object>(list: &str) -> String {
     words.collect::<Vec<_>>().join(" or ")
 }
 
-/// The names that an object of a `K` may have; `None` if any will do. Servers that do not know
+/// The type names that an object of a `K` may have; `None` if any will do. Servers that cannot send
 /// metadata alone send whole objects.
 fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
     let whole = K::resource().type_names();
@@ -157,13 +157,13 @@ fn names<K: Object>() -> Option<impl Iterator<Item = TypeNames>> {
     (!whole.1.is_empty()).then(|| metadata.into_iter().chain([whole]))
 }
 
-/// Whether names that an object of a `K` may have are taken.
+/// Whether `takes` accepts one of the type names that an object of a `K` may have.
 pub(super) fn may_be<K: Object>(takes: impl Fn(&TypeNames) -> bool) -> bool {
     names::<K>().is_none_or(|mut names| names.any(|names| takes(&names)))
 }
 
-/// What the object says that it is, when that is not what a `K` is (RF-25). Items of a list may say
-/// nothing, or an empty text.
+/// The version and kind that the object names, if they are not those of a `K` (RF-25). Items of a
+/// list may omit them, or leave them empty.
 pub(super) fn foreign_kind<K: Object>(
     kind: Option<&[u8]>,
     api_version: Option<&[u8]>,
@@ -185,14 +185,14 @@ pub(super) fn foreign_kind<K: Object>(
     Some(format!("{version} {kind}").trim().to_owned())
 }
 
-/// Decodes the body of an answer that is one object. Adds the bytes that it passed over to
+/// Decodes an answer whose body is one object. Adds the bytes that it passed over to
 /// `skipped_bytes`.
 ///
 /// # Errors
 ///
 /// The server's error when the body is a `Status`. `Undecodable` names the field when the object is
-/// not a `K`. `TooLarge` beyond `item_bytes_max`. `Protocol` when the body is no JSON object, or of
-/// another kind.
+/// not a `K`. `TooLarge` beyond `item_bytes_max`. `Protocol` when the body is not a JSON object, or
+/// is of another kind.
 pub(crate) fn decode_object<K: Object>(
     bytes: &[u8],
     options: &DecodeOptions,
@@ -216,7 +216,7 @@ pub(crate) fn decode_object<K: Object>(
             let ours = expected_words::<K>("");
             protocol(&format!("the answer is {found}, not {ours}"))
         }
-        // Of a type of any kind, a status is not foreign.
+        // To a type of any kind, a status is not foreign.
         Fault::Undecodable(object) => match decode_status(bytes) {
             Some(status) if object.key.name().is_empty() => Error::from_status(status),
             _ => object.error,
@@ -229,7 +229,7 @@ pub(crate) fn decode_status(bytes: &[u8]) -> Option<Status> {
     (text(find(bytes, "kind")) == "Status").then(|| read_status(bytes))
 }
 
-/// Decodes what a stream says of its failure: a `Status`, also one that does not say its kind.
+/// Decodes a stream's report of its failure: a `Status`, even one that does not name its kind.
 pub(super) fn decode_failure(bytes: &[u8]) -> Option<Status> {
     let is_object = !text(find(bytes, "kind")).is_empty() || !key_of(bytes).name().is_empty();
     let says = ["message", "reason", "code"].map(|name| find(bytes, name).is_some());
@@ -237,11 +237,11 @@ pub(super) fn decode_failure(bytes: &[u8]) -> Option<Status> {
     decode_status(bytes).or_else(|| says_no_kind.then(|| read_status(bytes)))
 }
 
-/// Reads a status, or what can be read of it.
+/// Reads a status, as far as it can be read.
 pub(super) fn read_status(bytes: &[u8]) -> Status {
     let status = Decoder::new(bytes).decode::<meta::Status>();
     Status::from(status.unwrap_or_else(|error| {
-        // What can be read of it says more than nothing.
+        // Fields that can be read are better than none.
         let text = |name| Some(text(find(bytes, name))).filter(|text| !text.is_empty());
         meta::Status {
             code: find(bytes, "code").and_then(|code| parse(code).ok()),
@@ -253,7 +253,7 @@ pub(super) fn read_status(bytes: &[u8]) -> Status {
     }))
 }
 
-/// Whether a version and kind are those of the server's own table of columns (RF-16).
+/// Whether a version and kind are those of a server-side `Table` (RF-16).
 pub(super) fn is_table(version_and_kind: &str) -> bool {
     matches!(
         version_and_kind,

@@ -1,7 +1,7 @@
 //! Decodes JSON in one pass over its bytes, and passes over what a cache does not keep.
 //!
-//! It knows where the value ends, so nothing has to look for the end first. Its errors quote no
-//! value.
+//! It finds the end of the value while it decodes, so no scan for the end comes first. Its errors
+//! quote no value.
 //!
 //! `serde_json` under a filter of members was tried in its place. It took 1.1 to 1.35 times as long
 //! for lists of Secrets and `ConfigMap`s, and 1.08 to 1.15 times for events. It names no path, and
@@ -22,22 +22,22 @@ use super::scan::{Scan, is_space, parse};
 use super::time::beyond;
 use crate::object::wipe::LAST_APPLIED;
 
-/// Levels of nesting that are decoded; the limit of `serde_json` too.
+/// The maximum depth of nesting that is decoded, as in `serde_json`.
 const DEPTH_MAX: usize = 128;
 
-/// What is passed over in an object of the API.
+/// The parts of an API object that are passed over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Skipped {
-    /// What a cache does not keep (B19).
+    /// The fields that a cache does not keep (B19).
     pub(super) trim: bool,
     /// The values of a Secret and kubectl's copy of them, which are decoded apart.
     pub(super) secret: bool,
-    /// All but the metadata and what the object says that it is.
+    /// All but the metadata, the kind and the version.
     pub(super) rest: bool,
 }
 
-/// Members of an object of the API that its decoder noted: the values, as they stand in the text.
-/// The last one of several counts. Those of a Secret are passed over.
+/// The values of members of an API object that its decoder noted, as they stand in the text. The
+/// last of several counts. The members of a Secret are also passed over.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Noted<'de> {
     pub(super) kind: Option<&'de [u8]>,
@@ -77,7 +77,7 @@ pub(super) struct Decoder<'de> {
     bytes: &'de [u8],
     at: usize,
     depth: usize,
-    /// What a map that begins here is.
+    /// The place of a map that begins here.
     place: Place,
     skipped: Skipped,
     pub(super) noted: Noted<'de>,
@@ -95,7 +95,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// Decodes an object of the API.
+    /// Creates a decoder of an API object.
     pub(super) fn of_object(bytes: &'de [u8], skipped: Skipped) -> Self {
         Self {
             place: Place::Object,
@@ -118,14 +118,14 @@ impl<'de> Decoder<'de> {
         })
     }
 
-    /// The string that the bytes are; `None` if they are anything else.
+    /// Decodes bytes that are one string; `None` if they are anything else.
     pub(super) fn string(bytes: &'de [u8]) -> Option<Text<'de>> {
         let mut decoder = Self::new(bytes);
         let text = (decoder.byte() == Some(b'"')).then(|| decoder.text());
         text?.ok().filter(|_| decoder.at == bytes.len())
     }
 
-    /// How many bytes the value took.
+    /// The number of bytes that the value took.
     pub(super) fn used(&self) -> usize {
         self.at
     }
@@ -134,7 +134,7 @@ impl<'de> Decoder<'de> {
         self.bytes.get(self.at).copied()
     }
 
-    /// The next byte that is no white space, which stays.
+    /// The next byte that is not white space, which is not consumed.
     fn blank(&mut self) -> Option<u8> {
         while let Some(byte) = self.byte() {
             if !is_space(byte) {
@@ -153,7 +153,7 @@ impl<'de> Decoder<'de> {
         self.bytes.get(from..to).unwrap_or_default()
     }
 
-    /// Passes a value without a look at what it is.
+    /// Passes over a value without decoding it.
     fn skip(&mut self) -> Result<&'de [u8], JsonError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Ok(Some(length)) = Scan::default().advance(rest) else {
@@ -190,7 +190,7 @@ impl<'de> Decoder<'de> {
         WipedText::unescaped(raw, shorter).map(Text::Unescaped)
     }
 
-    /// The key that comes, and the colon behind it; `None` at the end of the map.
+    /// Reads the next key, and the colon behind it; `None` at the end of the map.
     fn key(&mut self, is_first: bool) -> Result<Option<Text<'de>>, JsonError> {
         let mut byte = self.blank();
         if byte == Some(b'}') {
@@ -223,7 +223,7 @@ impl<'de> Decoder<'de> {
         visit_number(self.slice(start, self.at), visitor)
     }
 
-    /// The value that comes is of another type than the one that was asked for.
+    /// The error of a next value whose type is not the one that was asked for.
     #[cold]
     fn unlike(&mut self, expected: &dyn Expected) -> JsonError {
         let met = match self.byte() {
@@ -325,9 +325,9 @@ struct MapMembers<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     place: Place,
     is_first: bool,
-    /// Where the look for the last key began, and whether it is the first.
+    /// The position where the search for the last key began, and whether that key is the first.
     key: (usize, bool),
-    /// What a map that is the next value is.
+    /// The place of the next value, if it is a map.
     inner: Place,
 }
 
@@ -399,7 +399,7 @@ impl<'de> de::MapAccess<'de> for &mut MapMembers<'_, 'de> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, JsonError> {
         self.decoder.place = self.inner;
-        // The value may be large: it is not moved for the sake of its error.
+        // The value may be large, so it is not moved just to map its error.
         let value = seed.deserialize(&mut *self.decoder);
         if value.is_err() {
             self.note_step();
@@ -439,7 +439,7 @@ impl<'de> de::SeqAccess<'de> for &mut ListItems<'_, 'de> {
         value.map(Some)
     }
 
-    /// Most lists in objects have one item. Without this a vector of it has room for four.
+    /// Most lists in objects have one item. Without this hint a vector would reserve four.
     fn size_hint(&self) -> Option<usize> {
         (self.items == 0).then_some(1)
     }
@@ -495,8 +495,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         }
     }
 
-    /// A raw value of `serde_json` asks for a map of its name and the text. The times of
-    /// `k8s-openapi` are as late as they can be.
+    /// A raw value of `serde_json` asks for a map of its name and the text. A time of `k8s-openapi`
+    /// beyond its range becomes the last possible one.
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         name: &'static str,
@@ -529,8 +529,8 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
         value.map_err(de::Error::custom)
     }
 
-    // A type's code is made for what it asks for only: the decoders of all kinds of value for each
-    // type would take a quarter of a megabyte.
+    // Each type gets code only for the values that it asks for. Decoders of all kinds of value for
+    // each type would take a quarter of a megabyte.
 
     fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
         if self.blank() != Some(b'"') {

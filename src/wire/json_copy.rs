@@ -1,5 +1,5 @@
-//! Copies what a deserializer reads into JSON text, so that a type can keep the text of an object
-//! of which parts are passed over.
+//! Copies into JSON text everything that a deserializer reads, so that a type can keep an object's
+//! text without the parts that are passed over.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use zeroize::Zeroize as _;
 
 use super::json_text::special;
 
-/// The first room of a copy.
+/// The first capacity of a copy.
 const BYTES_MIN: usize = 1024;
 
 /// Text that may be secret, while it grows. No copy of it is left in freed memory.
@@ -17,7 +17,7 @@ const BYTES_MIN: usize = 1024;
 pub(super) struct JsonCopy(Vec<u8>);
 
 impl JsonCopy {
-    /// Copies all that the deserializer reads.
+    /// Copies everything that the deserializer reads.
     pub(super) fn of<'de, D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let mut copy = Self::default();
         Value(&mut copy).deserialize(from)?;
@@ -31,7 +31,7 @@ impl JsonCopy {
     fn push(&mut self, bytes: &[u8]) {
         let needed = self.0.len().saturating_add(bytes.len());
         if needed > self.0.capacity() {
-            // A vector that grows by itself leaves its bytes where it was.
+            // A vector that grows by itself leaves its bytes in freed memory.
             let room = needed.max(self.0.capacity().saturating_mul(2));
             let mut grown = Vec::with_capacity(room.max(BYTES_MIN));
             grown.extend_from_slice(&self.0);
@@ -41,13 +41,13 @@ impl JsonCopy {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Ends a list or a map, whose last member a comma follows.
+    /// Ends a list or a map. A comma stands behind its last member.
     fn close(&mut self, bracket: &[u8]) {
         self.0.pop_if(|last| *last == b',');
         self.push(bracket);
     }
 
-    /// Writes a string. What JSON does not escape is written in one piece.
+    /// Writes a string. Runs without escapes are written in one piece.
     fn push_text(&mut self, text: &str) {
         self.push(b"\"");
         let mut rest = text.as_bytes();
@@ -72,10 +72,10 @@ impl Drop for JsonCopy {
     }
 }
 
-/// One value, to be written behind what is there.
+/// Writes one value behind the text so far.
 struct Value<'a>(&'a mut JsonCopy);
 
-/// The name of a member.
+/// Writes the name of a member.
 struct Name<'a>(&'a mut JsonCopy);
 
 impl<'de> DeserializeSeed<'de> for Value<'_> {
@@ -94,7 +94,7 @@ impl<'de> DeserializeSeed<'de> for Name<'_> {
     }
 }
 
-/// Values that hold no secret while they are written.
+/// Writes values that are no secret.
 macro_rules! written {
     ($($visit:ident $type:ty)*) => {
         $(fn $visit<E>(self, value: $type) -> Result<(), E> {

@@ -1,5 +1,5 @@
-//! The strings and numbers of JSON: where they end, and what their escapes stand for. Why a text
-//! did not decode, in the words of `serde` without the values that they quote.
+//! JSON strings and numbers: finds their ends and decodes their escapes. Its errors use the words
+//! of `serde` without the values that those quote.
 
 use std::fmt::{self, Display};
 use std::mem;
@@ -23,14 +23,14 @@ pub(super) enum Text<'de> {
     Unescaped(WipedText),
 }
 
-/// A text that may be secret, overwritten when it is dropped. Visitors copy it, so that no copy
-/// moves out of sight of this crate.
+/// Text that may be secret, overwritten on drop. Visitors copy it, so that this crate never hands
+/// the text itself away.
 pub(super) struct WipedText(String);
 
 impl WipedText {
-    /// Takes the escapes out of the inside of a string, which has `shorter` of them at least.
+    /// Decodes the escapes in the inside of a string, which has at least `shorter` of them.
     pub(super) fn unescaped(raw: &[u8], shorter: usize) -> Result<Self, JsonError> {
-        // The room suffices: a text that grows leaves its bytes where it was.
+        // The capacity suffices: text that grows leaves its bytes in freed memory.
         let mut text = Zeroizing::new(Vec::with_capacity(raw.len().saturating_sub(shorter)));
         unescape(raw, &mut text)?;
         String::from_utf8(mem::take(&mut *text))
@@ -57,7 +57,7 @@ impl Text<'_> {
     }
 }
 
-/// Types that are decoded alike.
+/// Decodes several types alike.
 macro_rules! same {
     ($($deserialize:ident)*: $like:ident) => {
         $(fn $deserialize<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, JsonError> {
@@ -125,15 +125,15 @@ impl<'de> Deserializer<'de> for Text<'de> {
     }
 }
 
-/// Where the next byte stands that no string has as it is: a quote, a backslash, or a control
-/// character. Looks at eight bytes at a time.
+/// The position of the next byte that a string cannot contain unescaped: a quote, a backslash, or a
+/// control character. Looks at eight bytes at a time.
 pub(super) fn special(bytes: &[u8], from: usize) -> usize {
     let rest = bytes.get(from..).unwrap_or_default();
     let (words, last) = rest.as_chunks::<8>();
     for (nth, word) in words.iter().enumerate() {
         let word = u64::from_le_bytes(*word);
-        // A zero byte borrows from its top bit, and so does one below a space. The lowest bit that
-        // is set is always right.
+        // A zero byte borrows from its top bit, and so does one below a space. The lowest set bit
+        // is always right.
         let (quote, backslash) = (word ^ QUOTES, word ^ BACKSLASHES);
         let found = quote.wrapping_sub(LOW_BITS) & !quote
             | backslash.wrapping_sub(LOW_BITS) & !backslash
@@ -150,7 +150,7 @@ pub(super) fn special(bytes: &[u8], from: usize) -> usize {
         .wrapping_add(there)
 }
 
-/// Passes on the number that `text` is.
+/// Parses the number in `text` and passes it to the visitor.
 pub(super) fn visit_number<'de, V: Visitor<'de>>(
     text: &[u8],
     visitor: V,
@@ -162,7 +162,7 @@ pub(super) fn visit_number<'de, V: Visitor<'de>>(
     if let Some(number) = number.as_i64() {
         return visitor.visit_i64(number);
     }
-    // Nearer to the text than the number of `serde_json`.
+    // Closer to the text than the result of `serde_json`.
     let text = std::str::from_utf8(text).unwrap_or_default();
     match text.parse::<f64>() {
         Ok(number) if number.is_finite() => visitor.visit_f64(number),
@@ -170,7 +170,7 @@ pub(super) fn visit_number<'de, V: Visitor<'de>>(
     }
 }
 
-/// Writes the inside of a string without its escapes.
+/// Appends the inside of a string, with its escapes decoded.
 pub(super) fn unescape(mut rest: &[u8], text: &mut Vec<u8>) -> Result<(), JsonError> {
     while let Some(at) = memchr(b'\\', rest) {
         let (before, escape) = rest.split_at(at);
@@ -201,7 +201,7 @@ pub(super) fn unescape(mut rest: &[u8], text: &mut Vec<u8>) -> Result<(), JsonEr
     Ok(())
 }
 
-/// The character that the four digits stand for, or they and a second escape; and what is behind.
+/// The character of the four digits, or of them and a second escape; and the rest of the text.
 fn unicode(text: &[u8]) -> Result<(char, &[u8]), JsonError> {
     let (first, behind) = hex(text)?;
     if let Some(Ok(character)) = char::decode_utf16([first]).next() {
@@ -229,7 +229,7 @@ fn hex(text: &[u8]) -> Result<(u16, &[u8]), JsonError> {
 #[derive(Debug)]
 pub(super) struct JsonError(Box<str>);
 
-/// The text is no JSON, or none that a value can be made of.
+/// The error of a text that is not JSON, or cannot become a value.
 #[cold]
 pub(super) fn broken(message: &str) -> JsonError {
     JsonError(message.into())

@@ -1,4 +1,4 @@
-//! Decodes list bodies item by item, each one when its last byte has come.
+//! Decodes list bodies item by item, each as soon as its last byte has come.
 
 use std::marker::PhantomData;
 
@@ -14,37 +14,38 @@ use crate::error::{Error, debug_of};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
-/// The room for the first read: many lists are one small object.
+/// The space for the first read: many lists are one small object.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// The room for each read of a long list. More gains nothing.
+/// The space for each read of a long list. More gains nothing.
 const READ_BYTES_MAX: usize = 64 * 1024;
 
 /// Decodes the body of a list as it arrives.
 ///
-/// The caller reads into [`space`](Self::space) and tells [`filled`](Self::filled) how much came.
-/// At the end of the body it calls [`finish`](Self::finish). The decoder holds one item and the
-/// bytes that were read behind it.
+/// The caller reads into [`space`](Self::space) and passes the number of bytes to
+/// [`filled`](Self::filled). At the end of the body it calls [`finish`](Self::finish). The decoder
+/// holds one item, and the bytes that were read after it.
 pub struct ListDecoder<K> {
     buffer: Buffer,
     scan: ListScan,
     skipped: Skipped,
     selection: Option<Arc<dyn Selection>>,
     unselected: usize,
-    /// The length of an item before.
+    /// The length of an earlier item.
     item_bytes: usize,
     item_bytes_max: usize,
     items_max: usize,
     bytes_max: usize,
-    /// The length of the list so far, that of the pages before included.
+    /// The length of the list so far, earlier pages included.
     pub(crate) bytes: usize,
-    /// How many bytes of the decoded items were passed over. The caller may set it back.
+    /// The number of bytes that were passed over in the decoded items. The caller may reset it.
     pub(crate) skipped_bytes: usize,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Object> ListDecoder<K> {
-    /// A decoder of one page. It does not bound the items: their caller holds them, or does not.
+    /// Creates a decoder of one page. It does not bound the number of items; the caller decides how
+    /// many it holds.
     pub fn new(options: &DecodeOptions) -> Self {
         Self {
             buffer: Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX),
@@ -62,7 +63,7 @@ impl<K: Object> ListDecoder<K> {
         }
     }
 
-    /// A decoder of the list of one object, of 10,000 items at most, or of
+    /// Creates a decoder of the list of one object. It takes at most 10,000 items, or
     /// [`list_items_max`](DecodeOptions::list_items_max) if that is less.
     pub(crate) fn for_one_object(options: &DecodeOptions) -> Self {
         Self {
@@ -86,12 +87,12 @@ impl<K: Object> ListDecoder<K> {
         self.buffer.reserve(grant)
     }
 
-    /// The room for the next read; never empty.
+    /// The space for the next read; never empty.
     pub fn space(&mut self) -> &mut [u8] {
         self.buffer.space()
     }
 
-    /// Tells that the first `count` bytes of the space were filled. Passes the items that are now
+    /// Notes that the first `count` bytes of the space were filled. Passes each item that is now
     /// whole to `each`.
     ///
     /// A well-formed item that is not a `K` is [`Listed::Undecodable`]. Its key is empty when it
@@ -99,8 +100,8 @@ impl<K: Object> ListDecoder<K> {
     ///
     /// # Errors
     ///
-    /// `Protocol` when the body is no JSON or no list. `TooLarge` when an item or the list exceeds
-    /// its maximum of bytes; the error names the option. The decoder is then of no further use.
+    /// `Protocol` when the body is not JSON, or not a list. `TooLarge` when an item or the list
+    /// exceeds its maximum size; the error names the option. The decoder is useless afterwards.
     pub fn filled(&mut self, count: usize, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         self.buffer.filled(count);
         self.bytes = self.bytes.saturating_add(count);
@@ -114,16 +115,16 @@ impl<K: Object> ListDecoder<K> {
         Ok(())
     }
 
-    /// Decodes an item that has come whole: from its first byte on, or once its end was looked for.
+    /// Decodes an item if all of it has come: at its first byte, or once its end was found.
     fn item(&mut self, part: ListPart, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         let pending = self.buffer.pending();
         let item = match part {
-            // Whether it is selected is known once it has come whole.
+            // The whole item is needed to tell whether it is selected.
             ListPart::ItemStart if self.selection.is_some() => return Ok(()),
             ListPart::ItemStart => {
                 let bytes = pending.get(..self.item_bytes_max).unwrap_or(pending);
-                // To look for the end of an item that has hardly come whole costs less than to
-                // decode its beginning for nothing.
+                // Such an item is probably incomplete. Finding that out costs less than decoding
+                // its beginning in vain.
                 if bytes.len() < self.item_bytes {
                     return Ok(());
                 }
@@ -177,7 +178,7 @@ impl<K: Object> ListDecoder<K> {
 
 debug_of!([K] ListDecoder<K>, |it| items: it.scan.items(), ..);
 
-/// What an item came to.
+/// The outcome of one item.
 fn listed<K: Object>(
     decoded: Result<Arc<StoredObject<K>>, Fault>,
     nth: usize,

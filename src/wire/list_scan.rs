@@ -16,7 +16,7 @@ const HEAD_BYTES_MAX: usize = 256 * 1024;
 /// The maximum size of a continue token. In the URL of the next page a byte may need three.
 const CONTINUE_BYTES_MAX: usize = 16 * 1024;
 
-/// Members of a list, or of the status that comes in its place, that are kept.
+/// The members that are kept of a list, or of the status that comes in its place.
 const KEPT: [&str; 8] = [
     "kind",
     "apiVersion",
@@ -37,12 +37,13 @@ enum ListMember {
     PassedOver,
 }
 
-/// What the scan of a list came to, with all pending bytes from there on.
+/// What the scan has reached. The pending bytes begin there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListPart {
     /// An item begins here. Unless the caller passes it, the scan looks for its end.
     ItemStart,
-    /// So many pending bytes are one item, which the caller takes before the next step.
+    /// The first pending bytes, of this number, are one item. The caller takes them before the next
+    /// step.
     Item(usize),
 }
 
@@ -82,8 +83,8 @@ impl ListScan {
         self.head.capacity()
     }
 
-    /// Goes on to the next item. `None` asks for bytes. `kind` is what the items are meant to be,
-    /// for messages.
+    /// Goes on to the next item. `None` asks for bytes. `kind` names the expected items in
+    /// messages.
     pub(super) fn step(
         &mut self,
         buffer: &mut Buffer,
@@ -118,8 +119,8 @@ impl ListScan {
         }
     }
 
-    /// The item that begins here takes so many pending bytes, which the caller takes before the
-    /// next step.
+    /// Passes the item that begins here, `length` bytes long. The caller takes them before the next
+    /// step.
     pub(super) fn pass_item(&mut self, length: usize) {
         self.members.pass_item(length);
         self.count_item(length);
@@ -133,7 +134,7 @@ impl ListScan {
         self.members.forget(length);
     }
 
-    /// Part of a value, or of nothing, has come: what need not stay is used up.
+    /// Consumes the bytes of an incomplete part that need not stay.
     fn partial(&mut self, buffer: &mut Buffer) -> Result<(), Error> {
         let pending = buffer.pending().len();
         let at = self.members.at().min(pending);
@@ -151,7 +152,7 @@ impl ListScan {
         self.member == ListMember::PassedOver
     }
 
-    /// So many bytes of a part have come.
+    /// Refuses a part of which more bytes than allowed have come.
     fn limit(&self, part: MemberPart, length: usize) -> Result<(), Error> {
         let is_passed_over = part == MemberPart::Value && self.is_passed_over();
         if part == MemberPart::Item && length > self.item_bytes_max {
@@ -164,7 +165,7 @@ impl ListScan {
         Ok(())
     }
 
-    /// A key of the list has come.
+    /// Takes a key of the list.
     fn name(&mut self, key: &[u8]) -> Result<(), Error> {
         if spells(key, "items") {
             if self.has_items {
@@ -186,7 +187,7 @@ impl ListScan {
         Ok(())
     }
 
-    /// A value that is not an array of items has come.
+    /// Takes a value that is not an array of items.
     fn keep(&mut self, value: &[u8], kind: &str) -> Result<(), Error> {
         match self.member {
             ListMember::PassedOver => Ok(()),
@@ -204,13 +205,13 @@ impl ListScan {
                     "apiVersion" => self.api_version = text(Some(value)),
                     _ => return Ok(()),
                 }
-                // Before its rows have come.
+                // Refuse a table before its rows have come.
                 self.refuse_table(kind)
             }
         }
     }
 
-    /// The list's members besides its items. To be called at the end of the body.
+    /// Returns the list's members besides its items. The caller calls it at the end of the body.
     pub(super) fn finish<K: Object>(self) -> Result<ListPage, Error> {
         let place = self.members.place();
         if place == MemberPlace::Start {
@@ -243,7 +244,7 @@ impl ListScan {
         page(&head)
     }
 
-    /// RF-16.
+    /// RF-16: refuses a server-side `Table`.
     fn refuse_table(&self, kind: &str) -> Result<(), Error> {
         let (api_version, said) = (&self.api_version, &self.kind);
         if is_table(&format!("{api_version} {said}")) {
@@ -311,9 +312,9 @@ fn page(head: &[u8]) -> Result<ListPage, Error> {
     })
 }
 
-/// RF-25: as an object, a list that says what it is must be what was asked for.
+/// RF-25: like an object, a list that names its version and kind must be what was asked for.
 fn refuse_foreign<K: Object>(version: &str, said: &str) -> Result<(), Error> {
-    // A group with a dot may be of custom resources, which choose the kind of their lists
+    // A group with a dot may hold custom resources, which choose the kind of their lists
     // (`listKind`).
     let has_dot = K::resource().group().contains('.') && !version.starts_with("meta.k8s.io/");
     let is_ours = may_be::<K>(|(api_version, kind)| {

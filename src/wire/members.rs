@@ -4,12 +4,12 @@ use std::iter;
 
 use super::scan::{NotJson, Scan, Span, is_space, spells};
 
-/// A part of the object that has come whole.
+/// A complete part of the object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MemberPart {
     Key,
     Value,
-    /// An item of the array that was announced begins here; an object.
+    /// An item of the announced array begins here; it is an object.
     ItemStart,
     /// An item of that array.
     Item,
@@ -17,7 +17,7 @@ pub(super) enum MemberPart {
     End,
 }
 
-/// What the next byte of the object can be.
+/// The possible meanings of the next byte of the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum MemberPlace {
     #[default]
@@ -31,16 +31,16 @@ pub(super) enum MemberPlace {
     NextItem,
     AfterItem,
     End,
-    /// In a part that is not yet whole.
+    /// Inside an incomplete part.
     Inside(MemberPart),
 }
 
-/// One object being walked. The same bytes are handed in again with more behind them.
+/// The walk of one object. The caller hands in the same bytes again, with more behind them.
 #[derive(Debug, Default)]
 pub(super) struct Members {
     at: usize,
     place: MemberPlace,
-    /// Whether the value that comes is walked item by item, if it is an array.
+    /// Whether the next value is walked item by item, if it is an array.
     has_items: bool,
     scan: Scan,
 }
@@ -52,7 +52,7 @@ impl Members {
         self.place = MemberPlace::Start;
     }
 
-    /// The value behind the key that came last is walked item by item, if it is an array.
+    /// Walks the value of the last key item by item, if it is an array.
     pub(super) fn expect_items(&mut self) {
         self.has_items = true;
     }
@@ -66,19 +66,19 @@ impl Members {
         self.place
     }
 
-    /// Whether the bytes that came last stand in a string.
+    /// Whether the last bytes are inside a string.
     pub(super) fn is_in_text(&self) -> bool {
         matches!(self.place, MemberPlace::Inside(_)) && self.scan.is_in_text()
     }
 
-    /// The item that begins here is so long, so nothing has to look for its end.
+    /// Passes the item that begins here. Its length is known, so no scan looks for its end.
     pub(super) fn pass_item(&mut self, length: usize) {
         self.at = self.at.saturating_add(length);
         self.place = MemberPlace::AfterItem;
     }
 
-    /// The first `count` bytes are gone. Within a part they may be those of a value that is passed
-    /// over.
+    /// Notes that the first `count` bytes are gone. Within a part they may belong to a value that
+    /// is passed over.
     pub(super) fn forget(&mut self, count: usize) {
         self.scan.forget(count.saturating_sub(self.at));
         self.at = self.at.saturating_sub(count);
@@ -87,7 +87,7 @@ impl Members {
     /// Goes on in `bytes`, the object from its first byte on, to the next part; `None` asks for
     /// more.
     ///
-    /// Behind the end of the object only white space is no error.
+    /// Behind the end of the object anything but white space is an error.
     pub(super) fn next(&mut self, bytes: &[u8]) -> Result<Option<(MemberPart, Span)>, NotJson> {
         loop {
             let start = self.at;
@@ -113,7 +113,7 @@ impl Members {
             if !is_space(byte) {
                 self.place = self.follow(byte)?;
                 if let MemberPlace::Inside(part) = self.place {
-                    // This byte is the scanner's to see.
+                    // The scanner must see this byte.
                     if part == MemberPart::Item {
                         let end = start;
                         return Ok(Some((MemberPart::ItemStart, Span { start, end })));
@@ -129,7 +129,7 @@ impl Members {
         }
     }
 
-    /// Where a byte of structure leads.
+    /// The place that follows a byte of structure.
     fn follow(&mut self, byte: u8) -> Result<MemberPlace, NotJson> {
         let part = match (self.place, byte) {
             (MemberPlace::Start, b'{') => return Ok(MemberPlace::FirstKey),
@@ -158,9 +158,9 @@ impl Members {
     }
 }
 
-/// The members of an object that is there whole: keys, quotes included, and values.
+/// The members of a complete object: keys, with their quotes, and values.
 ///
-/// The last one is the error that ends the walk, if there is one.
+/// If an error ends the walk, it comes last.
 pub(super) fn members_of(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8]), NotJson>> {
     let mut members = Members::default();
     let mut key = Span::default();
@@ -180,8 +180,7 @@ pub(super) fn members_of(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[
     })
 }
 
-/// The value of the member of that name, the last one where there are several (as the decoder has
-/// it).
+/// The value of the member of that name. The last of several counts, as in the decoder.
 pub(super) fn find<'a>(bytes: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut found = None;
     for member in members_of(bytes) {

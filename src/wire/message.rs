@@ -14,8 +14,8 @@ pub struct ListPage {
     pub resource_version: ResourceVersion,
     /// The token of the next page; `None` on the last page.
     pub continue_token: Option<String>,
-    /// How many items of the page a [`Selection`](super::Selection) did not select. A reflector
-    /// takes a page without selected and unselected items for an empty one.
+    /// The number of items on the page that a [`Selection`](super::Selection) did not select. A
+    /// page is empty to a reflector if it has neither selected nor unselected items.
     pub unselected: usize,
 }
 
@@ -79,25 +79,25 @@ pub enum WatchEvent<K: Object> {
     Bookmark {
         /// The position.
         resource_version: ResourceVersion,
-        /// Whether it ends the initial events (`k8s.io/initial-events-end` is `"true"`).
+        /// Whether the bookmark ends the initial events (`k8s.io/initial-events-end` is `"true"`).
         initial_events_end: bool,
     },
-    /// A change of an object that the watch's [`Selection`](super::Selection) does not select: a
-    /// new position.
+    /// A change of an object that the watch's [`Selection`](super::Selection) does not select. Only
+    /// the position is new.
     #[non_exhaustive]
     Unselected {
         /// How the object changed.
         kind: EventKind,
-        /// The object's version, which is the position.
+        /// The object's version, which is the new position.
         resource_version: ResourceVersion,
     },
     /// The server ends the watch; the error carries its [`Status`](crate::object::Status).
     Error(Error),
-    /// An event that is no change: of another kind, or without metadata.
+    /// An event that is not a change: the object is of another kind, or has no metadata.
     Skipped {
-        /// Why the event is no change.
+        /// Why the event is not a change.
         reason: String,
-        /// The new position, if the event moves it. Otherwise empty, as always from a server.
+        /// The new position, if the event moves it. Always empty for an event from a server.
         resource_version: ResourceVersion,
     },
 }
@@ -117,7 +117,7 @@ impl<K: Object> Listed<K> {
         ObjectKey::new(namespace, name)
     }
 
-    /// The item as `transform` gives it, if there is one. What does not decode stays as it is.
+    /// The item after `transform`, if there is one. An undecodable object stays as it is.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl<K: Object> Listed<K> {
         }
     }
 
-    /// Its uid and its version, borrowed; each empty when it has none.
+    /// Its uid and its version, borrowed. A missing one is empty.
     pub(crate) fn identity(&self) -> (&str, &str) {
         match self {
             Self::Object(object) => (object.uid(), object.version()),
@@ -211,7 +211,7 @@ impl<K: Object> Clone for ObjectEvent<K> {
     }
 }
 
-// By hand, because a derived one would ask `K` for `Debug`, which these never print.
+// By hand: derived impls would require `K: Debug`, although they never print a `K`.
 impl<K: Object> fmt::Debug for Listed<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

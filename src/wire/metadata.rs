@@ -1,4 +1,4 @@
-//! The metadata of an object without the rest, which the server is asked to leave out.
+//! The metadata of an object. The client asks the server to leave out the rest.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,17 +9,17 @@ use serde::{Deserialize, Deserializer};
 
 use crate::object::{Object, Resource, object_of_metadata, wipe};
 
-/// The metadata of a `K`. The server is asked to send nothing else of the object.
+/// The metadata of a `K`. The client asks the server to send nothing else.
 ///
-/// A server that does not know this form, as some aggregated APIs, sends whole objects. Their
-/// metadata is decoded, and the bytes of the rest are overwritten. A `K` that names no kind, as
-/// [`Dynamic`](crate::Dynamic), takes whole objects of any kind.
+/// A server that does not know this form, such as some aggregated APIs, sends whole objects. The
+/// decoder then decodes their metadata and overwrites the bytes of the rest. A `K` that names no
+/// kind, such as [`Dynamic`](crate::Dynamic), takes whole objects of any kind.
 ///
-/// Of a Secret that `kubectl apply` wrote, the metadata has the values too: in the annotation
-/// `kubectl.kubernetes.io/last-applied-configuration`, which the server does send. It is left out
-/// while the metadata is decoded, and its bytes are overwritten. A client with
-/// [`Trim::Keep`](crate::http::Trim) keeps it, and the annotation is overwritten when the
-/// object is dropped.
+/// The metadata of a Secret that `kubectl apply` wrote contains the values too. They stand in the
+/// annotation `kubectl.kubernetes.io/last-applied-configuration`, which the server does send. The
+/// decoder leaves the annotation out and overwrites its bytes. A client with
+/// [`Trim::Keep`](crate::http::Trim) keeps it, and the annotation is overwritten when the object is
+/// dropped.
 ///
 /// Use it in place of `K` in a [`Store`](crate::store::Store), an informer, a manager, or with
 /// [`Client::list`](crate::http::Client::list).

@@ -1,8 +1,8 @@
-//! Decodes watch events, list bodies and single objects. Owns no socket, no thread and no clock.
+//! Decodes watch events, list bodies and single objects. It owns no socket, no thread and no clock.
 //!
-//! The caller reads into a decoder's room, tells it the number of bytes, and gets the complete
-//! items. A decoder holds incomplete items only, up to the limits of its [`DecodeOptions`]. It
-//! panics on no input.
+//! The caller reads into a decoder's space, passes it the number of bytes, and gets the complete
+//! items. A decoder holds only incomplete items, up to the limits of its [`DecodeOptions`]. No
+//! input makes it panic.
 
 mod buffer;
 mod compact;

@@ -1,4 +1,4 @@
-//! Options of decoding: which fields are skipped, and how large events and items may be.
+//! Decoding options: which fields are skipped, and how large events and items may be.
 
 use crate::error::{Error, ErrorKind};
 use crate::object::Object;
@@ -11,34 +11,34 @@ use crate::object::Object;
 )]
 pub enum Trim {
     /// The decoder skips `metadata.managedFields` and the annotation
-    /// `kubectl.kubernetes.io/last-applied-configuration`: up to half of a real object. Do not
-    /// write such an object back to the server.
+    /// `kubectl.kubernetes.io/last-applied-configuration`, which make up to half of a real object.
+    /// Do not write such an object back to the server.
     ///
     /// The client asks the server to leave out the managed fields. Kubernetes 1.38 can do that;
-    /// servers that do not know this wish send them, and the decoder skips them.
+    /// older servers send them, and the decoder skips them.
     #[default]
     Skip,
     /// The decoder keeps all fields.
     Keep,
 }
 
-/// etcd takes 1.5 MiB per object by default, and JSON writes a byte as at most six (`\u0001`): 9
-/// MiB. Servers can be configured for more.
+/// etcd takes 1.5 MiB per object by default. JSON needs at most six bytes for one (`\u0001`), so
+/// that is 9 MiB. Servers can be configured for more.
 const ITEM_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// The largest item, and the envelope of an event around it.
 const FRAME_BYTES_MAX: usize = ITEM_BYTES_MAX + 1024;
 
-/// A Secret or a `ConfigMap` may have 1 MiB of values, and JSON writes a byte as at most six: 6
-/// MiB.
+/// A Secret or a `ConfigMap` may have 1 MiB of values. JSON needs at most six bytes for one, so
+/// that is 6 MiB.
 const ONE_OBJECT_FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Thirty times the pods of the largest cluster that Kubernetes is tested with (150,000). So many
-/// of the smallest pods need 13 GB in a cache.
+/// Thirty times the pods of the largest cluster that Kubernetes is tested with (150,000). In a
+/// cache 5,000,000 pods of the smallest size need 13 GB.
 pub(crate) const OBJECTS_MAX: usize = 5_000_000;
 
-/// As many pods of 14 KiB as the largest cluster has; decoded, large objects take no more room than
-/// their JSON.
+/// Enough for the pods of the largest cluster, at 14 KiB each. Decoded, large objects take no more
+/// memory than their JSON.
 const LIST_BYTES_MAX: usize = 2 * 1024 * 1024 * 1024;
 
 /// A list of one object has one item. A server that ignores field selectors sends the whole
@@ -48,20 +48,20 @@ pub(super) const ONE_OBJECT_ITEMS_MAX: usize = 10_000;
 /// The option that bounds an object and an item of a list.
 pub(super) const ITEM_LIMIT: &str = "item_bytes_max";
 
-/// The error of what has too many bytes, and what raises the limit.
+/// The error of a text that is too long. It names the option that raises the limit.
 pub(super) fn too_large(what: &str, limit: usize, option: &str) -> Error {
     let message =
         format!("{what} is larger than {limit} bytes; DecodeOptions::{option} raises the limit");
     Error::new(ErrorKind::TooLarge, message)
 }
 
-/// The error of a list beyond a limit, and what raises the limit.
+/// The error of a list beyond a limit. It names the option that raises the limit.
 pub(super) fn list_too_large(limit: usize, what: &str, option: &str) -> Error {
     let message = format!("the list has more than {limit} {what}: DecodeOptions::{option}");
     Error::new(ErrorKind::TooLarge, message)
 }
 
-/// Options of decoding. The defaults suit a cache.
+/// Decoding options. The defaults suit a cache.
 ///
 /// # Examples
 ///
@@ -99,8 +99,8 @@ impl Default for DecodeOptions {
 }
 
 impl DecodeOptions {
-    /// Of what a program reads itself and may write back: a type that can be written has all fields
-    /// (B19).
+    /// The options for objects that a program reads itself and may write back: a writable type
+    /// keeps all fields (B19).
     pub(crate) fn for_program<K: Object>(&self) -> Self {
         let trim = if K::TRIMMED_ON_GET {
             self.trim
@@ -117,22 +117,23 @@ impl DecodeOptions {
 
     /// Sets the maximum size of an item of a list, in bytes of JSON. Default: 16 MiB.
     ///
-    /// A larger item fails the list. So do more bytes than this between two items.
+    /// A list fails if an item is larger, or if more bytes than this stand between two items.
     pub fn item_bytes_max(mut self, item_bytes_max: usize) -> Self {
         self.item_bytes_max = item_bytes_max;
         self
     }
 
-    /// Sets the maximum number of objects of one collection, whether pages, a streamed list or
-    /// events of a watch bring them. Default: 5,000,000.
+    /// Sets the maximum number of objects of one collection, from pages, a streamed list and watch
+    /// events alike. Default: 5,000,000.
     ///
-    /// A store and an informer take in every change of the objects that they hold, and refuse
-    /// further ones. Their health then fails, and
+    /// A store and an informer apply every change of the objects that they hold, and refuse further
+    /// objects. Their health then fails, and
     /// [`ReflectorStatus::left_out`](crate::reflector::ReflectorStatus::left_out) has the count.
     /// [`Client::list`](crate::http::Client::list) fails. A manager holds only objects that the
     /// program has referenced, so this does not bound its watches of namespaces.
     ///
-    /// If the scope is one object, a list of more than 10,000 items fails, or of more than this.
+    /// If the scope is one object, a list fails if it has more than 10,000 items, or more than
+    /// this.
     pub fn list_items_max(mut self, list_items_max: usize) -> Self {
         self.list_items_max = list_items_max;
         self
@@ -142,7 +143,7 @@ impl DecodeOptions {
     /// final bookmark, in bytes of JSON. Default: 2 GiB. A longer list fails, and a cache keeps the
     /// content that it has.
     ///
-    /// Events of a watch do not count: [`frame_bytes_max`](Self::frame_bytes_max) bounds each.
+    /// Watch events do not count: [`frame_bytes_max`](Self::frame_bytes_max) bounds each.
     pub fn list_bytes_max(mut self, list_bytes_max: usize) -> Self {
         self.list_bytes_max = list_bytes_max;
         self

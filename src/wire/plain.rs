@@ -1,4 +1,4 @@
-//! Reads members of a JSON object that is no object of the API, and may be secret.
+//! Reads members of a JSON object that is not an API object, and may be secret.
 
 use serde::de::IgnoredAny;
 use zeroize::Zeroizing;
@@ -7,12 +7,13 @@ use super::json::Decoder;
 use super::members::members_of;
 use super::scan::{parse, spells};
 
-/// A JSON object as text. Where its member stands twice there are several, and each adds to those
+/// A JSON object as text. If a member occurs twice, it holds several texts, and each adds to those
 /// before, as in Go.
 pub(crate) struct PlainObject<'a>(Vec<&'a [u8]>);
 
 impl<'a> PlainObject<'a> {
-    /// The object that `bytes` are, spaces around it aside; `None` if they are anything else.
+    /// Takes `bytes` as one object, with optional white space around it; `None` if they are
+    /// anything else.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let is_object = bytes.trim_ascii_start().starts_with(b"{");
         (is_object && parse::<IgnoredAny>(bytes).is_ok()).then(|| Self(vec![bytes]))
@@ -57,7 +58,7 @@ impl<'a> PlainObject<'a> {
     }
 }
 
-/// A member is of another type.
+/// A member has another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotOfType;
 

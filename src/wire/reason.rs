@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use crate::error::{Error, ErrorKind};
 
-/// Levels of a path that are named.
+/// The maximum number of levels of a path that an error names.
 const PATH_LEVELS_MAX: usize = 24;
 
-/// Bytes of a key, or of what the decoder expected, that are repeated.
+/// The maximum number of bytes that an error repeats of a key, or of an expectation.
 const WORD_MAX: usize = 80;
 
 /// One level of the path to a field.
@@ -17,7 +17,7 @@ pub(super) enum PathStep {
     Index(usize),
 }
 
-/// The words of `serde_json` about a text that is no JSON, without the place.
+/// The words of `serde_json` about a text that is not JSON, without the position.
 pub(super) fn not_json(error: &serde_json::Error) -> String {
     if error.is_data() {
         // These words may quote a value.
@@ -39,7 +39,7 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.len() <= WORD_MAX && name.bytes().all(is_plain)
 }
 
-/// The error of a body that is not what the API sends.
+/// The error of a body that an API server does not send.
 pub(super) fn protocol(message: &str) -> Error {
     Error::new(ErrorKind::Protocol, message)
 }

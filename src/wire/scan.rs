@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[cfg(test)]
 use super::tests::steps;
 
-/// Words of eight bytes in which a quote is looked for before `memchr` is called.
+/// The number of eight-byte words that are searched for a quote before `memchr` is called.
 const NEAR_WORDS: usize = 3;
 pub(super) const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 pub(super) const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
@@ -27,7 +27,7 @@ impl Span {
     }
 }
 
-/// A byte that cannot stand where it stands; none if the bytes end too early.
+/// A byte that is wrong in its place; none if the bytes end too early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NotJson(pub(super) Option<u8>);
 
@@ -44,8 +44,8 @@ enum ScanToken {
     Scalar,
 }
 
-/// One value being scanned. The same bytes are handed in again with more behind them until its end
-/// is found.
+/// The scan of one value. The caller hands in the same bytes again, with more behind them, until
+/// the end is found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     at: usize,
@@ -60,18 +60,18 @@ impl Scan {
         *self = Self::default();
     }
 
-    /// Whether the bytes that came last stand in a string.
+    /// Whether the last bytes are inside a string.
     pub(super) fn is_in_text(&self) -> bool {
         matches!(self.token, ScanToken::Text { .. })
     }
 
-    /// The first `count` bytes are gone: for values that are passed over, not kept.
+    /// Notes that the first `count` bytes are gone, for values that are passed over.
     pub(super) fn forget(&mut self, count: usize) {
         self.at = self.at.saturating_sub(count);
     }
 
-    /// Goes on in `bytes`, the value from its first byte on; `None` asks for more of it, `Some` is
-    /// its length.
+    /// Goes on in `bytes`, the value from its first byte on. `None` asks for more bytes, `Some` is
+    /// the length.
     ///
     /// A number or a word ends at the byte behind it, which must be there.
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<Option<usize>, NotJson> {
@@ -108,7 +108,7 @@ impl Scan {
         }
     }
 
-    /// The first byte of the value. Never the end of it.
+    /// Takes the first byte of the value, which never ends it.
     fn open(&mut self, byte: u8) -> Result<(), NotJson> {
         self.token = match byte {
             b'"' => ScanToken::Text { escaped: false },
@@ -123,7 +123,7 @@ impl Scan {
         Ok(())
     }
 
-    /// To the end of the string; false when the bytes end first.
+    /// Goes to the end of the string; false when the bytes end first.
     fn text(&mut self, bytes: &[u8], escaped: bool) -> bool {
         let from = self.at.saturating_add(usize::from(escaped));
         if escaped && from > bytes.len() {
@@ -143,7 +143,7 @@ impl Scan {
         }
     }
 
-    /// Through containers to the end of the value; false when the bytes end first.
+    /// Goes through containers to the end of the value; false when the bytes end first.
     fn inside(&mut self, bytes: &[u8]) -> bool {
         let mut at = self.at;
         let mut depth = self.depth;
@@ -180,14 +180,14 @@ impl Scan {
     }
 }
 
-/// Parses a JSON value that is there whole, without the limits and the words of the decoder.
+/// Parses a complete JSON value, without the limits and the words of the decoder.
 pub(super) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> serde_json::Result<T> {
     #[cfg(test)]
     steps::count(json.len());
     serde_json::from_slice(json)
 }
 
-/// Whether a JSON string, quotes included, spells `text`, in whatever way.
+/// Whether a JSON string, with its quotes, spells `text`, escaped or not.
 pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
     let Some(inner) = inner(quoted) else {
         return false;
@@ -195,7 +195,7 @@ pub(super) fn spells(quoted: &[u8], text: &str) -> bool {
     if inner == text.as_bytes() {
         return true;
     }
-    // Each escape is longer than what it stands for.
+    // Each escape is longer than its character.
     inner.len() > text.len()
         && memchr(b'\\', inner).is_some()
         && parse::<String>(quoted).is_ok_and(|key| key == text)
@@ -206,8 +206,8 @@ pub(super) fn inner(quoted: &[u8]) -> Option<&[u8]> {
     quoted.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// Where the string ends whose inside goes on at `from`. If it ends behind the bytes: whether its
-/// next byte follows a backslash.
+/// The end of the string whose inside goes on at `from`. If the bytes end first: whether the next
+/// byte follows a backslash.
 fn string_end(bytes: &[u8], mut from: usize) -> Result<usize, bool> {
     loop {
         let rest = bytes.get(from..).unwrap_or_default();
@@ -222,8 +222,8 @@ fn string_end(bytes: &[u8], mut from: usize) -> Result<usize, bool> {
     }
 }
 
-/// Where the first quote stands. Most strings are short: a look at the next words costs less than a
-/// call.
+/// The position of the first quote. Most strings are short: a look at the next words costs less
+/// than a call.
 #[inline]
 fn quote_in(bytes: &[u8]) -> Option<usize> {
     let (words, _) = bytes.as_chunks::<8>();
@@ -240,7 +240,7 @@ fn quote_in(bytes: &[u8]) -> Option<usize> {
     memchr(b'"', bytes.get(near..)?).map(|found| found.saturating_add(near))
 }
 
-/// Whether what follows `text` stands behind an odd number of backslashes.
+/// Whether `text` ends with an odd number of backslashes.
 fn is_escaped(text: &[u8]) -> bool {
     let backslashes = text.iter().rev().take_while(|byte| **byte == b'\\').count();
     backslashes % 2 == 1

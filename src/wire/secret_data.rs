@@ -1,8 +1,9 @@
-//! Decodes the values of a Secret, and kubectl's copy of them, apart from the object, because a
-//! failing JSON decoder leaves copies of values in memory.
+//! Decodes the values of a Secret, and kubectl's copy of them, apart from the object. A JSON
+//! decoder that fails would leave copies of values in memory.
 //!
-//! Its errors quote values, and it drops decoded values without overwriting them. So the JSON
-//! decoder never sees the values: it passes over them like fields that a cache does not keep.
+//! The errors of such a decoder quote values, and it drops decoded values without overwriting them.
+//! So the JSON decoder never sees the values: it passes over them, like fields that a cache does
+//! not keep.
 
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
@@ -23,8 +24,7 @@ use super::scan::inner;
 use crate::object::Object;
 use crate::object::wipe::LAST_APPLIED;
 
-/// What the parts of a Secret come to; nothing for objects of other types. Overwritten when it is
-/// dropped.
+/// The decoded parts of a Secret; empty for objects of other types. Overwritten on drop.
 #[derive(Default)]
 pub(super) struct SecretData(Secret);
 
@@ -59,7 +59,7 @@ impl SecretData {
         Ok(secret)
     }
 
-    /// Moves the values into the object they were cut out of.
+    /// Moves the values into the object that they were cut out of.
     pub(super) fn put_into<K: Object>(mut self, object: &mut K) {
         let object: &mut dyn Any = object;
         let metadata = if let Some(secret) = object.downcast_mut::<Secret>() {
@@ -84,7 +84,7 @@ impl Drop for SecretData {
     }
 }
 
-/// Puts the values of a field where they are overwritten, however this ends.
+/// Decodes the values of a field into memory that is overwritten, even after a failure.
 fn decode<T: DeserializeOwned>(
     (name, json): (&str, Option<&[u8]>),
     into: &mut Option<BTreeMap<String, T>>,
@@ -129,8 +129,8 @@ fn bytes(json: &[u8]) -> Option<ByteString> {
     Some(ByteString(std::mem::take(&mut *bytes)))
 }
 
-/// The decoder's own words for a value that is no `T`, had from a harmless one of the same JSON
-/// type.
+/// The decoder's own words for a value that is not a `T`, made with a harmless value of the same
+/// JSON type.
 #[cold]
 fn unlike<T: DeserializeOwned>(steps: &[&str], json: &[u8]) -> String {
     let harmless = match json.first() {
@@ -144,7 +144,7 @@ fn unlike<T: DeserializeOwned>(steps: &[&str], json: &[u8]) -> String {
     };
     let why = match Decoder::new(harmless.as_bytes()).decode::<T>() {
         Err(why) => why,
-        // Of a broken string the decoder tells where its escapes end, and quotes nothing.
+        // For a broken string the decoder names the position of a bad escape, and quotes nothing.
         Ok(_) => match Decoder::new(json).decode::<String>().map(Zeroizing::new) {
             Err(why) if json.starts_with(b"\"") => why,
             _ => "the value is not acceptable".to_owned(),
@@ -174,15 +174,15 @@ mod tests {
         }
     }
 
-    /// What an object comes to, by this module and by the JSON decoder alone.
+    /// Decodes an object with this module, and with the JSON decoder alone.
     fn both(json: &str) -> [Result<Secret, String>; 2] {
         let alone = Decoder::new(json.as_bytes()).decode::<Secret>();
         let alone = alone.map_err(|why| format!("Secret n/a does not decode: {why}"));
         [decode(json), alone]
     }
 
-    /// F21: the values come to what they came to in one piece with their Secret, errors to the
-    /// word.
+    /// F21: values decoded apart equal those decoded with their Secret, and errors are the same to
+    /// the word.
     #[test]
     fn f21_values_that_are_decoded_apart_come_to_the_same() {
         let datas = [
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// F21: all that holds values comes to the same apart, whatever else the metadata has.
+    /// F21: every field with values decodes the same apart, whatever else the metadata has.
     #[test]
     fn f21_the_other_places_of_values_come_to_the_same() {
         let applied = format!(r#""{LAST_APPLIED}":"{{\"data\":\"{CANARY}\"}}\n""#);

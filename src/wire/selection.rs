@@ -1,4 +1,5 @@
-//! Which objects of a collection are decoded. The text of the others is passed over.
+//! Selects the objects of a collection that are decoded. The decoder passes over the text of the
+//! others.
 
 use super::json::Decoder;
 use super::json_text::Text;
@@ -6,11 +7,11 @@ use super::members::{find, members_of};
 use super::scan::spells;
 use crate::object::ResourceVersion;
 
-/// Selects the objects of a collection that are decoded, by what stands in their metadata.
+/// Selects the objects of a collection that are decoded, by their metadata.
 ///
-/// A watch of a whole namespace has one where few of its objects matter. The decoder looks for the
-/// metadata of each object in the text. It passes over an object that is not selected: that is
-/// neither decoded nor allocated.
+/// A watch of a whole namespace uses a selection if few of its objects matter. The decoder finds
+/// the metadata of each object in the text. It passes over an object that is not selected, and
+/// neither decodes nor allocates it.
 ///
 /// # Examples
 ///
@@ -28,14 +29,14 @@ use crate::object::ResourceVersion;
 pub trait Selection: Send + Sync {
     /// Whether the object is decoded. `version` is its resource version.
     ///
-    /// Called on the thread that decodes, once for each object that comes, in the order in which
-    /// they come. It must not block. A panic of it is a panic of the decoder.
+    /// The decoding thread calls it once for each object, in the order of arrival. It must not
+    /// block. If it panics, the decoder panics.
     fn selects(&self, namespace: &str, name: &str, version: &str) -> bool;
 }
 
-/// The version of an object that is not selected. `None` for one that is to be decoded: so is an
-/// object in which no name is found, because the decoder says what is wrong with it. Sets
-/// `is_selected` for an object that the selection has selected.
+/// The version of an object that is not selected. `None` for an object to decode. That includes an
+/// object without a name, because the decoder says what is wrong with it. Sets `is_selected` if the
+/// selection selected the object.
 pub(super) fn passed_over(
     selection: Option<&dyn Selection>,
     json: &[u8],

@@ -1,7 +1,7 @@
-//! Gives back the room that decoding leaves in the lists of a pod.
+//! Frees the spare capacity that decoding leaves in the lists of a pod.
 //!
-//! A vector grows by doubling. What it does not use is a sixth of a decoded pod, whose lists have
-//! large items. Other objects have few lists.
+//! A vector grows by doubling. The unused part is a sixth of a decoded pod, whose lists have large
+//! items. Other objects have few lists.
 
 use std::any::Any;
 

@@ -1,23 +1,23 @@
-//! Times beyond those that `jiff` holds: it ends two hours before the year 9999 does, which many
-//! programs write for "never".
+//! Times beyond the range of `jiff`, which ends two hours before the year 9999 does. Many programs
+//! write that year for "never".
 
 use k8s_openapi::jiff::Timestamp;
 
-/// The last time that can be held.
+/// The last time in the range.
 const LAST: &str = "9999-12-30T22:00:00.999999999Z";
 
-/// Returns the last time that can be held, if `text` is a later one of RFC 3339.
+/// Returns the last time in the range if `text` is a later RFC 3339 time.
 pub(super) fn beyond(text: &str) -> Option<&'static str> {
     if !text.starts_with("9999-12-") || text.parse::<Timestamp>().is_ok() {
         return None;
     }
-    // It is a time if that of the year before is one.
+    // It is a time if the same text with the year before is one.
     let a_year_before = text.replacen("9999", "9998", 1);
     let is_time = a_year_before.parse::<Timestamp>().is_ok();
     is_time.then_some(LAST)
 }
 
-/// Reads a time of RFC 3339. One that is later than can be held is the last that can.
+/// Reads an RFC 3339 time. A time beyond the range becomes the last one in it.
 pub(crate) fn time(text: &str) -> Option<Timestamp> {
     beyond(text).unwrap_or(text).parse().ok()
 }

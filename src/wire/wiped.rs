@@ -13,7 +13,7 @@ const GROWING_BYTES: usize = 33 * 1024 * 1024;
 pub(crate) struct Wiped(Vec<u8>);
 
 impl Wiped {
-    /// `size` bytes: `kept`, as far as it fits in, and zeros.
+    /// `size` bytes: as much of `kept` as fits, then zeros.
     pub(crate) fn beginning_with(kept: &[u8], size: usize) -> Self {
         let mut bytes = vec![0; size];
         let kept = kept.get(..size).unwrap_or(kept);
@@ -76,9 +76,9 @@ impl DerefMut for Wiped {
 
 impl Drop for Wiped {
     fn drop(&mut self) {
-        // In one piece: a buffer is given back each time a connection falls quiet, and byte by byte
-        // costs tens of microseconds for a large one. The barrier keeps the compiler from leaving
-        // it out.
+        // In one piece: a connection frees its buffer each time it falls quiet, and byte by byte a
+        // large one costs tens of microseconds. The barrier keeps the compiler from removing the
+        // write.
         self.0.fill(0);
         zeroize::optimization_barrier(self.0.as_slice());
     }
@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(Wiped::default().held(), 0);
     }
 
-    /// What would leave a copy behind never moves.
+    /// Memory that grows in place never moves, so it leaves no copy behind.
     #[test]
     fn what_grows_in_place_stays_where_it_is() {
         let mut bytes = Wiped::growing(b"ab", 1000);

@@ -5,7 +5,7 @@ use super::*;
 use crate::object::Object as _;
 
 /// RQ-10, `TestRealFIFO_ReplaceAtomic`, `TestRealFIFO_ReplaceAtomicPop`: a list is one delta, and
-/// does not look at what waits.
+/// ignores waiting entries.
 #[test]
 fn rq_10_a_list_is_one_delta() {
     let table: [(&str, &[&str]); 4] = [
@@ -67,7 +67,7 @@ fn rq_10_lists_resyncs_and_bookmarks_keep_their_order() {
     assert!(rig.handle.has_synced());
 }
 
-/// RQ-10: bookmarks come where they are asked for, and say nothing about the first list.
+/// RQ-10: bookmarks come if the options ask for them, and say nothing about the first list.
 #[test]
 fn rq_10_bookmarks_come_where_asked_for() {
     let table = [
@@ -136,7 +136,7 @@ fn rq_10_a_bookmark_overtakes_nothing() {
     }
 }
 
-/// RQ-10: what is listed is transformed first; an error changes nothing.
+/// RQ-10: a list is transformed first; an error changes nothing.
 #[test]
 fn rq_10_a_list_is_transformed_first() {
     let options = marking(Options::default().atomic_lists());

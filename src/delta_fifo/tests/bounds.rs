@@ -1,4 +1,4 @@
-//! The bounds of a queue (promise 6): what one list brings, and what of lists waits.
+//! The bounds of a queue (promise 6): the objects of one list, and the waiting objects of lists.
 
 use super::waiting::{on_view, write_parked};
 use super::*;
@@ -30,7 +30,7 @@ fn a_list_beyond_the_bound_brings_its_first_objects() {
     }
 }
 
-/// Else the consumer is told that an object has gone which the server has.
+/// Otherwise the consumer would get a deletion of an object that the server has.
 #[test]
 fn a_list_beyond_the_bound_keeps_what_the_consumer_holds() {
     for options in [Options::default(), Options::default().in_order()] {

@@ -22,8 +22,8 @@ fn df_4_an_object_keeps_its_place() {
     assert_eq!(rig.drain(), ["+b1", "+c11,+c13", "+d30", "+a14"]);
 }
 
-/// DF-1, `TestDeltaFIFO_basic`: whatever is taken in between, each object's changes come in order
-/// and none is lost.
+/// DF-1, `TestDeltaFIFO_basic`: with any pops in between, each object's changes come in order and
+/// none is lost.
 #[test]
 fn df_1_the_order_of_two_interleaved_series_is_kept() {
     let mut rig = Rig::compressed("");
@@ -45,7 +45,7 @@ fn df_1_the_order_of_two_interleaved_series_is_kept() {
     assert_eq!((&of_a, &of_b), (&expected, &expected));
 }
 
-/// DF-5, `TestDeltaFIFO_enqueueingNoLister`: without a view, only what waits can be deleted.
+/// DF-5, `TestDeltaFIFO_enqueueingNoLister`: without a view, only queued objects can be deleted.
 #[test]
 fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
     let mut rig = Rig::alone();
@@ -62,7 +62,7 @@ fn df_5_with_a_view_a_known_deletion_is_queued() {
     assert_eq!(rig.drain(), ["+a10", "~b15", "-c20"]);
 }
 
-/// DF-5: a view that fails is no reason to lose a deletion.
+/// DF-5: a view that fails does not lose a deletion.
 #[test]
 fn df_5_a_view_that_fails_lets_the_deletion_through() {
     let mut rig = Rig::compressed("");
@@ -79,8 +79,8 @@ fn df_5_an_ignored_deletion_counts_as_populated() {
     assert!(rig.handle.is_empty() && rig.handle.has_synced());
 }
 
-/// `TestDeltaFIFO_DeleteExistingNonPropagated`: what was added and deleted before it was taken is
-/// told in full.
+/// `TestDeltaFIFO_DeleteExistingNonPropagated`: an object that was added and deleted before a pop
+/// comes with both changes.
 #[test]
 fn df_5_added_and_deleted_are_both_kept() {
     let mut rig = Rig::compressed("");
@@ -88,8 +88,8 @@ fn df_5_added_and_deleted_are_both_kept() {
     assert_eq!(rig.drain(), ["+a5,-a6"]);
 }
 
-/// DF-6: two deletions in a row are one; the final state wins over what a list implies, else the
-/// newer wins.
+/// DF-6: two deletions in a row are one; the final state wins over a list's implication, otherwise
+/// the newer wins.
 #[test]
 fn df_6_two_deletions_in_a_row_are_one() {
     let table = [
@@ -154,8 +154,8 @@ fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
     assert_eq!(seen.resource_version().as_str(), "3");
 }
 
-/// DF-9: what a list goes without is deleted once each. Which comes first is not promised; here
-/// what waits keeps its place.
+/// DF-9: each object that a list lacks is deleted once. The order is not promised; here waiting
+/// entries keep their places.
 #[test]
 fn df_9_each_missing_object_is_deleted_once() {
     let mut rig = Rig::compressed("a1 b1 c1 d1 e1");
@@ -166,8 +166,8 @@ fn df_9_each_missing_object_is_deleted_once() {
     assert_eq!(popped[3..], ["=c1", "?a1", "?e1"]);
 }
 
-/// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: what is gone, with its last state, from five
-/// starting points.
+/// DF-8, `TestDeltaFIFO_ReplaceMakesDeletions`: deletions with the last state, from five starting
+/// points.
 #[test]
 fn df_8_a_list_deletes_what_it_goes_without() {
     let table: [(&str, &[&str]); 4] = [
@@ -264,8 +264,8 @@ fn df_10_a_list_that_fails_changes_nothing() {
     assert!(rig.handle.is_empty() && !rig.handle.has_synced());
 }
 
-/// Of duplicate keys in one list the last wins, at the place of the first (ST-5); what was taken
-/// back out is not there.
+/// Of duplicate keys in one list the last wins, at the place of the first (ST-5). Items that were
+/// removed again are not queued.
 #[test]
 fn st_5_each_key_of_a_list_is_queued_once() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -341,8 +341,8 @@ fn df_7_each_object_is_transformed_once() {
     assert!(rig.handle.is_empty());
 }
 
-/// DF-7: what a transform refuses is not queued, and counts as populated; one that renames is
-/// refused.
+/// DF-7: a change that a transform refuses is not queued, but counts as populated. A transform that
+/// renames is refused.
 #[test]
 fn df_7_a_transform_that_fails_queues_nothing() {
     let renames = Options::default().transform(|object| {
@@ -396,7 +396,7 @@ fn df_3_deltas_and_tombstones_know_their_key() {
     assert_eq!(Delta::<ConfigMap>::SyncAll.key(), None);
 }
 
-/// DF-2: nothing of an object but its key and version is in what is printed.
+/// DF-2: `Debug` prints only an object's key and version.
 #[test]
 fn df_2_debug_prints_no_content() {
     let mut object = ConfigMap::default();

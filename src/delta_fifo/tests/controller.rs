@@ -58,8 +58,8 @@ fn blocked(
     (controller, told, go)
 }
 
-/// CT-1, CT-3: what is listed and what is watched reaches the process function; the queue and the
-/// position are the reflector's.
+/// CT-1, CT-3: lists and watch events reach the process function; the queue and the position are
+/// the reflector's.
 #[test]
 fn ct_1_ct_3_what_comes_is_processed() {
     let source = source(&["a"]);
@@ -74,7 +74,7 @@ fn ct_1_ct_3_what_comes_is_processed() {
     assert_eq!(told.recv().ok(), None, "the process function is dropped");
 }
 
-/// CT-2: a stop ends the loop after the call under way; what is queued then is dropped.
+/// CT-2: a stop ends the loop after the running call, and drops queued entries.
 #[test]
 fn ct_2_a_stop_drops_what_waits() {
     let source = source(&["a", "b", "c"]);

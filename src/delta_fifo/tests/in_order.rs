@@ -15,8 +15,8 @@ fn rq_1_each_change_is_a_pop() {
     assert_eq!(rig.drain(), ["+a10", "~a12", "-a15"]);
 }
 
-/// RQ-1, `TestRealFIFO_basic`: of two series, whatever is taken in between, nothing is lost and
-/// nothing overtakes.
+/// RQ-1, `TestRealFIFO_basic`: with any pops in between, nothing of two series is lost or
+/// overtakes.
 #[test]
 fn rq_1_the_order_of_two_interleaved_series_is_kept() {
     let mut rig = Rig::in_order("");
@@ -57,8 +57,8 @@ fn rq_2_a_deletion_is_always_queued() {
     }
 }
 
-/// RQ-3, `TestRealFIFO_ReplaceMakesDeletions`, `...Replaced`, `TestRealFIFO_addReplace`: what is
-/// gone comes first.
+/// RQ-3, `TestRealFIFO_ReplaceMakesDeletions`, `...Replaced`, `TestRealFIFO_addReplace`: deletions
+/// come first.
 #[test]
 fn rq_3_a_list_deletes_first_and_replaces_then() {
     let table: [(&str, &[&str]); 6] = [

@@ -1,4 +1,4 @@
-//! What a list says counts whatever the watch told of an object's end before (B18).
+//! A list counts, whatever the watch reported before about an object's end (B18).
 
 use super::*;
 use crate::object::Object as _;
@@ -26,8 +26,8 @@ fn unlisted(mut rig: Rig, words: &str) -> String {
     told.join(", ")
 }
 
-/// B18, RQ-3, DF-6: what the watch told may be old news, which the consumer refuses. The list marks
-/// it, so that its word counts.
+/// B18, RQ-3, DF-6: the watch's deletion may be old news, which the consumer refuses. The list
+/// marks it, so that it counts.
 #[test]
 fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
     for rig in [Rig::compressed, Rig::in_order] {
@@ -60,8 +60,8 @@ fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
     }
 }
 
-/// B4, B18: a list that is older than what was written before would end what is newer: it is
-/// refused, so that the reflector asks for the most recent, which counts whatever its version.
+/// B4, B18: a list that is older than what was written before would end what is newer: the queue
+/// refuses it, so that the reflector asks for the most recent, which counts whatever its version.
 #[test]
 fn b4_b18_a_list_that_is_too_old_is_refused() {
     for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
@@ -83,7 +83,7 @@ fn b4_b18_a_list_that_is_too_old_is_refused() {
     }
 }
 
-/// B12: a deletion that does not decode keeps what the watch told, and gets the list's mark, too.
+/// B12: a deletion that does not decode keeps the watch's report, and gets the list's mark, too.
 #[test]
 fn b18_b12_a_list_marks_a_deletion_that_does_not_decode() {
     for mut rig in [Rig::compressed("a1"), Rig::in_order("a1")] {
@@ -100,7 +100,7 @@ fn b18_b12_a_list_marks_a_deletion_that_does_not_decode() {
     }
 }
 
-/// B12: the state that was there before the end, wherever the end stands in what waited together.
+/// B12: the state before the end, wherever the end stands among the changes that waited together.
 #[test]
 fn b12_each_deletion_that_does_not_decode_gets_the_state_before_it() {
     let mut rig = Rig::compressed("a1");
@@ -112,7 +112,7 @@ fn b12_each_deletion_that_does_not_decode_gets_the_state_before_it() {
     assert_eq!(rig.drain(), ["?a1,+a3,?a3"]);
 }
 
-/// An unchanged object of a list keeps its allocation, where the view knows it.
+/// An unchanged object of a list keeps its allocation if the view knows it.
 #[test]
 fn rq_10_unchanged_objects_of_a_list_keep_their_allocation() {
     let known = view("a1 b1");
@@ -158,7 +158,7 @@ fn what_may_have_changed_is_taken_from_the_list() {
     }
 }
 
-/// RQ-16: nothing that was taken is held.
+/// RQ-16: the queue holds no taken entry.
 #[test]
 fn rq_16_what_was_taken_is_not_held() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -171,8 +171,7 @@ fn rq_16_what_was_taken_is_not_held() {
     }
 }
 
-/// A view that panics is an error of the list, which leaves the queue as it was; the next list
-/// passes.
+/// If the view panics, the list fails and leaves the queue as it was; the next list passes.
 #[test]
 fn a_view_that_panics_fails_the_list_alone() {
     struct Bad(Arc<View>, Mutex<bool>);

@@ -35,7 +35,7 @@ use crate::{Error, ErrorKind};
 
 type Objects = BTreeMap<ObjectKey, Arc<StoredObject<ConfigMap>>>;
 
-/// What a consumer holds; `broken` does not decode.
+/// The content of a consumer; `broken` does not decode.
 #[derive(Default)]
 pub(super) struct View {
     pub(super) objects: Mutex<Objects>,
@@ -80,7 +80,7 @@ fn word(object: &ConfigMap) -> String {
     name.unwrap() + &version.unwrap()
 }
 
-/// What a consumer knows, what comes with a resync at its end, and what is popped: in both modes.
+/// The known objects, the input with a resync at its end, and the pops, in both modes.
 const RESYNCS: [(&str, &str, &[&str]); 4] = [
     ("a5", "!", &["!a5"]),
     ("a5", "-a10 !", &["-a10"]),
@@ -155,7 +155,7 @@ impl Rig {
         Self::new(options, Arc::default())
     }
 
-    /// Writes what the words say.
+    /// Writes the input that the words describe.
     pub(super) fn feed(&mut self, words: &str) -> &mut Self {
         for word in words.split_whitespace() {
             self.write(word).unwrap();
@@ -167,7 +167,8 @@ impl Rig {
         write(&mut self.writer, word)
     }
 
-    /// What waits first, processed at once; and whether it is part of the first list.
+    /// Takes the first entry and processes it at once. Returns whether it is part of the first
+    /// list, too.
     pub(super) fn take(&mut self) -> (Deltas<ConfigMap>, bool) {
         let take = |deltas, is_initial| (deltas, is_initial);
         self.queue.pop(at_once(), take).unwrap()
@@ -177,13 +178,13 @@ impl Rig {
         self.take().0
     }
 
-    /// Takes what waits first on another thread, which processes it until [`finish`].
+    /// Takes the first entry on another thread, which processes it until [`finish`].
     pub(super) fn begin(&self) -> Deltas<ConfigMap> {
         let taken = self.handle.state.lock().take(1, other_thread());
         taken.unwrap().0
     }
 
-    /// Everything that waits, popped and processed at once.
+    /// Pops and processes all waiting entries at once.
     pub(super) fn drain(&mut self) -> Vec<String> {
         let mut popped = Vec::new();
         while !self.handle.is_empty() {
@@ -202,13 +203,13 @@ pub(super) fn other_thread() -> ThreadId {
     })
 }
 
-/// What was taken is processed.
+/// Ends the processing of the taken entries.
 pub(super) fn finish(queue: &DeltaFifoHandle<ConfigMap>) {
     queue.state.lock().finish();
     queue.state.notify_all();
 }
 
-/// Writes what a word says.
+/// Writes the input that a word describes.
 pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Result<(), Error> {
     let (what, rest) = word.split_at(1);
     match what {
@@ -297,7 +298,7 @@ pub(super) fn second() -> Duration {
     Duration::from_secs(1)
 }
 
-/// What a consumer does with deltas: the view follows them.
+/// Applies deltas to the view, as a consumer does.
 pub(super) fn apply(view: &View, deltas: &Deltas<ConfigMap>) {
     for delta in deltas.iter() {
         apply_one(view, delta);
@@ -315,19 +316,19 @@ fn apply_one(view: &View, delta: &Delta<ConfigMap>) {
     }
 }
 
-/// A deadline that has passed: a pop with it takes what is there, or nothing.
+/// A deadline that has passed: a pop with it does not wait.
 pub(super) fn at_once() -> Deadline {
     Deadline::at(Clock::system().now())
 }
 
-/// What a thread of its own does, and what it comes to.
+/// A function on its own thread, and its result.
 pub(super) struct Waiting<T> {
     pub(super) fake: FakeClock,
     pub(super) told: Receiver<T>,
     _worker: Worker,
 }
 
-/// Runs a wait on a thread of its own, until it is parked in the fake clock.
+/// Runs a wait on its own thread, until it is parked in the fake clock.
 pub(super) fn parked<T: Send + 'static>(
     fake: &FakeClock,
     wait: impl FnOnce() -> T + Send + 'static,

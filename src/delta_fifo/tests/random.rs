@@ -1,8 +1,8 @@
-//! Random histories of a server into the queue, in every mode: at the end the consumer holds what
-//! the server holds, each object's changes came in order, and no deletion was lost.
+//! Random histories of a server into the queue, in every mode: at the end the consumer equals the
+//! server, each object's changes came in order, and no deletion was lost.
 //!
-//! `KUBECACHE_SEEDS=10000 cargo test --features testing --lib delta_fifo::tests::random` plays so
-//! many of each mode.
+//! `KUBECACHE_SEEDS=10000 cargo test --features testing --lib delta_fifo::tests::random` plays
+//! 10,000 of each mode.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const HISTORIES: u64 = 60;
 /// Steps of one history.
 const STEPS: usize = 120;
 
-/// A server whose watch may break: what happens then shows in the next list only.
+/// A server whose watch may break: later changes show only in the next list.
 struct Server {
     objects: BTreeMap<String, u64>,
     /// When each object was last deleted.
@@ -25,7 +25,7 @@ struct Server {
     watched: bool,
 }
 
-/// Marks what a server sends once more.
+/// Marks the events that a server repeats.
 const REPEATED: &str = "repeated";
 
 impl Server {
@@ -57,8 +57,7 @@ impl Server {
         self.watched.then_some(event)
     }
 
-    /// Sends once more that an object was deleted which is there again: old news, which a store
-    /// refuses (B18).
+    /// Repeats the deletion of an object that exists again: old news, which a store refuses (B18).
     fn repeat(&self, dice: &mut Dice, writer: &mut DeltaFifoWriter<ConfigMap>) {
         let ends = self.ends.iter();
         let again: Vec<_> = ends
@@ -91,14 +90,14 @@ impl Server {
     }
 }
 
-/// The consumer, and what a handler behind it would have seen.
+/// The consumer, and the view of a handler behind it.
 #[derive(Default)]
 struct Consumer {
     view: Arc<View>,
     told: BTreeMap<ObjectKey, Told>,
 }
 
-/// What was last told of an object that is there.
+/// The last report about an object that exists.
 struct Told {
     version: u64,
     /// The last version that decoded.
@@ -116,7 +115,7 @@ impl Consumer {
                     let last = deletion.last_known.as_ref().unwrap();
                     let mark = last.metadata.generate_name.as_deref();
                     assert_eq!(mark, Some(REPEATED), "{context}: {deletion:?}");
-                    // The list's word counts where the watch's does not.
+                    // The list counts where the watch does not.
                     counts = deletion.unlisted;
                     if counts {
                         self.told.remove(&deletion.key);
@@ -136,7 +135,7 @@ impl Consumer {
         }
     }
 
-    /// Whether a store refuses what the watch told (B18).
+    /// Whether a store refuses this deletion of the watch (B18).
     fn is_old_news(&self, deletion: &Deletion<ConfigMap>) -> bool {
         let told = self.told.get(&deletion.key);
         let last = deletion.last_known.as_ref().map(|object| number(object));
@@ -144,7 +143,7 @@ impl Consumer {
         told.zip(end).is_some_and(|(told, end)| end <= told.version)
     }
 
-    /// Nothing that is told of an object goes back in time.
+    /// Takes a change of an object, which must not go back in time.
     fn tell(&mut self, key: &ObjectKey, version: u64, decodes: bool, context: &str) {
         let before = self.told.remove(key);
         if let Some(before) = &before {
@@ -161,7 +160,8 @@ impl Consumer {
         self.told.insert(key.clone(), Told { version, good });
     }
 
-    /// What ends was there; it ends with its final state, or with the last one that was told.
+    /// Takes the end of an object: it existed, and ends with its final state or the last reported
+    /// one.
     fn tell_end(&mut self, deletion: &Deletion<ConfigMap>, context: &str) {
         let before = self.told.remove(&deletion.key);
         let before = before.unwrap_or_else(|| panic!("{context}: {deletion:?} was not there"));
@@ -199,7 +199,7 @@ fn number(object: &ConfigMap) -> u64 {
     object.resource_version().as_str().parse().unwrap()
 }
 
-/// Takes one entry or a batch; it is being processed by another thread then.
+/// Takes one entry or a batch, which another thread then processes.
 fn take(rig: &Rig, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
     let max = [1, 2, 9][usize::try_from(dice.roll(3)).unwrap()];
     let taken = rig.handle.state.lock().take(max, other_thread());
@@ -211,8 +211,8 @@ fn take(rig: &Rig, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
     Some(batch)
 }
 
-/// One history. While something is processed the watch goes on, as it would on the reflector's
-/// thread; lists and resyncs wait.
+/// Plays one history. During the processing the watch goes on, as on the reflector's thread; lists
+/// and resyncs wait.
 fn history(options: Options, view: Arc<View>, dice: &mut Dice, context: &str) {
     let mut server = Server {
         objects: BTreeMap::new(),
@@ -239,7 +239,7 @@ fn history(options: Options, view: Arc<View>, dice: &mut Dice, context: &str) {
             pass(&mut server, dice, &mut rig.writer);
         }
     }
-    // The history ends with a list that succeeds, while old news may wait.
+    // The history ends with a list that succeeds, while old news may still wait.
     server.repeat(dice, &mut rig.writer);
     server.watched = false;
     while !server.watched {

@@ -60,8 +60,8 @@ fn df_14_rq_5_implied_deletions_are_part_of_the_first_list() {
     }
 }
 
-/// DF-13, RQ-7: initial is what was taken before the queue had synced; a change before any list
-/// makes all of it later.
+/// DF-13, RQ-7: entries taken before the queue had synced are initial. After a change before any
+/// list, none is.
 #[test]
 fn df_13_rq_7_initial_is_what_is_taken_before_the_queue_has_synced() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -90,7 +90,7 @@ fn df_15_a_later_list_does_not_count() {
     }
 }
 
-/// RQ-5: what waited before the first list, without having been input, is part of it.
+/// RQ-5: entries that waited before the first list, without having been input, are part of it.
 #[test]
 fn rq_5_what_a_resync_brought_up_before_is_part_of_the_first_list() {
     let mut rig = Rig::in_order("a1");
@@ -140,8 +140,8 @@ fn rq_6_a_processing_that_panics_has_ended() {
     assert!(rig.handle.has_synced());
 }
 
-/// DF-17, RQ-18: what waits is handed over after the end, also what is written after it; then the
-/// error has its text.
+/// DF-17, RQ-18: waiting entries are handed over after the end, even later writes; then comes the
+/// error with its text.
 #[test]
 fn df_17_rq_18_a_closed_queue_is_drained() {
     for mut rig in [Rig::compressed(""), Rig::in_order("")] {
@@ -178,7 +178,7 @@ fn ct_1_the_end_of_the_writer_closes_the_queue() {
     assert_eq!(handle.status().phase, crate::reflector::Phase::Stopped);
 }
 
-/// Without a consumer nothing is kept, and the writer is told.
+/// Without a consumer the queue keeps nothing, and writes fail.
 #[test]
 fn the_end_of_the_consumer_is_an_error_of_every_write() {
     for mut rig in [
@@ -205,7 +205,7 @@ fn the_end_of_the_consumer_is_an_error_of_every_write() {
     }
 }
 
-/// A deadline that has passed: something that waits is taken, nothing is an error.
+/// With a deadline that has passed, a pop takes a waiting entry, and fails without one.
 #[test]
 fn df_12_a_pop_ends_at_its_deadline() {
     let mut rig = Rig::compressed("");
@@ -286,7 +286,7 @@ fn df_14_a_wait_ends_with_the_last_initial_item() {
     rig.handle.wait_until_synced(at_once()).unwrap();
 }
 
-/// R28: what is in hand may bring no list any more; its end is then the end of the wait, too.
+/// R28: the closed queue gets no more lists, so the end of the processing ends the wait, too.
 #[test]
 fn df_14_a_wait_ends_with_the_last_item_of_a_queue_that_was_closed_before_a_list() {
     let fake = FakeClock::new();
@@ -309,7 +309,7 @@ fn df_14_a_wait_ends_with_the_last_item_of_a_queue_that_was_closed_before_a_list
 /// R28: each other end of the wait says why.
 #[test]
 fn df_14_a_wait_that_fails_gives_the_cause() {
-    /// Ends the wait, and gives back what must live on meanwhile.
+    /// Ends the wait, and returns the values that must live on meanwhile.
     type End = fn(Rig, &FakeClock) -> Box<dyn std::any::Any>;
     let fake = FakeClock::new();
     let ends: [(End, ErrorKind, &str); 5] = [

@@ -1,4 +1,4 @@
-//! Objects that are there but do not decode (B12), in every mode.
+//! Objects that exist but do not decode (B12), in every mode.
 
 use super::*;
 
@@ -11,8 +11,7 @@ fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
     rig.writer.commit(staging, &at("100")).unwrap();
 }
 
-/// B12: what does not decode counts as present in a list, so that no false deletion
-/// is queued.
+/// B12: an undecodable object counts as present in a list, so that no false deletion is queued.
 #[test]
 fn b12_a_listed_object_that_does_not_decode_is_not_deleted() {
     let table = [
@@ -126,8 +125,8 @@ fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
     }
 }
 
-/// B12, B18: an old deletion that is told once more, and that the consumer will refuse, says
-/// nothing of the object that a list goes without.
+/// B12, B18: a repeated old deletion, which the consumer will refuse, says nothing about the object
+/// that a list lacks.
 #[test]
 fn b12_b18_a_deletion_by_a_list_does_not_carry_what_an_old_deletion_told() {
     let table = [

@@ -1,5 +1,4 @@
-//! What happens while the consumer processes: events go on, lists and resyncs wait, and nothing
-//! waits for itself.
+//! During the processing: events go on, lists and resyncs wait, and nothing waits for itself.
 
 use super::*;
 use crate::worker::StopSource;
@@ -15,7 +14,7 @@ pub(super) fn on_view(fake: &FakeClock, options: Options, known: Arc<View>) -> R
     Rig::new(options, known)
 }
 
-/// A write that waits, on a thread of its own; gives the writer back.
+/// A write that waits, on its own thread, which returns the writer.
 pub(super) fn write_parked(
     fake: &FakeClock,
     rig: &mut Rig,
@@ -49,8 +48,8 @@ fn rq_12_an_event_is_queued_while_something_is_processed() {
     }
 }
 
-/// DF-8, RQ-3, DF-16, RQ-9: a list and a resync wait until nothing is processed, and then see what
-/// has come of it.
+/// DF-8, RQ-3, DF-16, RQ-9: a list and a resync wait until nothing is processed, and then see the
+/// result.
 #[test]
 fn df_8_rq_3_df_16_rq_9_a_list_and_a_resync_wait_for_the_processing() {
     let table = [
@@ -81,8 +80,8 @@ fn df_8_rq_3_df_16_rq_9_a_list_and_a_resync_wait_for_the_processing() {
     }
 }
 
-/// B18, RQ-3: the consumer refuses the deletion that it processes as old news. The list sees that
-/// the object is there.
+/// B18, RQ-3: the consumer refuses the deletion in processing as old news. The list sees that the
+/// object exists.
 #[test]
 fn b18_rq_3_a_list_ends_an_object_whose_deletion_is_refused_meanwhile() {
     let fake = FakeClock::new();
@@ -97,7 +96,7 @@ fn b18_rq_3_a_list_ends_an_object_whose_deletion_is_refused_meanwhile() {
     assert_eq!(rig.drain(), ["?a5"]);
 }
 
-/// RQ-5: what is processed before the first list does not count for it.
+/// RQ-5: entries processed before the first list do not count for it.
 #[test]
 fn rq_5_what_is_processed_before_the_first_list_does_not_count_for_it() {
     let fake = FakeClock::new();
@@ -125,14 +124,14 @@ fn rq_10_an_atomic_list_waits_for_no_processing() {
     assert_eq!(rig.drain(), ["[b1]@100", "!"]);
 }
 
-/// How a write that waits is ended, although the consumer goes on.
+/// The ways to end a waiting write, although the consumer goes on.
 enum End {
     Stop,
     Close,
     Drop,
 }
 
-/// Ends a write that waits in each way: it is an error, and leaves nothing behind.
+/// Ends a waiting write in each way: it fails, and leaves nothing behind.
 fn ends(options: fn() -> Options, meanwhile: &str, word: &str) {
     for end in [End::Stop, End::Close, End::Drop] {
         let fake = FakeClock::new();
@@ -187,8 +186,7 @@ fn rq_12_above_its_bound_an_event_waits() {
     }
 }
 
-/// A write inside the process function could wait for itself: it is an error, and the queue goes
-/// on.
+/// A write inside the process function could wait for itself: it fails, and the queue goes on.
 #[test]
 fn a_write_inside_the_process_function_is_refused() {
     for mut rig in [

@@ -1,5 +1,4 @@
-//! Handlers that pass on what they are told: to another handler what passes a filter, or everything
-//! to a channel.
+//! Handlers that pass notifications on: filtered to another handler, or all to a channel.
 
 use std::fmt;
 
@@ -11,10 +10,10 @@ use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// Passes the notifications of those objects that match `filter` on to `handler`.
+/// Passes the notifications of objects that match `filter` on to `handler`.
 ///
-/// The handler gets an object that begins to match as added, though not as part of the initial
-/// list. It gets an object that no longer matches as deleted:
+/// An object that begins to match comes as added, but not as part of the initial list. An object
+/// that no longer matches comes as deleted:
 ///
 /// | notification | old matches | new matches | the handler gets |
 /// |---|---|---|---|
@@ -24,9 +23,9 @@ use crate::worker::StopToken;
 /// | updated | yes | no | `on_delete` with `old` as the final state: the last one that matched |
 /// | deleted | last known state matches | | `on_delete`, as it was |
 ///
-/// The filter always sees an object, also for a delete that was missed; client-go's typed filter
-/// sees a null pointer there. It runs on the handler's thread. A filter must depend on the object
-/// alone. Otherwise the handler may get the add of an object and never its delete.
+/// The filter always sees an object, even for a missed delete; client-go's typed filter sees a null
+/// pointer there. It runs on the handler's thread. A filter must depend on the object alone.
+/// Otherwise the handler may get an object's add but never its delete.
 ///
 /// # Examples
 ///
@@ -107,7 +106,7 @@ where
 
 debug_of!([F, H: fmt::Debug] FilteringHandler<F, H>, |it| handler: it.handler, ..);
 
-/// Sends every notification into a crossbeam channel.
+/// Sends every notification to a crossbeam channel.
 ///
 /// While the channel is full, only the handler's own thread waits. Its queue grows up to the bound
 /// of every handler's queue. The wait ends when the receiver takes a notification, when the
@@ -117,8 +116,8 @@ debug_of!([F, H: fmt::Debug] FilteringHandler<F, H>, |it| handler: it.handler, .
 /// The channel closes when the handler ends, so `for notification in &receiver` ends with the
 /// informer.
 ///
-/// The handler counts as synced when the initial objects are *in the channel*. With room for 0
-/// notifications that means: taken by the receiver.
+/// The handler counts as synced when the initial objects are *in the channel*. With a capacity of 0
+/// that means: the receiver has taken them.
 ///
 /// # Examples
 ///
@@ -152,17 +151,17 @@ pub struct Forward<K: Object> {
 }
 
 impl<K: Object> Forward<K> {
-    /// Makes a handler and the receiver of its notifications. The channel has room for
+    /// Makes a handler and the receiver of its notifications. The channel holds at most
     /// `notifications_max`.
     ///
-    /// Keep the room small. The handler's queue coalesces its notifications and shows its lag; the
+    /// Keep the capacity small. The handler's queue coalesces notifications and shows its lag; the
     /// channel does neither.
     pub fn bounded(notifications_max: usize) -> (Self, Receiver<Notification<K>>) {
         let (sender, receiver) = bounded(notifications_max);
         (Self::from(sender), receiver)
     }
 
-    /// Makes a handler and the receiver of its notifications. The channel has room for all of them.
+    /// Makes a handler and the receiver of its notifications. The channel is unbounded.
     ///
     /// If the receiver is too slow, memory grows without bound, because the handler's queue never
     /// fills.

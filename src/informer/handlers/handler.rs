@@ -10,17 +10,16 @@ use crate::worker::StopToken;
 
 /// Receives the objects of one informer: the present ones, every change and every delete.
 ///
-/// Every handler has a thread of its own, such as `hd-1`. All its methods are called there, one at
-/// a time and under no lock of the crate. So a handler may block: only its own queue grows
-/// meanwhile (see [`HandlerOptions`](crate::informer::HandlerOptions)). A method that panics loses
-/// that one notification. The panic is counted and logged, and the next notification comes as
-/// usual.
+/// Every handler has a thread of its own, such as `hd-1`. That thread makes all calls, one at a
+/// time and without a lock of the crate. So a handler may block: only its own queue grows meanwhile
+/// (see [`HandlerOptions`](crate::informer::HandlerOptions)). A method that panics loses only that
+/// notification. The panic is counted and logged, and the next notification comes as usual.
 ///
 /// For one object the calls come in order: `on_add`, any number of `on_update`, `on_delete`, and so
 /// on. Between different objects, and between different handlers, there is no order.
 ///
-/// Methods that are not written do nothing. [`Handlers`] makes a handler of closures,
-/// [`Forward`](crate::informer::Forward) one that sends into a channel.
+/// The default methods do nothing. [`Handlers`] makes a handler from closures;
+/// [`Forward`](crate::informer::Forward) sends to a channel.
 ///
 /// # Examples
 ///
@@ -67,8 +66,8 @@ pub trait EventHandler<K: Object>: Send + 'static {
     fn on_add(&mut self, _object: &Arc<StoredObject<K>>, _is_in_initial_list: bool) {}
 
     /// Called when the object changed from `old` to `new`, and at a resync, when nothing changed.
-    /// Both are states of one object, with one uid: an object that was deleted and made again comes
-    /// as `on_delete` and `on_add`.
+    /// Both states have the same uid. An object that was deleted and created again comes as
+    /// `on_delete` and `on_add`.
     ///
     /// One call may stand for several changes, after a relist or beyond the bound of the handler's
     /// queue.
@@ -80,7 +79,7 @@ pub trait EventHandler<K: Object>: Send + 'static {
     fn on_delete(&mut self, _deleted: Deleted<K>) {}
 
     /// Whether the handler is finished. The informer asks after each notification, and removes the
-    /// handler at `true`.
+    /// handler on `true`.
     fn is_finished(&self) -> bool {
         false
     }
@@ -122,7 +121,7 @@ pub enum Notification<K: Object> {
         /// Whether it belongs to the handler's initial list.
         is_in_initial_list: bool,
     },
-    /// The object changed. At a resync it comes once more without a change.
+    /// The object changed. A resync repeats it without a change.
     Updated {
         /// The state that this handler received before.
         old: Arc<StoredObject<K>>,
@@ -218,13 +217,12 @@ impl<K: Object> fmt::Debug for Notification<K> {
 type OnAdd<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, bool) + Send>;
 type OnUpdate<K> = Box<dyn FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send>;
 
-/// A handler made of closures. A method without a closure does nothing.
+/// A handler made from closures. A method without a closure does nothing.
 ///
 /// [`SharedInformer::handlers`](crate::informer::SharedInformer::handlers) makes an empty one of
-/// the informer's type, so that the compiler knows the type of the closures' arguments.
+/// the informer's type, so that the compiler knows the closures' argument types.
 ///
-/// The handler's own thread calls all of them. So they may block, and what they hold need only be
-/// `Send`.
+/// The handler's own thread calls all of them. So they may block, and need only be `Send`.
 ///
 /// # Examples
 ///

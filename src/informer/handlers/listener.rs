@@ -20,18 +20,18 @@ use crate::sync::{
 };
 use crate::worker::{StopSource, ThreadWait};
 
-/// How many notifications may wait for a sleeping handler while more events are coming.
+/// How many notifications may wait for a sleeping handler while more events come.
 const UNWOKEN_MAX: usize = 32;
 
 /// The shared side of one handler.
 ///
-/// The informer pushes, the handler's thread takes, any thread reads and ends it.
+/// The informer pushes, the handler's thread takes, and any thread may read or end it.
 pub(super) struct Listener<K: Object> {
-    /// In logs, and in errors about the handler alone.
+    /// The name in logs, and in errors about the handler alone.
     name: String,
-    /// Whether that is the name of its options.
+    /// Whether the options gave that name.
     is_named: bool,
-    /// In errors of waits for its first sync (WT-4).
+    /// The name in errors of waits for its first sync (WT-4).
     sync_name: String,
     clock: Clock,
     store: Store<K>,
@@ -39,13 +39,13 @@ pub(super) struct Listener<K: Object> {
     stop: StopSource,
     /// Whether the updates of a resync are for this handler (SI-24).
     is_syncing: AtomicBool,
-    /// Something waits, and the handler's thread was not woken for it.
+    /// Notifications wait, and the handler's thread was not woken for them.
     is_wake_due: AtomicBool,
     reclaimer: Arc<Reclaimer<K>>,
 }
 
 impl<K: Object> Listener<K> {
-    /// A handler of the type `type_name`, which `thread` is to call.
+    /// Creates the listener of a handler of the type `type_name`, which `thread` will call.
     pub(super) fn new(
         store: &Store<K>,
         clock: Clock,
@@ -71,15 +71,14 @@ impl<K: Object> Listener<K> {
             store: store.clone(),
             state: Arc::new(Monitor::ranked(Rank::HANDLER_QUEUE, state)),
             stop: StopSource::new(),
-            // Until the first look at the clock every handler counts as due (SI-24).
+            // Before the first check of the clock every handler counts as due (SI-24).
             is_syncing: AtomicBool::new(true),
             is_wake_due: AtomicBool::new(false),
             reclaimer,
         }
     }
 
-    /// Queues a notification; never blocks. `false` if the handler has ended and takes nothing
-    /// more.
+    /// Queues a notification; never blocks. `false` if the handler has ended.
     ///
     /// The handler's thread may sleep on until [`wake`](Self::wake): waking it costs more than the
     /// rest of an event.
@@ -98,31 +97,31 @@ impl<K: Object> Listener<K> {
         running
     }
 
-    /// Wakes the handler's thread for what was pushed.
+    /// Wakes the handler's thread for pushed notifications.
     pub(super) fn wake(&self) {
         if self.is_wake_due.swap(false, Ordering::SeqCst) {
             self.state.notify_all();
         }
     }
 
-    /// Queues the objects that are there when the handler joins.
+    /// Queues the objects that the store holds when the handler joins.
     pub(super) fn push_initial(&self, objects: &[Arc<StoredObject<K>>]) {
         let now = self.clock.now();
         self.change(|state| state.push_initial(objects, now));
     }
 
-    /// No more of the initial list comes.
+    /// Notes that the initial list is complete.
     pub(super) fn complete_initial(&self) {
         self.change(HandlerState::complete_initial);
     }
 
-    /// Lets no further call begin; returns at once. The stop is raised for a handler that blocks.
+    /// Prevents further calls, and raises the stop for a handler that blocks. Returns at once.
     pub(super) fn end(&self, why: &str) {
         self.change(|state| state.end(why));
         self.stop.stop();
     }
 
-    /// Ends the waits for a first sync by the server's refusal, or takes the refusal back.
+    /// Ends waits for a first sync with the server's refusal, or takes the refusal back.
     pub(super) fn deny(&self, denied: Option<&Error>) {
         self.state.lock().denied = denied.cloned();
         self.state.notify_all();
@@ -141,9 +140,9 @@ impl<K: Object> Listener<K> {
         self.is_syncing.store(is_syncing, Ordering::SeqCst);
     }
 
-    /// The body of the handler's thread: calls the handler under no lock until the end.
+    /// The body of the handler's thread: calls the handler, without a lock, until the end.
     ///
-    /// `metrics` is told of its panics.
+    /// Reports its panics to `metrics`.
     pub(super) fn run<H: EventHandler<K>>(
         &self,
         mut handler: H,
@@ -185,7 +184,7 @@ impl<K: Object> Listener<K> {
         next.flatten()
     }
 
-    /// The call for the last notification taken is over.
+    /// Notes that the call for the last notification has returned.
     pub(super) fn finish(&self, panic: Option<String>) {
         let now = self.clock.now();
         self.change(|state| state.finish(panic, now));
@@ -203,7 +202,7 @@ impl<K: Object> Listener<K> {
     ///
     /// # Errors
     ///
-    /// The call under way waits for the caller, or is the caller's: neither can go on first.
+    /// The running call waits for the caller, or is the caller's own, so neither can go on first.
     pub(super) fn wait_until_ended(&self, deadline: Deadline) -> Result<bool, String> {
         let state = self.state.lock();
         if state.phase == HandlerPhase::Ended {
@@ -221,7 +220,7 @@ impl<K: Object> Listener<K> {
         Ok(ended.is_some())
     }
 
-    /// The error of a wait for the first sync at its deadline, or how it ended before.
+    /// The result of a wait for the first sync that reached its deadline, or ended before.
     ///
     /// It names the rest of the initial list, the running call, and the informer's last failure
     /// (B2, R28).
@@ -257,7 +256,7 @@ impl<K: Object> Listener<K> {
         }
     }
 
-    /// Changes the state, then does what follows from it under no lock.
+    /// Changes the state, then performs the effects without the lock.
     fn change(&self, change: impl FnOnce(&mut HandlerState<K>) -> HandlerEffects<K>) {
         let effects = change(&mut self.state.lock());
         if effects.wake {
@@ -272,7 +271,7 @@ impl<K: Object> Listener<K> {
         drop(effects.leftovers);
     }
 
-    /// Calls the handler; a panic is caught, and logged without the object's content.
+    /// Calls the handler. Catches a panic, and logs it without the object's content.
     fn guard_notification<H: EventHandler<K>>(
         &self,
         notification: Notification<K>,
@@ -292,7 +291,7 @@ impl<K: Object> Listener<K> {
         called
     }
 
-    /// Calls a method that gets no notification. A panic of it is logged and otherwise ignored.
+    /// Calls a method that gets no notification. Only logs a panic of it.
     fn guard<T>(&self, method: &str, call: impl FnOnce() -> T) -> Option<T> {
         let called = guard(format_args!("handler {}, in {method},", self.name), call);
         called.map_err(|error| log::error!("{error}")).ok()

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use crate::setters::setters;
 
-/// Notifications that may wait for a handler before its queue coalesces, unless an option says
-/// otherwise.
+/// The default bound of a handler's queue, beyond which the queue coalesces.
 const QUEUE_MAX: usize = 10_000;
 
-/// The options of one handler: its name, the bound of its queue, its resyncs.
+/// Options of one handler: its name, the bound of its queue, its resyncs.
 ///
 /// # Examples
 ///
@@ -53,21 +52,21 @@ setters! { [] HandlerOptions;
     /// in order, and no delete of an object that the handler knows is lost. The order between
     /// different objects is lost.
     ///
-    /// The handler also receives an object that was created and deleted while the queue was full:
-    /// as an add and a delete, unless the object was created again since. Beyond another 10,000
-    /// notifications the queue drops both, so that the number of objects bounds its memory.
+    /// An object that was created and deleted while the queue was full still comes, as an add and a
+    /// delete, unless it was created again since. Beyond another 10,000 notifications the queue
+    /// drops both, so that the number of objects bounds its memory.
     ///
     /// With `None` the queue never merges. If the handler is too slow, memory then grows without
     /// bound, as in client-go.
     queue_max(notifications: Option<usize>);
 
-    /// Sets how often the handler receives every object once more as an update. Zero is never.
+    /// Sets how often the handler receives every object once more, as an update. Zero means never.
     /// Default: the informer's own period.
     ///
-    /// The shortest period is a second. No period is shorter than that of the informer's check. The
-    /// check runs at the shortest period of the informer and of the handlers added before its
-    /// start. If the informer's own period is zero, none of its handlers gets resyncs. A resync
-    /// sends no request to the server.
+    /// The shortest period is a second. No period is shorter than the period of the informer's
+    /// check. The check runs at the shortest period of the informer and of the handlers added
+    /// before its start. If the informer's own period is zero, none of its handlers gets resyncs. A
+    /// resync sends no request to the server.
     #[doc(alias = "AddEventHandlerWithResyncPeriod")]
     resync_period(period: Duration) = Some(period);
 }

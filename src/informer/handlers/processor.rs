@@ -1,4 +1,4 @@
-//! All handlers of one informer: they join, are told, are resynced, and leave.
+//! All handlers of one informer: how they join, get notifications and resyncs, and leave.
 
 use std::time::Duration;
 
@@ -18,60 +18,60 @@ use crate::sync::{
 };
 use crate::worker::Worker;
 
-/// Numbers the handlers of the process, so that each thread's name is its own.
+/// Numbers the handlers of the process, so that each thread has a name of its own.
 static NUMBER: ProcessCounter = ProcessCounter::new(1);
 
 /// The informer's side of its handlers.
 ///
-/// The store changes, and the handlers are told, in a [`turn`](Self::turn) only. A handler that is
-/// added joins between two turns, so that it misses nothing and is told nothing twice (SI-11).
+/// The store changes, and the handlers are told, only in a [`turn`](Self::turn). A new handler
+/// joins between two turns, so that it misses nothing and gets nothing twice (SI-11).
 ///
-/// Dropping it stops all handlers and joins their threads: it blocks for as long as a call runs.
-/// Handlers which an earlier [`stop`](Self::stop) named as late are not waited for again. On a
-/// handler's own thread that handler is not waited for.
+/// Dropping it stops all handlers and joins their threads, so the drop blocks while a call runs. It
+/// does not wait again for handlers that an earlier [`stop`](Self::stop) named as late, nor for the
+/// handler whose thread drops it.
 pub(crate) struct Processor<K: Object> {
     informer: String,
     store: Store<K>,
     clock: Clock,
     resync_period: Duration,
     table: Monitor<HandlerTable<K>>,
-    /// The next event is there already: the handlers' threads are woken for all of them together.
+    /// The next event has come already, so the handlers' threads are woken for several together.
     is_burst: AtomicBool,
     reclaimer: Arc<Reclaimer<K>>,
 }
 
 struct HandlerTable<K: Object> {
-    /// Those that run, and those that have ended or are to end and whose threads are to be joined.
+    /// The running handlers, and the ending or ended ones whose threads are not joined yet.
     members: Vec<HandlerEntry<K>>,
-    /// The members that have joined; replaced when that changes, so that telling needs no lock.
+    /// The members that have joined. Replaced on each change, so that telling them needs no lock.
     joined: Arc<[Arc<Listener<K>>]>,
-    /// A thread changes the store, or lets handlers join.
+    /// A thread is changing the store, or joining handlers.
     is_turn: bool,
     check: CheckPeriod,
     initial_complete: bool,
     /// The server's refusal, while it is an answer (R4).
     denied: Option<Error>,
     stopped: bool,
-    /// Receives the panics of the handlers; dropped at the stop.
+    /// Receives the handlers' panics; dropped at the stop.
     metrics: Option<Hook<Option<Arc<str>>>>,
 }
 
 struct HandlerEntry<K: Object> {
     listener: Arc<Listener<K>>,
-    /// `None` in models of thread schedules, whose threads are the checker's.
+    /// `None` in models of thread schedules, whose threads belong to the checker.
     worker: Option<Worker>,
     resync: Resync,
     /// It has received the store's content, and receives each change from then on.
     has_joined: bool,
-    /// A stop or a removal with a deadline has named it.
+    /// A stop or a removal with a deadline has named it as late.
     named_late: bool,
 }
 
 impl<K: Object> Processor<K> {
-    /// No handlers yet. `store` is what they follow.
+    /// Creates a processor without handlers, which will follow `store`.
     ///
     /// `resync_period` is the informer's own; zero switches resyncs off for all handlers (SI-22).
-    /// `metrics` are told of panics of the handlers.
+    /// `metrics` gets the handlers' panics.
     pub(crate) fn new(
         informer: impl Into<String>,
         store: Store<K>,
@@ -100,7 +100,7 @@ impl<K: Object> Processor<K> {
         })
     }
 
-    /// A handler that has no thread yet.
+    /// Creates a listener without a thread.
     pub(super) fn listener(
         &self,
         options: HandlerOptions,
@@ -112,7 +112,7 @@ impl<K: Object> Processor<K> {
         Listener::new(&self.store, clock, reclaimer, options, (type_name, thread))
     }
 
-    /// Starts the thread of a handler, which does not join yet.
+    /// Starts a handler's thread. The handler does not join yet.
     pub(super) fn spawn<H: EventHandler<K>>(
         &self,
         handler: H,
@@ -140,7 +140,7 @@ impl<K: Object> Processor<K> {
         Ok(listener)
     }
 
-    /// Takes a handler in. After the stop, waits for the other handlers include its thread.
+    /// Takes a handler in. After the stop, a wait for the handlers includes its thread.
     pub(super) fn enter(
         &self,
         listener: &Arc<Listener<K>>,
@@ -167,16 +167,16 @@ impl<K: Object> Processor<K> {
         table.members.push(member);
         let ended = table.take_ended();
         drop(table);
-        // Joins threads that have passed their last act.
+        // Joins threads that have ended.
         drop(ended);
         Ok(())
     }
 
-    /// Changes the store and tells the handlers, while no other thread does.
+    /// Changes the store and tells the handlers, one thread at a time.
     ///
-    /// `change` is given what tells the handlers of one change; it runs under no lock. Handlers
-    /// that were added meanwhile join at the end. Blocks while handlers join on another thread,
-    /// which calls no code of the program.
+    /// `change` receives a function that tells the handlers of one change, and runs without a lock.
+    /// Handlers added meanwhile join at the end. Blocks while another thread joins handlers, which
+    /// calls no code of the program.
     pub(crate) fn turn<T>(&self, change: impl FnOnce(&dyn Fn(Notification<K>)) -> T) -> T {
         let joined = {
             let mut table = self.table.lock();
@@ -194,9 +194,9 @@ impl<K: Object> Processor<K> {
         changed
     }
 
-    /// Says whether the next event is there already, so that its turn comes at once.
+    /// Sets whether the next event has come already, so that its turn comes at once.
     ///
-    /// Until that is no more so, the handlers' threads are not woken for each event.
+    /// While it has, the handlers' threads are not woken for each event.
     pub(crate) fn set_burst(&self, is_burst: bool) {
         if self.is_burst.swap(is_burst, Ordering::SeqCst) && !is_burst {
             let joined = Arc::clone(&self.table.lock().joined);
@@ -204,7 +204,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// Lets handlers join that were added since, unless the end of another thread's turn does.
+    /// Joins new handlers, unless the end of another thread's turn does.
     pub(super) fn let_join(&self) {
         {
             let mut table = self.table.lock();
@@ -216,7 +216,7 @@ impl<K: Object> Processor<K> {
         self.end_turn();
     }
 
-    /// Lets handlers join, one after the other, until no more has come.
+    /// Joins new handlers one by one until none is left.
     pub(in crate::informer) fn end_turn(&self) {
         let mut snapshots = Vec::new();
         loop {
@@ -227,7 +227,8 @@ impl<K: Object> Processor<K> {
                 table.is_turn = false;
                 drop(table);
                 self.table.notify_all();
-                // This may be the last pointer to an object, whose drop may be the user's code.
+                // This may be the last pointer to an object, whose drop may run code of the
+                // program.
                 drop(snapshots);
                 return;
             }
@@ -250,7 +251,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// Tells every handler that is to be told; of a resync only those that are syncing (SI-24).
+    /// Tells the handlers of a change. Tells only syncing handlers of a resync (SI-24).
     fn tell(&self, joined: &[Arc<Listener<K>>], notification: Notification<K>) {
         let is_resync = is_resync(&notification);
         let mut has_one_left = false;
@@ -265,7 +266,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// The handlers have been told of the whole initial list (SI-16); called in a turn.
+    /// Notes that the handlers have got the whole initial list (SI-16). Called in a turn.
     pub(crate) fn complete_initial(&self) {
         let joined = {
             let mut table = self.table.lock();
@@ -278,7 +279,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// Tells waits for the first list of the server's refusal, or that it has ended (R4).
+    /// Ends waits for the first list with the server's refusal, or takes the refusal back (R4).
     pub(crate) fn deny(&self, denied: Option<&Error>) {
         let mut table = self.table.lock();
         if !table.initial_complete {
@@ -286,12 +287,12 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// The informer runs: from now on the check period stays as it is (SI-22).
+    /// Notes that the informer runs, which fixes the check period (SI-22).
     pub(crate) fn start(&self) {
         self.table.lock().check.start();
     }
 
-    /// How often the informer is to look whether a resync is due; `None` is never.
+    /// How often the informer must check for a due resync; `None` means never.
     pub(crate) fn check_period(&self) -> Option<Duration> {
         self.table.lock().check.get()
     }
@@ -323,13 +324,13 @@ impl<K: Object> Processor<K> {
         &self.reclaimer
     }
 
-    /// Tells nothing more to handlers that were ended, or ended themselves.
+    /// Drops handlers that have ended from the list of those to tell.
     pub(super) fn let_leave(&self) {
         self.table.lock().retarget();
     }
 
-    /// Marks the handlers that a stop or a removal has waited for in vain, and joins those that
-    /// have ended.
+    /// Marks handlers for which a stop or a removal waited in vain, and joins those that have
+    /// ended.
     pub(super) fn name_late(&self, late: &[&Listener<K>]) {
         let ended = {
             let mut table = self.table.lock();
@@ -342,14 +343,14 @@ impl<K: Object> Processor<K> {
         drop(ended);
     }
 
-    /// Lets no further call begin, for good, and does not wait.
+    /// Prevents further calls for good, without waiting.
     pub(crate) fn end(&self) {
         drop(self.end_all());
     }
 
-    /// Ends every handler, and gives those that are to be waited for.
+    /// Ends every handler, and returns those to wait for.
     ///
-    /// Their threads stay in the table, so that every thread that stops them waits for them.
+    /// Their threads stay in the table, so that every thread that stops them can wait for them.
     fn end_all(&self) -> Vec<Arc<Listener<K>>> {
         let why = self.why_stopped();
         let mut table = self.table.lock();
@@ -366,12 +367,13 @@ impl<K: Object> Processor<K> {
         listeners
     }
 
-    /// Stops all handlers for good: no further call begins, what waits is dropped (SI-4, SI-5).
+    /// Stops all handlers for good: no further call begins, and queued notifications are dropped
+    /// (SI-4, SI-5).
     ///
     /// Blocks until no call runs and the threads have ended, at most until `deadline`. It does not
-    /// wait for a handler on whose thread this is called. Nor does it wait for one that waits,
-    /// directly or through others, for the end of the calling thread. Other threads may stop or
-    /// remove the handlers meanwhile.
+    /// wait for the handler whose thread calls it, nor for one that waits, directly or through
+    /// others, for the calling thread to end. Other threads may stop or remove the handlers
+    /// meanwhile.
     ///
     /// # Errors
     ///
@@ -389,7 +391,7 @@ impl<K: Object> Processor<K> {
         Err(Error::new(ErrorKind::Timeout, still_run(&stragglers)))
     }
 
-    /// Stops all handlers and joins their threads; those that a stop named as late end detached.
+    /// Stops all handlers and joins their threads. Threads that a stop named as late end detached.
     pub(crate) fn close(&self) {
         self.end();
         let members = std::mem::take(&mut self.table.lock().members);
@@ -413,7 +415,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// Why handlers end with the informer, in the words of their waits for the first sync.
+    /// The reason of the handlers' end, in the words of waits for the first sync.
     fn why_stopped(&self) -> String {
         let why = "the informer stopped before it was synced";
         match self.store.end_error() {
@@ -422,7 +424,7 @@ impl<K: Object> Processor<K> {
         }
     }
 
-    /// SI-12.
+    /// SI-12: the error of a handler that is added after the stop.
     fn refusal(&self, listener: &Listener<K>) -> Error {
         let (handler, informer) = (listener.name(), &self.informer);
         let text = format!(
@@ -440,7 +442,8 @@ impl<K: Object> Drop for Processor<K> {
 }
 
 impl<K: Object> HandlerTable<K> {
-    /// Under the table's lock also the handlers' own, so that one that enters gets what holds then.
+    /// Takes the handlers' locks under the table's lock, so that a handler that enters gets the
+    /// present refusal.
     fn deny(&mut self, denied: Option<&Error>) {
         self.denied = denied.cloned();
         for member in &self.members {

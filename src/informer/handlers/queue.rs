@@ -1,4 +1,4 @@
-//! What waits for one handler: in order, and beyond a bound coalesced per object. Pure: it owns no
+//! The queue of one handler: in order, and beyond a bound coalesced per object. Pure: it owns no
 //! lock, clock or thread.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -9,15 +9,15 @@ use crate::informer::{Deleted, Notification};
 use crate::object::{Object, ObjectKey};
 use crate::sync::Arc;
 
-/// How far beyond the bound the handler is still told of transient objects: those that came and
-/// went while they waited.
+/// How far beyond the bound the queue keeps transient objects: those that came and went while they
+/// waited.
 const TRANSIENT_MAX: usize = 10_000;
 
 /// The queue of one handler.
 ///
-/// Below the bound every notification is kept, in order. At and beyond it, resync updates go first,
-/// since they tell nothing new; then a notification joins the last one that waits for the same
-/// object, in that one's place, so that what the handler is told of an object stays in order and
+/// Below the bound every notification is kept, in order. At and beyond the bound, the queue first
+/// drops resync updates, which bring nothing new. Then a notification joins the last queued one of
+/// its object, in that one's place, so that the handler's view of the object stays ordered and
 /// true:
 ///
 /// | waits | comes | becomes |
@@ -30,16 +30,16 @@ const TRANSIENT_MAX: usize = 10_000;
 /// | added a, deleted | added b | added b: the transient object is left out |
 /// | deleted | deleted | one of them, as in the delta FIFO (DF-6) |
 ///
-/// So at most three wait for one object: the delete of what the handler knows, an add, and its
-/// delete. [`TRANSIENT_MAX`] beyond the bound, a transient object is left out whole:
-/// then only objects that the handler knows, or that exist, take space.
+/// So at most three wait for one object: the delete of a known object, an add, and its delete. From
+/// [`TRANSIENT_MAX`] beyond the bound on, the queue drops transient objects. Then only objects that
+/// the handler knows, or that exist, take space.
 pub(super) struct HandlerQueue<K: Object> {
-    /// By their places in the order of the queue.
+    /// The notifications, by their places in the order of the queue.
     entries: BTreeMap<u64, QueuedNotification<K>>,
     next: u64,
     bound: Option<usize>,
-    /// Where each object's notifications wait, oldest first; kept only while the queue is near its
-    /// bound.
+    /// The places of each object's notifications, oldest first. Kept only while the queue is near
+    /// its bound.
     places: Option<HashMap<ObjectKey, VecDeque<u64>>>,
     resyncs: BTreeSet<u64>,
     initial: usize,
@@ -48,14 +48,14 @@ pub(super) struct HandlerQueue<K: Object> {
 
 pub(super) struct QueuedNotification<K: Object> {
     pub(super) notification: Notification<K>,
-    /// Since when it waits; what joins it later waits no shorter.
+    /// Since when it waits. A notification that joins it does not change that.
     pub(super) since: Instant,
 }
 
 default_of!([K: Object] HandlerQueue<K>: entries, next, bound, places, resyncs, initial, coalesced);
 
 impl<K: Object> HandlerQueue<K> {
-    /// An empty queue; without a bound nothing is ever coalesced.
+    /// Creates an empty queue. Without a bound it never coalesces.
     pub(super) fn new(bound: Option<usize>) -> Self {
         Self {
             bound,
@@ -72,7 +72,7 @@ impl<K: Object> HandlerQueue<K> {
         self.initial
     }
 
-    /// How many notifications were joined with others or left out, ever.
+    /// How many notifications have ever been joined with others or dropped.
     pub(super) fn coalesced(&self) -> u64 {
         self.coalesced
     }
@@ -82,9 +82,9 @@ impl<K: Object> HandlerQueue<K> {
         self.entries.first_key_value().map(|(_, entry)| entry.since)
     }
 
-    /// Appends a notification, or lets it join others if the queue is at its bound.
+    /// Appends a notification, or joins it with others if the queue is at its bound.
     ///
-    /// `is_resync` marks an update without news. The caller drops what is left over under no lock,
+    /// `is_resync` marks an update without news. The caller drops the leftovers without a lock,
     /// because the drop of an object overwrites secrets.
     pub(super) fn push(
         &mut self,
@@ -119,7 +119,7 @@ impl<K: Object> HandlerQueue<K> {
     pub(super) fn pop(&mut self) -> Option<QueuedNotification<K>> {
         let place = *self.entries.first_key_value()?.0;
         let entry = self.remove(place);
-        // Half the bound, so that a queue which hovers at it does not build the table again and
+        // Half the bound, so that a queue that hovers at it does not rebuild the table again and
         // again.
         let is_low = |bound| self.entries.len() <= bound / 2;
         if self.bound.is_some_and(is_low) {
@@ -128,7 +128,7 @@ impl<K: Object> HandlerQueue<K> {
         entry
     }
 
-    /// Empties the queue; what waited will not be told.
+    /// Empties the queue. The handler does not get its notifications.
     pub(super) fn clear(&mut self) -> Vec<Notification<K>> {
         self.places = None;
         self.resyncs.clear();
@@ -137,7 +137,7 @@ impl<K: Object> HandlerQueue<K> {
         entries.map(|entry| entry.notification).collect()
     }
 
-    /// Lets the newcomer join what waits for its object.
+    /// Joins the newcomer with the queued notifications of its object.
     fn join(&mut self, comes: QueuedNotification<K>, leftovers: &mut Vec<Notification<K>>) {
         let (before, last) = self.last_two(&comes.notification.key());
         let Some((place, waits)) = last.and_then(|place| Some((place, self.remove(place)?))) else {
@@ -257,18 +257,18 @@ impl<K: Object> HandlerQueue<K> {
     }
 }
 
-/// Two notifications of one object as one.
+/// Joins two notifications of one object into one.
 fn joined<K: Object>(waits: &Notification<K>, comes: &Notification<K>) -> Notification<K> {
     let newest = Arc::clone(comes.object());
     match (waits, comes) {
-        // Of two ends the handler knows the first one's object.
+        // The handler knows the object of the first of two deletes.
         (Notification::Deleted(older), _)
             if older.final_state_known || older.last_known.uid() != newest.uid() =>
         {
             waits.clone()
         }
-        // The handler was not told that there was another object of that name: it is told of the
-        // end of the one it knows.
+        // The handler does not know that another object had the name. It gets the delete of the one
+        // that it knows.
         (Notification::Updated { old, .. }, Notification::Deleted(_))
             if old.uid() != newest.uid() =>
         {

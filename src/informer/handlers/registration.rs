@@ -1,4 +1,4 @@
-//! A program's handle of one handler: its readings, the wait for its first sync, its removal.
+//! A program's handle to one handler: its readings, the wait for its first sync, its removal.
 
 use std::sync::Weak;
 
@@ -20,19 +20,19 @@ use crate::sync::Arc;
 pub struct Registration(Arc<dyn Registered>);
 
 impl Registration {
-    /// Returns the handler's name: the one of its options, else its thread's, such as `hd-3`.
+    /// Returns the handler's name: from its options, or else its thread's, such as `hd-3`.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Returns the name that the options gave it, or `None`. Take this for labels of metrics,
-    /// because each thread's name is new.
+    /// Returns the name from its options, or `None`. Use this for metric labels, because thread
+    /// names are never reused.
     pub fn given_name(&self) -> Option<&str> {
         self.0.given_name()
     }
 
     /// Returns the name in errors of waits: `SharedInformer ConfigMap + event handler audit`. For a
-    /// handler without a name, it has the handler's type and thread.
+    /// handler without a name, it contains the handler's type and thread.
     pub fn sync_name(&self) -> &str {
         self.0.sync_name()
     }
@@ -40,8 +40,8 @@ impl Registration {
     /// Whether the informer has synced and the handler has returned from every `on_add` of the
     /// initial list.
     ///
-    /// Once true it stays so. A call that panicked counts as returned; in client-go such a handler
-    /// never becomes synced. For [`Forward`](crate::informer::Forward), a notification counts once
+    /// Once true, it stays true. A call that panicked counts as returned; in client-go such a
+    /// handler never syncs. For [`Forward`](crate::informer::Forward), a notification counts once
     /// it is in the channel.
     #[doc(alias = "HasSynced")]
     pub fn has_synced(&self) -> bool {
@@ -79,14 +79,14 @@ impl Registration {
 
     /// Removes the handler: no further call begins, and the notifications in its queue are dropped.
     ///
-    /// Blocks until no call of it runs and its thread has ended, at most until `deadline`. From one
-    /// of the handler's own methods it returns at once: that call is the last. A handler that was
-    /// removed before, or whose informer has stopped, is waited for in the same way.
+    /// Blocks until none of its calls runs and its thread has ended, at most until `deadline`.
+    /// Called from one of the handler's own methods, it returns at once, and that call is the last.
+    /// It also waits for a handler that was removed before, or whose informer has stopped.
     ///
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) with the handler's name if a call still runs at the
-    /// deadline. It is the last call, and the thread ends when it returns.
+    /// deadline. That call is the last, and the thread ends when it returns.
     ///
     /// The same error comes at once if that call waits for the end of the calling thread, directly
     /// or through others. Two handlers that remove each other are such a case. The text names them.
@@ -100,7 +100,7 @@ debug_of!([] Registration, |it|
     name: it.name(), synced: it.readings().has_synced, queued: it.readings().queued,
     ended: it.readings().has_ended, ..);
 
-/// What a registration can do, whatever the kind of its objects.
+/// The methods of a registration, for objects of any kind.
 pub(super) trait Registered: Send + Sync {
     fn name(&self) -> &str;
     fn given_name(&self) -> Option<&str>;
@@ -170,11 +170,11 @@ impl<K: Object> Registered for RegisteredHandler<K> {
 impl<K: Object> Processor<K> {
     /// Adds a handler and starts its thread; never blocks.
     ///
-    /// The handler joins at once, or at the end of the turn that is under way.
+    /// The handler joins at once, or at the end of the current turn.
     ///
     /// # Errors
     ///
-    /// `Stopped` after the stop (SI-12); `Resources` when the system has no thread to give.
+    /// `Stopped` after the stop (SI-12); `Resources` when the system refuses a thread.
     pub(crate) fn register<H: EventHandler<K>>(
         self: &Arc<Self>,
         handler: H,
@@ -185,7 +185,7 @@ impl<K: Object> Processor<K> {
         Ok(registration)
     }
 
-    /// Starts the thread of a handler, which does not join yet.
+    /// Starts a handler's thread. The handler does not join yet.
     pub(in crate::informer) fn add<H: EventHandler<K>>(
         self: &Arc<Self>,
         handler: H,

@@ -6,19 +6,19 @@ use crate::informer::Notification;
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
-/// A shorter period is raised to this one (SI-22).
+/// The shortest period. Shorter ones are raised to it (SI-22).
 const PERIOD_MIN: Duration = Duration::from_secs(1);
 
-/// How often the informer looks whether a handler is due (SI-21).
+/// How often the informer checks whether a handler is due (SI-21).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CheckPeriod {
-    /// `None`: never, so that no handler gets resyncs.
+    /// `None` means never: no handler gets resyncs.
     period: Option<Duration>,
     started: bool,
 }
 
 impl CheckPeriod {
-    /// Begins with the informer's own period; zero is none.
+    /// Begins with the informer's own period; zero means none.
     pub(super) fn new(default: Duration) -> Self {
         Self {
             period: some_period(default),
@@ -30,7 +30,7 @@ impl CheckPeriod {
         self.period
     }
 
-    /// From now on the check period stays as it is.
+    /// Fixes the check period.
     pub(super) fn start(&mut self) {
         self.started = true;
     }
@@ -56,7 +56,7 @@ pub(super) struct Resync {
 }
 
 impl Resync {
-    /// A handler that asks for `requested`; zero asks for none.
+    /// Creates the resync of a handler that asks for `requested`; zero asks for none.
     pub(super) fn new(requested: Duration, check: CheckPeriod, now: Instant) -> Self {
         let requested = some_period(requested).map(|period| period.max(PERIOD_MIN));
         let mut resync = Self {
@@ -67,12 +67,13 @@ impl Resync {
         resync
     }
 
-    /// The period that the handler gets: no handler is resynced more often than the informer looks.
+    /// The period that the handler gets: no handler is resynced more often than the informer
+    /// checks.
     pub(super) fn period(&self, check: CheckPeriod) -> Option<Duration> {
         Some(self.requested?.max(check.get()?))
     }
 
-    /// Looks at the clock: is the handler due? If so, it is armed anew (SI-23).
+    /// Whether the handler is due at `now`. Rearms it if so (SI-23).
     pub(super) fn evaluate(&mut self, check: CheckPeriod, now: Instant) -> bool {
         let is_due = self.next.is_some_and(|next| now >= next);
         if is_due {
@@ -87,11 +88,10 @@ impl Resync {
     }
 }
 
-/// Whether a notification repeats a known state: an update whose two sides have one version
+/// Whether a notification repeats a known state: an update whose two states have the same version
 /// (SI-24).
 ///
-/// Objects without a version count only if they are the same in memory, so that no change is
-/// withheld.
+/// Objects without a version must be the same in memory, so that no change is withheld.
 pub(super) fn is_resync<K: Object>(notification: &Notification<K>) -> bool {
     match notification {
         Notification::Updated { old, new } => {

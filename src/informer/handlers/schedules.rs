@@ -39,7 +39,7 @@ fn added(name: &str) -> Notification<ConfigMap> {
     }
 }
 
-/// Records what it is told, and whether that was after its removal had returned.
+/// Records its notifications, and whether one came after its removal had returned.
 #[derive(Clone, Default)]
 struct Recorder {
     told: Arc<Mutex<Vec<String>>>,
@@ -50,7 +50,7 @@ struct Recorder {
 
 impl EventHandler<ConfigMap> for Recorder {
     fn on_add(&mut self, object: &Arc<StoredObject<ConfigMap>>, _is_in_initial_list: bool) {
-        // A panic in here would be caught: what is wrong is only noted.
+        // A panic here would be caught, so mistakes are only noted.
         if self.removed.load(Ordering::SeqCst) {
             self.called_late.store(true, Ordering::SeqCst);
         }
@@ -78,7 +78,7 @@ impl Recorder {
     }
 }
 
-/// A handler whose thread is the model's business.
+/// A handler whose thread the model runs.
 fn enter(processor: &Arc<Processor<ConfigMap>>) -> (Arc<Listener<ConfigMap>>, Registration) {
     let options = HandlerOptions::default().queue_max(Some(2));
     let listener = Arc::new(processor.listener(options, "Recorder", "hd"));
@@ -128,7 +128,7 @@ impl Model {
         })
     }
 
-    /// Puts objects into the store without telling the handlers.
+    /// Puts objects into the store without notifying the handlers.
     fn hold(&self, names: &[&str]) {
         for name in names {
             let event = ObjectEvent::added(object(name));
@@ -198,8 +198,8 @@ fn handlers_join_between_turns() {
     });
 }
 
-/// SI-14, SI-15: once a removal returned, no call runs or begins, also while other
-/// threads tell and stop.
+/// SI-14, SI-15: once a removal has returned, no call runs or begins, even while other threads tell
+/// and stop.
 #[test]
 fn telling_removing_and_stopping_at_once() {
     check(SCHEDULES, || {
@@ -263,7 +263,8 @@ fn panicking(model: &Model, calls: usize) -> thread::JoinHandle<()> {
     })
 }
 
-/// SI-16: the last initial call that panics, the informer's word and the waiters, in every order.
+/// SI-16: a panic of the last initial call, the end of the initial list, and the waiters, in every
+/// order.
 #[test]
 fn a_first_sync_is_never_missed_also_by_a_panic() {
     check(SCHEDULES, || {
@@ -281,8 +282,7 @@ fn a_first_sync_is_never_missed_also_by_a_panic() {
     });
 }
 
-/// The end of the handler, the deadline and the sync at once: every waiter gets an answer, and one
-/// that fits.
+/// The end of the handler, the deadline and the sync at once: every waiter gets a fitting answer.
 #[test]
 fn every_end_of_a_wait_for_the_first_sync_at_once() {
     check(SCHEDULES, || {
@@ -308,8 +308,8 @@ fn every_end_of_a_wait_for_the_first_sync_at_once() {
     });
 }
 
-/// Negative control: a removal that looks at a mark which the thread sets after it has looked at
-/// the end returns while a call begins, and the checker sees that.
+/// Negative control: a removal that checks a mark which the thread sets too late returns while a
+/// call begins, and the checker sees that.
 #[test]
 #[should_panic(expected = "called after its removal")]
 fn a_removal_that_looks_past_the_lock_lets_a_call_begin() {

@@ -8,30 +8,30 @@ use crate::informer::handlers::queue::HandlerQueue;
 use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, ThreadId};
 
-/// So many waiting notifications are worth a warning, if the handler is slow as well (SI-19).
+/// How many waiting notifications are worth a warning, if the handler is slow as well (SI-19).
 const QUEUED_WARNING: usize = 1_024;
 
 /// A call that takes longer is slow (SI-19).
 const CALL_WARNING: Duration = Duration::from_millis(100);
 
-/// Where a handler is between its start and its end.
+/// The phases of a handler's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum HandlerPhase {
     /// It receives notifications.
     #[default]
     Running,
-    /// No further call begins; one may be under way.
+    /// No further call begins; one may still run.
     Ending,
     /// No call runs or will run, and the handler is dropped.
     Ended,
 }
 
-/// The effects that follow after the lock is released.
+/// The effects to perform after the lock is released.
 #[must_use = "the caller wakes and drops after the lock is given back"]
 pub(super) struct HandlerEffects<K: Object> {
-    /// A thread waits for what has happened.
+    /// A thread waits for this change.
     pub(super) wake: bool,
-    /// The handler is slow: how many notifications wait for it, and how long the oldest one has.
+    /// The handler is slow: how many notifications wait, and for how long the oldest one has.
     pub(super) warning: Option<(usize, Duration)>,
     pub(super) leftovers: Vec<Notification<K>>,
 }
@@ -40,22 +40,22 @@ pub(super) struct HandlerEffects<K: Object> {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HandlerReadings {
-    /// How many notifications wait for the handler. The one that it is called with does not count.
+    /// How many notifications wait for the handler, not counting that of a running call.
     pub queued: usize,
     /// The age of the oldest notification from which the handler has not returned.
     pub lag: Option<Duration>,
     /// How many notifications were merged into another one, or dropped, because too many waited.
     pub coalesced: u64,
-    /// How many notifications the handler was called with, those that panicked included.
+    /// How many notifications the handler was called with, including those whose call panicked.
     pub delivered: u64,
-    /// How many notifications the handler lost by a panic.
+    /// How many notifications the handler lost to a panic.
     pub panics: u64,
     /// The text of the handler's last panic. It may contain parts of an object.
     pub last_panic: Option<String>,
     /// Whether the handler has returned from every `on_add` of the initial list, as
     /// [`Registration::has_synced`](crate::informer::Registration::has_synced).
     pub has_synced: bool,
-    /// Whether the handler has ended: no call of it runs or will run.
+    /// Whether the handler has ended: none of its calls runs or will run.
     pub has_ended: bool,
 }
 
@@ -70,12 +70,12 @@ struct HandlerCall {
 pub(super) struct HandlerState<K: Object> {
     queue: HandlerQueue<K>,
     call: Option<HandlerCall>,
-    /// The informer has said that no more of the initial list comes.
+    /// The informer has said that the initial list is complete.
     pub(super) initial_complete: bool,
     pub(super) synced: bool,
     warned: bool,
     pub(super) phase: HandlerPhase,
-    /// Why it ended, in the words of its waits for the first sync.
+    /// The reason of its end, in the words of waits for the first sync.
     pub(super) why: Option<String>,
     /// The server's refusal, while it is an answer and the informer has not synced (R4).
     pub(super) denied: Option<Error>,
@@ -98,7 +98,7 @@ impl<K: Object> HandlerState<K> {
         }
     }
 
-    /// Something is to be told. A handler that ends takes nothing more.
+    /// Queues a notification. A handler that ends takes no more.
     pub(super) fn push(
         &mut self,
         notification: Notification<K>,
@@ -117,7 +117,7 @@ impl<K: Object> HandlerState<K> {
         }
     }
 
-    /// The objects that are there when the handler joins, each told as part of the initial list.
+    /// Queues the objects that the store holds when the handler joins, as the initial list.
     pub(super) fn push_initial(
         &mut self,
         objects: &[Arc<StoredObject<K>>],
@@ -137,7 +137,7 @@ impl<K: Object> HandlerState<K> {
         all
     }
 
-    /// No more of the initial list comes.
+    /// Notes that the initial list is complete.
     pub(super) fn complete_initial(&mut self) -> HandlerEffects<K> {
         self.initial_complete = true;
         self.denied = None;
@@ -147,10 +147,10 @@ impl<K: Object> HandlerState<K> {
         }
     }
 
-    /// Takes the next notification for the handler's thread, whose call is under way from now on.
+    /// Takes the next notification for the handler's thread, whose call begins.
     pub(super) fn next(&mut self, now: Instant) -> Option<Notification<K>> {
         let Some(entry) = self.queue.pop() else {
-            // The handler has caught up: the next backlog is worth a warning again.
+            // The handler has caught up, so the next backlog deserves a warning again.
             self.warned = false;
             return None;
         };
@@ -163,7 +163,7 @@ impl<K: Object> HandlerState<K> {
         Some(entry.notification)
     }
 
-    /// The call returned, or panicked: either way that notification is behind us.
+    /// Notes that the call returned or panicked; either way the notification is done.
     pub(super) fn finish(&mut self, panic: Option<String>, now: Instant) -> HandlerEffects<K> {
         let warning = self.warning(now);
         self.call = None;
@@ -179,7 +179,7 @@ impl<K: Object> HandlerState<K> {
         }
     }
 
-    /// No further call begins; what waits is dropped.
+    /// Prevents further calls, and drops queued notifications.
     pub(super) fn end(&mut self, why: &str) -> HandlerEffects<K> {
         if self.phase != HandlerPhase::Running {
             return HandlerEffects::of(Vec::new());
@@ -192,13 +192,13 @@ impl<K: Object> HandlerState<K> {
         }
     }
 
-    /// The handler is dropped: no call runs or will run.
+    /// Notes that the handler is dropped: no call runs or will run.
     pub(super) fn ended(&mut self) {
         self.call = None;
         self.phase = HandlerPhase::Ended;
     }
 
-    /// Whether that is the handler's own thread.
+    /// Whether `id` is the handler's own thread.
     pub(super) fn is_own(&self, id: ThreadId) -> bool {
         self.thread == Some(id)
     }
@@ -226,21 +226,20 @@ impl<K: Object> HandlerState<K> {
         }
     }
 
-    /// How long the oldest notification has been there from which the handler has not returned.
+    /// The age of the oldest notification from which the handler has not returned.
     fn lag(&self, now: Instant) -> Option<Duration> {
         let called = self.call.as_ref().map(|call| call.since);
         let since = called.or_else(|| self.queue.oldest())?;
         Some(now.saturating_duration_since(since))
     }
 
-    /// The call under way, and how long it has taken.
+    /// The running call, and how long it has taken.
     pub(super) fn call(&self, now: Instant) -> Option<(&'static str, Duration)> {
         let call = self.call.as_ref()?;
         Some((call.method, now.saturating_duration_since(call.begun)))
     }
 
-    /// Notes whether the handler has synced, which it then stays (WT-5). Returns whether that
-    /// changed.
+    /// Notes whether the handler has synced, for good (WT-5). Returns whether that changed.
     fn update_synced(&mut self) -> bool {
         let before = self.synced;
         let ended = self.phase != HandlerPhase::Running;

@@ -1,4 +1,4 @@
-//! A shared informer whatever the type of its objects, for a set and for health endpoints.
+//! A shared informer of any object type, for a set and for health endpoints.
 
 use std::any::Any;
 
@@ -9,7 +9,7 @@ use crate::object::Object;
 use crate::reflector::{ReflectorStatus, WaiterGuard};
 use crate::sync::Arc;
 
-/// A [`SharedInformer`] of a set, whatever the type of its objects.
+/// A [`SharedInformer`] of a set, with objects of any type.
 ///
 /// Cloning copies a pointer. [`downcast`](Self::downcast) returns the informer itself.
 #[derive(Clone)]
@@ -38,12 +38,12 @@ impl AnyInformer {
     /// # Errors
     ///
     /// `Timeout` with the informer's name and the time since the last contact; the last failure is
-    /// its source. Also the cause of an end without a stop, such as a panic of the source.
+    /// its source. If the informer ended without a stop, the cause, such as a panic of the source.
     pub fn health(&self) -> Result<(), Error> {
         self.0.health()
     }
 
-    /// How many objects are in the store, those that do not decode included.
+    /// How many objects are in the store, undecodable ones included.
     pub fn objects(&self) -> usize {
         self.0.objects()
     }
@@ -72,7 +72,7 @@ impl AnyInformer {
 debug_of!([] AnyInformer, |it|
     name: it.name(), synced: it.has_synced(), stopped: it.is_stopped(), ..);
 
-/// What a set does with an informer and reads from it, whatever the type of its objects.
+/// The methods of an informer that a set needs, for objects of any type.
 pub(super) trait SetMember: Any + Send + Sync {
     fn name(&self) -> &str;
     fn has_synced(&self) -> bool;
@@ -82,15 +82,15 @@ pub(super) trait SetMember: Any + Send + Sync {
     fn registrations(&self) -> Vec<Registration>;
     fn is_stopped(&self) -> bool;
 
-    /// Starts it; an informer that was started or stopped before stays as it is.
+    /// Starts the informer, unless it was started or stopped before.
     fn start(&self) -> Result<(), Error>;
     /// Declares that a caller waits for its first list (B3).
     fn waiters(&self) -> WaiterGuard;
-    /// Waits for its first list; one that was not started has nothing to wait for.
+    /// Waits for its first list. Does not wait if it was not started.
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
     fn stop(&self);
     fn shutdown(&self, deadline: Deadline) -> Result<(), Error>;
-    /// Stops it and joins its threads, except those that a shutdown has named as late.
+    /// Stops it and joins its threads, except those that a shutdown named as late.
     fn close(&self);
 }
 

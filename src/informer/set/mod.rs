@@ -29,16 +29,15 @@ use any::SetMember;
 ///
 /// Two requests for the same type and [`Scope`] return the same informer. A program asks for its
 /// informers, adds its handlers, [`start`](Self::start)s the set and
-/// [waits](Self::wait_until_synced) for it. Informers that are asked for later run after the next
-/// start.
+/// [waits](Self::wait_until_synced) for it. Informers requested later run after the next start.
 ///
-/// An informer that the server refuses, or whose resource it does not know, holds up no other. The
-/// result of the wait says so, and the informer goes on trying.
+/// An informer whose resource the server refuses, or does not know, holds up no other. The result
+/// of the wait names it, and the informer keeps trying.
 ///
-/// The set owns its informers, also those that the program holds too. Dropping it stops all of them
-/// and joins all their threads, so the drop blocks while a handler's call runs. A handler that
-/// needs the set holds a `Weak` of it; otherwise neither is ever dropped. The set has no thread of
-/// its own.
+/// The set owns its informers, even those that the program also holds. Dropping it stops all of
+/// them and joins all their threads, so the drop blocks while a handler's call runs. A handler that
+/// needs the set must hold a `Weak` pointer to it; otherwise neither is ever dropped. The set has
+/// no thread of its own.
 ///
 /// # Examples
 ///
@@ -76,9 +75,8 @@ pub struct InformerSet<C> {
     options: InformerSetOptions,
 }
 
-/// An informer is in the list before any thread can start it, and none enters the list after the
-/// stop. So a stop that first marks the list reaches all, also those that another thread is
-/// starting.
+/// An informer enters the list before any thread can start it, and never after the stop. So a stop
+/// that first marks the list reaches all of them, even those that another thread is starting.
 #[derive(Default)]
 struct SetMembers {
     informers: Vec<(Scope, AnyInformer)>,
@@ -102,17 +100,16 @@ impl<C> InformerSet<C> {
     /// Returns the informer of a type, for the set's own scope and with its options. Makes it if
     /// there is none.
     ///
-    /// For a kind that lives in no namespace, the scope's namespace does not count, only its
-    /// selectors. If there is an informer with other options for the same type and scope, this
-    /// returns that one. One that is made here does nothing before the next [`start`](Self::start).
-    /// Objects that live in namespaces are indexed by
-    /// [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); more indices can be added to it at any
-    /// time.
+    /// For a cluster-scoped kind only the scope's selectors count, not its namespace. If an
+    /// informer with other options exists for the same type and scope, this returns that one. A new
+    /// informer does nothing before the next [`start`](Self::start). Namespaced objects are indexed
+    /// by [`NAMESPACE_INDEX`](crate::store::NAMESPACE_INDEX); the program may add more indices at
+    /// any time.
     ///
     /// # Errors
     ///
-    /// `Stopped` when it would have to be made after the stop. `Panicked` when the client panics as
-    /// it makes the lister-watcher.
+    /// `Stopped` if the informer does not exist and the set has stopped. `Panicked` when the client
+    /// panics while it makes the lister-watcher.
     #[doc(alias("InformerFor", "ForResource"))]
     pub fn informer<K: Object>(&self) -> Result<Arc<SharedInformer<K>>, Error>
     where
@@ -121,7 +118,7 @@ impl<C> InformerSet<C> {
         self.informer_in(&self.options.scope_of::<K>())
     }
 
-    /// Returns the informer of a type for a scope of its own, with the set's options. Makes it if
+    /// Returns the informer of a type for the given scope, with the set's options. Makes it if
     /// there is none.
     ///
     /// # Errors
@@ -135,13 +132,13 @@ impl<C> InformerSet<C> {
         Ok(informer)
     }
 
-    /// Makes an informer of a type, for a scope, with options of its own. `adjust` gets the options
-    /// that the set would use, and changes them.
+    /// Makes an informer of a type and scope, with its own options. `adjust` gets the options that
+    /// the set would use, and changes them.
     ///
-    /// The options of an informer are those of its first request. So this fails without a call of
-    /// `adjust` if there is one already, because its indices and transform would have no effect. A
-    /// name that `adjust` sets is the name in the results of waits. `adjust` runs on the caller's
-    /// thread, under no lock.
+    /// The first request fixes an informer's options. So if the informer exists already, this fails
+    /// and does not call `adjust`, whose indices and transform would have no effect. A name that
+    /// `adjust` sets appears in the results of waits. `adjust` runs on the caller's thread, without
+    /// a lock.
     ///
     /// # Errors
     ///
@@ -164,7 +161,7 @@ impl<C> InformerSet<C> {
         })
     }
 
-    /// Returns reads of the type's informer in the shape of a generated Go lister. Makes the
+    /// Returns a lister over the type's informer, shaped like a generated Go lister. Makes the
     /// informer if there is none.
     ///
     /// The lister is empty until the set has started and the informer has synced.
@@ -179,12 +176,12 @@ impl<C> InformerSet<C> {
         Ok(self.informer::<K>()?.store().lister())
     }
 
-    /// Returns the informer of a type and scope, if the set has one; also after the stop.
+    /// Returns the informer of a type and scope, if the set has one, even after the stop.
     pub fn get<K: Object>(&self, scope: &Scope) -> Option<Arc<SharedInformer<K>>> {
         self.members.lock().find(scope)
     }
 
-    /// Returns all informers, whatever their types, in the order in which they were made.
+    /// Returns the informers of all types, in the order of their making.
     pub fn members(&self) -> Vec<AnyInformer> {
         self.members.lock().informers()
     }
@@ -197,13 +194,13 @@ impl<C> InformerSet<C> {
     /// Starts the informers that were not started, and returns at once. Call it again after making
     /// more.
     ///
-    /// Those that run already, or were stopped one by one, stay as they are. The informers' threads
-    /// send the requests.
+    /// Informers that run already, or were stopped one by one, stay as they are. The informers' own
+    /// threads send the requests.
     ///
     /// # Errors
     ///
-    /// `Stopped` after the stop; `Resources` with the names of those for which the system has no
-    /// thread; the others run.
+    /// `Stopped` after the stop. `Resources` with the names of informers for which the system
+    /// refused a thread; the others run.
     #[doc(alias = "StartWithContext")]
     pub fn start(&self) -> Result<(), Error> {
         let members = {
@@ -219,10 +216,10 @@ impl<C> InformerSet<C> {
 
     /// Blocks until the first lists of all informers are in their stores, at most until `deadline`.
     ///
-    /// It does not wait longer for an informer that cannot sync soon. The server refuses its
-    /// resource or does not know it, for three seconds; it has stopped; or it was not started.
-    /// During the wait, all first lists that fail are retried fast. Informers that are asked for
-    /// meanwhile are not waited for. A refused informer goes on trying after the wait.
+    /// It does not wait for an informer that cannot sync soon: the server has refused its resource,
+    /// or not known it, for three seconds; it has stopped; or it was not started. During the wait,
+    /// all first lists that fail are retried fast. The wait excludes informers requested meanwhile.
+    /// A refused informer keeps trying after the wait.
     #[doc(alias("WaitForCacheSync", "WaitForCacheSyncWithContext"))]
     pub fn wait_until_synced(&self, deadline: Deadline) -> SyncResult {
         let members = self.members();
@@ -231,7 +228,7 @@ impl<C> InformerSet<C> {
         let waits = waits.map(|member| member.0.wait_until_synced(deadline));
         let waited: Vec<_> = waits.collect();
         let ended = members.iter().zip(waited).map(|(member, waited)| {
-            // One that was refused at first may have synced while another one was waited for.
+            // An informer that was refused at first may have synced during the wait for another.
             SyncOutcome::new(member.name(), member.has_synced(), waited)
         });
         let outcomes = ended.collect();
@@ -241,15 +238,15 @@ impl<C> InformerSet<C> {
     /// Blocks until the present handlers have seen the initial lists of their informers, at most
     /// until `deadline`.
     ///
-    /// A handler whose informer does not sync is not waited for: its error is the informer's. A
-    /// handler whose own method calls this is not waited for either. The result has the
+    /// It does not wait for a handler whose informer does not sync, and reports the informer's
+    /// error for it. Nor does it wait for a handler whose own method calls this. The result has the
     /// [`sync_name`](crate::informer::Registration::sync_name) of each handler.
     pub fn wait_until_handlers_synced(&self, deadline: Deadline) -> SyncResult {
         let informers = self.wait_until_synced(deadline);
         let mut waited = Vec::new();
         for (member, informer) in self.members().iter().zip(informers.outcomes) {
             for registration in member.registrations() {
-                // A handler would wait for what its informer does not get.
+                // The handler would wait for a list that its informer does not get.
                 let end = match &informer.error {
                     Some(error) => Err(error.clone()),
                     None => registration.wait_until_synced(deadline),
@@ -273,7 +270,7 @@ impl<C> InformerSet<C> {
     /// Whether the server keeps confirming the content of all informers, for a health check. Never
     /// blocks.
     ///
-    /// Each informer is judged as by [`SharedInformer::health`]. For readiness there is
+    /// Each informer is judged by [`SharedInformer::health`]. For readiness use
     /// [`has_synced`](Self::has_synced).
     ///
     /// # Errors
@@ -284,7 +281,7 @@ impl<C> InformerSet<C> {
         all_of(self.members().iter().map(AnyInformer::health))
     }
 
-    /// Whether the set was stopped; it stays so for good.
+    /// Whether the set was stopped. A stopped set stays stopped.
     pub fn is_stopped(&self) -> bool {
         self.members.lock().stopped
     }
@@ -292,8 +289,8 @@ impl<C> InformerSet<C> {
     /// Asks all informers to end, and returns at once. Any thread may call it, a handler's own
     /// included.
     ///
-    /// No informer is made or started after this. Waits for them end with an error; what is in the
-    /// stores stays readable.
+    /// No informer is made or started after this. Waits for them end with an error; their stores
+    /// stay readable.
     pub fn stop(&self) {
         drop(self.stop_all());
     }
@@ -301,15 +298,15 @@ impl<C> InformerSet<C> {
     /// Stops all informers, then blocks until all their threads have ended, at most until
     /// `deadline`.
     ///
-    /// All informers are told to stop before the first is waited for. It waits for calls of
-    /// handlers, transforms and index functions. It does not wait for a handler on whose thread
-    /// this is called. Nor does it wait for one that waits for the end of the calling thread,
-    /// directly or through others.
+    /// It tells all informers to stop before it waits for the first. It waits for calls of
+    /// handlers, transforms and index functions. It does not wait for the handler whose thread
+    /// calls it. Nor does it wait for one that waits, directly or through others, for the calling
+    /// thread to end.
     ///
     /// # Errors
     ///
-    /// `Timeout` with a line for each informer that has not ended, with its handlers. They end when
-    /// their calls return.
+    /// `Timeout` with a line for each informer that has not ended, and its late handlers. They end
+    /// when their calls return.
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         let members = self.stop_all();
         let late = members.iter().filter_map(|member| {
@@ -323,7 +320,7 @@ impl<C> InformerSet<C> {
         Err(Error::new(ErrorKind::Timeout, late.join("\n")))
     }
 
-    /// Marks the list, so that no informer enters it any more, then asks all to end.
+    /// Marks the list, so that no further informer enters it, then asks all to end.
     fn stop_all(&self) -> Vec<AnyInformer> {
         let members = {
             let mut members = self.members.lock();
@@ -336,7 +333,7 @@ impl<C> InformerSet<C> {
         members
     }
 
-    /// Makes an informer; `Ok(Err(…))` is the one that was there, or that another thread made
+    /// Makes an informer. `Ok(Err(…))` is the existing one, or one that another thread made
     /// meanwhile.
     #[expect(
         clippy::type_complexity,
@@ -371,7 +368,8 @@ impl<C> InformerSet<C> {
         })
     }
 
-    /// Takes an informer in, unless one of its type and scope is there, which is returned then.
+    /// Takes an informer in. Returns the existing one of its type and scope instead, if there is
+    /// one.
     fn enter<M: SetMember>(
         &self,
         scope: &Scope,
@@ -387,8 +385,8 @@ impl<C> InformerSet<C> {
         Ok(None)
     }
 
-    /// The plural of the kind; with the scope, if it is not the set's own or another informer has
-    /// that name.
+    /// The plural of the kind, plus the scope if it is not the set's own, or if another informer
+    /// has that name.
     fn name<K: Object>(&self, scope: &Scope) -> String {
         let mut name = K::resource().to_string();
         let is_taken = |name: &str| self.members().iter().any(|known| known.name() == name);
@@ -437,7 +435,7 @@ impl SetMembers {
     }
 }
 
-/// One error for all that failed, a line for each.
+/// Merges all errors into one, with a line for each.
 fn all_of(results: impl Iterator<Item = Result<(), Error>>) -> Result<(), Error> {
     let failures: Vec<Error> = results.filter_map(Result::err).collect();
     match failures.as_slice() {

@@ -35,25 +35,25 @@ setters! { [] InformerSetOptions;
     /// Sets the scope of informers that are made without one: one namespace, or the objects that
     /// match selectors. Default: all objects.
     ///
-    /// For a kind that lives in no namespace only the selectors count, as in client-go.
+    /// For a cluster-scoped kind only the selectors count, as in client-go.
     #[doc(alias("WithNamespace", "WithTweakListOptions"))]
     scope(scope: Scope);
 
     /// Sets how often handlers without a period of their own receive every object once more.
-    /// Default: zero, which is never.
+    /// Default: zero, which means never.
     #[doc(alias = "defaultResync")]
     resync_period(period: Duration);
 
-    /// How the server is listed and watched, and the clock of the set and of its informers.
+    /// Sets how the informers list and watch, and the clock of the set and its informers.
     ///
-    /// Each informer gets a seed of its own out of the one that is set, so that they do not retry
-    /// in step. `waiters`, `known_version` and `resync_period` in it are not used: they belong to
-    /// one informer.
+    /// Each informer gets its own seed, derived from the one set here, so that they do not retry in
+    /// step. The set ignores `waiters`, `known_version` and `resync_period`, which belong to one
+    /// informer.
     reflector(options: ReflectorOptions);
 }
 
 impl InformerSetOptions {
-    /// Which objects the informer of a type keeps that is asked for without a scope.
+    /// The scope of an informer that is requested without one.
     pub(super) fn scope_of<K: Object>(&self) -> Scope {
         if K::resource().is_namespaced() {
             return self.scope.clone();
@@ -63,7 +63,7 @@ impl InformerSetOptions {
             .labels(self.scope.label_selector().clone())
     }
 
-    /// What the informer of that number begins with.
+    /// The first options of the informer with that number.
     pub(super) fn of_informer<K: Object>(&self, name: String, number: u64) -> InformerOptions<K> {
         let reflector = ReflectorOptions {
             seed: self.reflector.seed.wrapping_add(number),
@@ -74,7 +74,7 @@ impl InformerSetOptions {
             .resync_period(self.resync_period)
             .indexers(indexers())
             .reflector(reflector);
-        // The errors of waits name the kind already: they say a name only where it tells more
+        // The errors of waits name the kind already, so a name appears only if it adds something
         // (WT-4).
         if name == K::resource().to_string() {
             options
@@ -84,7 +84,7 @@ impl InformerSetOptions {
     }
 }
 
-/// The index by which listers of one namespace are quick, where there are namespaces.
+/// The index that makes listers of one namespace quick, for namespaced kinds.
 fn indexers<K: Object>() -> Indexers<K> {
     if K::resource().is_namespaced() {
         Indexers::new().by_namespace()

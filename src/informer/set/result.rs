@@ -6,7 +6,7 @@ use crate::error::{Error, ErrorKind};
 /// The result of a wait of an [`InformerSet`](crate::informer::InformerSet): one outcome for each
 /// informer or handler.
 ///
-/// A program that can go on with some of them looks at each. One that needs all calls
+/// A program that can go on with some of them checks each. A program that needs all calls
 /// [`into_result`](Self::into_result).
 #[derive(Clone, Debug, Default)]
 #[must_use = "a wait may have ended without all of them synced"]
@@ -33,7 +33,7 @@ pub struct SyncOutcome {
 }
 
 impl SyncOutcome {
-    /// Success wins over how the wait ended.
+    /// Success wins over the end of the wait.
     pub(super) fn new(name: &str, has_synced: bool, waited: Result<(), Error>) -> Self {
         Self {
             name: name.to_owned(),
@@ -41,7 +41,7 @@ impl SyncOutcome {
         }
     }
 
-    /// The cause without the line that every wait which ends has in common.
+    /// The cause, without the line that all failed waits share.
     fn cause(&self) -> String {
         let text = self.error.as_ref().map(ToString::to_string);
         let text = text.unwrap_or_default();
@@ -71,13 +71,12 @@ impl SyncResult {
         self.outcomes.iter().find(|outcome| outcome.name == name)
     }
 
-    /// Returns `Ok` if all have synced, else one error for all that have not.
+    /// Returns `Ok` if all have synced, otherwise one error for all that have not.
     ///
     /// # Errors
     ///
-    /// `failed to sync all caches: …`, with the names in order and how their waits ended, then the
-    /// cause of each on a line of its own. Its kind is theirs if they have one in common, else
-    /// `NotSynced`.
+    /// `failed to sync all caches: …`, with the names in order and the ends of their waits, then
+    /// each cause on its own line. Its kind is theirs if they share one, otherwise `NotSynced`.
     #[doc(alias = "AsError")]
     pub fn into_result(self) -> Result<(), Error> {
         let mut unsynced: Vec<&SyncOutcome> = self.unsynced().collect();
@@ -114,7 +113,7 @@ fn push_new<T: PartialEq>(list: &mut Vec<T>, item: T) {
     }
 }
 
-/// How a wait ended that ended so.
+/// Describes the end of a wait with this kind of error.
 fn end(kind: ErrorKind) -> &'static str {
     let ends = [
         (ErrorKind::NotSynced, "timed out waiting for the condition"),

@@ -35,8 +35,8 @@ struct State {
     synced: bool,
 }
 
-/// An informer without threads. Its end may need that another one was told to stop, as a handler's
-/// may that waits for the other's store.
+/// An informer without threads. Its end may need another informer's stop, as when a handler waits
+/// for the other's store.
 #[derive(Clone)]
 struct Fake {
     name: &'static str,
@@ -61,7 +61,7 @@ impl Fake {
         self.state.lock().life
     }
 
-    /// What its first list does.
+    /// The effect of its first list.
     fn sync(&self) {
         let mut state = self.state.lock();
         state.synced |= state.life == Life::Running;
@@ -158,7 +158,7 @@ impl SetMember for Fake {
 
 type Set = InformerSet<()>;
 
-/// Each name is a scope of its own.
+/// Takes the fake in; each name is a scope of its own.
 fn enter(set: &Set, fake: &Fake) -> Result<bool, Error> {
     let scope = Scope::namespace(fake.name);
     Ok(set.enter(&scope, &Arc::new(fake.clone()))?.is_none())
@@ -210,7 +210,7 @@ fn entering_starting_waiting_and_stopping_at_once() {
     });
 }
 
-/// IS-1: of threads that make the same member at once, one has made it.
+/// IS-1: if several threads make the same member at once, exactly one has made it.
 #[test]
 fn one_of_those_who_enter_the_same_at_once_has_entered() {
     check(SCHEDULES, || {
@@ -228,8 +228,8 @@ fn one_of_those_who_enter_the_same_at_once_has_entered() {
     });
 }
 
-/// IS-6: the members sync in any order, each in its own time, and the clock passes the deadline: no
-/// wait is left over, and a member that had synced before counts as synced.
+/// IS-6: the members sync in any order, each in its own time, and the clock passes the deadline:
+/// every wait ends, and a member that had synced before counts as synced.
 #[test]
 fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
     check(SCHEDULES, || {
@@ -265,8 +265,8 @@ fn a_wait_for_all_ends_by_the_last_of_them_or_by_its_deadline() {
     });
 }
 
-/// IS-4, IS-5: each one's end needs that another one was told to stop; so all are told before one
-/// is waited for.
+/// IS-4, IS-5: each member's end needs another's stop, so all are told to stop before the first
+/// wait.
 #[test]
 fn no_member_waits_for_the_end_of_another_before_it_is_told() {
     for drops in [false, true] {

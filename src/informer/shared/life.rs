@@ -10,10 +10,10 @@ use crate::reflector::Reflector;
 use crate::sync::{MutexGuard, atomic::Ordering};
 use crate::worker::Task;
 
-/// What a shutdown gives the informer's own thread in any case, of the system's time.
+/// The least time that a shutdown allows the informer's own thread, on the system's clock.
 ///
-/// The thread ends within milliseconds. So one that takes longer is held up by code of the user's,
-/// and is named for that.
+/// The thread ends within milliseconds by itself. If it takes longer, code of the program holds it
+/// up, and the error names it.
 const OWN_TIME: Duration = Duration::from_millis(500);
 
 impl<K: Object> SharedInformer<K> {
@@ -26,7 +26,7 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// - `Config` when it was started before: `informer has already started`.
     /// - `Stopped` when it was stopped.
-    /// - `Resources` when the system has no thread to give. The informer is stopped then.
+    /// - `Resources` when the system refuses a thread. The informer is stopped then.
     /// - `Panicked` when the source or the metrics hook panics. The informer is stopped then.
     #[doc(alias = "Run")]
     pub fn start(&self) -> Result<(), Error> {
@@ -50,7 +50,7 @@ impl<K: Object> SharedInformer<K> {
         if let Err(error) = &started {
             self.end_because(Some(error.clone()));
         } else if self.stopped.load(Ordering::SeqCst) {
-            // A stop that came before the thread has found none.
+            // An earlier stop found no thread to stop.
             self.thread.stop();
         }
         *self.life.lock() = InformerPhase::Over;
@@ -79,7 +79,7 @@ impl<K: Object> SharedInformer<K> {
     /// Asks the informer to end, and returns at once. No further call of a handler begins, and
     /// queued notifications are dropped.
     ///
-    /// Any thread may call it, a handler's own included, and so may code that
+    /// Any thread may call it, including a handler's own, and so may code that
     /// [`start`](Self::start) calls. Waits for its content to sync end with an error. The store
     /// stays readable. Stopping twice does nothing.
     pub fn stop(&self) {
@@ -90,13 +90,13 @@ impl<K: Object> SharedInformer<K> {
                 .then(|| std::mem::replace(&mut *life, InformerPhase::Over))
         };
         self.thread.stop();
-        // The thread may be held up by code of the user's; the waiters are not.
+        // Code of the program may hold up the thread, but not the waiters.
         self.end_because(None);
-        // What was never started ends by being dropped, which is code of the user's.
+        // Parts that were never started end by their drop, which may run code of the program.
         drop(parts);
     }
 
-    /// Ends every wait, and lets no further call of a handler begin; the first cause is told.
+    /// Ends every wait, and prevents further calls of handlers. The first cause wins.
     fn end_because(&self, cause: Option<Error>) {
         self.stopped.store(true, Ordering::SeqCst);
         self.store.end(cause);
@@ -108,12 +108,12 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// The reflector's thread ends within milliseconds of whatever it is blocked in. A shutdown
     /// cannot interrupt code of the program, such as a transform, an index function or a call of a
-    /// handler. It waits for the reflector's thread for at least half a second of real time, also
-    /// past the deadline.
+    /// handler. It gives the reflector's thread at least half a second of real time, even past the
+    /// deadline.
     ///
-    /// It does not wait for the thread that calls this, if that is one of the informer's. Nor does
-    /// it wait for a thread that waits for the end of the calling thread, directly or through
-    /// others. It may be called again with a later deadline, and from several threads.
+    /// It does not wait for the calling thread, if that is one of the informer's. Nor does it wait
+    /// for a thread that waits, directly or through others, for the calling thread to end. A
+    /// program may call it again with a later deadline, and from several threads.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl<K: Object> SharedInformer<K> {
         matches!(&*self.life.lock(), InformerPhase::Ready(_))
     }
 
-    /// Waits while a thread starts it, at most until `deadline`.
+    /// Waits while another thread starts it, at most until `deadline`.
     fn when_started(&self, deadline: Deadline) -> Result<MutexGuard<'_, InformerPhase<K>>, Error> {
         let name = &self.name;
         let mut life = self.life.lock();
@@ -162,7 +162,7 @@ impl<K: Object> SharedInformer<K> {
         Ok(life)
     }
 
-    /// Waits for the informer's own thread; the caller's is not waited for.
+    /// Waits for the informer's own thread, unless it is the caller's.
     fn join(&self, deadline: Deadline) -> Result<(), Error> {
         drop(self.when_started(deadline)?);
         let system = Clock::system();
@@ -182,8 +182,8 @@ impl<K: Object> SharedInformer<K> {
         Err(Error::new(ErrorKind::Timeout, text))
     }
 
-    /// Ends it as dropping it does: waits without a deadline, except for what a shutdown has named
-    /// as late, which ends detached.
+    /// Ends it like a drop: waits without a deadline, but not for threads that a shutdown named as
+    /// late, which end detached.
     pub(in crate::informer) fn close(&self) {
         self.stop();
         // A start on this very thread ends the informer when this returns.

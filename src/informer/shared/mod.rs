@@ -29,28 +29,28 @@ use crate::worker::{Task, WorkerGroup};
 
 use sink::InformerSink;
 
-/// One reflector and one indexed store of one collection, shared by any number of handlers.
+/// One reflector and one indexed store of a collection, shared by any number of handlers.
 ///
 /// Each handler has a thread of its own. The reflector's thread puts each event of the watch into
 /// the store and into the queues of the handlers before it reads the next one. So index functions
-/// and the transform must be quick: while one runs, the watch is not read. A list replaces the
-/// content of the store in one step. Of its changes, the handlers are told of the deletions first,
-/// and then of the objects in the list's order.
+/// and the transform must be quick: the reflector does not read the watch while one runs. A list
+/// replaces the content of the store in one step. The handlers first get its deletions, then its
+/// other changes in the list's order.
 ///
-/// Handlers are added and removed at any time. Each is told of the present objects, then of every
-/// change, without a gap and without a duplicate. The store is never behind what a handler was
-/// told. Readers use [`store`](Self::store) and its listers; that never blocks on the network. The
-/// store decides whether an object is new to the handlers, not the type of the server's event.
+/// A program may add and remove handlers at any time. Each handler gets the present objects, then
+/// every change, without a gap or a duplicate. The store is never behind a handler's notifications.
+/// Readers use [`store`](Self::store) and its listers; that never blocks on the network. The store
+/// decides whether an object is new to the handlers, not the type of the server's event.
 ///
-/// An object that does not decode is set aside in the store. Handlers are not told of that: they
-/// keep the last state that decoded. They are told of the next state that decodes as an update, and
-/// of the object's end as a delete.
+/// The store sets an undecodable object aside. Handlers get no notification of that, and keep the
+/// last state that decoded. The next state that decodes comes as an update, and the object's end as
+/// a delete.
 ///
 /// An informer does nothing until [`start`](Self::start), runs until [`stop`](Self::stop) and
-/// cannot be started again. Dropping it stops it and joins all its threads: the drop blocks while
-/// code of the program runs on them. It does not wait for threads that a
-/// [`shutdown`](Self::shutdown) has named as late. All methods take `&self`, so that an `Arc`
-/// shares it between threads.
+/// cannot be started again. Dropping it stops it and joins all its threads, so the drop blocks
+/// while code of the program runs on them. It does not wait for threads that a
+/// [`shutdown`](Self::shutdown) has named as late. All methods take `&self`, so an `Arc` can share
+/// it between threads.
 ///
 /// # Examples
 ///
@@ -87,8 +87,8 @@ use sink::InformerSink;
 /// # Ok::<(), kubecache::Error>(())
 /// ```
 ///
-/// No handler can change an object that others share. The compiler refuses it, where client-go
-/// looks for it while it runs (its mutation detector).
+/// No handler can change an object that others share: the compiler refuses that. client-go can only
+/// detect it at run time, with its mutation detector.
 ///
 /// ```compile_fail,E0594
 /// use k8s_openapi::api::core::v1::ConfigMap;
@@ -105,22 +105,22 @@ pub struct SharedInformer<K: Object> {
     store: Store<K>,
     processor: Arc<Processor<K>>,
     life: Arc<Monitor<InformerPhase<K>>>,
-    /// The reflector's, once it is started.
+    /// The reflector's thread, once it is started.
     thread: WorkerGroup,
     stopped: AtomicBool,
 }
 
-/// Whether an informer was started. Its thread and whether it is stopped are beside this.
+/// Whether an informer was started. The thread and the stop are kept elsewhere.
 enum InformerPhase<K: Object> {
     /// It was not started.
     Ready(Box<StartParts<K>>),
-    /// A thread starts it, which calls code of the user's.
+    /// A thread is starting it, which runs code of the program.
     Starting(Task),
     /// It was started or stopped.
     Over,
 }
 
-/// The parts that an informer is started from.
+/// The parts from which a start makes the informer.
 struct StartParts<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
     sink: InformerSink<K>,
@@ -182,8 +182,8 @@ impl<K: Object> SharedInformer<K> {
     /// Returns closures of the informer's type that do nothing yet, for
     /// [`add_handler`](Self::add_handler).
     ///
-    /// The same as [`Handlers::new`]. But the compiler knows the type of the closures' arguments
-    /// before it reads the closures, so that no closure has to name it.
+    /// Like [`Handlers::new`], but the compiler already knows the closures' argument types, so that
+    /// no closure has to name them.
     ///
     /// # Examples
     ///
@@ -211,20 +211,19 @@ impl<K: Object> SharedInformer<K> {
 
     /// Adds a handler with the default options, from any thread, at any time before the stop.
     ///
-    /// The handler is told of all present objects as its initial list, then of every change. The
-    /// same kind of handler may be added many times; each is independent of the others. Starts the
-    /// handler's thread and never blocks.
+    /// The handler gets all present objects as its initial list, then every change. Handlers of one
+    /// type are independent of each other. Starts the handler's thread and never blocks.
     ///
     /// # Errors
     ///
     /// `Stopped` after the stop: `handler … was not added to shared informer … because it has
-    /// stopped already`. `Resources` when the system has no thread to give.
+    /// stopped already`. `Resources` when the system refuses a thread.
     #[doc(alias = "AddEventHandler")]
     pub fn add_handler<H: EventHandler<K>>(&self, handler: H) -> Result<Registration, Error> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
 
-    /// Adds a handler with a name, a bound of its queue, or a resync period of its own.
+    /// Adds a handler with its own options: a name, a bound of its queue, a resync period.
     ///
     /// # Errors
     ///
@@ -253,7 +252,7 @@ impl<K: Object> SharedInformer<K> {
         &self.store
     }
 
-    /// Adds indices, before the start or while the informer runs. They list the store's present
+    /// Adds indices, before the start or while the informer runs. They cover the store's present
     /// objects at once.
     ///
     /// # Errors
@@ -268,7 +267,7 @@ impl<K: Object> SharedInformer<K> {
         self.store.add_indexers(indexers)
     }
 
-    /// Whether the first list is in the store; it says nothing of the handlers.
+    /// Whether the first list is in the store. The handlers may not have seen it yet.
     pub fn has_synced(&self) -> bool {
         self.store.has_synced()
     }
@@ -310,8 +309,8 @@ impl<K: Object> SharedInformer<K> {
 
     /// Whether the server keeps confirming the content, for a health check. Never blocks.
     ///
-    /// A server that is silent fails it, within the idle limit ([`ReflectorStatus::health`]
-    /// has the rule). A server without news does not fail it. Nor does an informer that was not
+    /// It fails within the idle limit when the server is silent ([`ReflectorStatus::health`] has
+    /// the rule). It does not fail when the server only has no news, or when the informer was not
     /// started or has stopped.
     ///
     /// # Errors
@@ -323,8 +322,8 @@ impl<K: Object> SharedInformer<K> {
         health.map_err(|error| error.context(&self.name))
     }
 
-    /// Returns the informer's name in errors of waits: `SharedInformer ConfigMap`, and its name if
-    /// it was given one.
+    /// Returns the informer's name in errors of waits: `SharedInformer ConfigMap`, followed by the
+    /// name from its options, if any.
     #[doc(alias = "HasSyncedChecker")]
     pub fn sync_name(&self) -> String {
         self.store.name().into_owned()

@@ -11,8 +11,8 @@ use crate::setters::setters;
 use crate::store::Indexers;
 use crate::sync::Arc;
 
-/// Options of a [`SharedInformer`](crate::informer::SharedInformer); start from the default and set
-/// what differs.
+/// Options of a [`SharedInformer`](crate::informer::SharedInformer). Start from the default and
+/// change what you need.
 ///
 /// # Examples
 ///
@@ -52,13 +52,13 @@ setters! { [K: Object] InformerOptions<K>;
     #[doc(alias = "defaultEventHandlerResyncPeriod")]
     resync_period(period: Duration);
 
-    /// Sets the indices of the store. Default: none. More can be added to a running informer.
+    /// Sets the indices of the store. Default: none. A program can add more to a running informer.
     indexers(indexers: Indexers<K>);
 
-    /// How the server is listed and watched, and the clock of the whole informer.
+    /// Sets how the informer lists and watches, and its clock.
     ///
-    /// `resync_period` and `waiters` in it are the informer's own business: what is set there is
-    /// not used. Nor are its `metrics` if the informer has some.
+    /// The informer ignores its `resync_period` and `waiters`, and uses its own. It also ignores
+    /// its `metrics` if the informer has some.
     reflector(options: ReflectorOptions);
 
     /// Sets the hook for measurements of lists, watches and changes. Default: none, which costs
@@ -67,19 +67,18 @@ setters! { [K: Object] InformerOptions<K>;
     /// The informer drops the hook when its threads have ended.
     metrics(metrics: Hook<InformerMetric>) = Some(metrics);
 
-    /// Sets a function that changes each object before the store and the handlers get it: once per
-    /// object that the server sent.
+    /// Sets a function that changes each object, once, before the store and the handlers get it.
     ///
-    /// It runs on the reflector's thread, under no lock. It must leave namespace and name as they
-    /// are. An error or a panic of it leaves the store as it was, and the reflector lists again
-    /// after a backoff. The status and waits have the error. Default: none.
+    /// It runs on the reflector's thread, without a lock. It must not change namespace or name. If
+    /// it fails or panics, the store stays as it was, and the reflector lists again after a
+    /// backoff. The status and waits have the error. Default: none.
     #[doc(alias = "SetTransform")]
     transform(transform: impl Fn(Arc<StoredObject<K>>)
         -> Result<Arc<StoredObject<K>>, Error> + Send + Sync + 'static)
         = Some(Transform::new(transform));
 }
 
-// The functions and hooks in it are shared by the clones.
+// Clones share the functions and hooks.
 clone_of!([K: Object] InformerOptions<K>:
     name, resync_period, indexers, reflector, transform, metrics);
 

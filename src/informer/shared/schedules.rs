@@ -1,6 +1,5 @@
-//! Thread schedules of whole shared informers, explored by a model checker: reflector, store and
-//! handlers are the real ones, on threads of the checker's, against the fake server and the fake
-//! clock.
+//! Thread schedules of whole shared informers, explored by a model checker: the real reflector,
+//! store and handlers, on the checker's threads, against the fake server and the fake clock.
 //!
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib --features testing schedules`, with a target
 //! directory of its own.
@@ -27,11 +26,11 @@ struct Seen {
     view: View,
     adds: usize,
     removed: bool,
-    /// A panic in a handler would be caught: what is wrong is only noted.
+    /// A panic in a handler would be caught, so mistakes are only noted.
     wrong: Vec<String>,
 }
 
-/// Keeps a view of what it is told, and notes what does not follow on what it was told before.
+/// Keeps a view of its notifications, and notes those that contradict it.
 #[derive(Clone, Default)]
 struct Recorder(Arc<Mutex<Seen>>);
 
@@ -132,8 +131,8 @@ impl Model {
         (recorder, registration)
     }
 
-    /// The server's part: changes, a deletion, and a history that is lost, so that the reflector
-    /// lists again.
+    /// Plays the server: changes, a deletion, and a lost history, so that the reflector lists
+    /// again.
     fn serve(&self) -> thread::JoinHandle<()> {
         let source = self.source.clone();
         let set = move |name: &str| source.set(objects::config_map("", name, "", &[]));
@@ -148,7 +147,7 @@ impl Model {
         })
     }
 
-    /// Lets time pass until the store holds what the server does; gives that.
+    /// Passes time until the store equals the server. Returns the content.
     fn wait_until_equal(&self) -> View {
         let there = view_of(&self.source.objects());
         while view_of(&self.informer.store().list()) != there {
@@ -156,14 +155,14 @@ impl Model {
             self.fake.advance(ahead);
             thread::yield_now();
         }
-        // A handler that joins now is told of everything after all others were.
+        // A handler that joins now gets everything after all others.
         let (last, registration) = self.follow();
         registration.wait_until_synced(Deadline::NEVER).unwrap();
         last.assert_has(&there);
         there
     }
 
-    /// The handler has been told of everything that waited for it.
+    /// Waits until the handler's queue is empty.
     fn drain(registration: &Registration) {
         while registration.readings().lag.is_some() {
             thread::yield_now();
@@ -171,8 +170,8 @@ impl Model {
     }
 }
 
-/// SI-11, SI-14, SI-16, SI-20: whatever the schedule, every handler ends with what the server has,
-/// without gap or repetition, and one that was removed is told nothing more.
+/// SI-11, SI-14, SI-16, SI-20: in any schedule, every handler ends with the server's content,
+/// without gap or repetition, and a removed handler gets nothing more.
 #[test]
 fn si_1_handlers_come_and_go_while_the_server_changes_and_loses_its_history() {
     check(SCHEDULES, move || {
@@ -254,7 +253,7 @@ fn si_4_a_stop_at_any_moment_ends_every_thread_and_every_wait() {
     }
 }
 
-/// SI-4: what is dropped ends as what is stopped does, also while a handler joins.
+/// SI-4: a drop ends an informer like a stop, even while a handler joins.
 #[test]
 fn si_4_a_drop_at_any_moment_ends_every_thread() {
     check(SCHEDULES, || {
@@ -273,8 +272,8 @@ fn si_4_a_drop_at_any_moment_ends_every_thread() {
     });
 }
 
-/// Negative control: a handler that joins beside the reflector's turn, and not between two of them,
-/// is told of something twice or not at all, and the checker sees that.
+/// Negative control: a handler that joins during the reflector's turn, not between two, gets
+/// something twice or never, and the checker sees that.
 #[test]
 #[should_panic(expected = "a handler was told wrong")]
 fn a_handler_that_joins_in_a_turn_is_told_twice_or_never() {

@@ -13,18 +13,18 @@ use crate::sync::Arc;
 
 /// The sink of the informer's reflector, on the reflector's thread.
 ///
-/// Each event changes the store, and then the handlers are told what that changed. So the store is
-/// never behind what a handler was told (SI-20), and decides what is new to the handlers (CT-4).
+/// Each event first changes the store, and then the handlers get that change. So the store is never
+/// behind the handlers (SI-20), and decides what is new to them (CT-4).
 pub(super) struct InformerSink<K: Object> {
     store: Store<K>,
     writer: StoreWriter<K>,
     processor: Arc<Processor<K>>,
     transform: Option<Transform<K>>,
-    /// Why the list that is being staged cannot be committed (SI-26).
+    /// Why the staged list cannot be committed (SI-26).
     failed: Option<Error>,
     /// `None` before the start.
     telemetry: Option<Telemetry<InformerMetric, InformerState>>,
-    /// The handlers have been told of the first list.
+    /// The handlers have got the first list.
     is_complete: bool,
     /// The server's refusal has become an answer, and the handlers know.
     is_denied: bool,
@@ -52,7 +52,7 @@ impl<K: Object> InformerSink<K> {
         }
     }
 
-    /// Tells `hook` that the informer starts.
+    /// Reports the start of the informer to `hook`.
     ///
     /// # Errors
     ///
@@ -98,7 +98,8 @@ impl<K: Object> InformerSink<K> {
                     is_in_initial_list: false,
                 }
             }
-            // The server's final state may be of another object of that name, unknown to handlers.
+            // The server's final state may belong to another object of that name, unknown to
+            // handlers.
             Change::Gone(last_known) => match last {
                 Some(object) if object.uid() == last_known.uid() => {
                     self.processor.reclaimer().release(last_known);
@@ -109,7 +110,7 @@ impl<K: Object> InformerSink<K> {
         });
     }
 
-    /// Calls `act`, and tells the informer's metrics how long it took.
+    /// Calls `act`, and reports its duration to the informer's metrics.
     fn measured<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let telemetry = self.telemetry.take();
         let done = match &telemetry {
@@ -133,7 +134,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 
     fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
         let ObjectEvent { kind, mut object } = event;
-        // What is taken back out is not transformed, nor what the store holds: it was.
+        // Deletions and objects from the store are not transformed; the latter were already.
         if kind != EventKind::Deleted && self.transform.is_some() {
             let unchanged = self.writer.unchanged(&object).map(Listed::Object);
             let transform = self.transform.as_ref();
@@ -160,7 +161,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
                 }
                 if !sink.is_complete {
                     sink.is_complete = true;
-                    // First the informer, then its handlers: none of them has synced before it.
+                    // The informer first: no handler counts as synced before it.
                     processor.complete_initial();
                 }
                 Ok(())
@@ -238,7 +239,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     }
 }
 
-/// A run that ends by a panic ends the informer; any other end is the informer's own doing.
+/// A run that ends by a panic ends the informer. The informer itself causes any other end.
 impl<K: Object> Drop for InformerSink<K> {
     fn drop(&mut self) {
         self.processor.set_burst(false);

@@ -47,7 +47,7 @@ impl Core {
         self.ask(listing, page_size)
     }
 
-    /// RF-10: a version that is neither `0` nor empty is answered out of the server's cache, which
+    /// RF-10: for a version that is neither `0` nor empty the server answers from its cache, which
     /// does not page.
     fn page_size(&self, asked: &ResourceVersion) -> u32 {
         match self.state.page_size {
@@ -76,8 +76,8 @@ impl Core {
         }
     }
 
-    /// The same list at the most recent version, at once: what the answer before calls for (RF-12,
-    /// B4).
+    /// Asks for the same list at the most recent version, at once, as the last answer requires
+    /// (RF-12, B4).
     fn ask_most_recent(&mut self, mut listing: Listing) -> Action {
         listing.asked = ResourceVersion::most_recent();
         let limit = listing.page_size;
@@ -101,7 +101,7 @@ impl Core {
         }
     }
 
-    /// The list from its first page, or the page that was refused.
+    /// Asks again for the list from its first page, or for the page that was refused.
     pub(super) fn ask_again(&mut self, listing: Listing) -> Action {
         if listing.token.is_some() {
             return self.next_page(listing);
@@ -128,7 +128,7 @@ impl Core {
         }
     }
 
-    /// The last page came: publish, unless the answer is older than what is known (B4).
+    /// Publishes the list after its last page, unless it is older than the known version (B4).
     fn listed(&mut self, mut listing: Listing, version: ResourceVersion) -> Action {
         let version = listing.version.take().unwrap_or(version);
         if !listing.asked.is_empty() && self.state.is_older_than_known(&version) {
@@ -170,7 +170,7 @@ impl Core {
             return self.fail(error, step.wait, AfterPause::Probe);
         }
         self.state.fell_behind(self.facts.now);
-        // Without an answer, a part of the page may have been staged.
+        // Without an answer, part of the page may be staged already.
         let next = if step.next == NextRequest::Same && has_status {
             AfterPause::Again(listing)
         } else {

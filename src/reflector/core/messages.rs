@@ -1,4 +1,4 @@
-//! What the core and its driver tell each other: inputs and facts in, actions and effects out.
+//! The messages between the core and its driver: inputs and facts in, actions and effects out.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use crate::list_watch::{EventKind, ListPage, ListRequest, WatchRequest};
 use crate::object::ResourceVersion;
 use crate::reflector::{Phase, Replacement};
 
-/// What the driver reports.
+/// A report of the driver.
 #[derive(Debug)]
 pub(crate) enum Input {
     Start,
-    /// A page, or what a probe asked for, is complete, or failed.
+    /// A page, or the answer to a probe, is complete or failed.
     Page {
         page: Result<ListPage, Error>,
         is_empty: bool,
@@ -19,9 +19,9 @@ pub(crate) enum Input {
     /// The commit or the opening of a watch is done.
     Done(Result<(), Error>),
     Seen(Seen),
-    /// What [`Action::Apply`], [`Action::Stage`] or [`Action::Bookmark`] asked for is done.
+    /// [`Action::Apply`], [`Action::Stage`] or [`Action::Bookmark`] is done.
     Applied(Result<(), Error>),
-    /// The watch is at its end: cleanly, or broken off.
+    /// The watch has ended, cleanly or broken off.
     Ended(Option<Error>),
     /// The time given to [`Action::Read`] passed without an event.
     Quiet {
@@ -30,12 +30,12 @@ pub(crate) enum Input {
     Resynced(Result<(), Error>),
     /// The time given to [`Action::Pause`] passed.
     Paused,
-    /// A reader began to wait during a pause that a waiter ends.
+    /// A reader began to wait during a pause that a waiter may end.
     Demanded,
     Stop,
 }
 
-/// An event of a watch, as far as decisions need it.
+/// The parts of a watch event that decisions need.
 #[derive(Debug)]
 pub(crate) enum Seen {
     Object {
@@ -53,7 +53,7 @@ pub(crate) enum Seen {
     },
 }
 
-/// What the driver does next; each ends in an [`Input`].
+/// The driver's next step; each ends in an [`Input`].
 #[derive(Debug, PartialEq)]
 pub(crate) enum Action {
     /// Ask for a page. `fresh` begins a new replacement and drops the one before.
@@ -61,7 +61,7 @@ pub(crate) enum Action {
         request: ListRequest,
         fresh: bool,
     },
-    /// Ask for a page of which nothing is kept but its version.
+    /// Ask for a page, and keep only its version.
     Probe(ListRequest),
     /// Make the staged replacement the content.
     Commit(Replacement),
@@ -78,50 +78,50 @@ pub(crate) enum Action {
     /// Tell the sink of the position.
     Bookmark(ResourceVersion),
     Resync,
-    /// Let time go by, with nothing open.
+    /// Wait, with nothing open.
     Pause {
         until: Instant,
         on_demand: bool,
     },
-    /// The same within a list whose first pages are staged.
+    /// Wait within a list whose first pages are staged.
     PauseInList {
         until: Instant,
     },
     End,
 }
 
-/// What the driver does beside the action.
+/// A side effect of the action.
 #[derive(Debug)]
 pub(crate) enum Effect {
     Log(log::Level, String),
-    /// An attempt of that phase failed, the latest of so many in a row.
+    /// An attempt of that phase failed; `attempts` have failed in a row.
     Failed {
         phase: Phase,
         error: Error,
         attempts: u32,
     },
-    /// A watch is open: what failed before is over.
+    /// A watch is open: earlier failures are over.
     Recovered,
-    /// Streamed lists do not work here (B8).
+    /// Streamed lists do not work with this server (B8).
     WatchListFailed,
-    /// Bookmarks come here, and so far apart (B11).
+    /// This server sends bookmarks, at this interval (B11).
     BookmarkCame(Duration),
     /// The connection is dead: the next request must not use it.
     Disconnect,
 }
 
-/// What holds at the moment of an input.
+/// The facts at the moment of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Facts {
     pub(crate) now: Instant,
     /// A caller waits for the first sync.
     pub(crate) urgent: bool,
-    /// The source can stream lists (LW-5); asked for where a cycle may begin.
+    /// The source can stream lists (LW-5). The driver asks it where a cycle may begin.
     pub(crate) streams: bool,
-    /// Bookmarks came before, from that server for that resource, and so far apart (B11); asked for
-    /// where a watch is about to be opened, and where it was.
+    /// The interval of earlier bookmarks from this server for this resource (B11). The driver asks
+    /// for it before a watch is opened, and after.
     pub(crate) bookmarks: Option<Duration>,
-    /// How many objects the sink has refused for its bound; asked for where that may have
+    /// How many objects the sink has refused for its bound. The driver asks where that may have
     /// changed.
     pub(crate) left_out: usize,
 }

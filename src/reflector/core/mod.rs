@@ -10,8 +10,8 @@
 //!     +--> OpeningStream -> Streaming+
 //! ```
 //!
-//! Between a watch that was silent from its opening to its end and the next one stands `Probing`: a
-//! list of one item at the most recent version, whose version alone counts.
+//! `Probing` follows a watch that was silent from its opening to its end: a list of one item at the
+//! most recent version. Only its version counts.
 //!
 //! A *cycle* is one list, plain or streamed, and the watches after it. Time comes in with each
 //! input.
@@ -62,17 +62,17 @@ impl Core {
         }
     }
 
-    /// Says how many objects the sink may hold.
+    /// Sets how many objects the sink may hold.
     pub(crate) fn bounded(&mut self, objects_max: usize) {
         self.state.bound = Bound::new(objects_max);
     }
 
-    /// Shows where the requests of the lister-watcher are.
+    /// Shows the progress of the lister-watcher's requests.
     pub(crate) fn shows(&mut self, progress: Option<RequestProgress>) {
         self.state.status.progress = progress;
     }
 
-    /// Shows how long the driver pauses, if it does.
+    /// Shows until when the driver pauses, if it does.
     pub(crate) fn pauses(&mut self, until: Option<Instant>) {
         self.state.status.next_attempt = until;
     }
@@ -182,7 +182,7 @@ impl Core {
         self.pause(until, on_demand, next)
     }
 
-    /// A whole list is staged, which was asked for at `asked`: makes it the content.
+    /// Makes a staged list the content. The list was asked for at `asked`.
     fn commit(
         &mut self,
         asked: &ResourceVersion,
@@ -204,7 +204,8 @@ impl Core {
         Action::Commit(of)
     }
 
-    /// A whole list is older than what is known, and the most recent was asked for already (B4).
+    /// Refuses a list that is older than the known version, although the most recent one was asked
+    /// for (B4).
     fn stale(&mut self, version: &ResourceVersion) -> Action {
         self.state.fell_behind(self.facts.now);
         let text = format!("the list at version {version} is older than what is known");
@@ -227,7 +228,7 @@ impl Core {
         action
     }
 
-    /// A caller waits now: the pause becomes a fast one, counted from its beginning.
+    /// Turns the pause into a fast one, counted from its beginning, because a caller waits now.
     fn demanded(&mut self, since: Instant, until: Instant, next: AfterPause) -> Action {
         let until = self.state.expedited(since, until, self.facts.now);
         if until <= self.facts.now {
@@ -246,8 +247,8 @@ impl Core {
         Action::End
     }
 
-    /// The driver reported something that its last action cannot lead to: a mistake of ours, which
-    /// ends the run.
+    /// Ends the run: the driver reported an input that its last action cannot lead to, which is a
+    /// bug.
     fn invalid_transition(&mut self, step: &Step, input: &Input) -> Action {
         debug_assert!(false, "{input:?} does not belong to {step:?}");
         let why = "the reflector ends: its driver and its core disagree";

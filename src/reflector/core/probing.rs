@@ -1,8 +1,8 @@
-//! The probe between a watch that was silent from its opening to its end and the next one (B11).
+//! The probe after a watch that was silent from its opening to its end (B11).
 //!
-//! Silence says that nothing changed, or that the server cannot know: a history that was restored
-//! from a backup lies behind the watch's version, and a watch from a version of the future is
-//! opened and silent.
+//! Silence means that nothing changed, or that the server cannot know. A history restored from a
+//! backup lies behind the watch's version. The server opens a watch from a version in the future,
+//! and it stays silent.
 
 use std::time::Instant;
 
@@ -17,8 +17,8 @@ use super::state::History;
 use super::steps::{AfterPause, Core, Cycle, Step};
 
 impl Core {
-    /// Asks where the server stands: for one item, as the version alone counts; for one object as
-    /// it is, since that list is as cheap and mends whatever was missed.
+    /// Asks for the server's version with a list of one item. A scope of one object is listed in
+    /// full: that is as cheap, and repairs any missed change.
     pub(super) fn probe(&mut self) -> Action {
         if self.state.one_object {
             let asked = ResourceVersion::most_recent();
@@ -34,7 +34,7 @@ impl Core {
         })
     }
 
-    /// A server that has not gone back tells on the next watch whatever was missed.
+    /// If the server has not gone back, the next watch brings all missed changes.
     pub(super) fn probed(&mut self, version: &ResourceVersion, since: Instant) -> Action {
         if !version.is_older_than(self.state.version()) {
             self.state.contact(since);

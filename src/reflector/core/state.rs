@@ -1,4 +1,4 @@
-//! What outlives the states: the position, what is known about the server, the backoffs and the
+//! The data that outlives the states: the position, facts about the server, the backoffs and the
 //! status.
 
 use std::time::{Duration, Instant};
@@ -17,22 +17,22 @@ use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus};
 
 use super::messages::{Effect, Facts};
 
-/// The shortest steady wait, should the options ask for none at all.
+/// The shortest steady wait, even if the options ask for none.
 const STEADY_MIN: Duration = Duration::from_millis(1);
-/// Ten years: an idle limit that is there to be none.
+/// Ten years: the cap of an idle limit that is meant to be endless.
 const IDLE_LIMIT_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
-/// No try that the end of a grace or an expired position calls for comes sooner (B9).
+/// The shortest wait before a try at the end of a grace, or after an expired position (B9).
 const WAIT_MIN: Duration = Duration::from_millis(50);
-/// A list that follows an expired position comes within this time: a server that comes back expires
+/// The list after an expired position is spread over this time: a server that comes back expires
 /// all watches at once.
 const SOON: Duration = Duration::from_secs(1);
-/// The shortest time from the end of an object to the list that brings those for which there was no
-/// room: the collection is large.
+/// The shortest time from the end of an object to the list that fetches the objects left out. Such
+/// a collection is large.
 const ROOM_WAIT: Duration = Duration::from_secs(5 * 60);
-/// So many times the longest interval between two bookmarks may pass without one.
+/// The silence limit, as a multiple of the longest interval between two bookmarks.
 const BOOKMARKS_MISSED: u32 = 3;
 
-/// How far the last version can be relied on.
+/// How far the reflector can rely on the last version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum History {
     Known,
@@ -53,8 +53,8 @@ pub(super) struct ReflectorState {
     pub(super) history: History,
     /// Lists at `0` come in pages: the server has no cache (RF-11).
     pub(super) paged: bool,
-    /// The longest time between two bookmarks, from a watch's opening to its first included, once
-    /// bookmarks are known to come, so that silence means something (B11).
+    /// The longest time between two bookmarks, or from a watch's opening to the first. Set once the
+    /// server is known to send them, so that silence means something (B11).
     bookmarks: Option<Duration>,
     /// Bookmarks came by themselves, and the source was told.
     bookmarks_told: bool,
@@ -62,49 +62,50 @@ pub(super) struct ReflectorState {
     pub(super) resync_due: Option<Instant>,
     /// How many objects the sink may hold, and how many it has left out.
     pub(super) bound: Bound,
-    /// An object has gone since that was looked at.
+    /// An object has gone since the last check of the bound.
     pub(super) one_went: bool,
-    /// When a list is to bring what was left out, as there may be room for it.
+    /// When the reflector lists again for objects that were left out, because there may be room.
     pub(super) relist_due: Option<Instant>,
     reopen: Backoff,
     pub(super) internal_errors: RetryWindow,
     idle_limit: Duration,
     pub(super) page_size: Option<u32>,
-    /// What is listed, for messages.
+    /// Names the listed objects in messages.
     pub(super) what: String,
-    /// That is one object by name.
+    /// The scope is one object by name.
     pub(super) one_object: bool,
-    /// Since when a confirmation of the server is missing: the beginning, or a refusal that is an
-    /// answer.
+    /// Since when the server's confirmation is missing: from the start of the run, or from a
+    /// refusal that is an answer.
     unconfirmed_since: Instant,
-    /// Until when an open watch may be quiet where bookmarks are not known to come (B14).
+    /// Until when an open watch may be quiet if bookmarks are not known to come (B14).
     pub(super) quiet_until: Option<Instant>,
     /// Whether the server has confirmed the content since the last watch was opened.
     pub(super) confirmed: bool,
-    /// When a part of a running list last came.
+    /// When part of a running list last came.
     progress: Option<Instant>,
     known_version: ResourceVersion,
     /// Whether lists may be streamed.
     pub(super) may_stream: bool,
-    /// Streams were refused again and again: until then lists are plain.
+    /// Until when lists are plain, after repeated refusals of streams.
     streams_from: Option<Instant>,
     stream_pauses: Backoff,
     watch_timeout_min: Duration,
     resync_period: Option<Duration>,
     forbidden_grace: Duration,
     healthy_since: Option<Instant>,
-    /// The last failure does not prove that the server works: no process listens, nothing comes,
-    /// 5xx, 429.
+    /// The last failure does not prove that the server works: connection refused, silence, 5xx or
+    /// 429.
     away: bool,
-    /// What an answer may do once until a watch has served again, so that a server whose every
-    /// watch expires, or whose lists succeed while its watches fail, is not asked without end at
-    /// the first step of the backoff (B9, B10): an expired position leads to a list soon.
+    /// An expired position may lead to a list soon, once until a watch has served again. Otherwise
+    /// a server whose watches all expire would be asked for ever at the first step of the backoff
+    /// (B9, B10).
     pub(super) may_list_soon: bool,
-    /// The same of an answer after failures that prove no life: it starts the backoff again.
+    /// An answer after failures that prove no life may restart the backoff, once until a watch has
+    /// served again.
     may_restart: bool,
-    /// Waits that the server has named since a watch served.
+    /// How many waits the server has named since a watch last served.
     named: u32,
-    /// Answers in a row by which the server may not read the position.
+    /// How many answers in a row suggest that the server cannot read the position.
     unreadable: u32,
     backoff: Backoff,
     fast: Fast,
@@ -118,7 +119,7 @@ impl ReflectorState {
         one_object: bool,
         now: Instant,
     ) -> Self {
-        // Longer than any program runs, and still an instant.
+        // Longer than any program runs, yet an instant can hold it.
         let idle_limit = options.idle_limit.min(IDLE_LIMIT_MAX);
         let status = ReflectorStatus {
             failures: Failures::none_since(now),
@@ -169,13 +170,12 @@ impl ReflectorState {
         &self.status.resource_version
     }
 
-    /// Whether a list of that version would take back what is known (B4, B18).
+    /// Whether a list of that version would take the content back in time (B4, B18).
     pub(super) fn is_older_than_known(&self, version: &ResourceVersion) -> bool {
         version.is_older_than(&self.known_version) || version.is_older_than(self.version())
     }
 
-    /// Streamed lists do not work here: never tried again by this reflector, and the source is told
-    /// (B8).
+    /// Gives up streamed lists for this reflector, and tells the source (B8).
     pub(super) fn give_up_streams(&mut self) {
         self.may_stream = false;
         self.effects.push(Effect::WatchListFailed);
@@ -186,18 +186,18 @@ impl ReflectorState {
         self.may_stream && self.streams_from.is_none_or(|from| from <= now)
     }
 
-    /// Streams were refused again and again: lists are plain for a while, each time for longer.
+    /// Makes lists plain for a while after repeated refusals of streams, each time for longer.
     pub(super) fn pause_streams(&mut self, now: Instant) {
         self.streams_from = Some(later(now, self.stream_pauses.next(&mut self.chance)));
     }
 
-    /// A streamed list is complete.
+    /// Notes that a streamed list was complete.
     pub(super) fn streams_work(&mut self) {
         self.streams_from = None;
         self.stream_pauses.restart();
     }
 
-    /// The policy's word on a failure. `again`: it has come to this before.
+    /// The policy's row for a failure. `again` says that the same happened before.
     pub(super) fn after(
         &mut self,
         request: RequestKind,
@@ -221,20 +221,19 @@ impl ReflectorState {
         policy::after(request, error, failed)
     }
 
-    /// Whether a watch on which nothing comes has fallen silent.
+    /// Whether bookmarks are expected, so that an idle watch counts as silent.
     pub(super) fn expects_bookmarks(&self) -> bool {
         self.bookmarks.is_some()
     }
 
-    /// Bookmarks come here, as is known from elsewhere: what ends a streamed list says nothing of
-    /// other watches.
+    /// Takes over the known interval of bookmarks from other watches. The bookmark that ends a
+    /// streamed list does not count.
     pub(super) fn expect_bookmarks(&mut self, interval: Option<Duration>) {
         self.bookmarks = self.bookmarks.max(interval);
     }
 
-    /// A bookmark came by itself, as on other watches of that server and resource, so long after
-    /// the one before: the source is told of the first, and of an interval that makes the idle
-    /// limit longer (B11).
+    /// Notes a spontaneous bookmark, `interval` after the one before. The source is told of the
+    /// first, and of an interval that makes the idle limit longer (B11).
     pub(super) fn bookmark_came(&mut self, interval: Duration) {
         let first = !std::mem::replace(&mut self.bookmarks_told, true);
         let limit = self.idle_limit();
@@ -245,8 +244,8 @@ impl ReflectorState {
         }
     }
 
-    /// Silence on a watch that means something: the option, or three times the longest interval
-    /// between bookmarks where they come more seldom, which is never longer than a watch lives.
+    /// The silence after which a watch counts as dead: the option, or three times the longest
+    /// interval between bookmarks if that is more. It is never longer than a watch lives.
     pub(super) fn idle_limit(&self) -> Duration {
         let longest = self.watch_timeout_min.saturating_mul(2);
         let interval = self.bookmarks.unwrap_or_default();
@@ -260,7 +259,7 @@ impl ReflectorState {
         Duration::from_secs(drawn.as_secs())
     }
 
-    /// The server confirmed the content.
+    /// Notes that the server confirmed the content.
     pub(super) fn contact(&mut self, at: Instant) {
         self.confirmed = true;
         if self.status.last_contact.is_none_or(|last| last < at) {
@@ -268,38 +267,38 @@ impl ReflectorState {
         }
     }
 
-    /// An event or a bookmark came on a watch: the server lives, and the watch serves.
+    /// Notes an event or a bookmark of a watch: the server lives, and the watch serves.
     pub(super) fn watch_served(&mut self) {
         (self.away, self.may_list_soon, self.may_restart) = (false, true, true);
         (self.named, self.unreadable) = (0, 0);
         self.backoff.restart();
     }
 
-    /// A watch is over; one that lived for a while has served, too.
+    /// Notes the end of a watch. A watch that lived for a while has served, too.
     pub(super) fn watch_lived(&mut self, lived: Duration) {
         if lived >= REOPEN_AT_ONCE {
             self.watch_served();
         }
     }
 
-    /// An answer came. After failures that prove no life the backoff starts again, once until a
-    /// watch has served (B10).
+    /// Notes an answer. After failures that prove no life the backoff restarts, once until a watch
+    /// has served (B10).
     pub(super) fn lives_again(&mut self) {
         if std::mem::take(&mut self.away) && std::mem::take(&mut self.may_restart) {
             self.backoff.restart();
         }
     }
 
-    /// The content is known to be behind the server until a list has reached the sink.
+    /// Notes that the content is behind the server, until a list reaches the sink.
     pub(super) fn fell_behind(&mut self, now: Instant) {
         if self.status.synced {
             self.status.behind_since.get_or_insert(now);
         }
     }
 
-    /// A part of a running list came: no confirmation, but no silence either. After a failure it
-    /// does not count: otherwise lists that fail half-way again and again would hide that the
-    /// content is old.
+    /// Notes that part of a running list came, which is neither confirmation nor silence. It does
+    /// not count after a failure: lists that keep failing half-way would hide that the content is
+    /// old.
     pub(super) fn progress(&mut self, at: Instant) {
         let failures = &self.status.failures;
         let last = failures.last().filter(|_| failures.count() > 0);
@@ -308,9 +307,8 @@ impl ReflectorState {
         }
     }
 
-    /// Shows the deadline for the next contact: the idle limit after the last contact, unless
-    /// a watch may be quiet for longer. Without an open watch, that is the idle limit from now at
-    /// the most.
+    /// Shows the deadline for the next contact: the idle limit after the last contact, unless a
+    /// watch may be quiet for longer. Without an open watch, it is at most the idle limit from now.
     pub(super) fn update_contact_deadline(&mut self, may_be_quiet: bool, now: Instant) {
         if let Some(behind) = self.status.behind_since {
             self.status.contact_deadline = Some(behind);
@@ -334,8 +332,8 @@ impl ReflectorState {
         }
     }
 
-    /// A list reached the sink: the run is synced, and its version is the position, whatever was
-    /// known before.
+    /// Notes that a list reached the sink: the run is synced, and the list's version is the
+    /// position, whatever it was before.
     pub(super) fn synced(&mut self, version: ResourceVersion, confirmed_at: Instant, now: Instant) {
         self.known_version = version.clone();
         self.status.resource_version = version;
@@ -355,7 +353,7 @@ impl ReflectorState {
             .and_then(|period| now.checked_add(period));
     }
 
-    /// A watch is open: the series of failures, if there was one, is over.
+    /// Notes that a watch is open, which ends a series of failures.
     pub(super) fn recovered(&mut self, now: Instant) {
         self.status.watches = self.status.watches.saturating_add(1);
         self.confirmed = false;
@@ -366,8 +364,8 @@ impl ReflectorState {
         self.effects.push(Effect::Recovered);
     }
 
-    /// The sink has left out so many objects. Once one has gone, a list brings what there is room
-    /// for: changes and new objects may take the room before.
+    /// Notes how many objects the sink has left out. Once an object has gone, a list fetches others
+    /// to fill the room, unless changes and new objects fill it first.
     pub(super) fn leaves_out(&mut self, facts: &Facts) {
         if std::mem::replace(&mut self.bound.left_out, facts.left_out) != facts.left_out {
             let error = self.bound.error(&self.what);
@@ -383,7 +381,7 @@ impl ReflectorState {
         }
     }
 
-    /// A request succeeded: what readers are told of failures is over.
+    /// Notes a success: readers see no failures any more.
     pub(super) fn succeeded(&mut self) {
         self.status.failures = Failures::default();
         if let Some(error) = self.status.left_out.clone() {
@@ -392,7 +390,7 @@ impl ReflectorState {
         self.status.refusal = None;
     }
 
-    /// Notes a failure; says when to go on, and whether a caller that waits may expedite it.
+    /// Notes a failure. Says when to go on, and whether a waiting caller may expedite that.
     pub(super) fn failed(
         &mut self,
         error: Error,
@@ -414,7 +412,7 @@ impl ReflectorState {
         }
         let grace_end = self.grace_end().filter(|end| *end > facts.now);
         let fast = self.draw_fast(facts, grace_end.is_some());
-        // Fast retries come before the steady backoff (B3): they use nothing up of it.
+        // Fast retries come before the steady backoff (B3), and use up none of its steps.
         let is_refused = self.status.refusal.is_some();
         let wait = fast.unwrap_or_else(|| {
             let wait = if is_refused {
@@ -460,10 +458,10 @@ impl ReflectorState {
         (later(facts.now, wait), false)
     }
 
-    /// The end of a pause in which a caller began to wait (B3), or read the content (B10): never
-    /// later than it would have been.
+    /// The new end of a pause in which a caller began to wait (B3), or read the content (B10). It
+    /// is never later than before.
     pub(super) fn expedited(&mut self, since: Instant, until: Instant, now: Instant) -> Instant {
-        // Readers have the refusal for an answer: they must not make the tries more than they were.
+        // Readers already have the refusal as their answer, so they must not cause more tries.
         if self.status.refusal.is_some() {
             return until.min(later(since, self.backoff.wanted(&mut self.chance)));
         }
@@ -472,13 +470,13 @@ impl ReflectorState {
         }
         let sooner = match self.fast.next(now, &mut self.chance) {
             Some(wait) => later(since, wait),
-            // The series has ended: its gap, or the steady wait if that is shorter.
+            // After the end of the series: its gap, or the steady wait if that is shorter.
             None => self.fast.next_series().unwrap_or(until),
         };
         sooner.min(until)
     }
 
-    /// The wait of B9 before a watch is opened after one that lived so long.
+    /// The wait of B9 before a watch that follows one of this lifetime.
     pub(super) fn reopen_wait(&mut self, lived: Duration) -> Duration {
         self.reopen.after_watch(lived, &mut self.chance)
     }
@@ -487,7 +485,7 @@ impl ReflectorState {
         self.effects.push(Effect::Log(level, text));
     }
 
-    /// Counts and shows a failure; what follows decides whether it costs a backoff.
+    /// Counts and shows a failure. The next step decides whether it costs a backoff.
     pub(super) fn note(&mut self, error: Error, facts: &Facts) {
         let error = error.of_request(&self.what);
         let health = self.healthy_since.take().map_or(Duration::ZERO, |since| {
@@ -497,8 +495,8 @@ impl ReflectorState {
         failures.add(error.clone(), facts.now, facts.now);
         let attempts = failures.count();
         self.progress = None;
-        // R4: a refusal becomes an answer once it has outlasted the grace; so does a resource that
-        // the server does not know.
+        // R4: a refusal that outlasts the grace becomes an answer. So does a resource that the
+        // server does not know.
         self.status.refusal = self.status.failures.refusal(self.forbidden_grace).cloned();
         if self.status.refusal.is_some() && !self.status.synced {
             self.unconfirmed_since = facts.now;
@@ -507,7 +505,7 @@ impl ReflectorState {
         if proves_life(&error) {
             self.lives_again();
         } else if asked_wait(&error).is_none() {
-            // A server that names a wait is there: a list that it answers proves nothing new.
+            // A server that names a wait is alive, so a later answer to a list proves nothing new.
             self.away = true;
         }
         self.effects.push(Effect::Failed {
@@ -522,8 +520,8 @@ impl ReflectorState {
         Some(later(since, self.forbidden_grace))
     }
 
-    /// The next fast wait, if a caller waits for a first sync. Inside the grace of a refusal they
-    /// do not run out.
+    /// The next fast wait, if a caller waits for a first sync. Within the grace of a refusal fast
+    /// waits do not run out.
     fn draw_fast(&mut self, facts: &Facts, in_grace: bool) -> Option<Duration> {
         if self.status.synced || !facts.urgent || self.status.refusal.is_some() {
             return None;

@@ -1,4 +1,4 @@
-//! The steps of a run, and what each of them remembers.
+//! The steps of a run, and the data that each remembers.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use crate::reflector::Replacement;
 use super::messages::Facts;
 use super::state::ReflectorState;
 
-/// A watch that ends sooner, and without an event, is a failure (RF-33); a streamed list, a refusal
-/// (WL-9).
+/// A watch that ends sooner, without an event, is a failure (RF-33). A streamed list that does is a
+/// refusal (WL-9).
 pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
 
 /// The decisions of one run of a reflector.
@@ -18,7 +18,7 @@ pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
 pub(crate) struct Core {
     pub(super) step: Step,
     pub(super) state: ReflectorState,
-    /// What holds while the core decides.
+    /// The facts while the core decides.
     pub(super) facts: Facts,
 }
 
@@ -45,27 +45,28 @@ pub(super) enum Step {
 #[derive(Debug)]
 pub(super) struct Committing {
     pub(super) of: Replacement,
-    /// When its server is known to have had it: when the list was asked for, or the stream ended.
+    /// The time at which the server had this content: the request of the list, or the end of the
+    /// stream.
     pub(super) confirmed_at: Instant,
     pub(super) cycle: Cycle,
     pub(super) stream: Option<Watching>,
 }
 
-/// What follows a pause.
+/// The step after a pause.
 #[derive(Debug)]
 pub(super) enum AfterPause {
     Cycle,
-    /// The list, or its later page, that was refused: what is staged of it stays.
+    /// The refused list, or its later page, again. Its staged part stays.
     Again(Listing),
     List(Cycle),
     Stream(Cycle),
     Watch,
-    /// The watch again, unless a probe says that it would miss something (B11).
+    /// The watch again, unless a probe shows that it would miss changes (B11).
     Probe,
 }
 
-/// A cycle, and what it has used up: each exemption from the delay between requests holds once
-/// (B9), for a different request which an answer itself calls for.
+/// A cycle, and the exemptions that it has used up. Each exempts one different request, required by
+/// an answer, from the delay between requests (B9).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cycle {
     /// At the most recent version: RF-12, WL-8, B4.
@@ -80,27 +81,27 @@ pub(super) struct Cycle {
     pub(super) refused_streams: u8,
 }
 
-/// Whether an exemption is still there; it is used up by that.
+/// Takes an exemption. Returns whether it was still there.
 pub(super) fn use_up(exemption: &mut bool) -> bool {
     !std::mem::replace(exemption, true)
 }
 
-/// A list of which one page is being asked for.
+/// A list that is being read, page by page.
 #[derive(Debug)]
 pub(super) struct Listing {
     /// The version of the whole list; later pages carry none (PG-4).
     pub(super) asked: ResourceVersion,
-    /// When its first page was asked for: the answer is no newer.
+    /// When the first page was asked for. The content may be no newer.
     pub(super) asked_at: Instant,
     /// Items per page of the whole attempt; a full list after an expired page asks for all, once.
     pub(super) page_size: u32,
     /// The version of the first page is that of the list (PG-5); set from the second page on.
     pub(super) version: Option<ResourceVersion>,
-    /// Of the later page that is asked for.
+    /// The token of a later page.
     pub(super) token: Option<String>,
     pub(super) pages: Pages,
     pub(super) cycle: Cycle,
-    /// It stands in for a probe: its failure says nothing of what is held (B11).
+    /// The list serves as a probe: its failure says nothing about the content (B11).
     pub(super) is_probe: bool,
 }
 
@@ -113,7 +114,7 @@ pub(super) struct Streaming {
     pub(super) last_event: Option<Instant>,
     /// When the last item of the list came, or the stream was opened.
     pub(super) last_item: Instant,
-    /// When something of the list last came: an item, or bytes of one.
+    /// When an item of the list, or bytes of one, last came.
     pub(super) progress: Instant,
     pub(super) cycle: Cycle,
 }
@@ -121,14 +122,14 @@ pub(super) struct Streaming {
 /// A watch that is open, or was asked for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Watching {
-    /// When it was asked for: its life begins there, as a proxy may hold back the head of the
-    /// answer to its end.
+    /// When it was asked for. Its life begins there, because a proxy may hold back the head of the
+    /// answer until the end.
     pub(super) asked_at: Instant,
     pub(super) opened_at: Instant,
     pub(super) timeout: Duration,
     /// Whether an event counted (RF-43).
     pub(super) had_events: bool,
-    /// Additions do not move the position yet: they come in no order (RF-22).
+    /// Additions do not move the position yet, because they come in no order (RF-22).
     pub(super) withheld: bool,
     /// When the last whole event came, or the watch was opened.
     pub(super) last_event: Instant,
@@ -136,6 +137,6 @@ pub(super) struct Watching {
     pub(super) last_bookmark: Instant,
     /// When bytes last came.
     pub(super) last_bytes: Instant,
-    /// Whether it may be quiet to its end where bookmarks are not known to come (B14).
+    /// Whether it may be quiet to its end if bookmarks are not known to come (B14).
     pub(super) may_be_quiet: bool,
 }

@@ -14,19 +14,19 @@ use super::messages::{Action, Seen};
 use super::state::History;
 use super::steps::{AfterPause, Core, Cycle, Step, Streaming, VERY_SHORT, Watching, use_up};
 
-/// Without progress for so long a streamed list is given up (B8): ten of the ticks on which servers
-/// send the final bookmark (WL-16).
+/// The reflector gives up a streamed list after this time without progress (B8): ten of the ticks
+/// on which servers send the final bookmark (WL-16).
 pub(super) const PROGRESS_LIMIT: Duration = Duration::from_secs(10);
-/// How long one item may take to come in, as long as bytes of it do: the largest objects fit in at
-/// 30 kB a second.
+/// How long one item may take while its bytes keep coming. At 30 kB a second the largest objects
+/// fit in.
 const ITEM_LIMIT: Duration = Duration::from_secs(60);
-/// Streams of one cycle that may end before their bookmark; upstream tries for ever (WL-6).
+/// How many streams of one cycle may end before their bookmark. client-go tries for ever (WL-6).
 const STREAMS_MAX: u8 = 3;
 
 impl Streaming {
-    /// When the stream is given up unless more of the list comes: changes and plain bookmarks come
-    /// without end from a server that ignores `sendInitialEvents`, and one that ignores the
-    /// time-out, too, never ends it itself.
+    /// When the reflector gives up the stream unless more of the list comes. A server that ignores
+    /// `sendInitialEvents` sends changes and plain bookmarks without end. If it ignores the
+    /// time-out too, it never ends the stream.
     fn given_up_at(&self) -> Instant {
         later(self.progress, PROGRESS_LIMIT)
             .min(later(self.last_item, ITEM_LIMIT))
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// WL-4: publish, and go on with the same watch.
+    /// WL-4: publishes the list, and goes on with the same watch.
     fn stream_complete(&mut self, streaming: Streaming, version: ResourceVersion) -> Action {
         self.state.expect_bookmarks(Some(Duration::ZERO));
         self.state.streams_work();
@@ -139,7 +139,7 @@ impl Core {
         )
     }
 
-    /// The stream failed, at its opening or in it: WL-7, WL-8, WL-9.
+    /// Follows a stream that failed at its opening or later: WL-7, WL-8, WL-9.
     pub(super) fn stream_failed(&mut self, streaming: Streaming, error: Error) -> Action {
         let Streaming {
             asked, mut cycle, ..
@@ -147,7 +147,7 @@ impl Core {
         let answer = Answer::of(&error);
         let again = cycle.refused_streams > 0;
         let step = self.state.after(RequestKind::Stream, &error, again);
-        // A server that does not listen refuses nothing.
+        // An unreachable server refuses nothing.
         let refused = u8::from(answer != Answer::Refused);
         cycle.refused_streams = cycle.refused_streams.saturating_add(refused);
         if matches!(answer, Answer::Expired | Answer::Gone | Answer::TooLarge) {
@@ -164,7 +164,7 @@ impl Core {
             }
             (NextRequest::ListPlainly, _) => {
                 if answer == Answer::OverLimit {
-                    // The next stream would be as large; a list in pages may fit.
+                    // Another stream would be as large; a list in pages may fit.
                     self.state.may_stream = false;
                 } else if again {
                     self.state.pause_streams(self.facts.now);
@@ -188,7 +188,7 @@ impl Core {
         self.list(cycle)
     }
 
-    /// WL-6: a stream that ends early is tried again, after the wait of B9 and not for ever.
+    /// WL-6: tries a stream that ended early again, after the wait of B9, and not for ever.
     pub(super) fn stream_ended(&mut self, streaming: &Streaming, end: Option<&Error>) -> Action {
         let lived = self.since(streaming.opened_at);
         let mut cycle = streaming.cycle;
@@ -211,7 +211,7 @@ impl Core {
         self.reopen_after(lived, AfterPause::Stream(cycle))
     }
 
-    /// The time to read is over; bytes since the last event belong to one that is still coming in.
+    /// The time to read is over. Bytes since the last event belong to one that is still coming in.
     pub(super) fn stream_quiet(
         &mut self,
         mut streaming: Streaming,
@@ -224,7 +224,7 @@ impl Core {
         self.collect(streaming)
     }
 
-    /// B8: no progress within the limit.
+    /// B8: gives up a stream without progress within the limit.
     fn give_up_stream(&mut self, streaming: &Streaming) -> Action {
         let idle = self.since(streaming.progress);
         let warning = match streaming.last_event {

@@ -1,4 +1,5 @@
-//! An open watch: what its events move, and what each of its ends leads to (RF-21..RF-49, B9, B11).
+//! An open watch: the effects of its events, and the step after each kind of end (RF-21..RF-49, B9,
+//! B11).
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +16,12 @@ use super::steps::{AfterPause, Committing, Core, Step, VERY_SHORT, Watching, use
 
 /// How late a server may be in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
-/// How long one event may take to come in beyond the idle limit, as long as bytes do: the largest
-/// objects fit in at 30 kB a second. Blank lines are bytes, too.
+/// How long one event may take beyond the idle limit while bytes keep coming. At 30 kB a second the
+/// largest objects fit in. Blank lines are bytes, too.
 const EVENT_LIMIT: Duration = Duration::from_secs(60);
 
 impl Watching {
-    /// A watch that was asked for at `now`.
+    /// Creates a watch that was asked for at `now`.
     fn asked(timeout: Duration, now: Instant) -> Self {
         Self {
             asked_at: now,
@@ -54,13 +55,12 @@ impl Watching {
         }
     }
 
-    /// When the server has ended it by its own time-out, if it does.
+    /// When the server should have ended it by its own time-out.
     fn outlived_at(&self) -> Instant {
         later(self.opened_at, self.timeout.saturating_add(TIMEOUT_SLACK))
     }
 
-    /// When it is taken for dead: bytes of an event that is coming in keep it, and not for ever
-    /// (B11).
+    /// When it counts as dead. Bytes of an incomplete event extend that, but not for ever (B11).
     fn dead_at(&self, bookmarks: bool, idle_limit: Duration) -> Instant {
         let outlived = self.outlived_at();
         if !bookmarks {
@@ -73,7 +73,7 @@ impl Watching {
 }
 
 impl Core {
-    /// Opens a watch at the last version (RF-21). The head of its answer may come as late as its
+    /// Opens a watch at the last version (RF-21). The head of the answer may come as late as the
     /// first event.
     pub(super) fn open(&mut self) -> Action {
         self.state.status.phase = Phase::Opening;
@@ -94,7 +94,7 @@ impl Core {
         })
     }
 
-    /// How long the head of a watch's answer may be awaited.
+    /// How long the reflector waits for the head of a watch's answer.
     fn head_timeout(&self, watching: &Watching) -> Duration {
         let outlived = watching.timeout.saturating_add(TIMEOUT_SLACK);
         if self.state.expects_bookmarks() {
@@ -115,8 +115,8 @@ impl Core {
         self.read(watching)
     }
 
-    /// A head that did not come in its time is a watch on which nothing came: it is opened again,
-    /// behind a probe (B11).
+    /// Treats a head that did not come in time as a silent watch: opens it again, after a probe
+    /// (B11).
     pub(super) fn open_failed(&mut self, opening: &Watching, error: Error) -> Action {
         let asked_for = self.since(opening.asked_at);
         let held_back =
@@ -130,7 +130,7 @@ impl Core {
         self.watch_failed(RequestKind::Open, error)
     }
 
-    /// The replacement is the content: watch from there.
+    /// The replacement is the content now: watches from there.
     pub(super) fn committed(&mut self, committing: Committing) -> Action {
         self.state.relist_due = None;
         self.state.leaves_out(&self.facts);
@@ -146,9 +146,9 @@ impl Core {
         }
     }
 
-    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14). A
-    /// sink that knows of something newer is given the most recent, as the same server would give
-    /// the same answer again (B4).
+    /// RF-17: the position stays where it was; a streamed list falls back to a plain one (WL-14).
+    /// For a sink with newer content it asks for the most recent list, because the server would
+    /// repeat the same answer (B4).
     pub(super) fn commit_failed(&mut self, committing: &Committing, error: Error) -> Action {
         self.state.fell_behind(self.facts.now);
         let mut cycle = committing.cycle;
@@ -241,7 +241,7 @@ impl Core {
         }
     }
 
-    /// RF-25, RF-28: an event that is no change is logged once at a visible level, then quietly.
+    /// RF-25, RF-28: logs an event that is not a change, the first one at a visible level.
     fn skipped(&mut self, reason: String) {
         let level = if self.state.status.skipped == 0 {
             log::Level::Warn
@@ -269,7 +269,7 @@ impl Core {
         self.watch_failed(RequestKind::Watch, error)
     }
 
-    /// The watch again at the last version, or else a new cycle.
+    /// Opens the watch again at the last version, or begins a new cycle.
     fn watch_failed(&mut self, request: RequestKind, error: Error) -> Action {
         let again = !self.state.may_list_soon;
         let step = self.state.after(request, &error, again);
@@ -289,7 +289,7 @@ impl Core {
         self.fail(error, step.wait, AfterPause::Cycle)
     }
 
-    /// The position is not in the server's history: the content is behind, and listed again soon
+    /// The server's history lacks the position: the content is behind, and a list follows soon
     /// (RF-34, RF-41, B9).
     pub(super) fn expired(&mut self, error: Error, wait: WaitRule) -> Action {
         self.state.fell_behind(self.facts.now);
@@ -297,7 +297,7 @@ impl Core {
         self.pause(until, on_demand, AfterPause::Cycle)
     }
 
-    /// RF-32, RF-33: the watch came to its end, cleanly or broken off (RS-4).
+    /// RF-32, RF-33: follows a watch that ended, cleanly or broken off (RS-4).
     pub(super) fn watch_ended(&mut self, watching: &Watching, end: Option<Error>) -> Action {
         let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
@@ -331,8 +331,7 @@ impl Core {
         self.pause(until, false, next)
     }
 
-    /// The time to read is over: a resync is due, or the silence means that the connection is dead
-    /// (B11).
+    /// The time to read is over: a resync is due, or the silence means a dead connection (B11).
     pub(super) fn quiet(&mut self, mut watching: Watching, last_contact: Instant) -> Action {
         watching.last_bytes = watching.last_bytes.max(last_contact);
         let limit = self.state.idle_limit();
@@ -362,7 +361,7 @@ impl Core {
         self.read_or_relist(watching)
     }
 
-    /// Reads on, unless a list is to bring objects that were left out.
+    /// Reads on, unless a list for objects that were left out is due.
     fn read_or_relist(&mut self, watching: Watching) -> Action {
         if self.state.relist_due.is_none_or(|due| due > self.facts.now) {
             return self.read(watching);
@@ -373,8 +372,8 @@ impl Core {
     }
 }
 
-/// What follows the end of a watch: one that was silent from its opening on may have been so
-/// because the server cannot know what changed.
+/// The step after the end of a watch. If it was silent from its opening on, the server may be
+/// unable to know what changed.
 fn after(watching: &Watching) -> AfterPause {
     if watching.had_events {
         AfterPause::Watch

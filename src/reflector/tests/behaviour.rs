@@ -1,4 +1,4 @@
-//! What is asked of the server, and what reaches the store.
+//! The requests to the server, and the content that reaches the store.
 
 use super::*;
 use crate::ErrorKind;
@@ -212,7 +212,8 @@ fn half_a_list_is_no_list() {
     assert_eq!(store.status().lists, 2);
 }
 
-/// A relist shares what has not changed with the content it replaces, so that it costs what is new.
+/// A relist shares unchanged objects with the content that it replaces, so only new ones cost
+/// memory.
 #[test]
 fn a_relist_keeps_what_has_not_changed() {
     let world = World::new();
@@ -244,7 +245,7 @@ fn a_relist_keeps_what_has_not_changed() {
     ));
 }
 
-/// B12: what does not decode is set aside with key and reason; the rest syncs; no reader sees a
+/// B12: an undecodable object is set aside with key and reason; the rest syncs; no reader sees a
 /// false delete.
 #[test]
 fn one_bad_object_does_not_hold_up_the_rest() {
@@ -374,8 +375,8 @@ fn silence_opens_the_watch_anew() {
     assert_eq!(store.status().lists, 1);
 }
 
-/// B11: what one reflector learnt of the server, the next one knows: its first watch is not quiet
-/// for minutes unnoticed.
+/// B11: a reflector knows the bookmark interval that an earlier one learnt, so silence on its first
+/// watch is noticed.
 #[test]
 fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     let world = World::new();
@@ -403,7 +404,7 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     assert_eq!(due(&second), seconds(130));
 }
 
-/// F21: what is as long as a duration can be is never over; it does not begin at once instead.
+/// F21: a wait of the longest possible duration never ends, and does not end at once either.
 #[test]
 fn the_longest_durations_are_without_end() {
     let mut world = World::new();
@@ -564,7 +565,7 @@ impl ListerWatcher<ConfigMap> for Selected {
     }
 }
 
-/// B9: a page of which nothing is selected is not an empty page, however many of them come.
+/// B9: a page without a selected item is not an empty page, however many of them come.
 #[test]
 fn b9_pages_of_which_nothing_is_selected_are_no_empty_pages() {
     let names_of_objects: Vec<_> = (0..20).map(|number| format!("n{number:02}")).collect();

@@ -10,7 +10,7 @@ use crate::testing::RequestKind;
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 
 impl World {
-    /// A world with so many objects whose stores hold two.
+    /// A world with these objects, whose stores hold two.
     fn bounded(names: &[&str]) -> Self {
         let world = Self::new();
         world.source.limit_objects(2);
@@ -27,7 +27,7 @@ impl World {
         lists.count()
     }
 
-    /// Ends timers, bookmarks coming all the while, until the store has listed so often.
+    /// Ends timers, while bookmarks keep coming, until the store has had `lists` lists.
     fn until_lists(&self, store: &Store<ConfigMap>, lists: u64) -> Duration {
         let began = self.options.clock.now();
         while store.status().lists < lists {
@@ -97,7 +97,7 @@ fn once_an_object_has_gone_a_list_brings_what_there_is_room_for() {
     assert_eq!(names(&store), ["b", "c"], "there is room for one more");
     assert!(store.health().is_err(), "one is still left out");
 
-    // Many ends are one list, and what takes the room meanwhile is held.
+    // Many ends lead to one list, and objects that take the room meanwhile are kept.
     world.source.delete("shop", "b");
     world.source.delete("shop", "c");
     world.set("e", "1");

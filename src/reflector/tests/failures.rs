@@ -34,8 +34,8 @@ fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflect
     (store, reflector, waiter)
 }
 
-/// B3 and B2: five requests fit into the second that a caller waits, and the error says why it was
-/// in vain.
+/// B3 and B2: five requests fit into the second that a caller waits, and the error says why they
+/// failed.
 #[test]
 fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
     let world = World::new();
@@ -158,7 +158,7 @@ fn a_stop_ends_every_phase_and_every_wait() {
     }
 }
 
-/// RF-5, B16: a stop while a list runs means that it is not taken.
+/// RF-5, B16: a list during which a stop comes is not taken.
 #[test]
 fn a_stopped_list_is_not_taken() {
     let world = World::new();
@@ -265,7 +265,7 @@ fn the_status_outlives_the_thread() {
     assert_eq!(store.status().phase, Phase::Stopped);
 }
 
-/// What the error hook is told, as `phase attempts: error`.
+/// The calls of the error hook, as `phase attempts: error`.
 fn told(world: &mut World) -> crossbeam_channel::Receiver<String> {
     let (tell, told) = crossbeam_channel::unbounded();
     let options = std::mem::take(&mut world.options);
@@ -277,7 +277,7 @@ fn told(world: &mut World) -> crossbeam_channel::Receiver<String> {
     told
 }
 
-/// A program that prints what the hook says is told why nothing comes, attempt by attempt.
+/// A program that prints the hook's calls shows the cause of each failed attempt.
 #[test]
 fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! What a reflector's metrics are told, and when (RF-51).
+//! The measurements of a reflector, and their order (RF-51).
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::hooks::{Hook, Reading};
 use crate::reflector::{Phase, ReflectorMetric, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
 
-/// Writes down what its hook is told.
+/// Records the calls of its hook.
 struct Measured {
     world: World,
     words: Receiver<String>,

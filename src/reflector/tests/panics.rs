@@ -12,7 +12,7 @@ fn started(world: &World, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflect
     Store::spawn("t", source, Indexers::new(), world.options.clone()).unwrap()
 }
 
-/// Lets time pass, however much the reflector wants, until the store holds the objects.
+/// Passes as much time as the reflector waits, until the store holds the objects.
 fn pass_until(world: &World, store: &Store<ConfigMap>, wanted: &[&str]) {
     while names(store) != wanted {
         assert!(!store.has_ended(), "the reflector ended");
@@ -68,8 +68,7 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
     }
 }
 
-/// What a source is asked on the way has an answer that is always right; its panic is logged and
-/// holds up nothing.
+/// Calls of a source that cannot fail: a panic is logged and holds up nothing.
 #[test]
 fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
     for method in [

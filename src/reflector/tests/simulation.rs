@@ -1,5 +1,5 @@
 //! A seeded simulation on one thread: the real core and driver against a server with random faults,
-//! which must heal and converge. Whatever would block lets the fake clock go on instead.
+//! which must heal and converge. Calls that would block advance the fake clock instead.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -48,7 +48,7 @@ struct Simulation {
     driver: ReflectorDriver<ConfigMap, Watched>,
     stop: StopSource,
     made: Vec<Made>,
-    /// Events since the last replacement: what a server may repeat.
+    /// Events since the last replacement, which a server may repeat.
     recent: Vec<Repeat>,
     commits: Arc<Mutex<usize>>,
     seen_commits: usize,
@@ -265,7 +265,7 @@ impl Simulation {
         });
     }
 
-    /// Does one action of the driver; what would block lets time pass.
+    /// Performs one action of the driver; a call that would block advances the clock.
     fn step(&mut self, input: Input, calm: bool) -> Input {
         let token = self.stop.token();
         let action = self.driver.decide(input, &token);
@@ -329,7 +329,7 @@ impl Simulation {
         self.world.fake.advance(wait);
     }
 
-    /// A read that never blocks: it looks at what is there, after some time and some events.
+    /// Reads without blocking, after some time and some events.
     fn read(&mut self, until: Instant, calm: bool) -> Input {
         let rest = until.saturating_duration_since(self.now());
         if calm {
@@ -350,7 +350,7 @@ impl Simulation {
             .expect("nobody stops it")
     }
 
-    /// Whether the store holds what the server has.
+    /// Whether the store equals the server.
     fn has_converged(&self) -> bool {
         let identity = |object: &Arc<StoredObject<ConfigMap>>| {
             let metadata = &object.metadata;

@@ -1,4 +1,4 @@
-//! Sinks other than the store: what they are told, and what their refusals and panics lead to.
+//! Sinks other than the store: the calls they get, and the effects of their refusals and panics.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::Mutex;
 use crate::worker::StopToken;
 
-/// Writes down what it is told, and refuses what is written in `refuse`.
+/// Records its calls, and refuses those named in `refuse`.
 struct Probe {
     calls: Arc<Mutex<Vec<String>>>,
     refuse: &'static str,
@@ -136,7 +136,7 @@ fn resync_delivers_what_is_known_and_may_fail() {
     assert_eq!(world.requests(), ["list 0", "watch 1", "list 1", "watch 1"]);
 }
 
-/// RF-17, and RF-26 done better: what the sink refuses is listed again.
+/// RF-17, and RF-26 done better: the reflector lists again after the sink refuses a change.
 #[test]
 fn what_the_sink_refuses_is_listed_again() {
     let world = World::new();
@@ -246,8 +246,8 @@ impl Sink<ConfigMap> for Slow {
     }
 }
 
-/// B11: what has come while the sink was slow, or the program was stopped, is taken before silence
-/// is told.
+/// B11: events that came while the sink was slow, or the program was stopped, are taken before
+/// silence counts.
 #[test]
 fn b11_events_that_have_come_are_no_silence() {
     let mut world = World::new();
@@ -302,7 +302,7 @@ impl WatchStream<ConfigMap> for Cut {
     }
 }
 
-/// Its watches are cut; as a sink it writes down what it is told of the backlog.
+/// Its watches are cut; as a sink it records the backlog calls.
 #[derive(Clone)]
 struct CutSource {
     calls: Arc<Mutex<Vec<String>>>,

@@ -1,5 +1,5 @@
-//! The bound of a store's objects (promise 6): lists and events bring no more, and what is held
-//! goes on.
+//! The bound of a store's objects (promise 6): lists and events bring no more, and held objects go
+//! on.
 
 use super::*;
 use crate::sync::Mutex;
@@ -33,7 +33,7 @@ fn a_list_beyond_the_bound_brings_its_first_objects() {
     assert_eq!(writer.left_out(), 0, "a list that fits has all");
 }
 
-/// Else a handler would be told that an object has gone which the server has.
+/// Otherwise a handler would get a delete of an object that the server has.
 #[test]
 fn a_list_beyond_the_bound_keeps_what_is_held() {
     let (store, mut writer) = bounded();
@@ -101,8 +101,8 @@ fn a_watch_beyond_the_bound_adds_no_more_and_what_is_held_changes_and_goes() {
         add(&mut writer, held(&format!("new-{number}"), "6", &[]));
     }
     assert_eq!((store.len(), writer.left_out()), (MAX, 1000));
-    // An object that does not decode takes room, too. A change of one that was left out counts
-    // no more.
+    // An undecodable object takes room, too. A change of an object that was left out does not count
+    // again.
     writer
         .apply(ObjectEvent::added(undecodable("odd", "6")))
         .unwrap();
@@ -120,7 +120,7 @@ fn a_watch_beyond_the_bound_adds_no_more_and_what_is_held_changes_and_goes() {
     assert_eq!(store.refused(), 0, "that counts what is too old");
 }
 
-/// What the program is pushed is the content after each event that changed it, and nothing else.
+/// The program gets the content after each event that changed it, and nothing else.
 #[test]
 fn an_event_that_is_refused_pushes_nothing() {
     let (_store, writer) = bounded();

@@ -1,5 +1,4 @@
-//! Objects are dropped under no lock: what the drop of a program's own type does may look at the
-//! store.
+//! Objects are dropped without a lock: the drop of a program's own type may read the store.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +13,7 @@ use crate::sync::Mutex;
 const LONG: Duration = Duration::from_secs(60);
 
 thread_local! {
-    /// What a drop on this thread looks at.
+    /// The store that drops on this thread read.
     static STORE: RefCell<Option<Store<Touchy>>> = const { RefCell::new(None) };
 }
 
@@ -55,7 +54,7 @@ impl Drop for Touchy {
     }
 }
 
-/// Does what user code may do in a drop.
+/// Reads the store, as code of the program may in a drop.
 fn look() {
     STORE.with_borrow(|store| {
         if let Some(store) = store {
@@ -92,7 +91,7 @@ fn in_time(run: impl FnOnce(&Store<Touchy>, StoreWriter<Touchy>) + Send + 'stati
         .expect("nothing is dropped under the store's lock");
 }
 
-/// What an index is added to meanwhile is looked at anew, and what was known of it is let go.
+/// While an index is added, changed objects are read again, and their old states are dropped.
 #[test]
 fn what_a_new_index_has_looked_at_is_dropped_under_no_lock() {
     in_time(|store, mut writer| {

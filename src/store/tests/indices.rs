@@ -126,8 +126,7 @@ fn ix_8_a_value_nobody_has_leaves_no_trace() {
     );
 }
 
-/// The values an object stands under are remembered, so no stale key remains whatever the deletion
-/// carries.
+/// The store remembers an object's values, so no stale key remains, whatever the deletion carries.
 #[test]
 fn ix_7_a_deletion_needs_not_carry_the_values() {
     let (store, mut writer) = store();
@@ -136,7 +135,8 @@ fn ix_7_a_deletion_needs_not_carry_the_values() {
     assert!(store.index_values("label").is_empty());
 }
 
-/// `TestIndexer`: an index added to a running store contains what is there, and follows what comes.
+/// `TestIndexer`: an index added to a running store covers the present objects, and follows
+/// changes.
 #[test]
 fn ix_9_indices_of_a_running_store() {
     let (store, mut writer) =
@@ -183,7 +183,7 @@ fn key_11_the_index_by_namespace() {
     assert!(store.get("", "c").unwrap().is_some());
 }
 
-/// The keys come sorted, by namespace and then by name, however they went in.
+/// The keys come sorted by namespace and name, in whatever order they went in.
 #[test]
 fn ix_5_the_keys_of_an_index_come_sorted() {
     let (store, mut writer) = store();
@@ -205,9 +205,8 @@ fn ix_5_the_keys_of_an_index_come_sorted() {
     assert_eq!(keys, expected);
 }
 
-/// IX-6 is better here: an index function that panics costs that object its place in that index, is
-/// counted, and leaves nothing half done, whether it runs for a change, for a list or because its
-/// index is new.
+/// IX-6 is better here: if an index function panics, that index does not list the object. The panic
+/// is counted and leaves nothing half done, for a change, a list or a new index.
 #[test]
 fn ix_6_an_index_function_that_panics_leaves_nothing_half_done() {
     let fussy = || {

@@ -41,7 +41,7 @@ fn found(objects: &[Arc<StoredObject<ConfigMap>>]) -> Vec<String> {
     found
 }
 
-/// LS-1, `TestListAll`: a subset, all, none; what does not decode is not listed.
+/// LS-1, `TestListAll`: a subset, all, none; undecodable objects are not listed.
 #[test]
 fn ls_1_a_list_by_labels() {
     let lister = filled(Indexers::new()).lister();
@@ -68,7 +68,7 @@ fn ls_3_a_list_of_a_namespace() {
     }
 }
 
-/// LS-4: what is not there is `NotFound` in the API's words, with the group where there is one.
+/// LS-4: a missing object is `NotFound` in the API's words, with the group if there is one.
 #[test]
 fn ls_4_an_object_that_is_not_there_is_not_found() {
     let shop = filled(Indexers::new()).lister().namespace("shop");
@@ -83,7 +83,7 @@ fn ls_4_an_object_that_is_not_there_is_not_found() {
     assert_eq!(error.to_string(), "deployment.apps \"web\" not found");
 }
 
-/// LS-5 is better here: the empty namespace is that of cluster-scoped objects, and finds them.
+/// LS-5 is better here: the empty namespace finds cluster-scoped objects.
 #[test]
 fn ls_5_the_empty_namespace_finds_cluster_scoped_objects() {
     let lister = filled(Indexers::new()).lister();

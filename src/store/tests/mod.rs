@@ -110,8 +110,7 @@ fn version(store: &Store<ConfigMap>, name: &str) -> Option<String> {
         .clone()
 }
 
-/// `TestCache`: upserts, silent deletes, lookups, lists; what is there can be read by its key
-/// whatever it is (ST-4).
+/// `TestCache`: upserts, silent deletes, lookups, lists; each object can be read by its key (ST-4).
 #[test]
 fn st_1_st_3_st_7_the_contract_of_upstreams_store() {
     let (store, mut writer) = store();
@@ -137,7 +136,7 @@ fn st_1_st_3_st_7_the_contract_of_upstreams_store() {
     assert!(Arc::ptr_eq(&one[0], &two[0]), "what is read is shared");
 }
 
-/// A replacement is all or nothing, drops what it does not name, and of duplicates the last wins.
+/// A replacement is all or nothing, drops objects that it lacks, and the last of duplicates wins.
 #[test]
 fn st_5_ix_11_a_replacement_is_a_value() {
     let (store, mut writer) = store();
@@ -173,8 +172,8 @@ fn st_5_ix_11_a_replacement_is_a_value() {
     );
 }
 
-/// Readers at the same time see the one content or the other, by every way of reading. The model in
-/// `schedules.rs` has all the orders of it.
+/// Concurrent readers see the one content or the other, in every way of reading. The model in
+/// `schedules.rs` covers all orders.
 #[test]
 fn st_8_no_reader_sees_half_of_a_replacement() {
     let (store, mut writer) = store();
@@ -209,7 +208,7 @@ fn st_8_no_reader_sees_half_of_a_replacement() {
     }
 }
 
-/// WL-3: what a stream takes back is not in the replacement.
+/// WL-3: objects that a stream takes back are not in the replacement.
 #[test]
 fn a_deletion_while_staging() {
     let (store, mut writer) = store();
@@ -222,7 +221,7 @@ fn a_deletion_while_staging() {
     assert_eq!(names(&store), ["b"]);
 }
 
-/// What a list changes is told in its order, each object once, and then what is gone.
+/// A list's changes come in its order, each object once, apart from the deletions.
 #[test]
 fn ct_6_the_changes_of_a_list_come_in_its_order() {
     let (_store, mut writer) = store();
@@ -271,8 +270,8 @@ fn ct_6_the_changes_of_a_list_come_in_its_order() {
 }
 
 /// `TestThreadSafeStoreRV`, `TestStoreResourceVersion`: the version follows adds, deletes,
-/// replacements and bookmarks. Other than in client-go it never goes back, nor becomes empty by an
-/// object without a version.
+/// replacements and bookmarks. Unlike in client-go it never goes back, and an object without a
+/// version does not empty it.
 #[test]
 fn st_9_ix_12_the_version_of_the_content() {
     let (store, mut writer) = store();
@@ -372,8 +371,8 @@ fn the_last_good_state_outlives_a_list() {
     assert!(store.is_empty());
 }
 
-/// The peak of a relist: what has not changed is shared, and its new copy dropped while the list is
-/// read.
+/// The memory peak of a relist: unchanged objects are shared, and their new copies dropped while
+/// the list is read.
 #[test]
 fn unchanged_objects_are_shared_while_they_are_staged() {
     let (store, mut writer) = store();

@@ -71,8 +71,8 @@ fn mx_4_a_created_object_is_shown_before_the_store_knows_it() {
     assert_eq!(under(&cache, "blue"), ["new@4"]);
     assert_eq!(cache.list().len(), 1);
 
-    // Another client deleted it meanwhile: the watch, or a bookmark, is past the write and the
-    // object is not there.
+    // Another client deleted it meanwhile: the watch, or a bookmark, is past the write, and the
+    // object is gone.
     writer.bookmark(&"9".into());
     assert_eq!(shown(&cache, "new"), None);
     assert!(under(&cache, "blue").is_empty() && cache.list().is_empty());
@@ -89,8 +89,8 @@ fn mx_4_the_stores_deletion_ends_an_older_own_write() {
     assert_eq!(shown(&cache, "a"), None);
 }
 
-/// `TestMutationCacheUpdateConcurrentDelete`: the answer to an update is handed in after the watch
-/// told of the end.
+/// `TestMutationCacheUpdateConcurrentDelete`: the answer to an update comes after the watch
+/// reported the end.
 #[test]
 fn mx_4_a_late_answer_does_not_bring_a_deleted_object_back() {
     let (cache, mut writer) = cache();
@@ -173,8 +173,8 @@ fn mx_4_indices_go_by_the_values_of_the_own_write() {
     );
 }
 
-/// IX-6: as in the store itself, an index that panics at an object does not list it, and everything
-/// else goes on.
+/// IX-6: as in the store itself, an index that panics at an object does not list it, and all else
+/// goes on.
 #[test]
 fn mx_4_ix_6_an_index_that_panics_at_an_own_write_does_not_list_it() {
     let indexers = Indexers::new().with("fragile", |object: &ConfigMap| {
@@ -190,7 +190,7 @@ fn mx_4_ix_6_an_index_that_panics_at_an_own_write_does_not_list_it() {
     assert_eq!(cache.list().len(), 2);
 }
 
-/// A deletion that the store has learned of takes no other write's place.
+/// A deletion that the store has learned of replaces no other write.
 #[test]
 fn mx_4_an_own_deletion_is_let_go_once_the_store_is_past_it() {
     let (cache, mut writer) = cache();
@@ -261,9 +261,8 @@ fn mx_4_what_only_writers_need_is_left_out_and_nothing_is_printed() {
     assert!(!format!("{cache:?} {read:?}").contains("canary"));
 }
 
-/// A server's history is handed to the cache at once where it is an own write, and to the store
-/// some time later: reads never go back, always show the own writes, and end with the server's
-/// state.
+/// The cache gets the own writes of a server's history at once, and the store gets the whole
+/// history later: reads never go back, always show the own writes, and end with the server's state.
 #[test]
 fn mx_4_reads_of_random_histories_never_go_back() {
     let (mut dice, _seed) = Dice::new();
@@ -272,8 +271,8 @@ fn mx_4_reads_of_random_histories_never_go_back() {
         replace(&mut writer, vec![], &at("1")).unwrap();
         let mut server: BTreeMap<&str, ConfigMap> = BTreeMap::new();
         let mut on_the_way = std::collections::VecDeque::new();
-        // The least state that a read of a name may show: version, and whether it is the end of
-        // that object.
+        // The oldest state that a read of a name may show: its version, and whether it is the
+        // object's end.
         let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
         for version in 2_u64..60 {
             let name = ["a", "b", "c"][usize::try_from(dice.roll(3)).unwrap()];

@@ -1,10 +1,10 @@
-//! Reads by many threads, each group of which keeps what it has read.
+//! Reads by many threads, in groups that keep the objects they have read.
 
 use std::thread;
 
 use super::*;
 
-/// What so many threads read, one after the other: more than there are groups.
+/// Reads on many threads, one after the other: more threads than there are groups.
 fn read_by_many(store: &Store<ConfigMap>, name: &str) -> Vec<Option<String>> {
     let read = || version(store, name);
     let by_one = |_| thread::scope(|scope| scope.spawn(read).join().unwrap());

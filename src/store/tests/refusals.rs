@@ -1,4 +1,4 @@
-//! What a store refuses of objects that a list ended, which no event told of (B18).
+//! Refused news of objects that a list ended without an event (B18).
 
 use super::*;
 
@@ -9,7 +9,7 @@ fn another(name: &str, version: &str) -> Arc<StoredObject<ConfigMap>> {
     Arc::new(StoredObject::new(object))
 }
 
-/// More objects than are looked at under one lock.
+/// More objects than the store handles under one lock.
 const MANY: usize = 1_200;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The store with snapshots: which changes push, with what, and in which order (MX-2).
+//! The store with snapshots: the changes that push, their content and their order (MX-2).
 
 use super::*;
 use crate::list_watch::Listed;
@@ -111,7 +111,7 @@ fn mx_2_the_store_behind_it_is_a_store() {
     assert_eq!(ended.unwrap_err().kind(), ErrorKind::Stopped);
 }
 
-/// The function is the program's: its mistakes must not leave a caller waiting.
+/// The function is the program's: its panic must not leave a caller waiting.
 #[cfg(feature = "testing")]
 #[test]
 fn mx_2_a_function_that_panics_ends_the_reflector_and_the_waits_on_the_store() {

@@ -1,4 +1,4 @@
-//! Waiting for a store: what ends a wait, and with what words.
+//! Waits for a store: their ends, and the words of their errors.
 
 use std::time::Duration;
 
@@ -179,7 +179,7 @@ fn a_refusal_ends_the_wait_for_a_version() {
     }
 }
 
-/// R4: that the server knows no such resource is an answer, too.
+/// R4: an unknown resource is an answer, too.
 #[test]
 fn a_resource_that_the_server_does_not_know_ends_the_wait() {
     let mut waiting = waiting(None);

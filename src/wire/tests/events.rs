@@ -1,4 +1,4 @@
-//! Watch events: types, other orders and spacing, what each comes to.
+//! Watch events: types, other orders and spacing, and the result of each.
 
 use super::*;
 use crate::error::ErrorKind;
@@ -278,7 +278,7 @@ fn what_is_no_event_ends_the_stream_with_an_internal_error() {
         let line = line.replace("$SECRET", &secret).replace("$META", META);
         let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
         assert_eq!(watch(&format!("{line}\n{next}\n")), [rs6(why)], "{line}");
-        // What came whole before it is an event.
+        // A whole event before it still counts.
         let events = ["Added(Secret n/a @5)".to_owned(), rs6(why)];
         assert_eq!(watch(&format!("{next}{line}\n{next}\n")), events, "{line}");
     }
@@ -310,7 +310,7 @@ fn what_is_no_event_ends_the_stream_with_an_internal_error() {
     assert!(decoder.finish().is_none());
 }
 
-/// RS-4: a line that is cut off is an unexpected end, told as such.
+/// RS-4: a line that is cut off is reported as an unexpected end.
 #[test]
 fn a_stream_means_the_same_however_it_is_cut_into_chunks() {
     let body = format!(
@@ -453,8 +453,7 @@ fn a_release_keeps_part_of_an_event() {
     ));
 }
 
-/// Promise 6, WL-2: what a streamed list may come to is bounded as a list in one body is, up to its
-/// final bookmark.
+/// Promise 6, WL-2: a streamed list is bounded like a list in one body, up to its final bookmark.
 #[test]
 fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
     const ADDED: &str = r#"{"type":"ADDED","object":{"metadata":{"name":"a"}}}"#;
@@ -466,7 +465,7 @@ fn initial_events_have_a_largest_number_of_items_and_of_bytes() {
         r#""annotations":{"k8s.io/initial-events-end":"true"}}}}"#
     );
     let list = format!("{ADDED}\n{GONE}\n\n{ASIDE}\n{CHANGED}\n{END}\n");
-    // Behind the bookmark it is a watch, which has no end.
+    // Behind the bookmark it is a watch, which needs no bound.
     let body = format!("{list}{ADDED}\n{ADDED}\n");
     let streamed = |bytes: usize, chunks: Vec<&[u8]>| {
         let options = DecodeOptions::default()
@@ -520,8 +519,8 @@ fn f21_events_are_json_values_and_not_lines() {
     }
 }
 
-/// F21: JSON has no newline inside of a string. So an event that was cut off there is known at
-/// once, and does not swallow those behind it.
+/// F21: JSON strings contain no newline. So the decoder notices at once that an event was cut off
+/// in one, and keeps the events behind it.
 #[test]
 fn f21_an_event_cut_off_in_a_string_ends_the_stream_at_its_newline() {
     let next = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);

@@ -10,8 +10,7 @@ use super::super::json::Decoder;
 use super::mutations::mutate;
 use super::*;
 
-/// What this decoder makes of bytes that are one value from their first to their last; `None` if
-/// they are none.
+/// Decodes bytes that are one value from the first to the last; `None` if they are not.
 fn ours<T: DeserializeOwned>(json: &[u8]) -> Option<T> {
     let mut decoder = Decoder::new(json);
     let value = decoder.decode::<T>().ok()?;
@@ -24,7 +23,7 @@ fn same<T: DeserializeOwned + PartialEq + std::fmt::Debug>(json: &[u8]) {
     assert_eq!(ours::<T>(json), serde_json::from_slice(json).ok(), "{text}");
 }
 
-/// Values, and texts that are none.
+/// Values, and texts that are not values.
 const VALUES: &[&str] = &[
     "0",
     "-0",
@@ -114,8 +113,7 @@ fn values_come_to_what_they_come_to_in_serde_json() {
     same::<Result<u8, String>>(br#""Ok""#);
 }
 
-/// Whatever a server sends, this decoder takes nothing that `serde_json` refuses, and refuses
-/// nothing that it takes.
+/// For any input, this decoder accepts exactly what `serde_json` accepts.
 #[test]
 fn mutated_values_come_to_what_they_come_to_in_serde_json() {
     let config_map: &[u8] = br#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a",

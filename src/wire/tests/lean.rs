@@ -1,4 +1,4 @@
-//! A user's own lean type: it has three fields, no `Debug`, and does not look at `kind` itself.
+//! A user's own lean type: it has three fields, no `Debug`, and does not check `kind` itself.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::{ClusterResourceScope, Metadata, Resource};

@@ -1,4 +1,4 @@
-//! List bodies: order of members, splits, what comes in place of a list, limits.
+//! List bodies: order of members, splits, bodies in place of a list, limits.
 
 use super::*;
 
@@ -288,7 +288,7 @@ fn what_a_list_says_of_itself_has_a_limit() {
     );
 }
 
-/// It comes back in the URL of the next page: the largest that servers send is far below.
+/// The token comes back in the URL of the next page. Servers send far shorter ones.
 #[test]
 fn a_continue_token_has_a_limit() {
     let body = |length: usize| {

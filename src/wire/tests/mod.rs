@@ -22,7 +22,7 @@ use super::{
 use crate::error::Error;
 use crate::object::Object;
 
-/// What a body came to, in comparable words.
+/// The outcome of a body, in comparable words.
 #[derive(Clone, Debug, PartialEq)]
 struct Outcome {
     items: Vec<String>,
@@ -91,7 +91,7 @@ fn feed<K: Object>(
     Ok(())
 }
 
-/// Decodes a body of a list that comes in these chunks.
+/// Decodes a list body from these chunks.
 fn list_of<K>(
     chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
     options: &DecodeOptions,
@@ -112,8 +112,8 @@ fn items_of<K: Object>(
         let fed = feed(&mut decoder, chunk.as_ref(), &mut |item| {
             items.push(describe(item));
         });
-        // One item and what is read behind it, in memory that grows by doubling; what the list says
-        // of itself.
+        // One item and the bytes read after it, in memory that grows by doubling, plus the list's
+        // own members.
         let item = options.item_bytes_max.saturating_add(64 << 10);
         assert!(decoder.held_bytes() <= item.saturating_mul(4).saturating_add(512 << 10));
         fed
@@ -129,7 +129,7 @@ fn secrets(body: &[u8]) -> Outcome {
     list_of::<Secret>([body], &DecodeOptions::default())
 }
 
-/// Decodes the body of a watch that comes in these chunks; the last line is how it ended.
+/// Decodes the body of a watch from these chunks; the last line says how it ended.
 fn watch_of<K>(
     chunks: impl IntoIterator<Item = impl AsRef<[u8]>>,
     options: &DecodeOptions,
@@ -176,7 +176,7 @@ fn events_of<K: Object>(
     events
 }
 
-/// A body in two pieces, at each place, and byte by byte.
+/// Splits a body in two at each position, and byte by byte.
 fn each_split(body: &[u8], mut check: impl FnMut(Vec<&[u8]>)) {
     for split in 0..=body.len() {
         let (left, right) = body.split_at(split);
@@ -186,7 +186,7 @@ fn each_split(body: &[u8], mut check: impl FnMut(Vec<&[u8]>)) {
     check(body.chunks(3).collect());
 }
 
-/// The same numbers for the same seed everywhere (splitmix64).
+/// Yields the same numbers for the same seed everywhere (splitmix64).
 struct Random(u64);
 
 impl Random {

@@ -1,5 +1,5 @@
-//! Mutated bodies: no panic, no outgrown memory, the same outcome however they are cut, no canary
-//! in any error.
+//! Mutated bodies: no panic, bounded memory, the same outcome for any split, no canary in any
+//! error.
 
 use super::*;
 
@@ -26,7 +26,7 @@ const WATCH: &[u8] = concat!(
 )
 .as_bytes();
 
-/// Pieces that decoders stumble over.
+/// Pieces that are hard on decoders.
 const PIECES: [&[u8]; 20] = [
     b"\"",
     b"\\",
@@ -77,8 +77,8 @@ pub(super) fn mutate(seed: &[u8], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Values are not repeated; names, kinds and keys may be, so bodies whose mutation made one of the
-/// canary do not count.
+/// Errors never repeat values, but may repeat names, kinds and keys. Bodies whose mutation turned
+/// the canary into one do not count.
 fn check(round: u64, bytes: &[u8], said: &[String]) {
     let text = String::from_utf8_lossy(bytes);
     let elsewhere = text

@@ -1,4 +1,4 @@
-//! Reasons name the field and the types, and no value, whatever the type says of it.
+//! Reasons name the field and the types but no value, whatever the type's own error says.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
@@ -63,7 +63,7 @@ fn the_field_is_named_by_its_path() {
             pod(&item),
             format!("aside p: Pod p does not decode: {reason}")
         );
-        // Where trimming moved the text, the path is still right.
+        // The path is right even where trimming moved the text.
         let item =
             format!(r#"{{"metadata":{{"managedFields":[{{"x":"\n"}}],"name":"p"}},{members}}}"#);
         assert_eq!(
@@ -85,7 +85,7 @@ fn text_that_is_no_unicode_sets_the_object_aside() {
     );
 }
 
-/// A type whose errors quote what they met, in every way `serde` knows and in its own.
+/// A type whose errors quote their input, in every way that `serde` has and in its own.
 struct Chatty;
 
 impl<'de> Deserialize<'de> for Chatty {

@@ -1,5 +1,4 @@
-//! Objects that are kept as text, and metadata alone: the same as decoded objects in all that
-//! caches look at.
+//! Objects kept as text, and metadata alone: they equal decoded objects in all that caches read.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -33,7 +32,7 @@ fn looks<K: Object>(item: &Listed<K>) -> (String, String, String, Option<String>
 #[test]
 fn text_and_decoded_objects_look_the_same_and_read_the_same() {
     let (mut read, mut refused) = (0, 0);
-    // Text that is kept must be UTF-8 throughout; a decoded object has no bytes of unknown fields.
+    // Kept text must be UTF-8 throughout; a decoded object drops the bytes of unknown fields.
     let bodies = mutated_lists(6_000).filter(|body| std::str::from_utf8(body).is_ok());
     for body in bodies {
         let decoded = objects_of::<Secret>(&body);
@@ -43,7 +42,8 @@ fn text_and_decoded_objects_look_the_same_and_read_the_same() {
         for (decoded, kept) in decoded.iter().zip(&kept) {
             let text = match kept {
                 Listed::Object(text) => text,
-                // What is no object, of another kind, or has no plain name is set aside.
+                // An item is set aside if it is not an object, is of another kind, or has no plain
+                // name.
                 Listed::Undecodable(aside) => {
                     let plain = |c: char| !c.is_control() && c != '"' && c != '\\';
                     let has_plain_name =
@@ -107,7 +107,7 @@ fn fields_are_read_without_the_rest() {
     assert!(undecodable_reads() >= before + 2);
 }
 
-/// A pointer that is none reads nothing: the whole object is not the field `spec`.
+/// An invalid pointer reads nothing: the whole object is not the field `spec`.
 #[test]
 fn a_pointer_without_a_slash_is_an_error() {
     let pod = serde_json::from_slice::<Compact<Pod>>(POD).unwrap();
@@ -134,7 +134,7 @@ fn a_pointer_without_a_slash_is_an_error() {
     assert_eq!(pod.field("/spec/containers/0/name").unwrap(), Some("a"));
 }
 
-/// The text of an object that trims itself, and of one that is decoded trimmed.
+/// The text of an object that trims itself, and of one that the decoder trimmed.
 fn texts<K: Object>(json: &str) -> [String; 2] {
     let mut kept = serde_json::from_str::<K>(json).unwrap();
     kept.trim();
@@ -151,7 +151,7 @@ fn texts<K: Object>(json: &str) -> [String; 2] {
     [text(kept), text(decoded.json())]
 }
 
-/// B19: what came untrimmed is trimmed as what is decoded, in every representation.
+/// B19: an object that came untrimmed is trimmed like a decoded one, in every representation.
 #[test]
 fn b19_every_representation_trims_itself() {
     const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -200,7 +200,7 @@ fn a_dynamic_object_is_of_any_kind() {
     }
 }
 
-/// A list of one object, which says of what kind it is, or nothing.
+/// A list of one object, with or without its kind.
 fn list_saying(kind: &str, of: &str, item: &str) -> String {
     format!(
         r#"{{"kind":"{kind}List","apiVersion":"{of}","metadata":{{"resourceVersion":"3"}},

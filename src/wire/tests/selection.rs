@@ -1,4 +1,4 @@
-//! Selections: what is passed over is not decoded, counts, and moves the position.
+//! Selections: an unselected object is not decoded, but counts and moves the position.
 
 use std::cell::Cell;
 
@@ -50,7 +50,7 @@ impl Object for Counted {
     }
 }
 
-/// Selects the object `a` of namespace `n`, and notes what it is asked.
+/// Selects the object `a` of namespace `n`, and notes each question.
 #[derive(Default)]
 struct OnlyA(Mutex<Vec<String>>);
 
@@ -106,7 +106,7 @@ fn items_that_are_not_selected_are_not_decoded() {
     });
 }
 
-/// A server that sends more than a cache may be asked to pass over is refused all the same.
+/// Limits hold even for items that the cache passes over.
 #[test]
 fn b7_items_that_are_not_selected_count_for_the_limits() {
     let options = DecodeOptions::default().list_items_max(3);
@@ -169,7 +169,7 @@ fn an_object_without_a_name_is_decoded() {
     }
 }
 
-/// Also where the line does not decode, goes on behind its object, or is one of many.
+/// Even if the line does not decode, goes on behind its object, or is one of many.
 #[test]
 fn each_object_is_selected_once() {
     let undecodable = object(r#""a""#).replace("\"dg==\"", "5");

@@ -47,7 +47,7 @@ const IN_OBJECTS: [(&str, &str); 17] = [
     (r#"{"kind":"@","metadata":{"name":"a"}}"#, "k"),
 ];
 
-/// Parts of what a list says of itself.
+/// Parts of a list besides its items.
 const IN_LISTS: [(&str, &str); 15] = [
     (r#"{@"kind":"SecretList","items":[]}"#, r#""code":1,"#),
     (
@@ -131,14 +131,14 @@ const IN_WATCHES: [(&str, &str); 9] = [
     ),
 ];
 
-/// So many bytes come at once.
+/// The number of bytes that come at once.
 const CHUNK: usize = 1000;
 
 fn sized((frame, part): (&str, &str), bytes: usize) -> String {
     frame.replacen('@', &part.repeat(bytes.div_ceil(part.len())), 1)
 }
 
-/// Decodes objects on each way in, and all that stands around objects.
+/// Decodes objects in each way, and everything around objects.
 fn decode<K: Object>(check: fn(&str, &mut dyn FnMut(usize))) {
     let options = DecodeOptions::default();
     let list = |body: &str| drop(list_of::<K>(body.as_bytes().chunks(CHUNK), &options));
@@ -183,7 +183,7 @@ fn what_is_twice_as_large_is_at_most_twice_the_work() {
     decode::<Secret>(check);
     decode::<Compact<Secret>>(check);
     decode::<Metadata<Secret>>(check);
-    // It has the resource of a client, and none of its own.
+    // It takes the resource of its client.
     check("a dynamic object", &mut |bytes| {
         let body = sized(IN_OBJECTS[0], bytes);
         drop(serde_json::from_str::<Dynamic>(&body).unwrap());

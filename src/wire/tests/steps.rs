@@ -1,4 +1,4 @@
-//! Counts the work of decoders, so that tests can tell how it grows with what is decoded.
+//! Counts the work of decoders, so that tests can tell how it grows with the input.
 
 use std::cell::Cell;
 
@@ -18,18 +18,18 @@ fn during(run: impl FnOnce()) -> usize {
     COUNT.get()
 }
 
-/// Checks that what is twice as large takes at most about twice the steps. `run` decodes a text of
-/// which one part has so many bytes.
+/// Checks that twice the size takes at most about twice the steps. `run` decodes a text in which
+/// one part has the given number of bytes.
 #[expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 pub(crate) fn grow_with_the_size(part: &str, mut run: impl FnMut(usize)) {
-    // More than a decoder takes at once, so that it works alike on both.
+    // More than a decoder takes at once, so that it works alike on both sizes.
     const BYTES: usize = 32 * 1024;
     let [small, large] = [BYTES, BYTES * 2].map(|bytes| during(|| run(bytes)));
     assert!(
         small > BYTES / 2,
         "{part}: the work is not counted: {small}"
     );
-    // Room for what does not grow.
+    // Allows for steps that do not grow.
     let most = small * 2 + small / 10 + 100;
     assert!(large <= most, "{part}: {small} steps become {large}");
 }

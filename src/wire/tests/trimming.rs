@@ -1,5 +1,4 @@
-//! What is skipped while decoding: only the two fields, only where they mean it, commas and all
-//! (B19).
+//! Skipping while decoding: only the two fields, only in their own place, with their commas (B19).
 
 use serde_json::{Map, Value, json};
 
@@ -9,15 +8,15 @@ use super::*;
 
 const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The object without what a cache skips. The decoder sees where it ends, and that it is not whole
-/// without its last byte.
+/// The object without the fields that a cache skips. Also checks that the decoder finds its end,
+/// and refuses it without its last byte.
 fn trimmed(json: &str) -> Value {
     let skipped = Skipped {
         trim: true,
         secret: false,
         rest: false,
     };
-    // What stands behind the value is none of it.
+    // Text behind the value does not belong to it.
     let longer = format!("{json},{{\"metadata\":{{\"managedFields\":[");
     let mut decoder = Decoder::of_object(longer.as_bytes(), skipped);
     let value = decoder.decode::<Value>().unwrap();
@@ -31,7 +30,7 @@ fn trimmed(json: &str) -> Value {
     value
 }
 
-/// An object, and below it what is left of it; `=` is the same.
+/// An object, and below it the trimmed object; `=` means the same.
 const TRIMMED: &str = r#"{"metadata":{"managedFields":[]}}
   {"metadata":{}}
 {"metadata":{"managedFields":[],"name":"a"}}
@@ -130,7 +129,7 @@ fn random_map(random: &mut Random, depth: usize, words: &[&str]) -> Value {
         .into()
 }
 
-/// JSON with spacing that means nothing.
+/// JSON with insignificant white space.
 fn spaced(value: &Value, random: &mut Random, out: &mut String) {
     let before = random.pick(&["", "", " ", "\n\t"]);
     out.push_str(before);
@@ -228,7 +227,7 @@ fn what_is_passed_over_is_counted_once_however_it_comes() {
             assert_eq!(decoder.skipped_bytes, expected);
             decoder.finish().unwrap();
         });
-        // As API servers write it, and as they do not: the scanner looks for the event's end.
+        // As API servers write it, and as they do not, so that the scanner finds the event's end.
         for space in ["", " "] {
             let event = |text: &&str| format!(r#"{{"type":"ADDED","object":{text}{space}}}"#);
             let events: Vec<_> = texts.iter().map(event).collect();

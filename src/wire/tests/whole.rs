@@ -91,7 +91,7 @@ fn a_status_is_one_by_its_kind_alone() {
     }
 }
 
-/// A time that no type of `k8s-openapi` can hold is no reason to lose the object.
+/// A time beyond the range of the `k8s-openapi` types does not cost the object.
 #[test]
 fn a_time_at_the_end_of_the_calendar_is_the_last_one_that_can_be_held() {
     use k8s_openapi::api::coordination::v1::Lease;

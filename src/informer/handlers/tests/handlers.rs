@@ -142,7 +142,7 @@ fn a_channel_closes_when_its_handler_is_removed() {
     let (forward, receiver) = Forward::bounded(0);
     let registration = world.add(forward, HandlerOptions::default(), &["a1", "b1"]);
     assert!(receiver.recv().is_ok());
-    // The thread blocks in its second send, or is about to; the test receives nothing.
+    // The thread blocks in its second send, or soon will; the test receives nothing.
     registration.remove(Deadline::NEVER).unwrap();
     assert_eq!(receiver.try_recv().unwrap_err(), TryRecvError::Disconnected);
 }

@@ -287,8 +287,8 @@ fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
     world.source.processor.stop(world.now()).unwrap();
 }
 
-/// SI-12: an addition that loses against the stop does not wait for the handler that it has given a
-/// thread already; the end of all does.
+/// SI-12: an addition that loses the race against the stop does not wait for the thread that it has
+/// started; the end of the processor does.
 #[test]
 fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     let world = World::new();
@@ -312,7 +312,7 @@ fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
     assert_eq!(listener.phase(), HandlerPhase::Ended);
 }
 
-/// A handler that has ended before its thread came to it is not begun.
+/// A handler that ended before its thread ran is not called.
 #[test]
 fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
     struct Starts(Sender<()>);
@@ -348,8 +348,7 @@ fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
     assert_eq!(registration.readings().delivered, 1, "its counts stay");
 }
 
-/// Handlers in their calls, each of which then removes the next one and the last one the first;
-/// what comes of each.
+/// Runs handlers each of which removes the next one, and the last the first. Returns the results.
 fn remove_each_other(count: usize) -> Vec<Result<(), String>> {
     let world = World::new();
     let mut handlers = Vec::new();

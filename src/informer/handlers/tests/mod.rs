@@ -1,4 +1,4 @@
-//! The handler side, told of things as an informer's reflector does.
+//! The handler side, fed like by an informer's reflector.
 
 mod handlers;
 mod lifecycles;
@@ -28,7 +28,7 @@ use super::Processor;
 pub(super) use crate::informer::tests::apart;
 
 /// `a1` is the object `a` at version 1; `a` alone has no version. In `a1x` it is another object of
-/// that name: what stands behind the digits is in its uid.
+/// that name: the text behind the digits is in its uid.
 pub(super) fn stored(word: &str) -> Arc<StoredObject<ConfigMap>> {
     let mut object = ConfigMap::default();
     let (name, version) = word.split_at(1);
@@ -38,7 +38,7 @@ pub(super) fn stored(word: &str) -> Arc<StoredObject<ConfigMap>> {
     Arc::new(StoredObject::new(object))
 }
 
-/// What of a word stands behind its version's digits.
+/// The text of a word behind its version's digits.
 pub(super) fn incarnation(word: &str) -> &str {
     word[1..].trim_start_matches(|letter: char| letter.is_ascii_digit())
 }
@@ -62,7 +62,7 @@ pub(super) fn told(word: &str) -> Told {
     }
 }
 
-/// A handler that goes call by call: each waits until the test lets it end.
+/// A handler whose calls each wait until the test ends them.
 pub(super) struct Stepped {
     begun: Sender<String>,
     steps: Receiver<Step>,
@@ -73,7 +73,7 @@ pub(super) struct Stepped {
 pub(super) enum Step {
     Return,
     Panic,
-    /// Does this first, on the handler's thread.
+    /// Runs this first, on the handler's thread.
     Do(Box<dyn FnOnce() + Send>),
 }
 
@@ -157,12 +157,12 @@ impl Steps {
     }
 }
 
-/// Collects what it is told, in order.
+/// Collects its notifications, in order.
 pub(super) fn collector() -> (impl EventHandler<ConfigMap>, Receiver<Told>) {
     crate::informer::Forward::unbounded()
 }
 
-/// What an informer's reflector tells the handlers through, and what they follow.
+/// The processor through which a reflector would tell the handlers, and their store.
 pub(super) struct Feed {
     pub(super) processor: Arc<Processor<ConfigMap>>,
     pub(super) store: Store<ConfigMap>,
@@ -190,7 +190,7 @@ impl World {
         })
     }
 
-    /// Registers a handler, which joins what is there.
+    /// Registers a handler, which joins the present content.
     pub(super) fn add(
         &self,
         handler: impl EventHandler<ConfigMap>,
@@ -201,7 +201,7 @@ impl World {
         self.source.processor.register(handler, options).unwrap()
     }
 
-    /// Makes this the store's content without telling the handlers.
+    /// Makes this the store's content without notifying the handlers.
     pub(super) fn hold(&self, there: &[&str]) {
         let mut writer = self.source.writer.lock();
         let there = there.iter().map(|word| ObjectEvent::added(stored(word)));
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// What a handler that keeps a map by key ends with.
+/// Applies a notification to a handler's map by key.
 pub(super) fn apply(view: &mut BTreeMap<String, String>, notification: &Told) {
     let key = notification.key().to_string();
     match notification {

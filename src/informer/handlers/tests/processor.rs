@@ -1,5 +1,4 @@
-//! Which handlers are told of what: joining before and while running, many registrations
-//! (SI-10 to SI-13, SI-20).
+//! Joining before and during the run, and many registrations (SI-10 to SI-13, SI-20).
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What waits for one handler: order, coalescing, counts.
+//! The queue of one handler: order, coalescing, counts.
 
 use super::*;
 use crate::informer::handlers::queue::HandlerQueue;
@@ -44,8 +44,7 @@ fn without_a_bound_nothing_is_ever_coalesced() {
     assert_eq!((waits.0.len(), waits.0.coalesced()), (30_000, 0));
 }
 
-/// Every row of the table in the queue's documentation, and those that a sound source does not
-/// send.
+/// Every row of the table in the queue's documentation, and rows that a sound source does not send.
 #[test]
 fn beyond_the_bound_notifications_of_one_object_join() {
     let rows: [(&[&str], &[&str], u64); 22] = [
@@ -64,12 +63,11 @@ fn beyond_the_bound_notifications_of_one_object_join() {
             &["-a2", "+a5"],
             4,
         ),
-        // DF-6: a delete that was seen is kept before one that was missed; of two missed ones the
-        // newer.
+        // DF-6: a reported delete wins over a missed one, and the newer of two missed ones wins.
         (&["-a1", "?a2"], &["-a1"], 1),
         (&["?a1", "-a2"], &["-a2"], 1),
         (&["?a1", "?a2"], &["?a2"], 1),
-        // Another object of that name: the handler is told of the end of the one that it knows.
+        // Another object of that name: the handler gets the delete of the one that it knows.
         (&["a1>2x", "-a2x"], &["?a1"], 1),
         (&["a1>2", "a2>3x", "a3x>4x", "-a4x"], &["?a1"], 3),
         (&["a1>2x", "a2x>3", "-a3"], &["-a3"], 2),

@@ -1,4 +1,4 @@
-//! Random histories: what a handler that keeps a map ends with, against the source itself.
+//! Random histories: the final map of a handler, against the source itself.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use crate::informer::handlers::queue::HandlerQueue;
 /// Histories per run.
 const HISTORIES: u64 = 300;
 
-/// A server with a few objects, and what it tells of them: the naive side.
+/// The naive side: a server with a few objects, and its notifications.
 #[derive(Default)]
 struct Source {
     version: u64,
@@ -40,7 +40,7 @@ impl Source {
                 (format!("?{old}"), false)
             }
             2 => (format!("{old}>{}", &old[1..]), true),
-            // Another object of that name: the handler was not told of the first one's end.
+            // Another object of that name: the handler did not get the end of the first one.
             3 => {
                 let new = format!("{name}{version}x{version}");
                 self.objects.insert(name, new.clone());
@@ -54,9 +54,8 @@ impl Source {
     }
 }
 
-/// What the handler is told must make sense one by one: no update of what it does not know, no
-/// delete twice, and each
-/// object that began, by its uid, ends once.
+/// Each notification must make sense: no update of an unknown object, no second delete, and one end
+/// for each object, by its uid.
 fn check(view: &mut BTreeMap<String, String>, notification: &Told, at: &str) {
     let key = notification.key().to_string();
     let known = view.get(&key).cloned();
@@ -91,7 +90,7 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
     let now = FakeClock::new().now();
     let (mut source, mut queue) = (Source::default(), HandlerQueue::new(bound));
     let (mut view, mut pushed, mut told_of) = (BTreeMap::new(), 0_u64, 0_u64);
-    // Names whose delete must still be told, because nothing came after it.
+    // Names whose delete must still come, because nothing came after it.
     let mut deletes = BTreeSet::new();
     let initial = dice.roll(20);
     for step in 0..dice.roll(200) {
@@ -131,14 +130,14 @@ fn play(dice: &mut Dice, bound: Option<usize>, at: &str) -> u64 {
     queue.coalesced()
 }
 
-/// A delete was told.
+/// Notes a delete that has come.
 fn forget(deletes: &mut BTreeSet<String>, notification: &Told) {
     if matches!(notification, Notification::Deleted(_)) {
         deletes.remove(&notification.key().to_string());
     }
 }
 
-/// SI-11: whenever a handler joins, it is told of everything once: no gap, no duplicate.
+/// SI-11: whenever a handler joins, it gets everything once: no gap, no duplicate.
 #[test]
 fn si_11_a_handler_that_joins_at_any_time_ends_with_what_the_source_has() {
     for (mut dice, seed) in Dice::histories(40) {

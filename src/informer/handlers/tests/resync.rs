@@ -9,8 +9,8 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// What is asked for, one handler after the other; the periods they get; the check period. All in
-/// milliseconds.
+/// The periods that handlers ask for, one after the other; the periods they get; the check period.
+/// In milliseconds.
 type Row = (&'static [u64], &'static [Option<u64>], Option<u64>);
 
 /// One handler after the other asks; the periods of all of them after each, and the check period.
@@ -200,7 +200,7 @@ fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
     assert!(world.source.processor.resync_is_due());
     world.tell(&["a1>1", "b1>2", "+c3"]);
     let [mut never, mut often] = [next(&never, 4), next(&often, 5)];
-    // What is there comes in no order that is promised.
+    // The initial list comes in no promised order.
     never[..2].sort();
     often[..2].sort();
     assert_eq!(never, ["*a1", "*b1", "b1>2", "+c3"]);
@@ -226,8 +226,7 @@ fn si_22_a_handler_that_comes_late_gets_at_most_the_check_period() {
     assert_eq!(next(&receiver, 3), ["*a1", "a1>1", "-a1"]);
 }
 
-/// SI-25: a resync goes through the same queue as everything, so a handler sees it behind older
-/// changes.
+/// SI-25: a resync goes through the handler's queue like all else, so it comes after older changes.
 #[test]
 fn si_25_a_resync_does_not_overtake() {
     let world = World::with_resync(seconds(1));

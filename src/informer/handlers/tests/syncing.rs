@@ -161,8 +161,8 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
     assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Unreachable);
 }
 
-/// R4: the refusal ends waits that have begun and those that begin, of handlers that were there and
-/// that come; the first list ends that.
+/// R4: the refusal ends present and later waits, of present and later handlers, until the first
+/// list.
 #[test]
 fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
     let world = World::new();
@@ -251,7 +251,7 @@ fn wt_4_a_handler_is_called_by_its_name_or_by_its_type_and_its_thread() {
     assert_eq!(unnamed.sync_name(), expected);
 }
 
-/// WT-5 with its sticky half: what comes later does not take the sync back.
+/// WT-5 with its sticky half: later events do not take the sync back.
 #[test]
 fn wt_5_synced_stays_synced() {
     let now = FakeClock::new().now();
@@ -263,7 +263,7 @@ fn wt_5_synced_stays_synced() {
     assert_eq!(state.initial_left(), 1);
 }
 
-/// The tracker of WT-5 as a table: counted up by what is queued, down by what returned.
+/// The tracker of WT-5 as a table: queued objects count up, returned calls count down.
 #[test]
 fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
     let now = FakeClock::new().now();

@@ -1,12 +1,12 @@
 //! Sets of informers over fake servers, one for each type, on one fake clock.
 //!
-//! What a set promises, by number: IS-1 one informer per type and scope; IS-2 its options are those
-//! of its first request; IS-3 a start starts those that were not started; IS-4 a stop is raised
-//! everywhere before anything is waited for, and nothing begins after it; IS-5 a shutdown has one
-//! deadline and names the late informers, a drop joins all; IS-6 a wait hurries all at once and has
-//! one deadline; IS-7 an informer that cannot sync holds up no other and says why; IS-8 members can
-//! be read whatever their types; IS-9 options of the set are those of its informers, unless they
-//! say otherwise.
+//! The promises of a set, by number: IS-1 one informer per type and scope; IS-2 its options are
+//! those of its first request; IS-3 a start starts those that were not started; IS-4 a stop is
+//! raised everywhere before anything is waited for, and nothing begins after it; IS-5 a shutdown
+//! has one deadline and names the late informers, a drop joins all; IS-6 a wait hurries all at once
+//! and has one deadline; IS-7 an informer that cannot sync holds up no other and says why; IS-8
+//! members can be read whatever their types; IS-9 options of the set are those of its informers,
+//! unless they say otherwise.
 
 mod readings;
 mod requests;
@@ -119,8 +119,8 @@ impl World {
         open.iter().sum()
     }
 
-    /// As [`pass_until`](Self::pass_until), and only while so many threads stand in the clock: no
-    /// time passes that one of them could use.
+    /// As [`pass_until`](Self::pass_until), but passes time only while `threads` threads wait in
+    /// the clock, so that none of them is still at work.
     fn pass_among(&self, threads: usize, holds: impl Fn() -> bool) {
         loop {
             let ahead = self.fake.wait_for_timers(threads);
@@ -147,7 +147,7 @@ fn unknown() -> Error {
     ))
 }
 
-/// A handler whose first call says that it has begun, and then waits until the test lets it go.
+/// A handler whose first call reports its begin, and then waits for the test.
 struct Gated {
     registration: Registration,
     begun: Receiver<()>,

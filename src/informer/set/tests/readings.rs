@@ -1,4 +1,4 @@
-//! What can be read of a set, whatever the types of its members (IS-8, B14).
+//! The readings of a set with members of any type (IS-8, B14).
 
 use super::*;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -58,8 +58,8 @@ fn is_8_names_say_the_group_and_what_sets_informers_apart() {
     );
 }
 
-/// The rule is the informer's own: what is silent for too long is named, what is refused or was
-/// stopped is not.
+/// The informer's own rule: informers silent for too long are named; refused and stopped ones are
+/// not.
 #[test]
 fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What a start starts (IS-3).
+//! The informers that a start starts (IS-3).
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::informer::{SyncOutcome, SyncResult};
 
-/// What an informer of the table does.
+/// The behaviour of an informer in the table.
 #[derive(Clone, Copy, PartialEq)]
 enum Does {
     Syncs,
@@ -38,7 +38,7 @@ fn error_of(result: &SyncResult, name: &str) -> Error {
     result.get(name).unwrap().error.clone().unwrap()
 }
 
-/// `TestWaitFor`, with informers: what each does, and what the wait says of each.
+/// `TestWaitFor`, with informers: the behaviour of each, and its outcome.
 #[test]
 fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
     use Does::{Hangs, Stops, Syncs};
@@ -273,14 +273,14 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     // A watch, the request that hangs, and the waiter: all three are parked.
     world.fake.wait_for_parked(3);
     let is_still_waiting = waited.is_empty();
-    // What fails below this line waits for no thread.
+    // Checks that fail below this line wait for no thread.
     sources.config_maps.heal();
     assert!(waited.recv().unwrap().all_synced());
     assert!(is_still_waiting, "the first one hung");
     assert!(passed < Duration::from_millis(800), "{passed:?}");
 }
 
-/// R4, R28: a refusal and an unknown resource are answers; what they concern goes on trying.
+/// R4, R28: a refusal and an unknown resource are answers, and their informers keep trying.
 #[test]
 fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! What the store holds, and what handlers are told of it: odd objects, old news, transforms,
+//! The store's content and the handlers' notifications: odd objects, old news, transforms,
 //! allocations (B12, B18, SI-26).
 
 use super::custom::{Call, Custom};
@@ -7,8 +7,7 @@ use crate::informer::Handlers;
 use crate::list_watch::ObjectEvent;
 use crate::sync::Mutex;
 
-/// The object that does not decode stays what it was to the handlers, old and new, until it changes
-/// or goes.
+/// To all handlers an undecodable object keeps its last good state, until it changes or goes.
 #[test]
 fn b12_an_object_that_does_not_decode_is_told_of_by_its_last_good_state() {
     let world = World::with(&["a", "b"]);
@@ -70,7 +69,8 @@ fn b18_old_news_is_told_to_nobody_and_counted() {
     assert!(informer.store().refused() >= 3);
 }
 
-/// B18: a server that was restored from a backup says so by an expired history, and is believed.
+/// B18: the informer follows a server that was restored from a backup, which it learns from an
+/// expired history.
 #[test]
 fn b18_a_server_that_went_back_in_time_is_followed() {
     let world = World::with(&["a", "b"]);
@@ -153,7 +153,7 @@ fn st_7_objects_that_a_list_brings_unchanged_keep_their_allocation() {
     world.behind_its_back(|world| {
         world.set("b");
     });
-    // Nothing of `a`, although each handler counts as syncing until the first look (SI-24).
+    // Nothing about `a`, although each handler counts as syncing until the first check (SI-24).
     assert_eq!(next(&told, 1), ["+b3"]);
     let after = informer.store().get("", "a").unwrap().unwrap();
     assert!(Arc::ptr_eq(&before, &after));
@@ -188,7 +188,7 @@ fn store_version_follows_events_lists_and_bookmarks() {
     assert_eq!(words(store), ["a3", "b4", "c121"]);
 }
 
-/// ST-9, RF-27: nothing in it is a version, too.
+/// ST-9, RF-27: an empty list has a version, too.
 #[test]
 fn st_9_an_empty_first_list_gives_the_store_its_version() {
     let world = World::new();
@@ -205,7 +205,7 @@ fn st_9_an_empty_first_list_gives_the_store_its_version() {
         .unwrap();
 }
 
-/// ST-9, ST-8: nothing of a list is in the store before all of it.
+/// ST-9, ST-8: no part of a list is in the store before the whole.
 #[test]
 fn st_9_the_store_is_never_ahead_of_its_content() {
     let world = World::with(&["a", "b"]);
@@ -230,7 +230,7 @@ fn st_9_the_store_is_never_ahead_of_its_content() {
     assert_eq!(informer.store().resource_version().as_str(), "3");
 }
 
-/// ST-9, B18: the content keeps its version until all of a list that goes back is there.
+/// ST-9, B18: the content keeps its version until the whole of an older list has come.
 #[test]
 fn st_9_a_list_that_goes_back_takes_the_version_with_it() {
     let world = World::with(&["a", "b"]);
@@ -283,12 +283,12 @@ fn si_18_a_handler_that_panics_loses_that_notification_and_goes_on() {
     assert_eq!(registration.readings().panics, 1);
 }
 
-/// B4, B18: a list that is older than what is queued is refused where it comes in; the reflector
-/// is told so and asks for the most recent, at once.
+/// B4, B18: the sink refuses a list that is older than the content, and the reflector asks for the
+/// most recent one at once.
 #[test]
 fn b4_a_list_that_the_store_would_refuse_is_asked_for_once_more_at_the_most_recent_version() {
     let world = World::with(&["a"]);
-    // The first list does not say where it is; the second one lags behind what the watch told.
+    // The first list has no version; the second one lags behind the watch.
     let versions = Mutex::new(vec!["1", ""]);
     let source = Custom::new(&world, move |call| {
         if let Call::Listed(request, page) = call

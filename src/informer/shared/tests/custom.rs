@@ -1,4 +1,4 @@
-//! A source and a type of the user's own, which do what a test says.
+//! A program's own source and type, whose behaviour a test sets.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -6,7 +6,7 @@ use super::*;
 use crate::list_watch::{ListPage, ListRequest, Listed, ListerWatcher, WatchRequest, WatchStream};
 use crate::worker::StopToken;
 
-/// A call of a source; its answer where the test may change that.
+/// A call of a source, and its answer if the test may change it.
 pub(super) enum Call<'a> {
     List,
     Listed(&'a ListRequest, &'a mut ListPage),
@@ -16,7 +16,7 @@ pub(super) enum Call<'a> {
 
 type OnCall = Box<dyn Fn(Call<'_>) + Send + Sync>;
 
-/// The fake source, and what the test does in its calls.
+/// The fake source, and the test's function for its calls.
 pub(super) struct Custom(FakeSource<ConfigMap>, OnCall);
 
 impl Custom {
@@ -53,10 +53,10 @@ impl ListerWatcher<ConfigMap> for Custom {
     }
 }
 
-/// What a type of the user's own does when it is dropped.
+/// The function that a program's own type calls on drop.
 pub(super) type OnDrop = Arc<dyn Fn(&ObjectMeta) + Send + Sync>;
 
-/// A type of the user's own; what a test makes of it does something when it is dropped.
+/// A program's own type, whose objects may call a function on drop.
 #[derive(Clone, Default)]
 pub(super) struct Touchy(pub(super) ObjectMeta, pub(super) Option<OnDrop>);
 

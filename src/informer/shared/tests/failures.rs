@@ -1,5 +1,5 @@
-//! When code of the user's panics or does not return on one of the informer's threads: it is told,
-//! and nothing runs on for nothing (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
+//! Code of the program that panics or does not return on an informer's thread: it is reported, and
+//! no thread runs on uselessly (IX-6, CT-1, CT-2, SI-4, SI-5, SI-26).
 
 use super::custom::{Call, Custom, OnDrop, Touchy};
 use super::*;
@@ -33,7 +33,7 @@ fn ix_6_an_index_function_that_panics_costs_that_object_its_place_in_that_index(
     assert!(!informer.is_stopped());
 }
 
-/// SI-26: a transform that panics is one that fails.
+/// SI-26: a transform that panics counts as failed.
 #[test]
 fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
     let world = World::with(&["a"]);
@@ -71,8 +71,7 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
     assert_eq!(informer.status().failures.last().map(Error::kind), None);
 }
 
-/// A source that panics is one that fails: every waiter is told of it, and the informer goes
-/// on.
+/// A source that panics counts as failed: every waiter gets the panic, and the informer goes on.
 #[test]
 fn a_source_that_panics_is_told_of_and_ends_nothing() {
     let world = World::with(&["a"]);
@@ -96,7 +95,7 @@ fn a_source_that_panics_is_told_of_and_ends_nothing() {
     informer.shutdown(Deadline::NEVER).unwrap();
 }
 
-/// What was there when the source panicked stays readable.
+/// The content from before a panic of the source stays readable.
 #[test]
 fn what_came_before_a_panic_of_the_source_is_in_the_store() {
     let world = World::with(&["a", "b"]);
@@ -123,7 +122,7 @@ fn touchy(name: &str) -> Touchy {
     touchy
 }
 
-/// The source keeps what it sent: a copy is the informer's alone, and does this when it is dropped.
+/// The source keeps its objects. A copy belongs to the informer alone, and calls this on drop.
 fn on_drop(
     options: InformerOptions<Touchy>,
     act: impl Fn(&ObjectMeta) + Send + Sync + 'static,
@@ -135,7 +134,7 @@ fn on_drop(
     })
 }
 
-/// CT-1, CT-2: what ends the reflector's thread ends the informer, with the cause.
+/// CT-1, CT-2: a panic that ends the reflector's thread ends the informer, with the cause.
 #[test]
 fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
     let world = World::new();
@@ -168,8 +167,8 @@ fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
     assert_eq!(informer.store().len(), 1, "it stays readable");
 }
 
-/// An object's drop, which overwrites a Secret and may be code of the user's, can read everything
-/// of its informer: no lock of it is held.
+/// An object's drop, which may be code of the program, can read everything of its informer: no lock
+/// is held.
 #[test]
 fn objects_are_dropped_under_no_lock_of_the_informer() {
     let world = World::new();
@@ -213,7 +212,7 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
             .wait_until_at_least(&version, Deadline::NEVER)
             .unwrap();
     };
-    // While the handler stands still: what joins others, what takes their place.
+    // While the handler stands still: notifications that join or replace others.
     for _ in 0..3 {
         source.set(touchy("a"));
         source.set(touchy("b"));
@@ -230,7 +229,7 @@ fn objects_are_dropped_under_no_lock_of_the_informer() {
     assert!(drops.len() > 6, "{drops:?}");
 }
 
-/// A function of the user's that blocks until the test lets it go, and says that it was called.
+/// A function that reports its call, then blocks until the test releases it.
 fn blocks() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     let (begun, calls) = unbounded();
     let (gate, pass) = unbounded::<()>();
@@ -241,11 +240,11 @@ fn blocks() -> (impl Fn() + Send + Sync + 'static, Receiver<()>, Sender<()>) {
     (call, calls, gate)
 }
 
-/// What a thread that is late is held up by.
+/// The words of the error about code that holds up a late thread.
 const HELD_UP: &str = "held up by a transform, an index function or a call of the source";
 
-/// Shuts the informer down with a deadline that passes while a function of the user's blocks: what
-/// it says once nothing else runs any more than the thread of that name.
+/// Shuts the informer down with a deadline that passes while a function of the program blocks.
+/// Returns the error once only the thread of that name still runs.
 fn shut_down_late(world: &World, informer: &Arc<Informer>, thread: &str) -> String {
     let closing = Arc::clone(informer);
     let deadline = world.clock.after(Duration::from_secs(5));
@@ -357,8 +356,8 @@ fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
     closed.recv().unwrap().unwrap();
 }
 
-/// A panic of what the start calls is its error, and ends the informer as any other panic does:
-/// nothing hangs.
+/// If code that the start calls panics, the start returns the panic and ends the informer; nothing
+/// hangs.
 #[test]
 fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     let world = World::with(&["a"]);

@@ -1,5 +1,5 @@
-//! On which thread old states are freed: memory goes back to where the next events are decoded, or
-//! at once.
+//! The thread that frees old states: the one that decodes the next events, or the last holder at
+//! once.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::worker::StopToken;
 use crossbeam_channel::{Sender, select};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// An object that tells which of its versions is dropped on which thread.
+/// An object that reports its version and the thread on which it is dropped.
 fn traced(metadata: ObjectMeta, dropped: Sender<String>) -> Arc<StoredObject<Touchy>> {
     let tell = move |metadata: &ObjectMeta| {
         let thread = std::thread::current();
@@ -26,11 +26,12 @@ fn traced(metadata: ObjectMeta, dropped: Sender<String>) -> Arc<StoredObject<Tou
     Arc::new(StoredObject::new(Touchy(metadata, Some(Arc::new(tell)))))
 }
 
-/// A list of nothing; then the watch has four events at once, and one alone when the test says so.
+/// An empty list; then the watch brings four events at once, and a single one when the test says
+/// so.
 struct Bursts {
     dropped: Sender<String>,
     told: Receiver<String>,
-    /// Tells the handler that the next event waits for it already: it is woken for the first alone.
+    /// Tells the handler that its next event is queued already: it is woken only for the first.
     queued: Sender<()>,
     alone: Receiver<()>,
 }
@@ -124,8 +125,8 @@ impl WatchStream<Touchy> for Burst {
     }
 }
 
-/// Holds what it is told of until the reflector's thread is at the next event, so that it is the
-/// last to hold it.
+/// Holds its object until the reflector's thread is at the next event, so that it is the last
+/// holder.
 struct Slow {
     queued: Receiver<()>,
     told: Sender<String>,
@@ -148,8 +149,8 @@ impl EventHandler<Touchy> for Slow {
     fn on_delete(&mut self, _deleted: Deleted<Touchy>) {}
 }
 
-/// The reflector's thread frees what is replaced while events come without a pause; what comes
-/// alone makes nothing wait.
+/// The reflector's thread frees replaced states while events come without a pause. After a single
+/// event nothing waits.
 #[test]
 fn old_states_are_freed_on_the_reflectors_thread_only_while_it_is_at_work() {
     let (dropped, drops) = unbounded();
@@ -174,7 +175,7 @@ fn old_states_are_freed_on_the_reflectors_thread_only_while_it_is_at_work() {
     informer.shutdown(Deadline::NEVER).unwrap();
 }
 
-/// CT-1: what a type of the user's own does when it is dropped is no reason for the watch to end.
+/// CT-1: a panic in the drop of a program's own type does not end the watch.
 #[test]
 fn ct_1_a_drop_that_panics_among_old_states_ends_nothing() {
     let (dropped, drops) = unbounded();

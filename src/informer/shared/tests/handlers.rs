@@ -1,4 +1,4 @@
-//! What handlers are told, and when (SI-10 to SI-14, SI-20, CT-4 to CT-6, CT-14).
+//! The notifications of handlers, and their order (SI-10 to SI-14, SI-20, CT-4 to CT-6, CT-14).
 
 use super::*;
 use crate::informer::Handlers;
@@ -159,7 +159,7 @@ fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
     assert_eq!(next(&told, 2), ["a2>5", "+b6"]);
 }
 
-/// Other than in client-go, a handler is told of no end of an object that it never had.
+/// Unlike in client-go, a handler gets no delete of an object that it never had.
 #[test]
 fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
     let world = World::with(&["a"]);
@@ -180,9 +180,8 @@ fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
     assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"]);
 }
 
-/// `TestReplaceEvents`: what a list changes is told, the deletions by their type; the store is
-/// whole at once. Of `c`, which is unchanged, nothing is told, although all handlers count as
-/// syncing (SI-24).
+/// `TestReplaceEvents`: handlers get the changes of a list, deletions typed; the store is complete
+/// at once. They get nothing about the unchanged `c`, although all count as syncing (SI-24).
 #[test]
 fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
     let world = World::with(&["a", "b", "c"]);
@@ -208,8 +207,8 @@ fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
     assert_eq!(words(informer.store()), ["b6", "c4", "d7"]);
 }
 
-/// An object that was deleted and made again while the watch was away has another uid. The store
-/// has the new one before handlers are told of the old one's end.
+/// An object that was deleted and created again while the watch was away has another uid. The store
+/// has the new object before handlers get the delete of the old one.
 #[test]
 fn ct_5_an_object_that_was_made_again_is_a_deletion_that_was_missed_and_an_addition() {
     for streams in [false, true] {
@@ -247,7 +246,7 @@ fn ct_5_an_object_that_was_made_again_is_a_deletion_that_was_missed_and_an_addit
     }
 }
 
-/// The watch may tell of it as a change, where the server merged two events, or lost one.
+/// The watch may report it as a change, if the server merged or lost an event.
 #[test]
 fn ct_5_a_change_to_another_uid_is_a_deletion_that_was_missed_and_an_addition() {
     let world = World::with(&["a", "b", "c"]);

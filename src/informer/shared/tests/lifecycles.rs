@@ -1,4 +1,4 @@
-//! Start, stop, and what each leaves behind (SI-2, SI-4, SI-5, SI-9, SI-12).
+//! Start, stop, and the state after each (SI-2, SI-4, SI-5, SI-9, SI-12).
 
 use super::*;
 use crate::informer::Handlers;
@@ -68,7 +68,7 @@ fn si_4_dropping_a_running_informer_ends_everything_it_started() {
     assert_eq!(store.status().phase, crate::reflector::Phase::Stopped);
 }
 
-/// A handler whose calls wait until the test lets them go, and say what they were called with.
+/// A handler whose calls report their argument, then wait until the test releases them.
 fn gated(
     informer: &Informer,
 ) -> (
@@ -90,7 +90,7 @@ fn gated(
     )
 }
 
-/// What a shutdown at its deadline says once the crate's own threads have had their milliseconds.
+/// The error of a shutdown at its deadline, once the crate's own threads have ended.
 fn shut_down_but_for_the_users(informer: &Informer, world: &World) -> Error {
     loop {
         let error = informer.shutdown(world.now()).unwrap_err();

@@ -1,4 +1,4 @@
-//! What an informer's metrics are told, and what its reading gives (RF-52).
+//! The measurements of an informer, and its reading (RF-52).
 
 use super::*;
 use crate::hooks::{Hook, Reading};
@@ -11,7 +11,7 @@ struct SeenMetrics {
     readings: Receiver<Reading<InformerState>>,
 }
 
-/// A hook that passes on what it is told.
+/// A hook that passes its measurements on.
 fn recorder() -> (Hook<InformerMetric>, SeenMetrics) {
     let (processed, was_processed) = unbounded();
     let (listed, was_listed) = unbounded();
@@ -38,7 +38,7 @@ fn recorder() -> (Hook<InformerMetric>, SeenMetrics) {
 fn rf_52_each_change_is_told_with_its_latency_and_the_reflectors_part_too() {
     let world = World::with(&["a", "b"]);
     let (hook, seen) = recorder();
-    // A store that takes a while to fill: its index function lets the clock go on.
+    // A store that takes time to fill: its index function advances the clock.
     let fake = world.fake.clone();
     let slow = Indexers::new().with("slow", move |_: &ConfigMap| {
         fake.advance(Duration::from_millis(3));
@@ -74,8 +74,7 @@ fn rf_52_st_9_a_reading_gives_version_and_handlers_until_the_end() {
     assert!(reading.is_over() && reading.state().is_none());
 }
 
-/// A reading that is kept keeps no thread of the informer's alive, and its drop waits for
-/// none.
+/// A kept reading keeps no thread of the informer alive, and its drop waits for none.
 #[test]
 fn b16_a_reading_does_not_outlive_its_informer() {
     let world = World::with(&["a"]);

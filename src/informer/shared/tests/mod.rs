@@ -35,7 +35,7 @@ use crate::{Error, ErrorKind};
 
 type Informer = SharedInformer<ConfigMap>;
 
-/// What a closed gate may take to open: a test that has failed may drop its informer before it
+/// How long a closed gate may take to open. A test that failed may drop its informer before it
 /// opens the gate.
 const OPENS: Duration = Duration::from_secs(5 * 60);
 
@@ -84,8 +84,8 @@ impl World {
         self.source.wait_for_watches(1);
     }
 
-    /// Changes what the watch does not tell: it ends, and its version is too old for another one,
-    /// so that the reflector lists once.
+    /// Makes changes that the watch misses: it ends, and its version is too old for another one, so
+    /// the reflector lists.
     fn behind_its_back(&self, change: impl FnOnce(&Self)) {
         self.source.end_watches(None);
         self.source.wait_for_watches(0);
@@ -123,7 +123,7 @@ fn stored(word: &str) -> Arc<StoredObject<ConfigMap>> {
     Arc::new(StoredObject::new(object))
 }
 
-/// The next notifications, sorted: those of one list come in no order that is promised.
+/// The next notifications, sorted, because those of one list come in no promised order.
 fn next_sorted(told: &Receiver<Told>, count: usize) -> Vec<String> {
     let mut words = next(told, count);
     words.sort();

@@ -1,7 +1,7 @@
 //! Random histories of a server, with broken watches, expiries and lists, into whole informers: in
-//! the end the store, its index and each handler's view are what the server has, each object's
-//! notifications came in order, and no deletion was lost. Handlers come and go at any time; most
-//! have small queues and take nothing for long, so that these coalesce; resyncs come in between.
+//! the end the store, its index and each handler's view equal the server, each object's
+//! notifications came in order, and no deletion was lost. Handlers come and go at any time. Most
+//! have small queues and pause for long, so that the queues coalesce; resyncs come in between.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ fn digits(object: &ConfigMap) -> Vec<String> {
     version.chars().map(String::from).collect()
 }
 
-/// What happened in the histories of one test, so that a test in which nothing happens fails.
+/// Counts the events in the histories of one test, so that a test in which nothing happens fails.
 #[derive(Debug, Default)]
 struct Tally {
     lists: usize,
@@ -60,7 +60,7 @@ impl Tally {
     }
 }
 
-/// Gives up, by name, what does not come.
+/// Fails the test, by name, if something does not come.
 struct Patience<'a> {
     what: &'a str,
     context: &'a str,
@@ -82,7 +82,7 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// A handler of the test's, with what it was told so far.
+/// A handler of the test, with its view so far.
 struct Follower {
     registration: Registration,
     told: Receiver<Told>,
@@ -113,7 +113,7 @@ impl Follower {
         }
     }
 
-    /// Takes a notification in: it must follow on what the handler was told of that object before.
+    /// Takes a notification in, which must fit the handler's view of the object.
     fn follow_on(&mut self, notification: &Told, tally: &mut Tally) {
         let key = notification.key().to_string();
         let view = &mut self.view;
@@ -140,8 +140,7 @@ impl Follower {
                 if deleted.final_state_known {
                     assert!(last > before, "{text}");
                 } else {
-                    // Changes may have been told as part of the delete, beyond the bound of the
-                    // handler's queue.
+                    // Beyond the bound of the handler's queue, the delete may include changes.
                     assert!(last >= before, "{text}");
                     tally.missed += 1;
                 }
@@ -149,7 +148,7 @@ impl Follower {
         }
     }
 
-    /// Takes what is there, but not more than a few.
+    /// Takes a few of the waiting notifications.
     fn take_some(&mut self, tally: &mut Tally) {
         for _ in 0..3 {
             if let Ok(notification) = self.told.try_recv() {
@@ -158,7 +157,7 @@ impl Follower {
         }
     }
 
-    /// Takes notifications until the view is what is there.
+    /// Takes notifications until the view equals `there`.
     fn catch_up(&mut self, there: &View, tally: &mut Tally) {
         while self.view != *there {
             let notification = self.told.recv_timeout(PATIENCE);
@@ -172,7 +171,7 @@ impl Follower {
             .unwrap();
     }
 
-    /// Is removed: what it was told before follows, and nothing is told after.
+    /// Removes the handler: earlier notifications still fit, and none comes after.
     fn remove(mut self, tally: &mut Tally) {
         self.registration.remove(Deadline::NEVER).unwrap();
         let delivered = self.registration.readings().delivered;
@@ -270,7 +269,7 @@ impl History {
         }
     }
 
-    /// A handler goes, whatever it is at; the first two stay.
+    /// Removes a handler, busy or not; the first two stay.
     fn go(&mut self) {
         if self.followers.len() > 2 {
             let last = self.followers.len().checked_sub(1).unwrap();
@@ -286,8 +285,8 @@ impl History {
         }
     }
 
-    /// The server sends once more what it sent of an object before: after what followed on it, or
-    /// after the object has gone from server and store.
+    /// The server repeats an old event of an object: after newer ones, or after the object has gone
+    /// from server and store.
     fn repeat(&mut self) {
         let (there, stored) = (self.world.source.objects(), self.informer.store().list());
         let is_old = |objects: &[Arc<StoredObject<ConfigMap>>], old: &StoredObject<ConfigMap>| {
@@ -313,7 +312,7 @@ impl History {
         }
     }
 
-    /// The watch ends, and what happens then is in no history any more: only a list tells of it.
+    /// The watch ends, and the following changes are in no history: only a list brings them.
     fn lose(&mut self) {
         let source = &self.world.source;
         source.end_watches(None);
@@ -328,7 +327,7 @@ impl History {
         source.compact();
     }
 
-    /// Waits until the store is as far as the server: the next steps meet an informer at rest.
+    /// Waits until the store has caught up, so that the next steps meet an idle informer.
     fn keep_up(&self) {
         let (store, source) = (self.informer.store(), &self.world.source);
         let patience = Patience::new("the store to be as the server", &self.context);
@@ -338,7 +337,7 @@ impl History {
         });
     }
 
-    /// Lets the clock go on to the next timer.
+    /// Advances the clock to the next timer.
     fn pass(&self) {
         let ahead = self.world.fake.wait_for_next_timer();
         self.world.fake.advance(ahead);
@@ -355,7 +354,7 @@ impl History {
                 source.delete("", undecodable);
             }
         }
-        // The last of all changes: a handler that has it has been told of everything.
+        // The last of all changes: a handler that has it has everything.
         self.world.set("z");
         let store = self.informer.store();
         let patience = Patience::new("the end", &self.context);
@@ -368,7 +367,7 @@ impl History {
         }
     }
 
-    /// The index lists each object under what it is now, and nothing else.
+    /// Checks that the index lists each object under its present values only.
     fn check_index(&self) {
         let mut expected: BTreeMap<String, Vec<ObjectKey>> = BTreeMap::new();
         for object in self.world.source.objects() {
@@ -391,7 +390,7 @@ impl History {
         }
     }
 
-    /// Nothing changes any more, but a resync tells of what is there once more.
+    /// Checks that a resync repeats the content although nothing changes.
     fn check_resync(&mut self, there: &View) {
         let early = self.followers.first_mut().unwrap();
         for notification in early.told.try_iter().collect::<Vec<_>>() {

@@ -1,5 +1,5 @@
-//! Old news that the store refuses, and what a list says all the same (B18): events and lists into
-//! the informer's sink, step by step, without its thread.
+//! Old news that the store refuses, and lists that count all the same (B18): events and lists go
+//! into the informer's sink, step by step, without its thread.
 
 use super::*;
 use crate::informer::handlers::Processor;
@@ -94,7 +94,7 @@ fn b18_rq_3_a_refused_list_takes_nothing_from_a_deletion() {
     assert!(path.store.is_empty() && path.told.is_empty());
 }
 
-/// A list that may not end it is followed by one that may.
+/// A list that may not end the object, then one that may.
 #[test]
 fn b18_rq_3_of_two_lists_without_an_object_one_that_counts_is_enough() {
     for versions in [["3", "9"], ["9", "3"]] {
@@ -107,7 +107,7 @@ fn b18_rq_3_of_two_lists_without_an_object_one_that_counts_is_enough() {
     }
 }
 
-/// B18: what only a list ended is not brought back by an old event.
+/// B18: an old event does not bring back an object that only a list ended.
 #[test]
 fn b18_an_old_event_of_what_a_list_ended_is_refused() {
     let mut path = Path::new();
@@ -130,8 +130,8 @@ fn st_9_a_bookmark_moves_the_stores_version() {
     assert_eq!(words(&path.store), ["a7"]);
 }
 
-/// B18, ST-9: a server that went back in time and holds nothing says so by its list alone, of which
-/// no object comes; what it says from then on counts.
+/// B18, ST-9: only the empty list shows that a server without objects went back in time; its later
+/// events count.
 #[test]
 fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! Informers of decoded objects and of text beside each other, through the same random histories:
-//! in the end both have the same objects, and have told their handlers of the same ones.
+//! An informer of decoded objects beside one of text, through the same random histories: in the end
+//! both stores, and both handlers' views, have the same objects.
 
 use super::*;
 use crate::Compact;
@@ -17,7 +17,7 @@ const HISTORIES: u64 = 40;
 /// Steps of one history.
 const STEPS: usize = 60;
 
-/// Gives as text what a fake server has.
+/// Serves a fake server's objects as text.
 struct Texts(FakeSource<ConfigMap>);
 
 struct TextStream(Box<dyn WatchStream<ConfigMap>>);
@@ -165,7 +165,7 @@ fn si_1_text_and_decoded_objects_come_to_the_same_content() {
                 .unwrap();
             assert!(**got == **same.unwrap(), "{object:?}");
         }
-        // Of an object that is set aside, handlers keep what they had.
+        // Handlers keep the last good state of an object that is set aside.
         for mut view in [view(&of_texts), view(&of_decoded)] {
             view.retain(|key, _| !there.1.contains(key));
             assert_eq!(view, there.0);
@@ -175,7 +175,7 @@ fn si_1_text_and_decoded_objects_come_to_the_same_content() {
     }
 }
 
-/// What is there by a handler's notifications, up to the object that is written last.
+/// The view of a handler, up to the object that is written last.
 fn view<K: Object>(told: &Receiver<Notification<K>>) -> BTreeMap<String, String> {
     let mut there = BTreeMap::new();
     while !there.contains_key("last") {

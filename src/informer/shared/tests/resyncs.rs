@@ -36,8 +36,7 @@ fn si_23_a_resync_reaches_the_handlers_that_are_due_and_no_others() {
     assert_eq!(next(&third, 1), ["+b3"]);
 }
 
-/// SI-21, SI-22: without a period of the informer's own there is no resync, whatever a handler asks
-/// for.
+/// SI-21, SI-22: without a period of the informer there is no resync, whatever a handler asks for.
 #[test]
 fn si_22_no_period_of_the_informer_means_no_resync() {
     let world = World::with(&["a"]);
@@ -49,8 +48,8 @@ fn si_22_no_period_of_the_informer_means_no_resync() {
     assert_eq!(next(&told, 2), ["*a2", "+b3"]);
 }
 
-/// `TestSharedInformerWatchDisruption`: a relist tells handlers of changes only; what is unchanged
-/// comes with a resync.
+/// `TestSharedInformerWatchDisruption`: a relist brings handlers only changes; unchanged objects
+/// come with a resync.
 #[test]
 fn si_24_unchanged_objects_are_told_by_a_resync_only() {
     let world = World::with(&["a", "b"]);

@@ -1,4 +1,4 @@
-//! When an informer has synced, and what a wait for it says (SI-6, SI-8, SI-16, WT-1, WT-2).
+//! When an informer has synced, and the result of a wait for it (SI-6, SI-8, SI-16, WT-1, WT-2).
 
 use super::*;
 use crate::informer::Handlers;
@@ -15,7 +15,7 @@ fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
     assert_eq!(informer.store().resource_version().as_str(), "3");
 }
 
-/// Under a load that never ends, too: what came after the list is not waited for.
+/// Under endless load, too: the wait ignores events after the list.
 #[test]
 fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
     let world = World::with(&["a", "b"]);
@@ -267,7 +267,7 @@ fn b14_an_informer_is_fresh_while_it_runs_and_the_server_confirms() {
     );
 }
 
-/// What programs share between threads and keep in structures of their own.
+/// Programs share these types between threads and keep them in their own structures.
 #[test]
 fn the_public_types_can_be_sent_shared_and_shown() {
     fn shared<T: Send + Sync + std::fmt::Debug>() {}

@@ -3,7 +3,7 @@
 use super::Bench;
 use crate::error::ErrorKind;
 
-/// A watch that is open, and a sink that has left out so many.
+/// An open watch, and a sink that has left out `left_out` objects.
 fn watching(left_out: usize) -> Bench {
     let mut bench = Bench::new("bookmarks");
     bench.core.bounded(2);
@@ -33,7 +33,7 @@ fn seconds_until_list(bench: &mut Bench, is_busy: bool) -> Option<u64> {
             return Some(step * 10);
         }
         if action.starts_with("watch") {
-            // It has outlived its time-out.
+            // The watch has outlived its time-out.
             action = bench.play("opened");
         }
         assert!(action.starts_with("read"), "{action}");
@@ -85,7 +85,7 @@ fn health_tells_of_what_is_left_out_until_a_list_has_all() {
         [told],
         "once for the whole time"
     );
-    // A failure is over with the next watch; what is left out is not.
+    // The next watch ends a failure, but not the lack of objects.
     bench.tell("+10s ended -> watch 6\n open-error 500 -> pause\n paused -> list 6 limit=0");
     bench.tell("page 7 -> commit 7\n committed -> watch 7\n opened -> read");
     check(&bench, Some(&more));

@@ -1,5 +1,5 @@
-//! Health (B14): the deadline for the server's next sign of life, in each state, so that a quiet
-//! server is not taken for a silent one nor a silent one for a quiet one.
+//! Health (B14): the deadline for the server's next sign of life, in each state, so that quiet and
+//! silent servers are told apart.
 
 use super::{Bench, Effect, duration};
 use crate::error::ErrorKind;
@@ -62,8 +62,8 @@ fn b14_a_silent_server_is_noticed_at_the_idle_limit_once_bookmarks_came() {
     );
 }
 
-/// A server that sends one bookmark and then opens watches on which nothing comes, as one does
-/// whose history is behind ours: an opened watch confirms nothing.
+/// A server whose history is behind ours sends one bookmark and then opens silent watches: an
+/// opened watch confirms nothing.
 #[test]
 fn b14_an_opened_watch_confirms_nothing() {
     check(
@@ -89,8 +89,7 @@ fn b14_an_opened_watch_confirms_nothing() {
     assert_eq!(status.age(bench.now), Some(duration("7s")));
 }
 
-/// Blank lines, bytes of an event that never ends, events that are none of ours, errors: none of
-/// them confirms anything.
+/// Blank lines, bytes of an endless event, foreign events and errors confirm nothing.
 #[test]
 fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
     for nothing in [
@@ -124,7 +123,8 @@ fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
     }
 }
 
-/// Bytes keep a connection and not the health: a byte each second fails it at the idle limit.
+/// Bytes keep the connection alive, but not the health: with a byte each second it fails at the
+/// idle limit.
 #[test]
 fn b14_a_trickle_of_bytes_is_no_health() {
     check(
@@ -140,7 +140,7 @@ fn b14_a_trickle_of_bytes_is_no_health() {
     );
 }
 
-/// Each confirmation lets one watch be quiet to its end, and not one after the other.
+/// Each confirmation allows only one watch to be quiet to its end.
 #[test]
 fn b14_a_watch_may_be_quiet_for_its_time_out_once() {
     check(
@@ -160,7 +160,7 @@ fn b14_a_watch_may_be_quiet_for_its_time_out_once() {
     );
 }
 
-/// What is known to be behind is not healthy, however lately it was confirmed.
+/// Content that is known to be behind is not healthy, however lately it was confirmed.
 #[test]
 fn b14_a_cache_that_is_known_to_be_behind_says_so() {
     check(
@@ -244,7 +244,7 @@ fn b14_a_quiet_server_without_bookmarks_is_healthy_through_its_own_time_out() {
         let status = bench.core.status();
         status.health(opened + gone).unwrap();
     }
-    // It ends the watch as it was asked to: the probe after that is the sign of life.
+    // The server ends the watch as it was asked to. The probe after that is the sign of life.
     bench.now = opened + allowed - Duration::from_secs(30);
     bench.play("ended");
     let status = bench.core.status();
@@ -253,7 +253,7 @@ fn b14_a_quiet_server_without_bookmarks_is_healthy_through_its_own_time_out() {
     bench.play("probed 5");
     let status = bench.core.status();
     assert_eq!(status.age(bench.now), Some(Duration::ZERO));
-    // It does not, and the connection is taken for dead.
+    // The server does not end it, and the connection counts as dead.
     let mut bench = Bench::new("");
     let read = bench.tell("start\npage 5\ncommitted").play("opened");
     bench.now += duration(read.strip_prefix("read ").unwrap());
@@ -343,8 +343,8 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
     );
 }
 
-/// A refusal that is an answer to readers (R4) is one to a health check, as long as nothing is held
-/// that grows old.
+/// A refusal that is an answer to readers (R4) keeps a health check green while there is no content
+/// to grow old.
 #[test]
 fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_something_is() {
     let refused = "+100s page-error 403 Forbidden";
@@ -399,7 +399,7 @@ fn b14_an_ended_reflector_owes_nothing_and_one_that_began_says_since_when() {
     bench.core.status().health(bench.now).unwrap();
 }
 
-/// B11: an idle limit that is there to be none is none, and not one of zero.
+/// B11: an endless idle limit never ends, and is not taken for zero.
 #[test]
 fn b11_the_longest_idle_limit_there_is_never_ends() {
     let mut bench = Bench::new("");
@@ -420,8 +420,8 @@ fn b11_the_longest_idle_limit_there_is_never_ends() {
     assert!(due - bench.now > duration("525600m"));
 }
 
-/// The age of what a list brought counts from its first page's request, as that of a get does: the
-/// pages after it bring nothing newer.
+/// The age of a list counts from the request of its first page, like the age of a get. Later pages
+/// bring nothing newer.
 #[test]
 fn what_a_list_brought_is_as_old_as_its_request() {
     let mut bench = Bench::new("");

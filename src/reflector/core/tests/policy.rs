@@ -1,5 +1,5 @@
-//! The policy's rows, as the reflector goes by them: named waits, streams that are refused twice,
-//! positions that the server does not read.
+//! The policy's rows, as the reflector follows them: named waits, streams refused twice, positions
+//! that the server cannot read.
 
 use std::time::Duration;
 
@@ -271,7 +271,7 @@ fn streams_are_tried_again_later() {
     assert!(last >= Duration::from_secs(5 * 60), "{pauses:?}");
 }
 
-/// Whatever a server answers, as long as its answers name waits and no watch serves: few lists.
+/// For any answers that name waits, while no watch serves: few lists.
 #[test]
 fn lists_stay_few_whatever_answers_name_waits() {
     const MINUTES: u64 = 20;
@@ -377,7 +377,7 @@ fn pauses(wait: WaitRule, pause: Option<&str>, named: bool, backoff: &str) -> bo
     }
 }
 
-/// Whether `action` is what `next` says, where `same` is the request that failed.
+/// Whether `action` follows `next`, where `same` is the request that failed.
 fn is_next(next: NextRequest, action: &str, same: &str, has_status: bool) -> bool {
     let is_list = action.starts_with("list ") && !action.contains("continue=");
     match next {

@@ -1,4 +1,4 @@
-//! What readers and the log are told: B14, RF-6, RF-7, RF-43's text, the levels of the log.
+//! Reports to readers and the log: B14, RF-6, RF-7, RF-43's text, log levels.
 
 use super::{Bench, Effect};
 use crate::error::ErrorKind;
@@ -49,7 +49,7 @@ fn the_status_tells_the_series_of_failures() {
     assert_eq!(bench.core.status().phase, Phase::Stopped);
 }
 
-/// RF-6 is not kept: what ends a stream is told as well. RF-43: the text.
+/// RF-6 is not kept: the cause of a stream's end is reported as well. RF-43: the text.
 #[test]
 fn stream_errors_and_very_short_watches_are_told() {
     let mut bench = Bench::new("");
@@ -79,7 +79,7 @@ fn stream_errors_and_very_short_watches_are_told() {
     );
 }
 
-/// What the log is told: each failure with its cause, and the end only once a watch is open.
+/// The log gets each failure with its cause, and the end of the series only once a watch is open.
 #[test]
 fn failures_and_their_end_are_told() {
     let told = |bench: &Bench| {

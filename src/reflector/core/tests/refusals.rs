@@ -1,5 +1,5 @@
-//! R4: an hour of refusals: how often the server is asked, with readers and without, and how soon
-//! it is asked once somebody reads.
+//! R4: an hour of refusals. How often the reflector asks, with and without readers, and how soon
+//! after a read.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::{Action, Bench, Input, duration, error, paged};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-/// How often the server is asked in an hour in which each request ends in `answer`, while somebody
+/// How often the reflector asks in an hour in which each request ends in `answer`, while a caller
 /// reads every `reads`.
 fn tries(bench: &mut Bench, first: Action, answer: &str, reads: Option<Duration>) -> usize {
     let end = bench.now + HOUR;
@@ -68,7 +68,7 @@ fn r4_a_refusal_that_lasts_is_asked_for_rarely_whoever_reads() {
     }
 }
 
-/// B14: before the first sync a refusal is an answer, also between tries that are rare.
+/// B14: before the first sync a refusal is an answer, even between rare tries.
 #[test]
 fn b14_a_refusal_keeps_what_was_never_held_healthy_until_the_next_try() {
     let (mut bench, first) = begun(false, "403");
@@ -84,7 +84,7 @@ fn b14_a_refusal_keeps_what_was_never_held_healthy_until_the_next_try() {
     assert!(bench.core.status().health(bench.now + HOUR).is_err());
 }
 
-/// B10: a read has the server asked at once, unless it was asked within the cap of the backoff.
+/// B10: a read makes the reflector ask at once, unless it asked within the cap of the backoff.
 #[test]
 fn b10_a_read_has_a_server_that_refused_asked_at_once() {
     let (mut bench, first) = begun(true, "403");
@@ -100,7 +100,7 @@ fn b10_a_read_has_a_server_that_refused_asked_at_once() {
     assert_eq!(early, "pause 27s");
 }
 
-/// The first answer ends the refusal, and what fails next waits as if nothing had been refused.
+/// The first answer ends the refusal, and the next failure waits as if nothing had been refused.
 #[test]
 fn r4_the_first_answer_takes_a_refusal_back() {
     let (mut bench, first) = begun(true, "404");

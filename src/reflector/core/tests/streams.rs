@@ -277,7 +277,7 @@ fn streamed_lists() {
     check(STREAMED_LISTS);
 }
 
-/// WL-5: what is collected moves no position before the final bookmark.
+/// WL-5: collected items move no position before the final bookmark.
 #[test]
 fn the_position_moves_at_the_final_bookmark() {
     let mut bench = Bench::new("streams");
@@ -388,8 +388,7 @@ fn collect(bench: &mut Bench, event: &str) -> String {
     }
 }
 
-/// B8: whatever comes, the stream is over once its own time-out has passed, also for a server that
-/// ignores that.
+/// B8: the stream ends at its own time-out, whatever comes, even if the server ignores it.
 #[test]
 fn a_stream_is_collected_no_longer_than_its_timeout() {
     let mut bench = Bench::new("streams");

@@ -254,8 +254,8 @@ fn b9_the_list_after_a_410_is_spread_over_a_second() {
     assert!((400..600).contains(&at(100)), "{waits:?}");
 }
 
-/// A read of what is held during a backoff shortens it to its first step, once per failure; a wait
-/// that the server asked for, or too many requests, no caller shortens.
+/// A read during a backoff shortens it to its first step, once per failure. No caller shortens a
+/// wait that the server asked for, or one after too many requests.
 #[test]
 fn b10_a_read_shortens_a_backoff_to_its_first_step() {
     check(&[
@@ -438,7 +438,7 @@ fn a_refusal_becomes_an_answer() {
     );
 }
 
-/// R4: no caller waits: one try falls exactly on the end of the grace.
+/// R4: while no caller waits, one try falls exactly on the end of the grace.
 #[test]
 fn a_refusal_nobody_waits_for() {
     let mut bench = Bench::new("");

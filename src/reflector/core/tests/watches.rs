@@ -2,7 +2,7 @@
 
 use super::{Bench, Row, check, row};
 
-/// Up to an open watch at version 5.
+/// A story up to an open watch at version 5.
 const OPEN: &str = "start -> list 0 limit=500
     page 5 -> commit 5
     committed -> watch 5
@@ -495,8 +495,8 @@ fn silence() {
     bench.tell("+301s quiet 630s -> probe\nprobed 5 -> watch 5");
 }
 
-/// B11: bytes of an event that is still coming in keep the connection, for as long as the largest
-/// event takes and no longer; blank lines, which are bytes too, keep it no longer either.
+/// B11: bytes of an incomplete event keep the connection for as long as the largest event takes,
+/// and no longer. The same holds for blank lines.
 #[test]
 fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
     let mut bench = open("bookmarks");
@@ -512,8 +512,8 @@ fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
     );
 }
 
-/// B11: a watch that the server does not end by its time-out has an end all the same; one on which
-/// something comes is opened again without a word of failure.
+/// B11: the reflector ends a watch that the server does not end by its time-out. If events came on
+/// it, it is opened again without a failure.
 #[test]
 fn a_watch_that_outlives_its_time_out_is_opened_again() {
     let mut bench = open("bookmarks");
