@@ -4,6 +4,9 @@
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
+use super::calls::byte_budget::ByteBudget;
+use super::calls::limiter::Limiter;
+use super::calls::request_threads::RequestThreads;
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_metric::{ClientMetric, ClientState, RequestMetrics};
 use super::client_options::ClientOptions;
@@ -11,11 +14,8 @@ use super::config::Config;
 #[cfg(feature = "testing")]
 use super::config::Environment;
 use super::credentials::CredentialsStatus;
-use super::limiter::Limiter;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
-use super::request_threads::RequestThreads;
 use super::transport::agent::{Agent, Endpoint};
-use super::transport::byte_budget::ByteBudget;
 use super::transport::connector::ServerConnector;
 use super::transport::dns::{Lookup, system_lookup};
 use super::transport::proxy::Proxy;

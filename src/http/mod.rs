@@ -6,21 +6,17 @@
 //! [`Client::send`] and [`Client::stream`] take any other request. Sources for reflectors,
 //! informers and managers implement the traits of [`list_watch`](crate::list_watch).
 
+mod calls;
 mod config;
 mod credentials;
-mod limiter;
 
-mod admission;
 mod client;
 mod client_context;
 mod client_metric;
 mod client_options;
-mod errors;
 mod lister_watcher;
-mod request_threads;
 mod requests;
 mod send;
-mod slots;
 mod transport;
 mod watch_stream;
 mod writes;

@@ -14,11 +14,11 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
+use super::calls::call_context::NamedDeadline;
+use super::calls::errors;
+use super::calls::interrupt::Interrupt;
 use super::client_context::ClientInner;
-use super::errors;
 use super::transport::agent::ResponseReader;
-use super::transport::call_context::NamedDeadline;
-use super::transport::interrupt::Interrupt;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::guard_call;
@@ -279,9 +279,9 @@ mod tests {
     use k8s_openapi::api::core::v1::Secret;
     use serde::{Deserialize, Deserializer};
 
+    use super::super::calls::byte_budget::ByteBudget;
+    use super::super::calls::call_context::CallContext;
     use super::super::lister_watcher::HttpListerWatcher;
-    use super::super::transport::byte_budget::ByteBudget;
-    use super::super::transport::call_context::CallContext;
     use super::*;
     use crate::error::ErrorKind;
     use crate::http::{Client, ClientOptions, Config};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::super::transport::call_context::{CallContext, NamedDeadline};
-use super::super::transport::thread_pool::JobKind;
+use super::super::calls::call_context::{CallContext, NamedDeadline};
+use super::super::calls::thread_pool::JobKind;
 use super::authorization::MARK;
 use super::*;
 use crate::clock::{Clock, FakeClock};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::transport::thread_pool::JobKind;
+use super::super::calls::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::Error;

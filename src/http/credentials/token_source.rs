@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
 
-use super::super::transport::thread_pool::JobKind;
+use super::super::calls::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
 use super::source::{CredentialSource, FetchReason, Fetched};

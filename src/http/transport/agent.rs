@@ -9,15 +9,15 @@ use ureq::SendBody;
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
 
+use super::super::calls::call_context::{CallContext, NamedDeadline};
+use super::super::calls::errors;
+use super::super::calls::interrupt::{Interrupt, Limit};
 use super::super::client_metric::RequestMetrics;
 use super::super::credentials::{ActiveCredentials, Authorization, Credential};
-use super::super::errors;
 use super::super::requests;
 use super::body::ResponseBody;
 use super::buffers::{BODY_PIECE_BYTES_MAX, UNREAD_BYTES_MAX};
-use super::call_context::{CallContext, NamedDeadline};
 use super::connector::{ServerConnector, UreqConnector};
-use super::interrupt::{Interrupt, Limit};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;

@@ -4,7 +4,7 @@ use std::io::{self, Read};
 
 use ureq::http::Response;
 
-use super::call_context;
+use super::super::calls::call_context;
 #[cfg(feature = "gzip")]
 use super::gunzip::Gunzip;
 

@@ -3,7 +3,7 @@
 
 use ureq::unversioned::transport::Buffers;
 
-use super::call_context;
+use super::super::calls::call_context;
 use crate::wire::{Buffer, Wiped};
 
 /// The first size of the input buffer: a bookmark or a small event fits.

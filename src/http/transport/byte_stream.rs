@@ -7,8 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use rustls::ClientConnection;
 
-use super::call_context;
-use super::interrupt::Interrupt;
+use super::super::calls::call_context;
+use super::super::calls::interrupt::Interrupt;
 use super::tls::Tls;
 use crate::sync::Arc;
 

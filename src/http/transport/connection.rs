@@ -8,10 +8,10 @@ use rustix::event::PollFlags;
 use rustls::{ClientConfig, ClientConnection};
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
+use super::super::calls::call_context;
+use super::super::calls::interrupt::Interrupt;
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::byte_stream::ByteStream;
-use super::call_context;
-use super::interrupt::Interrupt;
 use super::tls::Tls;
 use super::tls_doctor;
 use crate::error::{Error, ErrorKind, debug_of};

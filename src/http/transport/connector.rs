@@ -12,14 +12,14 @@ use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
+use super::super::calls::call_context::{self, CallContext, HandshakeNotes};
+use super::super::calls::interrupt::{Interrupt, Limit};
 use super::super::config::ServerUrl;
 use super::super::credentials::Credential;
 use super::byte_stream::ByteStream;
-use super::call_context::{self, CallContext, HandshakeNotes};
 use super::connection::{Connection, Session, attempt, last_words};
 use super::dial_pace::DialPace;
 use super::dns::{Lookup, Resolver};
-use super::interrupt::{Interrupt, Limit};
 use super::proxy::Proxy;
 use super::tcp_connect;
 use super::tls::Tls;

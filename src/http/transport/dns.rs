@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-use super::call_context::CallContext;
-use super::channel::ItemReceiver;
-use super::helper_threads::HelperThreads;
-use super::interrupt::Interrupt;
-use super::thread_pool::JobKind;
+use super::super::calls::call_context::CallContext;
+use super::super::calls::channel::ItemReceiver;
+use super::super::calls::helper_threads::HelperThreads;
+use super::super::calls::interrupt::Interrupt;
+use super::super::calls::thread_pool::JobKind;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
@@ -90,9 +90,9 @@ fn may_pass(error: &io::Error) -> bool {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
-    use super::super::call_context::NamedDeadline;
-    use super::super::interrupt::Limit;
     use super::*;
+    use crate::http::calls::call_context::NamedDeadline;
+    use crate::http::calls::interrupt::Limit;
     use crate::sync::atomic::{AtomicUsize, Ordering};
     use crate::worker::StopSource;
 

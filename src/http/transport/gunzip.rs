@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use flate2::{Decompress, FlushDecompress, Status};
 use zeroize::Zeroizing;
 
-use super::interrupt::Interrupt;
+use super::super::calls::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
 
 /// So many compressed bytes are read at once.

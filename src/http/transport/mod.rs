@@ -4,25 +4,18 @@
 pub(super) mod agent;
 pub(super) mod body;
 pub(super) mod buffers;
-pub(super) mod byte_budget;
 pub(super) mod byte_stream;
-pub(super) mod call_context;
 pub(super) mod certificate;
-pub(super) mod channel;
 pub(super) mod connection;
 pub(super) mod connector;
 mod dial_pace;
 pub(super) mod dns;
 #[cfg(feature = "gzip")]
 pub(super) mod gunzip;
-pub(super) mod helper_threads;
-pub(super) mod interrupt;
 pub(super) mod proxy;
 pub(super) mod tcp_connect;
-pub(super) mod thread_pool;
 pub(super) mod tls;
 pub(super) mod tls_doctor;
 pub(super) mod tls_errors;
 pub(super) mod tls_files;
 pub(super) mod tls_verifier;
-pub(super) mod wakeup;

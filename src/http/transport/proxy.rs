@@ -7,15 +7,15 @@ use std::time::Duration;
 use rustix::event::PollFlags;
 use zeroize::Zeroizing;
 
+use super::super::calls::call_context::CallContext;
+use super::super::calls::errors;
+use super::super::calls::interrupt::{Interrupt, Limit};
 use super::super::config::{
     Config, Environment, Pem, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl,
     system_authorities,
 };
-use super::super::errors;
 use super::byte_stream::ByteStream;
-use super::call_context::CallContext;
 use super::connection::attempt;
-use super::interrupt::{Interrupt, Limit};
 use super::tls::Tls;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;

@@ -9,8 +9,8 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
-use super::call_context::CallContext;
-use super::interrupt::Interrupt;
+use super::super::calls::call_context::CallContext;
+use super::super::calls::interrupt::Interrupt;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
@@ -197,9 +197,9 @@ fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
 mod tests {
     use std::net::TcpListener;
 
-    use super::super::call_context::NamedDeadline;
-    use super::super::interrupt::Limit;
     use super::*;
+    use crate::http::calls::call_context::NamedDeadline;
+    use crate::http::calls::interrupt::Limit;
     use crate::worker::StopToken;
 
     fn call(until: NamedDeadline) -> CallContext {

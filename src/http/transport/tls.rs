@@ -16,13 +16,13 @@ use rustls::pki_types::{
 use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 
+use super::super::calls::call_context::{self, CallContext};
+use super::super::calls::helper_threads::HelperThreads;
+use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::calls::thread_pool::JobKind;
 use super::super::client_metric::ClientCertificate;
 use super::super::config::{ClientIdentity, Config, Pem, TlsSettings, system_authorities};
 use super::super::credentials::{CheckIdentity, client_certificate};
-use super::call_context::{self, CallContext};
-use super::helper_threads::HelperThreads;
-use super::interrupt::{Interrupt, Limit};
-use super::thread_pool::JobKind;
 use super::tls_files::{WatchedFiles, stamp};
 use super::tls_verifier::{NoClientCertificate, Verifier};
 use super::{tls_doctor, tls_errors};

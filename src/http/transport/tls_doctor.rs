@@ -6,9 +6,9 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
+use super::super::calls::call_context::HandshakeNotes;
 use super::super::config::{ClientIdentity, Pem, TlsSettings};
 use super::super::credentials::client_certificate;
-use super::call_context::HandshakeNotes;
 use super::certificate::{self, CertificateFacts, shown};
 use super::tls_errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
 use crate::error::{Error, ErrorKind};
@@ -562,8 +562,8 @@ fn rounded(seconds: u64) -> String {
 mod tests {
     use rustls::{Error as Tls, ExtendedKeyPurpose, PeerIncompatible, PeerMisbehaved};
 
-    use super::super::call_context::RefusedChain;
     use super::*;
+    use crate::http::calls::call_context::RefusedChain;
 
     fn other(message: &'static str) -> rustls::OtherError {
         rustls::OtherError(std::sync::Arc::new(std::io::Error::other(message)))

@@ -11,7 +11,7 @@ use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use super::call_context::{self, RefusedChain};
+use super::super::calls::call_context::{self, RefusedChain};
 use crate::sync::Arc;
 
 /// Verifies certificates as rustls does, and notes those that it refuses.

@@ -7,11 +7,11 @@ use std::cell::Cell;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
+use super::super::calls::call_context::CallContext;
+use super::super::calls::channel::ItemReceiver;
+use super::super::calls::helper_threads::HelperThreads;
+use super::super::calls::interrupt::{Interrupt, Limit};
 use super::super::config::Pem;
-use super::super::transport::call_context::CallContext;
-use super::super::transport::channel::ItemReceiver;
-use super::super::transport::helper_threads::HelperThreads;
-use super::super::transport::interrupt::{Interrupt, Limit};
 use super::client_certificate;
 use super::source::{CheckIdentity, Credential, CredentialSource, FetchReason, Fetched};
 use super::status::{CredentialsStatus, PluginRun};

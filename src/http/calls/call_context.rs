@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustls::pki_types::CertificateDer;
 
-use super::super::slots::Slot;
 use super::byte_budget::{Account, ByteBudget, is_uncounted};
 use super::interrupt::{Interrupt, Limit};
+use super::slots::Slot;
 use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};

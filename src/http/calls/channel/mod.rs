@@ -6,9 +6,9 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 
-use super::super::slots::Slot;
 use super::call_context::CallContext;
 use super::interrupt::Interrupt;
+use super::slots::Slot;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Monitor, Rank};

@@ -4,10 +4,10 @@
 
 use shuttle::thread;
 
-use super::super::super::admission::Urgency;
-use super::super::super::slots::Slots;
+use super::super::admission::Urgency;
 use super::super::call_context::{CallContext, NamedDeadline};
 use super::super::interrupt::Interrupt;
+use super::super::slots::Slots;
 use super::channel;
 use crate::clock::Deadline;
 use crate::list_watch::RequestProgress;

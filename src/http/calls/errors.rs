@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use k8s_openapi::jiff::{Timestamp, fmt::rfc2822};
 
-use super::transport::interrupt::Interrupt;
+use super::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;

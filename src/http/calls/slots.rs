@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
-use super::transport::interrupt::{Interrupt, Limit};
+use super::interrupt::{Interrupt, Limit};
 use crate::clock::{Clock, Deadline};
 use crate::error::debug_of;
 use crate::list_watch::{RequestPhase, RequestProgress};

@@ -7,9 +7,9 @@
 use std::ops::Deref;
 
 use super::admission::Urgency;
+use super::channel::{ItemReceiver, ItemSender, channel};
 use super::slots::{Slot, SlotRequest, Slots};
-use super::transport::channel::{ItemReceiver, ItemSender, channel};
-use super::transport::thread_pool::{Job, JobKind, ThreadPool};
+use super::thread_pool::{Job, JobKind, ThreadPool};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::guard::guard_call;
@@ -115,8 +115,8 @@ impl<T> Deref for RunningRequest<T> {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-    use super::super::transport::call_context::{CallContext, NamedDeadline};
-    use super::super::transport::thread_pool::answering;
+    use super::super::call_context::{CallContext, NamedDeadline};
+    use super::super::thread_pool::answering;
     use super::*;
     use crate::error::ErrorKind;
     use crate::list_watch::RequestPhase;
