@@ -11,9 +11,9 @@ use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_metric::{ClientMetric, ClientState, RequestMetrics};
 use super::client_options::ClientOptions;
 use super::config::Config;
-#[cfg(feature = "testing")]
-use super::config::Environment;
 use super::credentials::CredentialsStatus;
+#[cfg(feature = "testing")]
+use super::environment::Environment;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::connector::ServerConnector;

@@ -7,6 +7,7 @@
 //! informers and managers implement the traits of [`list_watch`](crate::list_watch).
 
 mod calls;
+mod certificates;
 mod config;
 mod credentials;
 
@@ -14,6 +15,7 @@ mod client;
 mod client_context;
 mod client_metric;
 mod client_options;
+mod environment;
 mod lister_watcher;
 mod requests;
 mod send;
@@ -21,20 +23,22 @@ mod transport;
 mod watch_stream;
 mod writes;
 
+pub use certificates::client_certificate::ClientCertificate;
 pub use client::Client;
-pub use client_metric::{ClientCertificate, ClientMetric, ClientState};
+pub use client_metric::{ClientMetric, ClientState};
 pub use client_options::ClientOptions;
-pub use config::{Config, Environment, KubeconfigOptions};
+pub use config::{Config, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
-#[cfg(feature = "testing")]
-pub(crate) use requests::JSON;
+pub use environment::Environment;
 pub use send::{Request, Response, ResponseStream};
-#[cfg(feature = "testing")]
-pub(crate) use transport::{
-    agent::{HttpRequest, ResponseReader},
-    call_context::{CallContext, NamedDeadline},
-    certificate::certificate_subject,
-};
+pub use writes::{Patch, WriteOptions};
 
 pub use crate::wire::{DecodeOptions, Trim};
-pub use writes::{Patch, WriteOptions};
+
+#[cfg(feature = "testing")]
+pub(crate) use {
+    calls::call_context::{CallContext, NamedDeadline},
+    certificates::facts::certificate_subject,
+    requests::JSON,
+    transport::agent::{HttpRequest, ResponseReader},
+};

@@ -1,7 +1,6 @@
 //! As whom a client sends requests: tokens, passwords and certificates, and what fetches them.
 
 mod authorization;
-pub(super) mod client_certificate;
 mod exec;
 mod lifetime;
 mod renewal;

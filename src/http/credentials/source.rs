@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use super::super::calls::thread_pool::JobKind;
-use super::super::config::ClientIdentity;
+use super::super::certificates::pem::ClientIdentity;
 use super::authorization::Authorization;
 use super::status::PluginEnd;
 use crate::error::Error;

@@ -5,7 +5,6 @@ pub(super) mod agent;
 pub(super) mod body;
 pub(super) mod buffers;
 pub(super) mod byte_stream;
-pub(super) mod certificate;
 pub(super) mod connection;
 pub(super) mod connector;
 mod dial_pace;

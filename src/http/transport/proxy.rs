@@ -10,10 +10,11 @@ use zeroize::Zeroizing;
 use super::super::calls::call_context::CallContext;
 use super::super::calls::errors;
 use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::certificates::pem::Pem;
 use super::super::config::{
-    Config, Environment, Pem, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl,
-    system_authorities,
+    Config, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl, system_authorities,
 };
+use super::super::environment::Environment;
 use super::byte_stream::ByteStream;
 use super::connection::attempt;
 use super::tls::Tls;

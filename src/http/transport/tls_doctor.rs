@@ -7,9 +7,10 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{AlertDescription, CertificateError, InvalidMessage, PeerIncompatible};
 
 use super::super::calls::call_context::HandshakeNotes;
-use super::super::config::{ClientIdentity, Pem, TlsSettings};
-use super::super::credentials::client_certificate;
-use super::certificate::{self, CertificateFacts, shown};
+use super::super::certificates::client_certificate;
+use super::super::certificates::facts::{self, CertificateFacts, shown};
+use super::super::certificates::pem::{ClientIdentity, Pem};
+use super::super::config::TlsSettings;
 use super::tls_errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
 use crate::error::{Error, ErrorKind};
 
@@ -167,7 +168,7 @@ impl<'a> Case<'a> {
             CertificateError::UnsupportedSignatureAlgorithmForPublicKeyContext {
                 signature_algorithm_id: signature,
                 public_key_algorithm_id: key,
-            } => self.unknown_algorithm(signature, Some(certificate::algorithm(key))),
+            } => self.unknown_algorithm(signature, Some(facts::algorithm(key))),
             CertificateError::InvalidPurposeContext { .. } => format!(
                 "{} is not for servers: its extended key usage lacks server authentication: \
                  reissue it with that; {BEYOND_KUBECONFIG}",
@@ -359,7 +360,7 @@ impl<'a> Case<'a> {
     }
 
     fn unknown_algorithm(&self, signature: &[u8], key: Option<String>) -> String {
-        let signature = certificate::algorithm(signature);
+        let signature = facts::algorithm(signature);
         let of_chain = self.chain.iter().find(|facts| facts.signature == signature);
         let which = of_chain.map_or_else(
             || self.its_certificate(),

@@ -8,7 +8,8 @@ mod sizes;
 use std::path::{Path, PathBuf};
 
 use crate::ErrorKind;
-use crate::http::config::environment::Environment;
+use crate::http::certificates::pem::Pem;
+use crate::http::environment::Environment;
 use crate::http::{Config, KubeconfigOptions};
 use crate::temp_directory::TempDirectory;
 
@@ -63,7 +64,7 @@ fn header(config: &Config) -> Option<String> {
     header.map(|header| header.as_str().to_owned())
 }
 
-fn read(pem: Option<&crate::http::config::pem::Pem>) -> String {
+fn read(pem: Option<&Pem>) -> String {
     String::from_utf8(pem.unwrap().loaded().unwrap().bytes.to_vec()).unwrap()
 }
 

@@ -5,8 +5,18 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, UnixTime};
 
-use super::super::config::Pem;
-use super::super::transport::certificate::CertificateFacts;
+use super::facts::CertificateFacts;
+use super::pem::Pem;
+
+/// The client certificate that a client shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientCertificate {
+    /// When it expires, by its own words (`notAfter`).
+    pub expires: SystemTime,
+    /// Whether a credential plugin gave it, and not the configuration.
+    pub is_of_plugin: bool,
+}
 
 /// Returns when the first certificate of a chain expires; `None` if it does not say.
 pub(crate) fn expires(chain: &Pem) -> Option<SystemTime> {
