@@ -15,11 +15,11 @@ use super::credentials::CredentialsStatus;
 #[cfg(feature = "testing")]
 use super::environment::Environment;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
+use super::tls::Tls;
 use super::transport::agent::{Agent, Endpoint};
 use super::transport::connector::ServerConnector;
 use super::transport::dns::{Lookup, system_lookup};
 use super::transport::proxy::Proxy;
-use super::transport::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};

@@ -10,6 +10,7 @@ mod calls;
 mod certificates;
 mod config;
 mod credentials;
+mod tls;
 
 mod client;
 mod client_context;

@@ -9,7 +9,7 @@ use rustls::ClientConnection;
 
 use super::super::calls::call_context;
 use super::super::calls::interrupt::Interrupt;
-use super::tls::Tls;
+use super::super::tls::Tls;
 use crate::sync::Arc;
 
 /// The bytes of one connection.

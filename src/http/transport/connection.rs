@@ -10,10 +10,10 @@ use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::super::calls::call_context;
 use super::super::calls::interrupt::Interrupt;
+use super::super::tls::{Tls, speaks_tls};
+
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::byte_stream::ByteStream;
-use super::tls::Tls;
-use super::tls_doctor;
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::sync::Arc;
 
@@ -114,7 +114,7 @@ impl Connection {
         if count > 0 && !mem::replace(&mut self.answered, true) {
             let is_alert = room.first() == Some(&TLS_ALERT);
             if is_alert && self.tls.is_none() {
-                return Err(Interrupt::Failed(tls_doctor::speaks_tls()));
+                return Err(Interrupt::Failed(speaks_tls()));
             }
         }
         self.buffers.input_appended(count);

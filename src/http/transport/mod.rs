@@ -13,8 +13,3 @@ pub(super) mod dns;
 pub(super) mod gunzip;
 pub(super) mod proxy;
 pub(super) mod tcp_connect;
-pub(super) mod tls;
-pub(super) mod tls_doctor;
-pub(super) mod tls_errors;
-pub(super) mod tls_files;
-pub(super) mod tls_verifier;

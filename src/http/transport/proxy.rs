@@ -15,9 +15,9 @@ use super::super::config::{
     Config, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl, system_authorities,
 };
 use super::super::environment::Environment;
+use super::super::tls::Tls;
 use super::byte_stream::ByteStream;
 use super::connection::attempt;
-use super::tls::Tls;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 

@@ -24,9 +24,9 @@ use super::super::certificates::client_certificate::{self, ClientCertificate};
 use super::super::certificates::pem::{ClientIdentity, Pem};
 use super::super::config::{Config, TlsSettings, system_authorities};
 use super::super::credentials::CheckIdentity;
-use super::tls_files::{WatchedFiles, stamp};
-use super::tls_verifier::{NoClientCertificate, Verifier};
-use super::{tls_doctor, tls_errors};
+use super::file_stamps::{WatchedFiles, stamp};
+use super::verifier::{NoClientCertificate, Verifier};
+use super::{doctor, errors};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::{Arc, Mutex, Rank};
@@ -202,27 +202,27 @@ impl Tls {
     /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
     pub(crate) fn explain(&self, error: rustls::Error) -> Error {
         let settings = self.settings();
-        let is_refusal = settings.identity.is_some() && tls_errors::is_about_certificate(&error);
+        let is_refusal = settings.identity.is_some() && errors::is_about_certificate(&error);
         let notes = call_context::current(|call| {
             let notes = mem::take(&mut call.handshake);
             call.handshake.refuses_identity = is_refusal;
             Ok(notes)
         });
         let notes = call_context::HandshakeNotes {
-            offer: tls_doctor::offer(&self.shared.provider),
+            offer: doctor::offer(&self.shared.provider),
             ..notes.unwrap_or_default()
         };
-        tls_doctor::explain(error, &settings, &notes)
+        doctor::explain(error, &settings, &notes)
     }
 
     /// Makes the error of a connection that ended before the handshake did.
     pub(crate) fn cut_off(&self, why: &str) -> Error {
-        tls_doctor::cut_off(why, &self.settings())
+        doctor::cut_off(why, &self.settings())
     }
 
     /// Says that the client certificate has expired or is not valid yet, and what to do.
     pub(crate) fn out_of_date(&self) -> Option<String> {
-        tls_doctor::out_of_date(self.settings().identity.as_ref()?)
+        doctor::out_of_date(self.settings().identity.as_ref()?)
     }
 
     fn settings(&self) -> TlsSettings {
@@ -366,10 +366,7 @@ fn build(
     let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
         .with_safe_default_protocol_versions()
         .map_err(|error| {
-            Error::config(format!(
-                "the crypto provider: {}",
-                tls_errors::describe(&error)
-            ))
+            Error::config(format!("the crypto provider: {}", errors::describe(&error)))
         })?;
     let is_checked = !settings.insecure_skip_verify;
     let verifier = Verifier {
@@ -412,11 +409,11 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
         let why = match CertificateDer::from_pem_slice(block) {
             // A block of another kind, such as a key.
             Err(pem::Error::NoItemsFound) => continue,
-            Err(error) => tls_errors::describe_pem(&error),
+            Err(error) => errors::describe_pem(&error),
             Ok(certificate) if !seen.insert(certificate.to_vec()) => continue,
             Ok(certificate) => match roots.add(certificate) {
                 Ok(()) => continue,
-                Err(error) => tls_errors::describe(&error),
+                Err(error) => errors::describe(&error),
             },
         };
         left_out.add(|| format!("its block {number}: {why}"));
@@ -484,14 +481,14 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
         Error::config(format!(
             "{key_origin}: {}: {hint}",
-            tls_errors::describe_pem(&error)
+            errors::describe_pem(&error)
         ))
     })?;
     let key = load_key(&key, provider).map_err(|error| {
         let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the \
             ring \
                     provider; for P-521 hand in a provider that knows it";
-        let why = tls_errors::describe(&error);
+        let why = errors::describe(&error);
         Error::config(format!(
             "{key_origin}: the key cannot be used ({why}): {hint}"
         ))
@@ -507,7 +504,7 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
         Err(rustls::Error::InconsistentKeys(_)) => return Err(other_key()),
         // The server decides whether it accepts an X.509 v1 certificate.
-        Err(error) if tls_errors::is_unsupported_version(&error) => {
+        Err(error) if errors::is_unsupported_version(&error) => {
             if !holds_public_key(&certified) {
                 return Err(other_key());
             }
@@ -518,7 +515,7 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
         Err(error) => {
             return Err(Error::config(format!(
                 "{certificate_origin}: not a certificate: {}",
-                tls_errors::describe(&error)
+                errors::describe(&error)
             )));
         }
     }
@@ -556,6 +553,6 @@ fn holds_public_key(certified: &CertifiedKey) -> bool {
 }
 
 fn not_pem(origin: &str, error: &pem::Error) -> Error {
-    let why = tls_errors::describe_pem(error);
+    let why = errors::describe_pem(error);
     Error::config(format!("{origin}: not PEM: {why}"))
 }

@@ -11,7 +11,7 @@ use super::super::certificates::client_certificate;
 use super::super::certificates::facts::{self, CertificateFacts, shown};
 use super::super::certificates::pem::{ClientIdentity, Pem};
 use super::super::config::TlsSettings;
-use super::tls_errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
+use super::errors::{describe, describe_alert, is_about_certificate, is_unsupported_version};
 use crate::error::{Error, ErrorKind};
 
 /// How many names of a certificate an error lists.
