@@ -4,6 +4,7 @@
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
+use super::agent::{Agent, Endpoint};
 use super::calls::byte_budget::ByteBudget;
 use super::calls::limiter::Limiter;
 use super::calls::request_threads::RequestThreads;
@@ -11,15 +12,14 @@ use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_metric::{ClientMetric, ClientState, RequestMetrics};
 use super::client_options::ClientOptions;
 use super::config::Config;
+use super::connect::connector::ServerConnector;
+use super::connect::dns::{Lookup, system_lookup};
+use super::connect::proxy::Proxy;
 use super::credentials::CredentialsStatus;
 #[cfg(feature = "testing")]
 use super::environment::Environment;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
 use super::tls::Tls;
-use super::transport::agent::{Agent, Endpoint};
-use super::transport::connector::ServerConnector;
-use super::transport::dns::{Lookup, system_lookup};
-use super::transport::proxy::Proxy;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};

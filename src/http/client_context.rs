@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::agent::{Agent, Endpoint};
 use super::calls::admission::Urgency;
 use super::calls::byte_budget::ByteBudget;
 use super::calls::call_context::{CallContext, NamedDeadline};
@@ -9,7 +10,6 @@ use super::calls::limiter::Limiter;
 use super::calls::request_threads::RequestThreads;
 use super::client_options::ClientOptions;
 use super::credentials::Runner;
-use super::transport::agent::{Agent, Endpoint};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::Resource;

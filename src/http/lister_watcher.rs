@@ -4,6 +4,7 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use super::agent::{Agent, HttpRequest, ResponseReader};
 use super::calls::admission::Urgency;
 use super::calls::call_context::{CallContext, NamedDeadline};
 use super::calls::channel::ItemSender;
@@ -14,7 +15,6 @@ use super::calls::slots::Slot;
 use super::client_context::{ClientContext, ClientInner};
 use super::client_options::ClientOptions;
 use super::requests;
-use super::transport::agent::{Agent, HttpRequest, ResponseReader};
 use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};

@@ -6,22 +6,34 @@
 //! [`Client::send`] and [`Client::stream`] take any other request. Sources for reflectors,
 //! informers and managers implement the traits of [`list_watch`](crate::list_watch).
 
+// The floors, from the ground up: each imports from those before it alone. `tests/tidy.rs` holds
+// the order.
 mod calls;
 mod certificates;
-mod config;
+mod environment;
+mod requests;
+
 mod credentials;
+
+mod config;
+
 mod tls;
 
-mod client;
-mod client_context;
+mod connect;
+
 mod client_metric;
+
+mod agent;
+
+mod client_context;
 mod client_options;
-mod environment;
+
 mod lister_watcher;
-mod requests;
-mod send;
-mod transport;
 mod watch_stream;
+
+mod client;
+
+mod send;
 mod writes;
 
 pub use certificates::client_certificate::ClientCertificate;
@@ -38,8 +50,8 @@ pub use crate::wire::{DecodeOptions, Trim};
 
 #[cfg(feature = "testing")]
 pub(crate) use {
+    agent::{HttpRequest, ResponseReader},
     calls::call_context::{CallContext, NamedDeadline},
     certificates::facts::certificate_subject,
     requests::JSON,
-    transport::agent::{HttpRequest, ResponseReader},
 };

@@ -14,11 +14,11 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
+use super::agent::ResponseReader;
 use super::calls::call_context::NamedDeadline;
 use super::calls::errors;
 use super::calls::interrupt::Interrupt;
 use super::client_context::ClientInner;
-use super::transport::agent::ResponseReader;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::guard_call;

@@ -11,7 +11,6 @@ use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 use super::super::calls::call_context;
 use super::super::calls::interrupt::Interrupt;
 use super::super::tls::{Tls, speaks_tls};
-
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::byte_stream::ByteStream;
 use crate::error::{Error, ErrorKind, debug_of};
