@@ -9,8 +9,8 @@ use std::any::TypeId;
 
 use k8s_openapi::api::core::v1::Secret;
 
+use super::handler::Notification;
 use crate::guard::guard;
-use crate::informer::Notification;
 use crate::object::{Object, StoredObject};
 use crate::sync::{Arc, Mutex, Rank};
 
@@ -21,16 +21,16 @@ const RECLAIMED_MAX: usize = 64;
 /// Only if the watch expected bytes that did not come, a few objects stay until the next event.
 ///
 /// `None` while the reflector waits. Otherwise more events have come, and it will look here soon.
-pub(super) struct Reclaimer<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
+pub(crate) struct Reclaimer<K: Object>(Mutex<Option<Vec<Arc<StoredObject<K>>>>>);
 
 impl<K: Object> Reclaimer<K> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self(Mutex::ranked(Rank::OLD_STATES, None))
     }
 
     /// Drops a pointer to an object: here, unless it was the last one and the reflector is at work.
     /// A Secret's values are overwritten here at once, in any case.
-    pub(super) fn release(&self, object: Arc<StoredObject<K>>) {
+    pub(crate) fn release(&self, object: Arc<StoredObject<K>>) {
         // Another thread may drop its pointer now. Then only the thread that frees is another.
         if Arc::strong_count(&object) > 1 || TypeId::of::<K>() == TypeId::of::<Secret>() {
             return;
@@ -46,7 +46,7 @@ impl<K: Object> Reclaimer<K> {
     }
 
     /// Drops the pointers of a notification.
-    pub(super) fn release_all(&self, notification: Notification<K>) {
+    pub(crate) fn release_all(&self, notification: Notification<K>) {
         match notification {
             Notification::Added { object, .. } => self.release(object),
             Notification::Updated { old, new } => {
@@ -58,12 +58,12 @@ impl<K: Object> Reclaimer<K> {
     }
 
     /// The reflector is at work, and frees what was left; on its thread.
-    pub(super) fn reclaim(&self) {
+    pub(crate) fn reclaim(&self) {
         self.turn(Some(Vec::new()));
     }
 
     /// The reflector waits: from here on, the thread that drops the last pointer frees.
-    pub(super) fn pause(&self) {
+    pub(crate) fn pause(&self) {
         self.turn(None);
     }
 
