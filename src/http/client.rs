@@ -4,22 +4,22 @@
 #[cfg(feature = "testing")]
 use std::{io, net::SocketAddr};
 
+use super::agent::{Agent, Endpoint};
+use super::calls::byte_budget::ByteBudget;
+use super::calls::limiter::Limiter;
+use super::calls::request_threads::RequestThreads;
 use super::client_context::{ClientContext, ClientInner, ResourceSet};
 use super::client_metric::{ClientMetric, ClientState, RequestMetrics};
 use super::client_options::ClientOptions;
 use super::config::Config;
-#[cfg(feature = "testing")]
-use super::config::Environment;
+use super::connect::connector::ServerConnector;
+use super::connect::dns::{Lookup, system_lookup};
+use super::connect::proxy::Proxy;
 use super::credentials::CredentialsStatus;
-use super::limiter::Limiter;
+#[cfg(feature = "testing")]
+use super::environment::Environment;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
-use super::request_threads::RequestThreads;
-use super::transport::agent::{Agent, Endpoint};
-use super::transport::byte_budget::ByteBudget;
-use super::transport::connector::ServerConnector;
-use super::transport::dns::{Lookup, system_lookup};
-use super::transport::proxy::Proxy;
-use super::transport::tls::Tls;
+use super::tls::Tls;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use super::admission::Urgency;
+use super::agent::{Agent, Endpoint};
+use super::calls::admission::Urgency;
+use super::calls::byte_budget::ByteBudget;
+use super::calls::call_context::{CallContext, NamedDeadline};
+use super::calls::limiter::Limiter;
+use super::calls::request_threads::RequestThreads;
 use super::client_options::ClientOptions;
 use super::credentials::Runner;
-use super::limiter::Limiter;
-use super::request_threads::RequestThreads;
-use super::transport::agent::{Agent, Endpoint};
-use super::transport::byte_budget::ByteBudget;
-use super::transport::call_context::{CallContext, NamedDeadline};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::Resource;

@@ -1,7 +1,8 @@
 //! What a client tells the program's hook for metrics.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use super::certificates::client_certificate::ClientCertificate;
 use super::credentials::{CredentialsStatus, PluginRun};
 use crate::clock::Clock;
 use crate::error::Error;
@@ -75,16 +76,6 @@ pub struct ClientState {
     pub certificate: Option<ClientCertificate>,
     /// The source of the credentials; `None` if they are fixed, or if there are none.
     pub credentials: Option<CredentialsStatus>,
-}
-
-/// The client certificate that a client shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ClientCertificate {
-    /// When it expires, by its own words (`notAfter`).
-    pub expires: SystemTime,
-    /// Whether a credential plugin gave it, and not the configuration.
-    pub is_of_plugin: bool,
 }
 
 /// The hook of a client, and the server's name in what it is told. Without a hook it does nothing.

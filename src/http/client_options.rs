@@ -3,8 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use super::calls::limiter::{BURST, PER_SECOND};
 use super::client_metric::ClientMetric;
-use super::limiter::{BURST, PER_SECOND};
 use crate::clock::Clock;
 use crate::hooks::Hook;
 use crate::setters::setters;

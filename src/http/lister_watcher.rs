@@ -4,17 +4,17 @@
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use super::admission::Urgency;
+use super::agent::{Agent, HttpRequest, ResponseReader};
+use super::calls::admission::Urgency;
+use super::calls::call_context::{CallContext, NamedDeadline};
+use super::calls::channel::ItemSender;
+use super::calls::errors;
+use super::calls::interrupt::{Interrupt, Limit};
+use super::calls::request_threads::{Requester, RunningRequest};
+use super::calls::slots::Slot;
 use super::client_context::{ClientContext, ClientInner};
 use super::client_options::ClientOptions;
-use super::errors;
-use super::request_threads::{Requester, RunningRequest};
 use super::requests;
-use super::slots::Slot;
-use super::transport::agent::{Agent, HttpRequest, ResponseReader};
-use super::transport::call_context::{CallContext, NamedDeadline};
-use super::transport::channel::ItemSender;
-use super::transport::interrupt::{Interrupt, Limit};
 use super::watch_stream::{OpenWatch, WatchBody};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};

@@ -6,39 +6,52 @@
 //! [`Client::send`] and [`Client::stream`] take any other request. Sources for reflectors,
 //! informers and managers implement the traits of [`list_watch`](crate::list_watch).
 
-mod config;
-mod credentials;
-mod limiter;
-
-mod admission;
-mod client;
-mod client_context;
-mod client_metric;
-mod client_options;
-mod errors;
-mod lister_watcher;
-mod request_threads;
+// The floors, from the ground up: each imports from those before it alone. `tests/tidy.rs` holds
+// the order.
+mod calls;
+mod certificates;
+mod environment;
 mod requests;
-mod send;
-mod slots;
-mod transport;
+
+mod credentials;
+
+mod config;
+
+mod tls;
+
+mod connect;
+
+mod client_metric;
+
+mod agent;
+
+mod client_context;
+mod client_options;
+
+mod lister_watcher;
 mod watch_stream;
+
+mod client;
+
+mod send;
 mod writes;
 
+pub use certificates::client_certificate::ClientCertificate;
 pub use client::Client;
-pub use client_metric::{ClientCertificate, ClientMetric, ClientState};
+pub use client_metric::{ClientMetric, ClientState};
 pub use client_options::ClientOptions;
-pub use config::{Config, Environment, KubeconfigOptions};
+pub use config::{Config, KubeconfigOptions};
 pub use credentials::{CredentialsStatus, PluginEnd, PluginPolicy, PluginRun, Token, TokenSource};
-#[cfg(feature = "testing")]
-pub(crate) use requests::JSON;
+pub use environment::Environment;
 pub use send::{Request, Response, ResponseStream};
-#[cfg(feature = "testing")]
-pub(crate) use transport::{
-    agent::{HttpRequest, ResponseReader},
-    call_context::{CallContext, NamedDeadline},
-    certificate::certificate_subject,
-};
+pub use writes::{Patch, WriteOptions};
 
 pub use crate::wire::{DecodeOptions, Trim};
-pub use writes::{Patch, WriteOptions};
+
+#[cfg(feature = "testing")]
+pub(crate) use {
+    agent::{HttpRequest, ResponseReader},
+    calls::call_context::{CallContext, NamedDeadline},
+    certificates::facts::certificate_subject,
+    requests::JSON,
+};

@@ -9,13 +9,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method};
 
-use super::admission::Urgency;
+use super::agent::{HttpRequest, Payload, ResponseReader};
+use super::calls::admission::Urgency;
+use super::calls::call_context::NamedDeadline;
+use super::calls::errors;
 use super::client::Client;
-use super::errors;
 use super::lister_watcher::{read_body, read_some};
 use super::requests;
-use super::transport::agent::{HttpRequest, Payload, ResponseReader};
-use super::transport::call_context::NamedDeadline;
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestProgress;

@@ -14,11 +14,12 @@ use std::time::Instant;
 
 use rustix::event::PollFlags;
 
+use super::agent::ResponseReader;
+use super::calls::call_context::NamedDeadline;
+use super::calls::channel::answering;
+use super::calls::errors;
+use super::calls::interrupt::Interrupt;
 use super::client_context::ClientInner;
-use super::errors;
-use super::transport::agent::ResponseReader;
-use super::transport::call_context::NamedDeadline;
-use super::transport::interrupt::Interrupt;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
 use crate::guard::guard_call;
@@ -135,10 +136,11 @@ fn decode_elsewhere<K: Object>(
 ) -> Result<Decoded<K>, Error> {
     let what = Arc::clone(&body.answer.what);
     let call = body.answer.call.ending(NamedDeadline::NEVER);
-    let decoding = client.threads.readers.run(DECODER, move |_| {
+    let (job, decoding) = answering(DECODER, move |_| {
         let event = body.decode()?;
         Ok((body, event))
     });
+    client.threads.readers.run(job);
     match decoding.result(&call) {
         Err(Interrupt::Failed(error)) => Err(error),
         decoded => decoded.map_err(|interrupt| errors::cut_off(&what, interrupt)),
@@ -279,9 +281,9 @@ mod tests {
     use k8s_openapi::api::core::v1::Secret;
     use serde::{Deserialize, Deserializer};
 
+    use super::super::calls::byte_budget::ByteBudget;
+    use super::super::calls::call_context::CallContext;
     use super::super::lister_watcher::HttpListerWatcher;
-    use super::super::transport::byte_budget::ByteBudget;
-    use super::super::transport::call_context::CallContext;
     use super::*;
     use crate::error::ErrorKind;
     use crate::http::{Client, ClientOptions, Config};

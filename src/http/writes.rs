@@ -3,8 +3,8 @@
 use serde::Serialize;
 use serde_json::Value;
 
+use super::calls::errors;
 use super::client::Client;
-use super::errors;
 use super::requests;
 use super::send::Request;
 use crate::clock::Deadline;

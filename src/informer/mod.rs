@@ -24,7 +24,6 @@
 mod deleted;
 mod handlers;
 mod metrics;
-mod reclaimer;
 mod set;
 mod shared;
 #[cfg(test)]

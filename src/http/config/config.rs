@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use rustls::crypto::CryptoProvider;
 
+use super::super::certificates::pem::{ClientIdentity, Pem};
 use super::super::credentials::{Credentials, TokenSource};
-use super::environment::Environment;
-use super::pem::{ClientIdentity, Pem};
+use super::super::environment::Environment;
 use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
+use super::super::certificates::pem::Pem;
 use super::super::credentials::Credentials;
+use super::super::environment::Environment;
 use super::config::Config;
-use super::environment::Environment;
 use super::kubeconfig::{self, KubeconfigOptions};
-use super::pem::Pem;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::Error;

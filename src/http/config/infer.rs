@@ -1,7 +1,7 @@
 //! Where a process finds its configuration: kubeconfig files, else the pod's service account.
 
+use super::super::environment::Environment;
 use super::config::Config;
-use super::environment::Environment;
 use super::in_cluster;
 use super::kubeconfig::{self, KubeconfigOptions};
 use crate::error::{Error, ErrorKind};

@@ -6,11 +6,9 @@
     reason = "the folder and the type in it are named by the same thing"
 )]
 mod config;
-mod environment;
 mod in_cluster;
 mod infer;
 mod kubeconfig;
-mod pem;
 mod proxy_environment;
 mod proxy_url;
 mod server_url;
@@ -18,9 +16,7 @@ mod system_authorities;
 
 pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
-pub use self::environment::Environment;
 pub use self::kubeconfig::KubeconfigOptions;
-pub(super) use self::pem::{ClientIdentity, Pem};
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;
 pub(super) use self::system_authorities::system_authorities;

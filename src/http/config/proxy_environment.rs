@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use super::environment::Environment;
+use super::super::environment::Environment;
 use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
 use crate::error::Error;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::environment::Environment;
-use super::pem::Pem;
+use super::super::certificates::pem::Pem;
+use super::super::environment::Environment;
 use crate::error::Error;
 
 /// Where systems keep the authorities they trust. The first that exists is used, as in Go.

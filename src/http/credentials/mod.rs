@@ -1,7 +1,6 @@
 //! As whom a client sends requests: tokens, passwords and certificates, and what fetches them.
 
 mod authorization;
-pub(super) mod client_certificate;
 mod exec;
 mod lifetime;
 mod renewal;
@@ -28,11 +27,11 @@ pub use self::status::{CredentialsStatus, PluginEnd, PluginRun};
 use self::token_file::token_file;
 use self::token_source::of_program;
 pub use self::token_source::{Token, TokenSource};
-use super::transport::call_context::{CallContext, NamedDeadline};
-use super::transport::thread_pool::JobKind;
+use super::calls::call_context::{CallContext, NamedDeadline};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::hooks::Hook;
+use crate::jobs::JobKind;
 use crate::policy::{KUBECONFIG, PLUGIN};
 use crate::sync::Arc;
 use crate::worker::StopToken;

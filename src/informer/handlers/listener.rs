@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::reclaimer::Reclaimer;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::guard::{guard, guard_with_words};
@@ -9,7 +10,6 @@ use crate::hooks::Hook;
 use crate::informer::handlers::state::{
     HandlerEffects, HandlerPhase, HandlerReadings, HandlerState,
 };
-use crate::informer::reclaimer::Reclaimer;
 use crate::informer::{EventHandler, HandlerOptions, Notification};
 use crate::object::{Object, StoredObject};
 use crate::store::Store;

@@ -6,6 +6,7 @@ mod listener;
 mod options;
 mod processor;
 mod queue;
+pub(super) mod reclaimer;
 mod registration;
 mod resync;
 #[cfg(all(test, shuttle))]

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use super::reclaimer::Reclaimer;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::hooks::Hook;
 use crate::informer::handlers::listener::{Listener, still_run};
 use crate::informer::handlers::resync::{CheckPeriod, Resync, is_resync};
 use crate::informer::handlers::state::HandlerPhase;
-use crate::informer::reclaimer::Reclaimer;
 use crate::informer::{EventHandler, HandlerOptions, Notification};
 use crate::object::Object;
 use crate::store::Store;

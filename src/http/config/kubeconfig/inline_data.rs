@@ -7,8 +7,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
-use super::super::pem::Pem;
 use crate::error::Error;
+use crate::http::certificates::pem::Pem;
 use crate::yaml::Section;
 
 /// Decodes as Go does, but padding may be missing, as in a text that was cut by hand.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::super::super::credentials::{PluginOptions, PluginPolicy};
-use super::super::environment::Environment;
 use crate::error::debug_of;
+use crate::http::environment::Environment;
 use crate::setters::setters;
 
 /// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.

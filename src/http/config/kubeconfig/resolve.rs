@@ -5,8 +5,6 @@ use std::path::PathBuf;
 
 use super::super::super::credentials::{Authorization, ClusterInfo, Credentials, ExecPlugin};
 use super::super::config::{Config, ProxyChoice, TlsSettings};
-use super::super::environment::Environment;
-use super::super::pem::{ClientIdentity, Pem};
 use super::super::proxy_url::ProxyUrl;
 use super::super::server_url::ServerUrl;
 use super::inline_data::{path, pem};
@@ -15,6 +13,8 @@ use super::options::KubeconfigOptions;
 use super::{exec, impersonation};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::http::certificates::pem::{ClientIdentity, Pem};
+use crate::http::environment::Environment;
 use crate::sync::Arc;
 use crate::yaml::Section;
 

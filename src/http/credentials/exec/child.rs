@@ -9,10 +9,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::super::super::transport::call_context::CallContext;
-use super::super::super::transport::interrupt::Interrupt;
 use super::last_words::{LastWords, is_ready_now};
 use crate::clock::{Clock, Deadline};
+use crate::http::calls::call_context::CallContext;
+use crate::http::calls::interrupt::Interrupt;
 use crate::wire::Wiped;
 
 /// The maximum of what a child writes to standard output.

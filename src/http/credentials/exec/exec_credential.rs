@@ -6,9 +6,9 @@ use base64::Engine as _;
 use serde_json::{Map, Value, json};
 use zeroize::Zeroizing;
 
-use super::super::super::config::Pem;
 use super::super::lifetime;
 use crate::error::Error;
+use crate::http::certificates::pem::Pem;
 use crate::sync::Arc;
 use crate::wire::{self, NotOfType, PlainObject};
 use crate::yaml::{Node, yaml_document};

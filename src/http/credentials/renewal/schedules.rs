@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use shuttle::thread;
 
-use super::super::super::transport::call_context::NamedDeadline;
-use super::super::super::transport::thread_pool::JobKind;
 use super::super::authorization::Authorization;
 use super::*;
 use crate::clock::FakeClock;
+use crate::http::calls::call_context::NamedDeadline;
+use crate::jobs::JobKind;
 use crate::policy::{KUBECONFIG, RenewalRow};
 use crate::worker::StopToken;
 

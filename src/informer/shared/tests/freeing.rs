@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::custom::Touchy;
 use super::*;
-use crate::informer::reclaimer::Reclaimer;
+use crate::informer::handlers::reclaimer::Reclaimer;
 use crate::informer::{Deleted, EventHandler};
 use crate::list_watch::{
     Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, ObjectEvent, WatchRequest,

@@ -4,7 +4,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 
 use super::{Bed, fixture, header};
-use crate::http::config::environment::Environment;
+use crate::http::environment::Environment;
 use crate::http::{Config, KubeconfigOptions, PluginPolicy};
 
 /// Answers with its name and arguments as the token, and keeps what it was asked.

@@ -1,0 +1,494 @@
+//! The context of a call: the stop and the limits that end its waits, also those inside ureq.
+//!
+//! ureq passes no value of a request to a transport. So each call sets its context on its thread,
+//! and the transport reads the context of the thread it runs on.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustls::pki_types::CertificateDer;
+
+use super::byte_budget::{Account, ByteBudget, is_uncounted};
+use super::interrupt::{Interrupt, Limit};
+use super::slots::Slot;
+use super::wakeup::WakeUp;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{RequestPhase, RequestProgress};
+use crate::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use crate::wire::Growth;
+use crate::worker::{StopToken, Wake, WakeRegistration};
+
+/// The bytes of a request's head besides its path and its header values.
+const OUTPUT_BYTES_MIN: usize = 1024;
+
+/// The maximum of bytes that the body of a response takes without giving one: sizes of chunks,
+/// trailers behind the last one, and what gzip may take.
+const FRAMING_BYTES_MAX: usize = 2 * 1024 * 1024;
+
+/// The stop, the limits and the state of one call.
+#[derive(Clone)]
+pub(crate) struct CallContext {
+    /// Ends every wait at once.
+    pub(crate) stop: StopToken,
+    /// Ends a wait in poll(2), for the stop or the byte budget.
+    wake: Arc<WakeUp>,
+    _registration: Arc<WakeRegistration>,
+    /// When the whole call ends.
+    pub(crate) whole: NamedDeadline,
+    /// When the current wait ends, and the limit that ends it.
+    pub(crate) until: NamedDeadline,
+    /// The limit of sending the request, and then of the wait for its response.
+    pub(crate) first_byte: Option<Duration>,
+    /// This try of the request ends after so much silence before the first byte of the response.
+    pub(crate) silence: Option<Duration>,
+    /// A shorter limit for a kept connection: its path may have died while it was idle.
+    pub(crate) kept_silence: Option<Duration>,
+    /// The largest piece of the request's head.
+    pub(crate) output_bytes: usize,
+    /// Whether this call made its own connection.
+    pub(crate) dialed: bool,
+    /// What the handshake showed, for the error of its failure.
+    pub(crate) handshake: HandshakeNotes,
+    /// The socket the request went out on.
+    pub(crate) socket: Option<Arc<TcpStream>>,
+    /// How many bytes of the request have gone out, at least.
+    pub(crate) bytes_out: usize,
+    /// Whether its request was sent before, for metrics.
+    pub(crate) is_retry: bool,
+    /// Whether waits fail instead of blocking.
+    pub(crate) is_nonblocking: bool,
+    /// The slot, released during a long wait.
+    pub(crate) slot: Option<Arc<Slot>>,
+    /// Receives each phase of the request.
+    pub(crate) progress: Option<RequestProgress>,
+    /// Counts the unfinished part of the response. The budget may close it.
+    account: Option<Account>,
+    /// The number of bytes that may still come before the head of the response is complete.
+    pub(crate) head_bytes_left: Option<usize>,
+    /// The number of bytes that came since the body gave one.
+    framing: Arc<AtomicUsize>,
+}
+
+/// What a TLS handshake showed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HandshakeNotes {
+    pub(crate) refused: Option<Arc<RefusedChain>>,
+    /// Whether the server asked for a client certificate where none is configured.
+    pub(crate) asks_for_certificate: bool,
+    /// Whether the server refused the client certificate.
+    pub(crate) refuses_identity: bool,
+    /// What the client offered, in words.
+    pub(crate) offer: String,
+}
+
+/// The certificates of a peer that was refused.
+#[derive(Debug)]
+pub(crate) struct RefusedChain {
+    /// The peer's own first.
+    pub(crate) certificates: Vec<CertificateDer<'static>>,
+    /// Whether the peer did not prove to have the key of its own.
+    pub(crate) is_about_key: bool,
+}
+
+/// A deadline, and the limit that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NamedDeadline {
+    pub(crate) deadline: Deadline,
+    pub(crate) limit: Limit,
+}
+
+impl NamedDeadline {
+    pub(crate) const NEVER: Self = Self {
+        deadline: Deadline::NEVER,
+        limit: Limit::Deadline,
+    };
+
+    pub(crate) fn caller(deadline: Deadline) -> Self {
+        Self {
+            deadline,
+            limit: Limit::Deadline,
+        }
+    }
+
+    /// The earlier of this deadline and the end of `limit`, which begins now.
+    pub(crate) fn within(self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
+        let own = Clock::system().after(duration);
+        match (self.deadline.instant(), own.instant()) {
+            (Some(ours), Some(theirs)) if ours <= theirs => self,
+            (_, None) => self,
+            _ => Self {
+                deadline: own,
+                limit: limit(duration),
+            },
+        }
+    }
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<CallContext>> = const { RefCell::new(None) };
+}
+
+/// Removes the context from the thread, also after a panic.
+pub(crate) struct ContextGuard;
+
+impl Drop for ContextGuard {
+    fn drop(&mut self) {
+        let left = CURRENT.with_borrow_mut(Option::take);
+        drop(left);
+    }
+}
+
+impl CallContext {
+    /// A call that `stop` and `until` end.
+    ///
+    /// # Errors
+    ///
+    /// `Resources`, when the system has no descriptor to wake it by.
+    pub(crate) fn new(stop: &StopToken, until: NamedDeadline) -> Result<Self, Error> {
+        let wake = WakeUp::new().map_err(|error| {
+            let message = format!("no descriptor for a request: {error}");
+            Error::new(ErrorKind::Resources, message)
+        })?;
+        let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
+        Ok(Self {
+            stop: stop.clone(),
+            wake,
+            _registration: Arc::new(stop.register(&as_wake)),
+            whole: until,
+            until,
+            first_byte: None,
+            silence: None,
+            kept_silence: None,
+            output_bytes: OUTPUT_BYTES_MIN,
+            dialed: false,
+            handshake: HandshakeNotes::default(),
+            socket: None,
+            bytes_out: 0,
+            is_retry: false,
+            is_nonblocking: false,
+            account: None,
+            head_bytes_left: None,
+            framing: Arc::default(),
+            slot: None,
+            progress: None,
+        })
+    }
+
+    /// The same call; its answer is counted in `budget`.
+    pub(crate) fn counted_in(mut self, budget: &Arc<ByteBudget>) -> Self {
+        self.account = Some(budget.open(Arc::<WakeUp>::clone(&self.wake)));
+        self
+    }
+
+    /// The same call; an answer whose head says that it is small counts in no budget.
+    pub(crate) fn of_length(mut self, bytes: Option<u64>) -> Self {
+        self.account.take_if(|_| is_uncounted(bytes));
+        self
+    }
+
+    /// The same call; its waits end after `duration` if not before.
+    pub(crate) fn within(&self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
+        self.ending(self.until.within(duration, limit))
+    }
+
+    /// The same call; its waits end at `until`.
+    pub(crate) fn ending(&self, until: NamedDeadline) -> Self {
+        let mut call = self.clone();
+        call.until = until;
+        call
+    }
+
+    /// Sets this context on the calling thread while `run` runs. Returns the context as `run` left
+    /// it.
+    pub(crate) fn during<T>(self, run: impl FnOnce() -> T) -> (T, Option<Self>) {
+        CURRENT.set(Some(self));
+        let _guard = ContextGuard;
+        (run(), CURRENT.take())
+    }
+
+    /// Sets a copy of this context on the calling thread, whose waits fail, until the guard drops.
+    ///
+    /// The copy is made in a frame of its own: the stack of a watching thread stays resident as
+    /// deep as its reads go.
+    #[inline(never)]
+    pub(crate) fn enter_nonblocking(&self) -> ContextGuard {
+        let copy = Self {
+            is_nonblocking: true,
+            ..self.clone()
+        };
+        CURRENT.set(Some(copy));
+        ContextGuard
+    }
+
+    /// The same call, on a thread that works with `slot`.
+    pub(crate) fn with_slot(&self, slot: Arc<Slot>) -> Self {
+        Self {
+            slot: Some(slot),
+            ..self.clone()
+        }
+    }
+
+    /// The same call, whose request is sent once more.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            is_retry: true,
+            ..self.clone()
+        }
+    }
+
+    /// The same call. It reports each phase to `progress`.
+    pub(crate) fn with_progress(&self, progress: &RequestProgress) -> Self {
+        Self {
+            progress: Some(progress.clone()),
+            ..self.clone()
+        }
+    }
+
+    pub(crate) fn enter_phase(&self, phase: RequestPhase) {
+        if let Some(progress) = &self.progress {
+            progress.enter(phase);
+        }
+    }
+
+    /// Adds the phase to a limit. Any other interrupt stays as it is.
+    pub(crate) fn explain(&self, interrupt: Interrupt) -> Interrupt {
+        let doing = self.progress.as_ref().and_then(RequestProgress::describe);
+        match (interrupt, doing) {
+            (Interrupt::Limit(limit), Some(doing)) => {
+                let message = format!("{limit}: {doing}");
+                Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
+            }
+            (interrupt, _) => interrupt,
+        }
+    }
+
+    /// Releases the slot before a wait of unknown length.
+    pub(crate) fn release_slot(&self) {
+        if let Some(slot) = &self.slot {
+            slot.release();
+        }
+    }
+
+    /// Takes the released slot again. Blocks until a slot is free, the stop is raised, or the
+    /// caller's deadline passes. The limits of the request do not end this wait, because its bytes
+    /// came in time.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the caller's deadline.
+    pub(crate) fn resume(&self) -> Result<(), Interrupt> {
+        match &self.slot {
+            Some(slot) => slot.resume(&self.stop, self.whole.deadline),
+            None => Ok(()),
+        }
+    }
+
+    /// # Errors
+    ///
+    /// The stop, or the limit. A caller that always finds bytes to read never waits, and so has to
+    /// ask.
+    pub(crate) fn check(&self) -> Result<(), Interrupt> {
+        if self.stop.is_stopped() {
+            return Err(Interrupt::Stopped);
+        }
+        self.check_account()?;
+        if Clock::system().has_passed(self.until.deadline) {
+            return Err(Interrupt::Limit(self.until.limit));
+        }
+        Ok(())
+    }
+
+    /// # Errors
+    ///
+    /// `TooLarge`, when the client's byte budget has closed this response.
+    pub(crate) fn check_account(&self) -> Result<(), Interrupt> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(()), |account| account.check().map_err(Interrupt::Failed))
+    }
+
+    /// Asks the client's byte budget for room for this response.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when there is none.
+    pub(crate) fn grow(&self, growth: Growth) -> Result<usize, Error> {
+        let account = self.account.as_ref();
+        account.map_or(Ok(growth.most), |account| account.grow(growth))
+    }
+
+    /// Tells the client's byte budget the present memory of this response.
+    pub(crate) fn settle(&self, held: usize) {
+        if let Some(account) = &self.account {
+            account.settle(held);
+        }
+    }
+
+    /// The earlier of `until` and the end of the allowed silence, which begins now.
+    pub(crate) fn unless_silent(&self, until: NamedDeadline) -> NamedDeadline {
+        let kept = self.kept_silence.filter(|_| !self.dialed);
+        match self.silence.into_iter().chain(kept).min() {
+            Some(silence) => until.within(silence, Limit::Silence),
+            None => until,
+        }
+    }
+
+    fn begin_first_byte(&mut self) {
+        if let Some(limit) = self.first_byte {
+            self.until = self.unless_silent(self.whole.within(limit, Limit::FirstByte));
+        }
+    }
+
+    /// Sets the socket of the request. The limit of the response begins anew, as the connection
+    /// took its own time.
+    pub(crate) fn use_socket(&mut self, socket: &Arc<TcpStream>) {
+        self.socket = Some(Arc::clone(socket));
+        self.begin_first_byte();
+    }
+
+    /// Begins the wait for the first byte of the response, after the request's last byte was sent.
+    pub(crate) fn sent(&mut self) {
+        self.begin_first_byte();
+        self.enter_phase(RequestPhase::AwaitingHead);
+    }
+
+    /// Counts received bytes.
+    ///
+    /// # Errors
+    ///
+    /// `TooLarge`, when the head of the response is still incomplete, or the body gives nothing:
+    /// interim responses and trailers can go on without end.
+    pub(crate) fn received(&mut self, count: usize) -> Result<(), Interrupt> {
+        if let Some(left) = &mut self.head_bytes_left {
+            *left = left.saturating_sub(count);
+            if *left == 0 {
+                let message = "interim answers without end: the head of the answer did not come";
+                return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
+            }
+        } else if self.framing.fetch_add(count, Ordering::Relaxed) > FRAMING_BYTES_MAX {
+            let message = format!(
+                "the answer's framing has no end: more than {FRAMING_BYTES_MAX} bytes of it \
+                 without one of the body"
+            );
+            return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
+        }
+        Ok(())
+    }
+
+    /// Waits until `descriptor` is ready for `interest`. Releases the slot of the call during a
+    /// long wait.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the limit.
+    pub(crate) fn wait(&self, descriptor: impl AsFd, interest: PollFlags) -> Result<(), Interrupt> {
+        let mut descriptors = [PollFd::new(&descriptor, interest), self.wake_descriptor()];
+        self.wait_for_any(&mut descriptors, Deadline::NEVER)?;
+        Ok(())
+    }
+
+    /// The last descriptor of each wait. The stop and the byte budget make it readable.
+    pub(crate) fn wake_descriptor(&self) -> PollFd<'_> {
+        PollFd::new(&*self.wake, PollFlags::IN)
+    }
+
+    /// Waits until some of `descriptors` are ready, and marks those. Returns `false` when `pause`
+    /// ended first.
+    ///
+    /// # Errors
+    ///
+    /// The stop, or the limit.
+    pub(crate) fn wait_for_any(
+        &self,
+        descriptors: &mut [PollFd<'_>],
+        pause: Deadline,
+    ) -> Result<bool, Interrupt> {
+        let is_ready = self.poll(descriptors, pause)?;
+        self.resume()?;
+        Ok(is_ready)
+    }
+
+    fn poll(&self, descriptors: &mut [PollFd<'_>], pause: Deadline) -> Result<bool, Interrupt> {
+        let clock = Clock::system();
+        loop {
+            if self.stop.is_stopped() {
+                return Err(Interrupt::Stopped);
+            }
+            self.check_account()?;
+            if self.is_nonblocking {
+                return Err(Interrupt::WouldBlock);
+            }
+            let now = clock.now();
+            let patience = self.slot.as_ref().and_then(|slot| slot.patience());
+            let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
+            let end = self.until.deadline.earlier(pause).earlier(patience);
+            // Ready bytes come before a passed deadline: this program may have been late, and not
+            // the server.
+            let polled = poll(descriptors, timespec(end, now).as_ref());
+            if let Some(slot) = &self.slot {
+                slot.add_wait(clock.now().saturating_duration_since(now));
+            }
+            match polled {
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(error) => return Err(Interrupt::Io(error.into())),
+                Ok(0) => {}
+                Ok(_) => {
+                    // The wake-up belongs to this call and stays set, so that its other threads see
+                    // it too.
+                    let wake = descriptors.last();
+                    if wake.is_some_and(|wake| !wake.revents().is_empty()) {
+                        self.check_account()?;
+                        return Err(Interrupt::Stopped);
+                    }
+                    return Ok(true);
+                }
+            }
+            if self.until.deadline.has_passed(now) {
+                return Err(Interrupt::Limit(self.until.limit));
+            }
+            if pause.has_passed(now) {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// Runs `run` with the thread's context.
+///
+/// # Errors
+///
+/// Those of `run`.
+pub(crate) fn current<T>(
+    run: impl FnOnce(&mut CallContext) -> Result<T, Interrupt>,
+) -> Result<T, Interrupt> {
+    CURRENT.with_borrow_mut(|current| {
+        let outside = || io::Error::other("a transport was used outside of a call");
+        run(current.as_mut().ok_or_else(|| Interrupt::Io(outside()))?)
+    })
+}
+
+/// Tells that the body of the current response gave bytes.
+pub(crate) fn gave() {
+    // Outside of a call nothing counts.
+    let _told = current(|call| {
+        call.framing.store(0, Ordering::Relaxed);
+        Ok(())
+    });
+}
+
+/// The size of the output buffer for the current request.
+pub(crate) fn output_bytes() -> usize {
+    current(|call| Ok(call.output_bytes)).unwrap_or(OUTPUT_BYTES_MIN)
+}
+
+fn timespec(deadline: Deadline, now: Instant) -> Option<Timespec> {
+    let remaining = deadline.remaining(now)?;
+    Timespec::try_from(remaining).ok()
+}

@@ -1,0 +1,47 @@
+//! The body of a response. A compressed one is decompressed as its bytes come.
+
+use std::io::{self, Read};
+
+use ureq::http::Response;
+
+use super::super::calls::call_context;
+#[cfg(feature = "gzip")]
+use super::gunzip::Gunzip;
+
+/// A body that is read as the server had it before it compressed it.
+pub(crate) enum ResponseBody {
+    Plain(ureq::BodyReader<'static>),
+    #[cfg(feature = "gzip")]
+    Gzip(Gunzip<ureq::BodyReader<'static>>),
+}
+
+impl ResponseBody {
+    /// The body of a response whose encoding the request accepts.
+    pub(crate) fn of(response: Response<ureq::Body>) -> Self {
+        #[cfg(feature = "gzip")]
+        if is_gzip(&response) {
+            return Self::Gzip(Gunzip::new(response.into_body().into_reader()));
+        }
+        Self::Plain(response.into_body().into_reader())
+    }
+}
+
+#[cfg(feature = "gzip")]
+fn is_gzip(response: &Response<ureq::Body>) -> bool {
+    let encoding = response.headers().get(ureq::http::header::CONTENT_ENCODING);
+    encoding.is_some_and(|encoding| encoding == "gzip")
+}
+
+impl Read for ResponseBody {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = match self {
+            Self::Plain(body) => body.read(into),
+            #[cfg(feature = "gzip")]
+            Self::Gzip(body) => body.read(into),
+        }?;
+        if count > 0 {
+            call_context::gave();
+        }
+        Ok(count)
+    }
+}

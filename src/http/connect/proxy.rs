@@ -1,0 +1,473 @@
+//! Has a proxy connect to the server: by CONNECT, or by the handshake of SOCKS5.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::time::Duration;
+
+use rustix::event::PollFlags;
+use zeroize::Zeroizing;
+
+use super::super::calls::call_context::CallContext;
+use super::super::calls::errors;
+use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::certificates::pem::Pem;
+use super::super::config::{
+    Config, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl, system_authorities,
+};
+use super::super::environment::Environment;
+use super::super::tls::Tls;
+use super::byte_stream::ByteStream;
+use super::connection::attempt;
+use crate::error::{Error, ErrorKind};
+use crate::sync::Arc;
+
+/// The longest head of an answer to CONNECT.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How much of the text of a refusal is read.
+const REFUSAL_BYTES_MAX: usize = 4 * 1024;
+
+/// How long the text of a refusal is awaited. Its status says most.
+const REFUSAL_WAIT: Duration = Duration::from_secs(1);
+
+/// How each answer to CONNECT begins.
+const HTTP: &[u8] = b"HTTP/1.";
+
+/// Reads and writes of a proxy's answer are small.
+const PIECE_BYTES: usize = 512;
+
+/// SOCKS5, RFC 1928 and RFC 1929.
+mod socks {
+    pub(super) const VERSION: u8 = 5;
+    pub(super) const NO_USER: u8 = 0;
+    pub(super) const USER: u8 = 2;
+    pub(super) const USER_VERSION: u8 = 1;
+    pub(super) const CONNECT: u8 = 1;
+    pub(super) const IPV4: u8 = 1;
+    pub(super) const NAME: u8 = 3;
+    pub(super) const IPV6: u8 = 4;
+
+    /// The codes of a refusal, from 1 on, as RFC 1928 words them.
+    pub(super) const REFUSALS: [&str; 8] = [
+        "general SOCKS server failure",
+        "connection not allowed by ruleset",
+        "network unreachable",
+        "host unreachable",
+        "connection refused",
+        "TTL expired",
+        "command not supported",
+        "address type not supported",
+    ];
+}
+
+/// The proxy on the way to the server.
+pub(crate) struct Proxy {
+    url: ProxyUrl,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Proxy {
+    /// Makes the proxy that `config` names, else the one of the environment. Blocks for reads of
+    /// local files.
+    ///
+    /// # Errors
+    ///
+    /// `Config`, if the proxy cannot be used.
+    pub(crate) fn new(config: &Config, environment: &Environment) -> Result<Option<Self>, Error> {
+        let url = match &config.proxy {
+            ProxyChoice::Direct => None,
+            ProxyChoice::Url(url) => Some(url.clone()),
+            ProxyChoice::Environment => environment.proxy(&config.server)?.map(|(url, name)| {
+                log::debug!(
+                    "{} is reached through the proxy {url} ({name})",
+                    config.server
+                );
+                url
+            }),
+        };
+        let Some(url) = url else {
+            return Ok(None);
+        };
+        let tls = match url.scheme {
+            ProxyScheme::Http | ProxyScheme::Socks5 => None,
+            ProxyScheme::Https => Some(Arc::new(tls_of_proxy(config, &url)?)),
+        };
+        Ok(Some(Self { url, tls }))
+    }
+
+    /// What its messages show.
+    pub(crate) fn url(&self) -> &ProxyUrl {
+        &self.url
+    }
+
+    /// How TLS is spoken with the proxy itself.
+    pub(crate) fn tls(&self) -> Option<&Arc<Tls>> {
+        self.tls.as_ref()
+    }
+
+    /// Has the proxy connect to `server`. Blocks within the limits of `call`.
+    ///
+    /// # Errors
+    ///
+    /// The proxy's refusal in its own words, or how the connection with it ended.
+    pub(crate) fn open(
+        &self,
+        stream: &mut ByteStream,
+        server: &ServerUrl,
+        call: &CallContext,
+    ) -> Result<(), Interrupt> {
+        let mut dialog = Dialog { stream, call };
+        match self.url.scheme {
+            ProxyScheme::Http | ProxyScheme::Https => self.connect(&mut dialog, server),
+            ProxyScheme::Socks5 => self.socks(&mut dialog, server),
+        }
+    }
+
+    /// Adds the proxy to an error, and removes its user and password.
+    pub(crate) fn explain(&self, interrupt: Interrupt) -> Interrupt {
+        let error = match interrupt {
+            Interrupt::Failed(error) => error,
+            Interrupt::Io(error) => {
+                Error::new(ErrorKind::Unreachable, error.to_string()).with_source(error)
+            }
+            other @ (Interrupt::Stopped
+            | Interrupt::Limit(_)
+            | Interrupt::WouldBlock
+            | Interrupt::Protocol(_)) => return other,
+        };
+        let error = error.context(&format!("the proxy {}", self.url));
+        Interrupt::Failed(match &self.url.user {
+            Some(user) => error.map_texts(&|text| user.authorization.redact(text)),
+            None => error,
+        })
+    }
+
+    /// Adds the proxy to an error of the handshake with what is behind it, which may be itself.
+    pub(crate) fn on_the_way(&self, interrupt: Interrupt) -> Interrupt {
+        if let Interrupt::Failed(error) = interrupt {
+            let hint = format!("on the way is {}: does it open tunnels?", self.url);
+            Interrupt::Failed(error.with_hint(&hint))
+        } else {
+            interrupt
+        }
+    }
+
+    fn connect(&self, dialog: &mut Dialog<'_>, server: &ServerUrl) -> Result<(), Interrupt> {
+        let authority = server.authority();
+        let user = self.url.user.as_ref();
+        let authorization = user.map(|user| user.authorization.as_str());
+        let fields = [
+            "CONNECT ",
+            &authority,
+            " HTTP/1.1\r\nHost: ",
+            &authority,
+            "\r\nUser-Agent: kubecache/",
+            env!("CARGO_PKG_VERSION"),
+            authorization.map_or("", |_| "\r\nProxy-Authorization: "),
+            authorization.unwrap_or_default(),
+            "\r\n\r\n",
+        ];
+        dialog.send(Zeroizing::new(fields.concat()).as_bytes())?;
+        let (head, mut rest) = dialog.read_head()?;
+        let (code, reason) = status(&head)?;
+        if code / 100 != 2 {
+            dialog.read_refusal(&head, &mut rest)?;
+            return Err(refused(
+                &format!("CONNECT {authority}"),
+                code,
+                &reason,
+                &rest,
+                user,
+            ));
+        }
+        if rest.is_empty() {
+            Ok(())
+        } else {
+            Err(broken("it sent bytes that the server cannot have sent yet"))
+        }
+    }
+
+    fn socks(&self, dialog: &mut Dialog<'_>, server: &ServerUrl) -> Result<(), Interrupt> {
+        let user = self.url.user.as_ref();
+        let methods: &[u8] = match user {
+            Some(_) => &[socks::VERSION, 2, socks::NO_USER, socks::USER],
+            None => &[socks::VERSION, 1, socks::NO_USER],
+        };
+        dialog.send(methods)?;
+        let [version] = dialog.receive()?;
+        if version != socks::VERSION {
+            return Err(foreign("it does not speak SOCKS5", &[version]));
+        }
+        let [method] = dialog.receive()?;
+        match (method, user) {
+            (socks::NO_USER, _) => {}
+            (socks::USER, Some(user)) => {
+                let mut request = Zeroizing::new(vec![socks::USER_VERSION]);
+                for text in [&user.name, &user.password] {
+                    request.push(length(text)?);
+                    request.extend_from_slice(text.as_bytes());
+                }
+                dialog.send(&request)?;
+                let [_, accepted] = dialog.receive()?;
+                if accepted != 0 {
+                    return Err(unreachable("it does not accept the user and the password"));
+                }
+            }
+            (_, Some(_)) => return Err(unreachable("it takes no user and password")),
+            (_, None) => {
+                return Err(unreachable(
+                    "it asks for credentials: its URL needs user and password",
+                ));
+            }
+        }
+        dialog.send(&socks_request(server)?)?;
+        let [version, code, _, kind] = dialog.receive()?;
+        if version != socks::VERSION {
+            return Err(broken("it does not speak SOCKS5"));
+        }
+        if code != 0 {
+            let index = usize::from(code).saturating_sub(1);
+            let words = socks::REFUSALS
+                .get(index)
+                .copied()
+                .unwrap_or("no reason known");
+            return Err(unreachable(&format!(
+                "refused to connect to {}: {words} (SOCKS5 code {code})",
+                server.authority()
+            )));
+        }
+        // The address and the port that the proxy itself uses, which the client does not need.
+        let address_length = match kind {
+            socks::IPV4 => 4,
+            socks::IPV6 => 16,
+            socks::NAME => {
+                let [length] = dialog.receive()?;
+                length
+            }
+            _ => return Err(broken("its answer has an address of an unknown kind")),
+        };
+        for _ in 0..address_length {
+            let [_] = dialog.receive()?;
+        }
+        let [_, _] = dialog.receive()?;
+        Ok(())
+    }
+}
+
+/// How TLS is spoken with a proxy: it is trusted by the authorities of the system, or those of the
+/// server, and sees no client certificate. Blocks for reads of local files.
+fn tls_of_proxy(config: &Config, url: &ProxyUrl) -> Result<Tls, Error> {
+    let mut own = config.clone();
+    own.server = ServerUrl {
+        https: true,
+        host: url.host.clone(),
+        port: url.port,
+        path: String::new(),
+    };
+    own.tls.identity = None;
+    own.tls.server_name = None;
+    own.tls.of_proxy = true;
+    if let Some(of_server) = &config.tls.authorities {
+        let mut both = of_server.loaded()?.bytes.to_vec();
+        // A system without a bundle leaves those of the server.
+        if let Ok(of_system) = system_authorities(&config.environment) {
+            both.push(b'\n');
+            both.extend_from_slice(&of_system.loaded()?.bytes);
+        }
+        let origin = format!("authorities for the proxy {url}");
+        own.tls.authorities = Some(Pem::inline(both, origin));
+    }
+    Tls::new(&own).map_err(|error| error.context(&format!("the proxy {url}")))
+}
+
+/// Asks SOCKS5 to connect to the server. A name is looked up by the proxy.
+fn socks_request(server: &ServerUrl) -> Result<Vec<u8>, Interrupt> {
+    let mut request = vec![socks::VERSION, socks::CONNECT, 0];
+    match server.name().parse::<IpAddr>() {
+        Ok(IpAddr::V4(address)) => {
+            request.push(socks::IPV4);
+            request.extend(address.octets());
+        }
+        Ok(IpAddr::V6(address)) => {
+            request.push(socks::IPV6);
+            request.extend(address.octets());
+        }
+        Err(_) => {
+            request.extend([socks::NAME, length(server.name())?]);
+            request.extend_from_slice(server.name().as_bytes());
+        }
+    }
+    request.extend(server.port.to_be_bytes());
+    Ok(request)
+}
+
+fn length(text: &str) -> Result<u8, Interrupt> {
+    u8::try_from(text.len())
+        .map_err(|_too_long| unreachable("SOCKS5 carries no name of more than 255 bytes"))
+}
+
+/// Reads the status line of an answer to CONNECT.
+fn status(head: &str) -> Result<(u16, String), Interrupt> {
+    let line = head.lines().next().unwrap_or_default();
+    let mut words = line.splitn(3, ' ');
+    let version = words.next().unwrap_or_default();
+    let code = words.next().filter(|code| code.len() == 3);
+    match code.map(str::parse::<u16>) {
+        Some(Ok(code)) if version.starts_with("HTTP/1.") => {
+            Ok((code, errors::printable(words.next().unwrap_or_default())))
+        }
+        _ => Err(broken("its answer to CONNECT is no HTTP")),
+    }
+}
+
+/// Makes the error of an answer to CONNECT that is no success.
+fn refused(
+    what: &str,
+    code: u16,
+    reason: &str,
+    body: &[u8],
+    user: Option<&Arc<ProxyUser>>,
+) -> Interrupt {
+    let words = errors::first_words(body);
+    let hint = match (code, user) {
+        (407, None) => ": its URL needs user and password",
+        (407, Some(_)) => ": it does not accept the user and the password of its URL",
+        _ => "",
+    };
+    let colon = if words.is_empty() { "" } else { ": " };
+    unreachable(&format!(
+        "answered {what} with {code} {reason}{colon}{words}{hint}"
+    ))
+}
+
+fn unreachable(why: &str) -> Interrupt {
+    Interrupt::Failed(Error::new(ErrorKind::Unreachable, why))
+}
+
+/// Makes the error of a peer that speaks another protocol, which its first bytes show.
+fn foreign(why: &str, bytes: &[u8]) -> Interrupt {
+    let hint = match bytes {
+        // Of an alert, and of a handshake.
+        [0x15 | 0x16, ..] => "it speaks TLS: its URL has to begin with https://".to_owned(),
+        // In the place of the version of SOCKS.
+        [b'H'] => "perhaps it speaks HTTP: its URL has to begin with http://".to_owned(),
+        [socks::VERSION, ..] => "it speaks SOCKS: its URL has to begin with socks5://".to_owned(),
+        _ => format!("is it a proxy? It says: {}", errors::first_words(bytes)),
+    };
+    broken(&format!("{why}: {hint}"))
+}
+
+fn broken(why: &str) -> Interrupt {
+    Interrupt::Failed(Error::new(ErrorKind::Protocol, why))
+}
+
+/// What is said to a proxy and what it answers, before the first byte of the server.
+struct Dialog<'a> {
+    stream: &'a mut ByteStream,
+    call: &'a CallContext,
+}
+
+impl Dialog<'_> {
+    fn send(&mut self, mut bytes: &[u8]) -> Result<(), Interrupt> {
+        while !bytes.is_empty() {
+            match attempt(|| self.stream.write(bytes))? {
+                Some(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                None => self.call.wait(&*self.stream, PollFlags::OUT)?,
+            }
+        }
+        while attempt(|| self.stream.flush().map(|()| 1))?.is_none() {
+            self.call.wait(&*self.stream, PollFlags::OUT)?;
+        }
+        Ok(())
+    }
+
+    /// Reads the available bytes. Waits for the first one; 0 is the end.
+    fn read(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
+        loop {
+            // A proxy that always has bytes to read never lets this wait.
+            self.call.check()?;
+            match attempt(|| self.stream.read(into)) {
+                Ok(Some(count)) => return Ok(count),
+                Ok(None) => self.call.wait(&*self.stream, PollFlags::IN)?,
+                Err(interrupt) if interrupt.is_closed_by_peer() => return Ok(0),
+                Err(interrupt) => return Err(interrupt),
+            }
+        }
+    }
+
+    /// Reads exactly `N` bytes.
+    fn receive<const N: usize>(&mut self) -> Result<[u8; N], Interrupt> {
+        let mut bytes = [0; N];
+        let mut filled = 0_usize;
+        while let Some(room) = bytes.get_mut(filled..).filter(|room| !room.is_empty()) {
+            match self.read(room)? {
+                0 => {
+                    return Err(unreachable(
+                        "closed the connection in the handshake of SOCKS5",
+                    ));
+                }
+                count => filled = filled.saturating_add(count),
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Reads the head of an answer. Returns it and the bytes that came after it.
+    fn read_head(&mut self) -> Result<(String, Vec<u8>), Interrupt> {
+        let mut bytes = Vec::new();
+        let mut piece = [0; PIECE_BYTES];
+        loop {
+            let count = self.read(&mut piece)?;
+            if count == 0 {
+                let after = bytes.len();
+                return Err(unreachable(&format!(
+                    "closed the connection after {after} bytes of its answer to CONNECT"
+                )));
+            }
+            bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
+            if bytes.iter().zip(HTTP).any(|(came, due)| came != due) {
+                return Err(foreign("its answer to CONNECT is no HTTP", &bytes));
+            }
+            if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
+                let rest = bytes.split_off(end.saturating_add(4));
+                return Ok((String::from_utf8_lossy(&bytes).into_owned(), rest));
+            }
+            if bytes.len() > HEAD_BYTES_MAX {
+                let message =
+                    format!("its answer to CONNECT is larger than {HEAD_BYTES_MAX} bytes");
+                return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
+            }
+        }
+    }
+
+    /// Reads on in the text of a refusal, as far as it comes.
+    ///
+    /// # Errors
+    ///
+    /// The stop. Whatever else ends the text leaves it as it is.
+    fn read_refusal(&mut self, head: &str, text: &mut Vec<u8>) -> Result<(), Interrupt> {
+        let expected = content_length(head).unwrap_or(REFUSAL_BYTES_MAX);
+        let expected = expected.min(REFUSAL_BYTES_MAX);
+        let call = self.call.within(REFUSAL_WAIT, Limit::Idle);
+        let mut rest = Dialog {
+            stream: &mut *self.stream,
+            call: &call,
+        };
+        let mut piece = [0; PIECE_BYTES];
+        while text.len() < expected {
+            match rest.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => text.extend_from_slice(piece.get(..count).unwrap_or_default()),
+                Err(Interrupt::Stopped) => return Err(Interrupt::Stopped),
+                Err(_) => break,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn content_length(head: &str) -> Option<usize> {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    let (_, length) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
+    length.trim().parse().ok()
+}

@@ -1,0 +1,558 @@
+//! The TLS configuration of a client, which is made again when its files change.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::mem;
+use std::path::Path;
+use std::time::Duration;
+
+use rustls::client::Resumption;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+    ServerName,
+};
+use rustls::sign::{CertifiedKey, SigningKey, SingleCertAndKey};
+use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
+
+use super::super::calls::call_context::{self, CallContext};
+use super::super::calls::helper_threads::HelperThreads;
+use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::certificates::client_certificate::{self, ClientCertificate};
+use super::super::certificates::pem::{ClientIdentity, Pem};
+use super::super::config::{Config, TlsSettings, system_authorities};
+use super::super::credentials::CheckIdentity;
+use super::file_stamps::{WatchedFiles, stamp};
+use super::verifier::{NoClientCertificate, Verifier};
+use super::{doctor, errors};
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::jobs::JobKind;
+use crate::sync::{Arc, Mutex, Rank};
+
+/// Sessions kept for resumption: a few tickets of one server.
+const SESSIONS_MAX: usize = 4;
+
+/// How long a request waits for a look at the files.
+const FILE_WAIT: Duration = Duration::from_millis(500);
+
+/// The current TLS configuration of a client, and its files.
+pub(crate) struct Tls {
+    server_name: ServerName<'static>,
+    shared: Arc<TlsReloader>,
+    /// Reads the files, whose file system may hang. Then the current configuration stays in use.
+    reader: HelperThreads<()>,
+}
+
+struct TlsReloader {
+    provider: Arc<CryptoProvider>,
+    hasher: RandomState,
+    current: Mutex<CurrentTls>,
+}
+
+struct CurrentTls {
+    config: Arc<ClientConfig>,
+    parts: TlsParts,
+    /// Counts the changes of the parts.
+    version: u64,
+    files: WatchedFiles,
+    /// A hash of what was read last, usable or not.
+    fingerprint: u64,
+}
+
+/// What a configuration is built of.
+#[derive(Clone)]
+struct TlsParts {
+    /// The settings, with the content of the files.
+    settings: TlsSettings,
+    /// Of the credential that gave the client certificate; 0 is that of the configuration.
+    number: u64,
+}
+
+impl Tls {
+    /// Makes the first configuration. Blocks for reads of local files.
+    ///
+    /// # Errors
+    ///
+    /// `Config` or `Tls` names file and cause.
+    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
+        let mut settings = config.tls.clone();
+        if settings.authorities.is_none() && !settings.insecure_skip_verify {
+            settings.authorities = Some(system_authorities(&config.environment)?);
+        }
+        let provider = provider(config.provider.as_ref())?;
+        let host = || config.server.name().to_owned();
+        let name = settings.server_name.get_or_insert_with(host);
+        let server_name = ServerName::try_from(name.clone()).map_err(|error| {
+            Error::config(format!(
+                "{name:?} is no name a certificate can carry: {error}"
+            ))
+        })?;
+        let settings = settings.loaded()?;
+        let hasher = RandomState::new();
+        let is_fixed = settings.identity.is_some()
+            && (settings.keeps_identity || !config.credentials.is_kubeconfig());
+        let current = CurrentTls {
+            config: build(&settings, &provider)?,
+            files: WatchedFiles::default(),
+            fingerprint: settings.fingerprint(&hasher),
+            parts: TlsParts {
+                settings,
+                number: if is_fixed { u64::MAX } else { 0 },
+            },
+            version: 0,
+        };
+        let shared = Arc::new(TlsReloader {
+            provider,
+            hasher,
+            current: Mutex::ranked(Rank::TLS_CONFIG, current),
+        });
+        Ok(Self {
+            server_name,
+            shared,
+            reader: HelperThreads::new("tls-files", 1, Duration::MAX, JobKind::Hang),
+        })
+    }
+
+    /// Returns the name that the server's certificate has to carry.
+    pub(crate) fn server_name(&self) -> ServerName<'static> {
+        self.server_name.clone()
+    }
+
+    /// Returns the configuration for a new connection. A connection of an earlier one is not used
+    /// for another request.
+    pub(crate) fn current(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.shared.current.lock().config)
+    }
+
+    /// Makes the configuration again if the files have changed.
+    ///
+    /// A change that cannot be used leaves the configuration as it is and is logged once: programs
+    /// replace certificate and key one after the other. Blocks by `call`, and for half a second at
+    /// most.
+    pub(crate) fn refresh(&self, call: &CallContext) {
+        let has_files = self
+            .shared
+            .current
+            .lock()
+            .parts
+            .settings
+            .files()
+            .next()
+            .is_some();
+        if !has_files || self.reader.is_stuck(FILE_WAIT) {
+            return;
+        }
+        let call = call.within(FILE_WAIT, Limit::File);
+        let shared = Arc::clone(&self.shared);
+        let look = self.reader.run("reading TLS files", move || {
+            shared.refresh();
+            Ok(())
+        });
+        match look.result(&call) {
+            Ok(()) | Err(Interrupt::Stopped) => {}
+            Err(Interrupt::Failed(error)) => {
+                log::warn!(
+                    "the client cannot look at its TLS files and uses what it read last: {error}"
+                );
+            }
+            Err(interrupt) => log::warn!(
+                "the look at the TLS files is {interrupt}, and the client uses what it read last: \
+                 does their file system hang?"
+            ),
+        }
+    }
+
+    /// Shows the client certificate of a credential from now on, or none, unless a later one is in
+    /// use. Connections with another one are not used for another request.
+    ///
+    /// # Errors
+    ///
+    /// `Config` names what is wrong with the certificate or its key.
+    pub(crate) fn use_identity(
+        &self,
+        number: u64,
+        identity: Option<&ClientIdentity>,
+    ) -> Result<(), Error> {
+        {
+            let parts = &mut self.shared.current.lock().parts;
+            if parts.number >= number {
+                return Ok(());
+            }
+            if parts.settings.identity.as_ref() == identity {
+                parts.number = number;
+                return Ok(());
+            }
+        }
+        self.shared.change(|parts| {
+            if parts.number < number {
+                parts.settings.identity = identity.cloned();
+                parts.number = number;
+            }
+        })
+    }
+
+    /// Returns what checks whether a client certificate can be shown.
+    pub(crate) fn check(&self) -> Arc<CheckIdentity> {
+        let provider = Arc::clone(&self.shared.provider);
+        Arc::new(move |identity| certified(identity, &provider).map(drop))
+    }
+
+    /// Makes the error of a TLS failure on the calling thread: what it means, and what to do.
+    pub(crate) fn explain(&self, error: rustls::Error) -> Error {
+        let settings = self.settings();
+        let is_refusal = settings.identity.is_some() && errors::is_about_certificate(&error);
+        let notes = call_context::current(|call| {
+            let notes = mem::take(&mut call.handshake);
+            call.handshake.refuses_identity = is_refusal;
+            Ok(notes)
+        });
+        let notes = call_context::HandshakeNotes {
+            offer: doctor::offer(&self.shared.provider),
+            ..notes.unwrap_or_default()
+        };
+        doctor::explain(error, &settings, &notes)
+    }
+
+    /// Makes the error of a connection that ended before the handshake did.
+    pub(crate) fn cut_off(&self, why: &str) -> Error {
+        doctor::cut_off(why, &self.settings())
+    }
+
+    /// Says that the client certificate has expired or is not valid yet, and what to do.
+    pub(crate) fn out_of_date(&self) -> Option<String> {
+        doctor::out_of_date(self.settings().identity.as_ref()?)
+    }
+
+    fn settings(&self) -> TlsSettings {
+        self.shared.current.lock().parts.settings.clone()
+    }
+
+    /// Returns what looks at the client certificate of new connections, without keeping the thread
+    /// that reads the files. It reads the certificate each time. `has_plugin`: a plugin gives it.
+    pub(crate) fn certificate(
+        &self,
+        has_plugin: bool,
+    ) -> impl Fn() -> Option<ClientCertificate> + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            let (identity, number) = {
+                let parts = &shared.current.lock().parts;
+                (parts.settings.identity.clone(), parts.number)
+            };
+            Some(ClientCertificate {
+                expires: client_certificate::expires(&identity?.certificate)?,
+                is_of_plugin: has_plugin && number < u64::MAX,
+            })
+        }
+    }
+}
+
+impl TlsReloader {
+    /// Reads the files if they may have changed. Blocks for local files.
+    fn refresh(&self) {
+        // A change after this look is seen by the next one.
+        let (settings, number) = {
+            let parts = &self.current.lock().parts;
+            (parts.settings.clone(), parts.number)
+        };
+        let stamps: Vec<_> = settings.files().map(stamp).collect();
+        let stamp = self.hasher.hash_one(stamps);
+        let now = Clock::system().now();
+        if !self.current.lock().files.may_have_changed(stamp, now) {
+            return;
+        }
+        let loaded = settings.loaded();
+        let fingerprint = match &loaded {
+            Ok(loaded) => loaded.fingerprint(&self.hasher),
+            Err(error) => self.hasher.hash_one(error.to_string()),
+        };
+        if mem::replace(&mut self.current.lock().fingerprint, fingerprint) == fingerprint {
+            return;
+        }
+        let changed = loaded.and_then(|loaded| {
+            self.change(|parts| {
+                if parts.number == number {
+                    parts.settings = loaded.clone();
+                }
+            })
+        });
+        match changed {
+            Ok(()) => {}
+            Err(error) => {
+                log::warn!(
+                    "the client cannot use the changed TLS files and uses those before: {error}"
+                );
+            }
+        }
+    }
+
+    /// Changes the parts, and makes the configuration of them. Takes no lock while it does that:
+    /// it calls code of the crypto provider.
+    fn change(&self, change: impl Fn(&mut TlsParts)) -> Result<(), Error> {
+        loop {
+            let (mut parts, version) = {
+                let current = self.current.lock();
+                (current.parts.clone(), current.version)
+            };
+            change(&mut parts);
+            let config = build(&parts.settings, &self.provider)?;
+            let mut current = self.current.lock();
+            if current.version == version {
+                current.version = version.wrapping_add(1);
+                current.fingerprint = parts.settings.fingerprint(&self.hasher);
+                let before = mem::replace(&mut current.config, config);
+                let parts_before = mem::replace(&mut current.parts, parts);
+                drop(current);
+                drop((before, parts_before));
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl TlsSettings {
+    fn files(&self) -> impl Iterator<Item = &Path> {
+        self.pems().flat_map(Pem::paths)
+    }
+
+    /// Returns a copy with the present content of the files. Blocks for local files.
+    fn loaded(&self) -> Result<Self, Error> {
+        let mut loaded = self.clone();
+        if let Some(authorities) = &mut loaded.authorities {
+            *authorities = authorities.loaded()?;
+        }
+        if let Some(identity) = &mut loaded.identity {
+            *identity = identity.loaded()?;
+        }
+        Ok(loaded)
+    }
+
+    /// Returns a hash of the loaded content.
+    fn fingerprint(&self, hasher: &RandomState) -> u64 {
+        hasher.hash_one(
+            self.pems()
+                .map(|pem| pem.bytes.as_slice())
+                .collect::<Vec<_>>(),
+        )
+    }
+}
+
+#[cfg_attr(
+    feature = "ring",
+    expect(
+        clippy::unnecessary_wraps,
+        reason = "without the feature there may be none"
+    )
+)]
+fn provider(given: Option<&Arc<CryptoProvider>>) -> Result<Arc<CryptoProvider>, Error> {
+    if let Some(provider) = given {
+        return Ok(Arc::clone(provider));
+    }
+    #[cfg(feature = "ring")]
+    return Ok(Arc::new(rustls::crypto::ring::default_provider()));
+    #[cfg(not(feature = "ring"))]
+    Err(Error::config(
+        "TLS needs a crypto provider: hand one in, or build kubecache with its feature `ring`",
+    ))
+}
+
+/// Makes the configuration of loaded settings.
+fn build(
+    settings: &TlsSettings,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Arc<ClientConfig>, Error> {
+    let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| {
+            Error::config(format!("the crypto provider: {}", errors::describe(&error)))
+        })?;
+    let is_checked = !settings.insecure_skip_verify;
+    let verifier = Verifier {
+        roots: is_checked.then(|| roots(settings)).transpose()?,
+        algorithms: provider.signature_verification_algorithms,
+    };
+    let builder = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(verifier));
+    let mut tls = match &settings.identity {
+        Some(identity) => {
+            let certified = SingleCertAndKey::from(certified(identity, provider)?);
+            builder.with_client_cert_resolver(Arc::new(certified))
+        }
+        None => builder.with_client_cert_resolver(Arc::new(NoClientCertificate)),
+    };
+    tls.resumption = if settings.identity.is_some() {
+        // A resumed session would keep the identity of the previous certificate.
+        Resumption::disabled()
+    } else {
+        Resumption::in_memory_sessions(SESSIONS_MAX)
+    };
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(tls))
+}
+
+fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
+    let (origin, bytes, unread) = match &settings.authorities {
+        Some(pem) => (pem.origin(), pem.bytes.as_slice(), pem.left_out.as_str()),
+        None => (String::new(), &[][..], ""),
+    };
+    let mut left_out = LeftOut::default();
+    if !unread.is_empty() {
+        left_out.add(|| unread.to_owned());
+    }
+    let mut roots = RootCertStore::empty();
+    // Directories hold many of them twice: alone and in a bundle.
+    let mut seen = HashSet::new();
+    for (number, block) in (1_usize..).zip(pem_blocks(bytes)) {
+        let why = match CertificateDer::from_pem_slice(block) {
+            // A block of another kind, such as a key.
+            Err(pem::Error::NoItemsFound) => continue,
+            Err(error) => errors::describe_pem(&error),
+            Ok(certificate) if !seen.insert(certificate.to_vec()) => continue,
+            Ok(certificate) => match roots.add(certificate) {
+                Ok(()) => continue,
+                Err(error) => errors::describe(&error),
+            },
+        };
+        left_out.add(|| format!("its block {number}: {why}"));
+    }
+    if roots.is_empty() {
+        let why = left_out.words("it holds no CERTIFICATE block");
+        return Err(Error::config(format!(
+            "{origin}: no usable certificate: {why}"
+        )));
+    }
+    if left_out.count > 0 {
+        let why = left_out.words("");
+        log::warn!("{origin}: authorities that cannot be used are left out: {why}");
+    }
+    Ok(roots)
+}
+
+/// How many authorities that are left out a message names.
+const NAMED_MAX: usize = 5;
+
+/// The authorities of a bundle that are left out: how many, and why the first ones are.
+#[derive(Default)]
+struct LeftOut {
+    count: usize,
+    named: Vec<String>,
+}
+
+impl LeftOut {
+    fn add(&mut self, why: impl FnOnce() -> String) {
+        self.count = self.count.saturating_add(1);
+        if self.named.len() < NAMED_MAX {
+            self.named.push(why());
+        }
+    }
+
+    fn words(&self, none: &str) -> String {
+        let more = self.count.saturating_sub(self.named.len());
+        match (self.count, more) {
+            (0, _) => none.to_owned(),
+            (_, 0) => self.named.join(", "),
+            (_, more) => format!("{} and {more} more", self.named.join(", ")),
+        }
+    }
+}
+
+/// Splits PEM text before each block, so that a block without an end spoils no other.
+fn pem_blocks(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let begins = || memchr::memmem::find_iter(bytes, b"-----BEGIN ");
+    let ends = begins().skip(1).chain([bytes.len()]);
+    begins()
+        .zip(ends)
+        .map(|(begin, end)| bytes.get(begin..end).unwrap_or_default())
+}
+
+fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<CertifiedKey, Error> {
+    let (certificate_origin, key_origin) = (identity.certificate.origin(), identity.key.origin());
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&identity.certificate.bytes)
+        .collect::<Result<_, _>>()
+        .map_err(|error| not_pem(&certificate_origin, &error))?;
+    if chain.is_empty() {
+        let message = format!("{certificate_origin}: it holds no CERTIFICATE block");
+        return Err(Error::config(message));
+    }
+    let key = PrivateKeyDer::from_pem_slice(&identity.key.bytes).map_err(|error| {
+        let hint = "an unencrypted PRIVATE KEY, RSA PRIVATE KEY or EC PRIVATE KEY block is needed";
+        Error::config(format!(
+            "{key_origin}: {}: {hint}",
+            errors::describe_pem(&error)
+        ))
+    })?;
+    let key = load_key(&key, provider).map_err(|error| {
+        let hint = "RSA of 2048 bits or more, ECDSA on P-256 or P-384 and Ed25519 work with the \
+            ring \
+                    provider; for P-521 hand in a provider that knows it";
+        let why = errors::describe(&error);
+        Error::config(format!(
+            "{key_origin}: the key cannot be used ({why}): {hint}"
+        ))
+    })?;
+    let certified = CertifiedKey::new(chain, key);
+    let other_key = || {
+        Error::config(format!(
+            "{certificate_origin} and {key_origin} do not belong together: the certificate is for \
+             another key"
+        ))
+    };
+    match certified.keys_match() {
+        Ok(()) | Err(rustls::Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
+        Err(rustls::Error::InconsistentKeys(_)) => return Err(other_key()),
+        // The server decides whether it accepts an X.509 v1 certificate.
+        Err(error) if errors::is_unsupported_version(&error) => {
+            if !holds_public_key(&certified) {
+                return Err(other_key());
+            }
+            log::warn!(
+                "{certificate_origin}: some servers refuse X.509 v1 certificates, and this is one"
+            );
+        }
+        Err(error) => {
+            return Err(Error::config(format!(
+                "{certificate_origin}: not a certificate: {}",
+                errors::describe(&error)
+            )));
+        }
+    }
+    Ok(certified)
+}
+
+/// Loads a key. Its label in PEM does not decide its kind, as in Go: files carry the wrong one.
+///
+/// # Errors
+///
+/// The error of the kind that the label names.
+fn load_key(
+    key: &PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<Arc<dyn SigningKey>, rustls::Error> {
+    let load = |key| provider.key_provider.load_private_key(key);
+    let labelled = load(key.clone_key());
+    let bytes = || key.secret_der().to_vec();
+    labelled.or_else(|error| {
+        load(PrivatePkcs8KeyDer::from(bytes()).into())
+            .or_else(|_| load(PrivatePkcs1KeyDer::from(bytes()).into()))
+            .or_else(|_| load(PrivateSec1KeyDer::from(bytes()).into()))
+            .map_err(|_other_kind| error)
+    })
+}
+
+/// Whether the public key stands in the first certificate, which rustls cannot read. A key that
+/// does not tell its public half is taken to fit.
+fn holds_public_key(certified: &CertifiedKey) -> bool {
+    let (leaf, public) = (certified.cert.first(), certified.key.public_key());
+    let (Some(leaf), Some(public)) = (leaf, public) else {
+        return true;
+    };
+    memchr::memmem::find(leaf, &public).is_some()
+}
+
+fn not_pem(origin: &str, error: &pem::Error) -> Error {
+    let why = errors::describe_pem(error);
+    Error::config(format!("{origin}: not PEM: {why}"))
+}
