@@ -46,6 +46,40 @@ impl Deadline {
     }
 }
 
+/// When a call stops waiting: at a [`Deadline`], or after a [`Duration`], which counts from the
+/// call. [`Deadline::NEVER`] and `Duration::MAX` are waits without end.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use k8s_openapi::api::core::v1::Secret;
+/// use kubecache::ErrorKind;
+/// use kubecache::clock::Clock;
+/// use kubecache::store::{Indexers, Store};
+///
+/// let (store, _writer) = Store::<Secret>::new(Indexers::new(), Clock::system());
+/// let error = store.wait_until_synced(Duration::from_millis(1)).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::NotSynced);
+/// ```
+pub trait IntoDeadline: Copy {
+    /// Returns the deadline, by the clock of the call that waits.
+    fn into_deadline(self, clock: &Clock) -> Deadline;
+}
+
+impl IntoDeadline for Deadline {
+    fn into_deadline(self, _clock: &Clock) -> Deadline {
+        self
+    }
+}
+
+impl IntoDeadline for Duration {
+    fn into_deadline(self, clock: &Clock) -> Deadline {
+        clock.after(self)
+    }
+}
+
 /// As far away as an instant can be that is told as "never": 30 years.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 

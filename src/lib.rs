@@ -101,7 +101,6 @@
 //! use std::time::Duration;
 //!
 //! use k8s_openapi::api::core::v1::Pod;
-//! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
 //! use kubecache::informer::{InformerOptions, SharedInformer};
 //! use kubecache::object::{Object as _, Scope};
@@ -123,12 +122,11 @@
 //!     )?;
 //!     let mut signals = Signals::new([SIGINT, SIGTERM])?;
 //!     informer.start()?;
-//!     let minute = || Clock::system().after(Duration::from_secs(60));
-//!     informer.wait_until_synced(minute())?; // or the reason why not
+//!     informer.wait_until_synced(Duration::from_secs(60))?; // or the reason why not
 //!     println!("{} pods run on node-1", informer.store().by_index("node", "node-1")?.len());
 //!     # signal_hook::low_level::raise(SIGINT)?;
 //!     signals.forever().next(); // blocks until the first signal
-//!     Ok(informer.shutdown(minute())?)
+//!     Ok(informer.shutdown(Duration::from_secs(60))?)
 //! }
 //!
 //! fn main() -> Result<(), Box<dyn Error>> {
@@ -162,7 +160,6 @@
 //!
 //! use k8s_openapi::api::core::v1::Pod;
 //! use kubecache::Error;
-//! use kubecache::clock::Clock;
 //! use kubecache::http::{Client, ClientOptions, Config};
 //! use kubecache::informer::{InformerOptions, SharedInformer};
 //! use kubecache::manager::{ManagerOptions, SecretManager};
@@ -182,7 +179,7 @@
 //!             .on_delete(move |pod| deleted.unregister_pod(&pod.last_known)),
 //!     )?;
 //!     pods.start()?;
-//!     registered.wait_until_synced(Clock::system().after(Duration::from_secs(60)))?;
+//!     registered.wait_until_synced(Duration::from_secs(60))?;
 //!     // Any thread may read. A read blocks a second at most, and not once the Secret is known.
 //!     let secret = secrets.get("shop", "storefront-session")?;
 //!     println!("{secret:?} has {} keys", secret.data.as_ref().map_or(0, |data| data.len()));

@@ -1,6 +1,6 @@
 //! The wait of a client until one object is as the caller wants it.
 
-use crate::clock::Deadline;
+use crate::clock::IntoDeadline;
 use crate::error::Error;
 use crate::http::Client;
 use crate::object::{Object, ObjectKey, Scope, StoredObject};
@@ -31,13 +31,12 @@ impl Client {
     ///
     /// ```
     /// # #[cfg(feature = "testing")] {
-    /// # use kubecache::clock::Clock;
     /// # use kubecache::http::{Client, ClientOptions, Config};
     /// # use kubecache::object::ObjectKey;
     /// # use kubecache::testing::{ApiServer, objects};
     /// # let server = ApiServer::new()?;
     /// # let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
-    /// # let soon = Clock::system().after(std::time::Duration::from_secs(60));
+    /// # let soon = std::time::Duration::from_secs(60);
     /// use k8s_openapi::api::apps::v1::Deployment;
     ///
     /// # let web = |available: &str| serde_json::json!({
@@ -73,13 +72,12 @@ impl Client {
     ///
     /// ```
     /// # #[cfg(feature = "testing")] {
-    /// # use kubecache::clock::Clock;
     /// # use kubecache::http::{Client, ClientOptions, Config};
     /// # use kubecache::object::ObjectKey;
     /// # use kubecache::testing::{ApiServer, objects};
     /// # let server = ApiServer::new()?;
     /// # let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
-    /// # let soon = Clock::system().after(std::time::Duration::from_secs(60));
+    /// # let soon = std::time::Duration::from_secs(60);
     /// use k8s_openapi::api::core::v1::Pod;
     ///
     /// # let pod = |ready: &str| serde_json::json!({
@@ -111,13 +109,12 @@ impl Client {
     ///
     /// ```
     /// # #[cfg(feature = "testing")] {
-    /// # use kubecache::clock::Clock;
     /// # use kubecache::http::{Client, ClientOptions, Config};
     /// # use kubecache::object::ObjectKey;
     /// # use kubecache::testing::{ApiServer, objects};
     /// # let server = ApiServer::new()?;
     /// # let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
-    /// # let soon = Clock::system().after(std::time::Duration::from_secs(60));
+    /// # let soon = std::time::Duration::from_secs(60);
     /// use k8s_openapi::api::core::v1::Secret;
     ///
     /// # server.apply(&objects::secret("shop", "db", "", &[]))?;
@@ -138,7 +135,7 @@ impl Client {
         &self,
         key: &ObjectKey,
         predicate: impl FnMut(Option<&K>) -> bool,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let name = format!("wait for {} {key}", self.resource::<K>().singular());
         let options = ReflectorOptions::default().watch_list(false);
@@ -156,7 +153,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 
     use super::*;
-    use crate::clock::Clock;
+    use crate::clock::{Clock, Deadline};
     use crate::error::ErrorKind;
     use crate::http::{ClientOptions, Config};
     use crate::testing::{ApiServer, objects};

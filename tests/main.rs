@@ -24,6 +24,8 @@ mod cluster_control;
 #[cfg(feature = "testing")]
 mod corpus;
 #[cfg(feature = "testing")]
+mod durations;
+#[cfg(feature = "testing")]
 mod event_allocations;
 mod failure_lines;
 #[cfg(feature = "testing")]

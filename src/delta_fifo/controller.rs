@@ -1,7 +1,7 @@
 //! A reflector, its queue, and a thread with a process function: client-go's low-level controller.
 
 use super::{DeltaFifo, DeltaFifoHandle, DeltaFifoWriter, Deltas};
-use crate::clock::Deadline;
+use crate::clock::{Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::ListerWatcher;
 use crate::object::Object;
@@ -94,7 +94,8 @@ impl<K: Object> Controller<K> {
     ///
     /// `Panicked` when the process function panicked. `Timeout` at the deadline, and at once when
     /// the process function calls this, or waits for the calling thread.
-    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn shutdown(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&self.queue.clock);
         self.stop();
         let end = self.consumer.ending();
         if !matches!(end.wait_until(&self.queue.clock, deadline), Ok(true)) {

@@ -2,7 +2,7 @@
 //! close it.
 
 use super::state::{QueueEnd, QueueState};
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, clone_of, debug_of};
 use crate::object::{Object, resource_name};
 use crate::reflector::{ReflectorStatus, Waiters};
@@ -37,7 +37,8 @@ impl<K: Object> DeltaFifoHandle<K> {
     /// `Forbidden` or `NotFound` for the server's refusal. `Stopped` when the queue was closed
     /// before a list came, or when the consumer is gone; its source names the cause.
     #[doc(alias = "WaitForCacheSync")]
-    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn wait_until_synced(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&self.clock);
         if self.has_synced() {
             return Ok(());
         }

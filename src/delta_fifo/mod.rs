@@ -103,12 +103,12 @@
 //!         process(deltas, initial, (&reads, &mut writer), &mut handler);
 //!     })?;
 //!
-//! controller.queue().wait_until_synced(Clock::system().after(Duration::from_secs(60)))?;
+//! controller.queue().wait_until_synced(Duration::from_secs(60))?;
 //! assert_eq!(indexer.by_index("namespace", "shop")?.len(), 1);
 //! source.delete("shop", "settings");
 //! assert_eq!(told.recv().as_deref(), Ok("shop/settings added, true"));
 //! assert_eq!(told.recv().as_deref(), Ok("shop/settings deleted"));
-//! controller.shutdown(Clock::system().after(Duration::from_secs(60)))?;
+//! controller.shutdown(Duration::from_secs(60))?;
 //! # }
 //! # Ok::<(), kubecache::Error>(())
 //! ```

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crate::clock::Deadline;
+use crate::clock::IntoDeadline;
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard;
 use crate::object::Object;
@@ -31,7 +31,6 @@ use super::writer::DeltaFifoWriter;
 /// use std::time::Duration;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kubecache::clock::Clock;
 /// use kubecache::delta_fifo::{Delta, DeltaFifo, DeltaFifoOptions};
 /// use kubecache::reflector::{Reflector, ReflectorOptions};
 /// use kubecache::testing::{FakeSource, objects};
@@ -43,7 +42,7 @@ use super::writer::DeltaFifoWriter;
 /// let reflector =
 ///     Reflector::spawn("settings", Arc::new(source), writer, ReflectorOptions::default())?;
 ///
-/// queue.pop(Clock::system().after(Duration::from_secs(60)), |deltas, is_in_initial_list| {
+/// queue.pop(Duration::from_secs(60), |deltas, is_in_initial_list| {
 ///     assert!(matches!(deltas.newest(), Delta::ReplacedAll(list) if list.items.len() == 1));
 ///     assert!(is_in_initial_list);
 /// })?;
@@ -89,7 +88,7 @@ impl<K: Object> DeltaFifo<K> {
     /// panicked.
     pub fn pop<R>(
         &mut self,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         process: impl FnOnce(Deltas<K>, bool) -> R,
     ) -> Result<R, Error> {
         self.run(1, deadline, |deltas, _, is_initial| {
@@ -109,7 +108,7 @@ impl<K: Object> DeltaFifo<K> {
     pub fn pop_batch<R>(
         &mut self,
         max: NonZeroUsize,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         process: impl FnOnce(Vec<Deltas<K>>, bool) -> R,
     ) -> Result<R, Error> {
         self.run(max.get(), deadline, |first, more, is_initial| {
@@ -138,9 +137,10 @@ impl<K: Object> DeltaFifo<K> {
     fn run<R>(
         &mut self,
         max: usize,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         process: impl FnOnce(Deltas<K>, Vec<Deltas<K>>, bool) -> R,
     ) -> Result<R, Error> {
+        let deadline = deadline.into_deadline(&self.queue.clock);
         let DeltaFifoHandle { state, clock, .. } = &self.queue;
         let thread = current_thread();
         let locked = state.lock();

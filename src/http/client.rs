@@ -20,7 +20,7 @@ use super::credentials::CredentialsStatus;
 use super::environment::Environment;
 use super::lister_watcher::{HttpListerWatcher, ObjectGetter};
 use super::tls::Tls;
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
@@ -147,8 +147,9 @@ impl Client {
     pub fn get_by<K: Object>(
         &self,
         key: &ObjectKey,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
+        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
         let (newest, stop, getter) = (
             ResourceVersion::most_recent(),
             StopToken::never(),
@@ -208,8 +209,9 @@ impl Client {
     pub fn list_by<K: Object>(
         &self,
         scope: Scope,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
+        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
         let source = HttpListerWatcher::<K>::new(&self.inner, self.resource::<K>(), scope).pooled();
         let mut bound = Bound::new(source.objects_max());
         let mut pages = Pages::default();

@@ -16,7 +16,7 @@ use super::calls::errors;
 use super::client::Client;
 use super::lister_watcher::{read_body, read_some};
 use super::requests;
-use crate::clock::Deadline;
+use crate::clock::{Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestProgress;
 use crate::object::visible;
@@ -342,7 +342,7 @@ impl Client {
     ///
     /// ```
     /// # #[cfg(feature = "testing")] {
-    /// use kubecache::clock::{Clock, Deadline};
+    /// use kubecache::clock::Deadline;
     /// use kubecache::http::{Client, ClientOptions, Config, Request};
     /// use std::time::Duration;
     /// # let server = kubecache::testing::ApiServer::new()?;
@@ -350,14 +350,15 @@ impl Client {
     ///
     /// // let config = Config::infer()?;
     /// let client = Client::new(&config, ClientOptions::default())?;
-    /// let soon = Clock::system().after(Duration::from_secs(10));
+    /// let soon = Duration::from_secs(10);
     /// let version = client.send(&Request::get("/version"), soon)?;
     /// let version: serde_json::Value = version.json()?;
     /// assert_eq!(version["major"], "1");
     /// # }
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn send(&self, request: &Request, deadline: Deadline) -> Result<Response, Error> {
+    pub fn send(&self, request: &Request, deadline: impl IntoDeadline) -> Result<Response, Error> {
+        let deadline = deadline.into_deadline(&self.inner().context.options.clock);
         let metrics = &self.inner().context.endpoint.metrics;
         metrics.ended(|| {
             let (status, headers, mut answer) = self.open(request, deadline, false)?;
@@ -409,7 +410,12 @@ impl Client {
     /// # }
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
-    pub fn stream(&self, request: &Request, deadline: Deadline) -> Result<ResponseStream, Error> {
+    pub fn stream(
+        &self,
+        request: &Request,
+        deadline: impl IntoDeadline,
+    ) -> Result<ResponseStream, Error> {
+        let deadline = deadline.into_deadline(&self.inner().context.options.clock);
         let (_, _, answer) = self.open(request, deadline, true)?;
         Ok(ResponseStream {
             what: Arc::clone(&answer.what),

@@ -7,7 +7,7 @@ use super::calls::errors;
 use super::client::Client;
 use super::requests;
 use super::send::Request;
-use crate::clock::Deadline;
+use crate::clock::IntoDeadline;
 use crate::error::Error;
 use crate::object::{Object, ObjectKey, StoredObject};
 use crate::setters::setters;
@@ -149,7 +149,7 @@ impl Client {
         &self,
         object: &K,
         options: &WriteOptions,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let request = options.request::<K>(self, "POST", &object.key())?;
         let request = request.json(object)?;
@@ -196,7 +196,7 @@ impl Client {
         &self,
         object: &K,
         options: &WriteOptions,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let request = options.request::<K>(self, "PUT", &object.key())?;
         let request = request.json(object)?;
@@ -245,7 +245,7 @@ impl Client {
         key: &ObjectKey,
         patch: &Patch,
         options: &WriteOptions,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let (content_type, body) = patch.parts();
         let request = options.request::<K>(self, "PATCH", key)?;
@@ -270,7 +270,7 @@ impl Client {
         key: &ObjectKey,
         how: &Value,
         options: &WriteOptions,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<(), Error> {
         // Not by `accept`: a server may answer with a status, of which there is no metadata alone.
         let mut request = options.request::<K>(self, "DELETE", key)?;
@@ -284,7 +284,7 @@ impl Client {
     fn write<K: Object>(
         &self,
         request: Request,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
         let decode = self.inner().context.options.decode.for_program::<K>();
         let accept = requests::accept::<K>(false, decode.trim);

@@ -16,7 +16,7 @@ use super::report::{NamespaceReport, ObjectReport};
 use super::strategy::{ReferencedObjects, Strategy};
 use super::ttl::store::TtlStore;
 use super::watch::store::WatchStore;
-use crate::clock::Deadline;
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard;
 use crate::hooks::Telemetry;
@@ -97,6 +97,10 @@ impl<K: Object + Clone> ObjectManager<K> {
 }
 
 impl<K: Object> ObjectManager<K> {
+    fn clock(&self) -> &Clock {
+        &self.entries.options().reflector.clock
+    }
+
     /// Tells the metrics hook how a read ended. Without a hook it looks at no clock.
     fn measured(
         &self,
@@ -224,9 +228,10 @@ impl<K: Object> ObjectManager<K> {
         &self,
         namespace: &str,
         name: &str,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Cached<K>, Error> {
-        self.measured(|| self.strategy.get(namespace, name, &|| deadline))
+        let deadline = || deadline.into_deadline(self.clock());
+        self.measured(|| self.strategy.get(namespace, name, &deadline))
     }
 
     /// Returns the object that is in memory, whatever its age, or `None` if there is none. With
@@ -292,8 +297,9 @@ impl<K: Object> ObjectManager<K> {
         &self,
         namespace: &str,
         name: &str,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Cached<K>, Error> {
+        let deadline = deadline.into_deadline(self.clock());
         self.measured(|| {
             let latest = ResourceVersion::most_recent();
             self.strategy
@@ -329,8 +335,9 @@ impl<K: Object> ObjectManager<K> {
         namespace: &str,
         name: &str,
         version: &ResourceVersion,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Cached<K>, Error> {
+        let deadline = deadline.into_deadline(self.clock());
         if version.is_unset() && !version.is_empty() {
             // Any state will do.
             return self.get_by(namespace, name, deadline);
@@ -460,17 +467,17 @@ impl<K: Object> ObjectManager<K> {
     /// ```
     /// # #[cfg(feature = "testing")] {
     /// use k8s_openapi::api::core::v1::Secret;
-    /// use kubecache::clock::Clock;
     /// use kubecache::manager::{ManagerOptions, SecretManager};
     /// use kubecache::testing::FakeSource;
     /// use std::time::Duration;
     ///
     /// let secrets = SecretManager::new(FakeSource::new(), ManagerOptions::default())?;
-    /// secrets.shutdown(Clock::system().after(Duration::from_secs(10)))?;
+    /// secrets.shutdown(Duration::from_secs(10))?;
     /// # }
     /// # Ok::<_, kubecache::Error>(())
     /// ```
-    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn shutdown(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(self.clock());
         self.strategy.shutdown(deadline)
     }
 }

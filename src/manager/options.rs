@@ -33,7 +33,6 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use k8s_openapi::api::core::v1::Secret;
-/// use kubecache::clock::Clock;
 /// use kubecache::manager::{ManagerOptions, Owner, SecretManager, WatchScope};
 /// use kubecache::object::ObjectKey;
 /// use kubecache::testing::{FakeSource, objects};
@@ -45,7 +44,7 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 /// let secrets = SecretManager::new(server.clone(), options)?;
 ///
 /// let shop = Owner::new("Shop", ObjectKey::new("shop", "till"));
-/// let by = Clock::system().after(Duration::from_secs(10));
+/// let by = Duration::from_secs(10);
 /// for number in 0..20 {
 ///     let name = format!("key-{number}");
 ///     server.set(objects::secret("shop", &name, "", &[("password", "...")]));
@@ -87,7 +86,6 @@ pub enum WatchScope {
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use k8s_openapi::api::core::v1::Secret;
-/// use kubecache::clock::Clock;
 /// use kubecache::manager::{ManagerOptions, Owner, PastLimit, SecretManager};
 /// use kubecache::object::ObjectKey;
 /// use kubecache::testing::{FakeSource, objects};
@@ -99,7 +97,7 @@ pub enum WatchScope {
 /// let secrets = SecretManager::new(server.clone(), options)?;
 ///
 /// let shop = Owner::new("Shop", ObjectKey::new("shop", "till"));
-/// let by = Clock::system().after(Duration::from_secs(10));
+/// let by = Duration::from_secs(10);
 /// for name in ["a", "b", "c", "d"] {
 ///     server.set(objects::secret("shop", name, "", &[("password", "...")]));
 ///     secrets.add_reference(&shop, &ObjectKey::new("shop", name));

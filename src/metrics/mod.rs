@@ -11,7 +11,6 @@
 //! use std::time::Duration;
 //!
 //! use k8s_openapi::api::core::v1::ConfigMap;
-//! use kubecache::clock::Clock;
 //! use kubecache::informer::{InformerOptions, SharedInformer};
 //! use kubecache::metrics::Exposition;
 //! use kubecache::testing::FakeSource;
@@ -21,7 +20,7 @@
 //! let source = Arc::new(FakeSource::<ConfigMap>::new());
 //! let informer = SharedInformer::new(source, InformerOptions::default().metrics(metrics));
 //! informer.start()?;
-//! let deadline = Clock::system().after(Duration::from_secs(10));
+//! let deadline = Duration::from_secs(10);
 //! informer.wait_until_synced(deadline)?;
 //!
 //! let labels = r#"{group="",name="settings",resource="configmaps",version="v1"}"#;

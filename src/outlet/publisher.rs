@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, select};
 
 use super::object_folder::KEPT;
 use super::{Laid, ObjectData, Outcome, Outlet};
-use crate::clock::{Clock, Deadline, later};
+use crate::clock::{Clock, IntoDeadline, later};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
@@ -144,7 +144,8 @@ impl<K: ObjectData> Publisher<K> {
     ///
     /// - The first error of an object that failed.
     /// - `Timeout`: the deadline passed. `Stopped`: the publisher was stopped.
-    pub fn publish_by(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn publish_by(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&Clock::system());
         let what = format!("writing the {} to the disk", K::FOLDER);
         let status = self.shared.rounds.wait(&what, deadline)?;
         status.failed.into_values().next().map_or(Ok(()), Err)

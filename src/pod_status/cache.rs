@@ -5,7 +5,7 @@ use super::reading::{PodReading, StatusError, Timestamp};
 use super::status::{CachedStatus, PodStatus};
 use super::table::{PodTable, PodWaiter};
 use super::timeout;
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, clone_of, debug_of};
 use crate::sync::{Arc, Mutex, Rank, wake_at};
 use crate::worker::StopToken;
@@ -123,8 +123,9 @@ impl<S: CachedStatus> PodStatusCache<S> {
         &self,
         uid: &str,
         min_time: Timestamp,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<PodReading<S>, Error> {
+        let deadline = deadline.into_deadline(&self.clock);
         self.wait_for(uid, min_time, deadline, None)
     }
 
@@ -159,9 +160,10 @@ impl<S: CachedStatus> PodStatusCache<S> {
         &self,
         uid: &str,
         min_time: Timestamp,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         stop: &StopToken,
     ) -> Result<PodReading<S>, Error> {
+        let deadline = deadline.into_deadline(&self.clock);
         self.wait_for(uid, min_time, deadline, Some(stop))
     }
 

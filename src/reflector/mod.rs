@@ -77,7 +77,7 @@ static STARTED: ProcessCounter = ProcessCounter::new(1);
 /// let options = ReflectorOptions::default().waiters(store.waiters());
 /// let reflector = Reflector::spawn("secrets", Arc::new(source), writer, options)?;
 ///
-/// store.wait_until_synced(Clock::system().after(Duration::from_secs(60)))?;
+/// store.wait_until_synced(Duration::from_secs(60))?;
 /// assert!(store.get("shop", "db")?.is_some());
 /// reflector.join().expect("it did not panic");
 /// # }

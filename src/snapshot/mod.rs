@@ -38,7 +38,7 @@ use self::content::Parts;
 use self::key::KeyBytes;
 use self::loaded::{Loaded, Seeds};
 use self::text::PlainText;
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard_call;
 use crate::manager::{ObjectManager, Owner};
@@ -73,7 +73,6 @@ pub struct SnapshotStatus {
 ///
 /// ```
 /// # #[cfg(feature = "testing")] {
-/// use kubecache::clock::Clock;
 /// use kubecache::manager::{ManagerOptions, Owner, SecretManager};
 /// use kubecache::object::ObjectKey;
 /// use kubecache::snapshot::{Snapshot, SnapshotKey, SnapshotOptions};
@@ -92,7 +91,7 @@ pub struct SnapshotStatus {
 /// # let directory = std::env::temp_dir().join(format!("kubecache-snap-{}", std::process::id()));
 /// # std::fs::create_dir_all(&directory)?;
 /// let options = SnapshotOptions::new(directory.join("snapshot"), Sealed);
-/// let soon = Clock::system().after(Duration::from_secs(60));
+/// let soon = Duration::from_secs(60);
 /// let proxy = Owner::new("Service", ObjectKey::new("", "proxy"));
 ///
 /// let server = FakeSource::<Secret>::new();
@@ -276,7 +275,8 @@ impl Snapshot {
     ///
     /// [`SnapshotStatus::last_error`] after the write, also that of an object that the file leaves
     /// out; `Timeout` at the deadline.
-    pub fn write_by(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn write_by(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&Clock::system());
         let what = format!("writing the snapshot {}", self.core.options.path.display());
         let status = self.core.writes.wait(&what, deadline)?;
         status.last_error.map_or(Ok(()), Err)

@@ -15,7 +15,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer};
 
 use super::*;
-use crate::clock::FakeClock;
+use crate::clock::{Deadline, FakeClock};
 use crate::hooks::Hook;
 use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};

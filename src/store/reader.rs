@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, clone_of, debug_of};
 use crate::failures::Failures;
 use crate::list_watch::{Listed, ListerWatcher, Undecodable};
@@ -31,7 +31,6 @@ use crate::sync::{Arc, Monitor, Rank};
 /// use std::time::Duration;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kubecache::clock::Clock;
 /// use kubecache::reflector::ReflectorOptions;
 /// use kubecache::store::{Indexers, Store};
 /// use kubecache::testing::FakeSource;
@@ -45,7 +44,7 @@ use crate::sync::{Arc, Monitor, Rank};
 /// let options = ReflectorOptions::default();
 /// let (store, reflector) =
 ///     Store::spawn("settings", Arc::new(source), Indexers::new().by_namespace(), options)?;
-/// store.wait_until_synced(Clock::system().after(Duration::from_secs(10)))?;
+/// store.wait_until_synced(Duration::from_secs(10))?;
 /// assert!(store.get("shop", "settings")?.is_some());
 /// assert_eq!(store.by_index("namespace", "shop")?.len(), 1);
 /// reflector.join().expect("it did not panic");
@@ -163,7 +162,8 @@ impl<K: Object> Store<K> {
     /// `Forbidden` or `NotFound` when the server refuses the resource or does not know it.
     /// `Stopped` when nothing will fill the store any more.
     #[doc(alias = "WaitForCacheSync")]
-    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn wait_until_synced(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(self.clock());
         if self.has_synced() {
             return Ok(());
         }
@@ -184,8 +184,9 @@ impl<K: Object> Store<K> {
     pub fn wait_until_at_least(
         &self,
         version: &ResourceVersion,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(self.clock());
         let is_there = |state: &StoreContent<K>| {
             state.synced && !state.guard.position().is_older_than(version)
         };

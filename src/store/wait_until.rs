@@ -1,6 +1,6 @@
 //! A caller's wait until one object in a store has the state that the caller wants.
 
-use crate::clock::Deadline;
+use crate::clock::IntoDeadline;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
 use crate::list_watch::Listed;
@@ -65,8 +65,9 @@ impl<K: Object> Store<K> {
         &self,
         key: &ObjectKey,
         mut predicate: impl FnMut(Option<&K>) -> bool,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
+        let deadline = deadline.into_deadline(self.clock());
         let what = format!("{} {key}", self.name());
         let mut last: Option<(SeenState<K>, _)> = None;
         loop {
@@ -133,7 +134,7 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::clock::Clock;
+    use crate::clock::{Clock, Deadline};
     use crate::reflector::ReflectorOptions;
     use crate::store::Indexers;
     use crate::testing::{FakeSource, objects};

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::sync::{
     Arc, Monitor, Rank, Wake,
     atomic::{AtomicBool, Ordering},
@@ -120,7 +120,8 @@ impl StopToken {
 
     /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to let time
     /// go by.
-    pub fn wait_until(&self, clock: &Clock, deadline: Deadline) -> WaitEnd {
+    pub fn wait_until(&self, clock: &Clock, deadline: impl IntoDeadline) -> WaitEnd {
+        let deadline = deadline.into_deadline(clock);
         let state = self.0.state.lock();
         let is_stopped = |state: &mut StopState| state.open.is_none().then_some(());
         match clock.wait_for(&self.0.state, state, deadline, is_stopped) {

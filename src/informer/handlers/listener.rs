@@ -309,6 +309,10 @@ impl<K: Object> Listener<K> {
         &self.sync_name
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
     pub(super) fn readings(&self) -> HandlerReadings {
         let now = self.clock.now();
         self.state.lock().readings(now)

@@ -2,7 +2,7 @@
 
 use std::sync::Weak;
 
-use crate::clock::Deadline;
+use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::informer::handlers::listener::{Listener, still_run};
 use crate::informer::handlers::processor::Processor;
@@ -68,7 +68,8 @@ impl Registration {
     ///
     /// The text names the handler by its [`sync_name`](Self::sync_name).
     #[doc(alias = "WaitForCacheSync")]
-    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn wait_until_synced(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(self.0.clock());
         self.0.wait_until_synced(deadline)
     }
 
@@ -91,7 +92,8 @@ impl Registration {
     /// The same error comes at once if that call waits for the end of the calling thread, directly
     /// or through others. Two handlers that remove each other are such a case. The text names them.
     #[doc(alias = "RemoveEventHandler")]
-    pub fn remove(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn remove(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(self.0.clock());
         self.0.remove(deadline)
     }
 }
@@ -106,6 +108,7 @@ pub(super) trait Registered: Send + Sync {
     fn given_name(&self) -> Option<&str>;
     fn sync_name(&self) -> &str;
     fn readings(&self) -> HandlerReadings;
+    fn clock(&self) -> &Clock;
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error>;
     fn remove(&self, deadline: Deadline) -> Result<(), Error>;
 }
@@ -131,6 +134,10 @@ impl<K: Object> Registered for RegisteredHandler<K> {
 
     fn readings(&self) -> HandlerReadings {
         self.listener.readings()
+    }
+
+    fn clock(&self) -> &Clock {
+        self.listener.clock()
     }
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {

@@ -13,7 +13,7 @@ pub use any::AnyInformer;
 pub use options::InformerSetOptions;
 pub use result::{SyncOutcome, SyncResult};
 
-use crate::clock::Deadline;
+use crate::clock::IntoDeadline;
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::guard::guard;
 use crate::informer::{InformerOptions, SharedInformer};
@@ -46,7 +46,6 @@ use any::SetMember;
 /// use std::time::Duration;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kubecache::clock::Clock;
 /// use kubecache::informer::{InformerSet, InformerSetOptions};
 /// use kubecache::testing::{FakeSource, objects};
 ///
@@ -57,7 +56,7 @@ use any::SetMember;
 /// let settings = set.lister::<ConfigMap>()?; // makes the informer
 /// set.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_secs(60));
+/// let deadline = Duration::from_secs(60);
 /// let result = set.wait_until_synced(deadline);
 /// for informer in result.unsynced() {
 ///     eprintln!("{}: {:?}", informer.name, informer.error); // and go on without it
@@ -221,7 +220,8 @@ impl<C> InformerSet<C> {
     /// all first lists that fail are retried fast. The wait excludes informers requested meanwhile.
     /// A refused informer keeps trying after the wait.
     #[doc(alias("WaitForCacheSync", "WaitForCacheSyncWithContext"))]
-    pub fn wait_until_synced(&self, deadline: Deadline) -> SyncResult {
+    pub fn wait_until_synced(&self, deadline: impl IntoDeadline) -> SyncResult {
+        let deadline = deadline.into_deadline(&self.options.reflector.clock);
         let members = self.members();
         let _waiting: Vec<_> = members.iter().map(|member| member.0.waiters()).collect();
         let waits = members.iter();
@@ -241,7 +241,8 @@ impl<C> InformerSet<C> {
     /// It does not wait for a handler whose informer does not sync, and reports the informer's
     /// error for it. Nor does it wait for a handler whose own method calls this. The result has the
     /// [`sync_name`](crate::informer::Registration::sync_name) of each handler.
-    pub fn wait_until_handlers_synced(&self, deadline: Deadline) -> SyncResult {
+    pub fn wait_until_handlers_synced(&self, deadline: impl IntoDeadline) -> SyncResult {
+        let deadline = deadline.into_deadline(&self.options.reflector.clock);
         let informers = self.wait_until_synced(deadline);
         let mut waited = Vec::new();
         for (member, informer) in self.members().iter().zip(informers.outcomes) {
@@ -307,7 +308,8 @@ impl<C> InformerSet<C> {
     ///
     /// `Timeout` with a line for each informer that has not ended, and its late handlers. They end
     /// when their calls return.
-    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn shutdown(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&self.options.reflector.clock);
         let members = self.stop_all();
         let late = members.iter().filter_map(|member| {
             let error = member.0.shutdown(deadline).err()?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{InformerPhase, SharedInformer, StartParts};
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind};
 use crate::object::Object;
 use crate::reflector::Reflector;
@@ -122,7 +122,8 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// `Timeout` at once, if code that [`start`](Self::start) calls, such as a metrics hook, calls
     /// this. The informer ends when that start returns.
-    pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn shutdown(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&self.clock);
         self.stop();
         let own = self.join(deadline);
         let handlers = self.processor.stop(deadline);

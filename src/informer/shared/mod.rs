@@ -11,7 +11,7 @@ mod tests;
 
 pub use options::InformerOptions;
 
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::hooks::Hook;
 use crate::informer::InformerMetric;
@@ -60,7 +60,6 @@ use sink::InformerSink;
 /// use std::time::Duration;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kubecache::clock::Clock;
 /// use kubecache::informer::{Forward, InformerOptions, Notification, SharedInformer};
 /// use kubecache::store::Indexers;
 /// use kubecache::testing::{FakeSource, objects};
@@ -74,7 +73,7 @@ use sink::InformerSink;
 /// let registration = informer.add_handler(handler)?;
 /// informer.start()?;
 ///
-/// let deadline = Clock::system().after(Duration::from_secs(60));
+/// let deadline = Duration::from_secs(60);
 /// informer.wait_until_synced(deadline)?; // or the reason why not
 /// assert_eq!(informer.store().by_index("namespace", "shop")?.len(), 1);
 /// registration.wait_until_synced(deadline)?;
@@ -283,7 +282,7 @@ impl<K: Object> SharedInformer<K> {
     /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
     /// `Forbidden` or `NotFound` for the server's refusal. `Stopped` when the informer has stopped.
     #[doc(alias = "WaitForCacheSync")]
-    pub fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
+    pub fn wait_until_synced(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         self.store.wait_until_synced(deadline)
     }
 
@@ -297,7 +296,7 @@ impl<K: Object> SharedInformer<K> {
         &self,
         key: &ObjectKey,
         predicate: impl FnMut(Option<&K>) -> bool,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         self.store.wait_until(key, predicate, deadline)
     }

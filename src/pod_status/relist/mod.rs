@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use super::cache::PodStatusCache;
 use super::reading::Timestamp;
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{Wake, WakeRegistration, Worker};
@@ -213,7 +213,8 @@ impl Relist {
     /// `Timeout` when the runtime does not return from a call, or from its drop: the message names
     /// the thread, and the call is its `source`. The thread is then left alone: it ends when the
     /// call returns, and what the call found is dropped.
-    pub fn shutdown(self, deadline: Deadline) -> Result<(), Error> {
+    pub fn shutdown(self, deadline: impl IntoDeadline) -> Result<(), Error> {
+        let deadline = deadline.into_deadline(&self.clock);
         self.stop();
         let asked = self.clock.now();
         if let Ok(true) = self.worker.ending().wait_until(&self.clock, deadline) {

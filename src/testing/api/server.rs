@@ -14,7 +14,7 @@ use super::resources::ApiResource;
 use super::routes::{ObjectRoute, storage_key_of};
 use super::storage::{Compacted, StorageState, metadata_text, set_metadata};
 use super::writes::{DeleteRequest, Writer};
-use crate::clock::Deadline;
+use crate::clock::IntoDeadline;
 use crate::error::{Error, ErrorKind, Status};
 use crate::object::{ObjectKey, Resource};
 use crate::sync::{Arc, Monitor};
@@ -53,7 +53,6 @@ use crate::testing::http::{
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use k8s_openapi::api::core::v1::Secret;
-/// use kubecache::clock::Clock;
 /// use kubecache::http::{Client, ClientOptions, Config};
 /// use kubecache::manager::{ManagerOptions, SecretManager};
 /// use kubecache::testing::{ApiServer, objects};
@@ -67,7 +66,7 @@ use crate::testing::http::{
 /// let secrets = SecretManager::new(client, ManagerOptions::default())?;
 /// let changes = secrets.subscribe();
 /// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
-/// let soon = Clock::system().after(Duration::from_secs(60));
+/// let soon = Duration::from_secs(60);
 /// secrets.get_by("shop", "db", soon)?;
 ///
 /// // The password is rotated while its watch is open.
@@ -302,7 +301,12 @@ impl ApiServer {
     /// whether it said yes.
     ///
     /// A watch is open when its request was answered; what is written from then on, it tells.
-    pub fn wait_for_watches(&self, deadline: Deadline, enough: impl Fn(usize) -> bool) -> bool {
+    pub fn wait_for_watches(
+        &self,
+        deadline: impl IntoDeadline,
+        enough: impl Fn(usize) -> bool,
+    ) -> bool {
+        let deadline = deadline.into_deadline(self.backend().storage.clock());
         let open = &self.backend().open;
         let clock = self.backend().storage.clock();
         let count = open.lock();
@@ -325,7 +329,7 @@ impl ApiServer {
     /// whether it said yes.
     pub fn wait_for_requests(
         &self,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         enough: impl Fn(&[Received]) -> bool,
     ) -> bool {
         self.server.wait_for_requests(deadline, enough)

@@ -8,7 +8,7 @@ use super::received::{Answered, Received, RequestLog};
 use super::service::Service;
 use super::tls::ServerTls;
 use super::{Backend, Request};
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{
     Arc, Monitor, Mutex,
@@ -175,9 +175,10 @@ impl<S: Backend> HttpServer<S> {
     /// Waits until `enough` says yes to the requests so far; whether it did by `deadline`.
     pub(in crate::testing) fn wait_for_requests(
         &self,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         enough: impl Fn(&[Received]) -> bool,
     ) -> bool {
+        let deadline = deadline.into_deadline(&self.core.clock);
         let clock = &self.core.clock;
         let mut received = self.core.log.lock();
         loop {

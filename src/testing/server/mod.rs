@@ -14,7 +14,7 @@ use self::pace::{Gate, Pace};
 use self::replay::Replay;
 use super::http::{Fault, FaultId, HttpServer, Received, ServerOptions, ServerTls, TestAuthority};
 use super::recording::{Exchange, Recording};
-use crate::clock::{Clock, Deadline};
+use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex};
 
@@ -46,7 +46,6 @@ pub use self::pace::{Speed, Step};
 ///
 /// ```
 /// # #[cfg(feature = "testing")] {
-/// use kubecache::clock::Clock;
 /// use kubecache::http::{Client, ClientOptions, Config};
 /// use kubecache::manager::{SecretManager, ManagerOptions};
 /// use kubecache::testing::{Answer, End, Exchange, FixtureServer, Recording, objects};
@@ -71,7 +70,7 @@ pub use self::pace::{Speed, Step};
 /// let secrets = SecretManager::new(client, ManagerOptions::default())?;
 /// let changes = secrets.subscribe();
 /// secrets.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
-/// let soon = Clock::system().after(Duration::from_secs(60));
+/// let soon = Duration::from_secs(60);
 /// while secrets.get_by("shop", "db", soon)?.data.as_ref().unwrap()["password"].0 != b"another" {
 ///     changes.signal().recv()?;
 /// }
@@ -123,7 +122,7 @@ impl FixtureServer {
     /// whether it said yes.
     pub fn wait_for_requests(
         &self,
-        deadline: Deadline,
+        deadline: impl IntoDeadline,
         enough: impl Fn(&[Received]) -> bool,
     ) -> bool {
         self.0.wait_for_requests(deadline, enough)
@@ -134,14 +133,16 @@ impl FixtureServer {
     ///
     /// Blocks until there is one, at most until `deadline`: then `None`. Only with
     /// [`Speed::Stepped`].
-    pub fn step(&self, deadline: Deadline) -> Option<Step> {
+    pub fn step(&self, deadline: impl IntoDeadline) -> Option<Step> {
+        let deadline = deadline.into_deadline(&self.0.backend().pace.clock);
         let pace = &self.0.backend().pace;
         pace.gate.step(&pace.clock, deadline)
     }
 
     /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`. Returns
     /// whether they do.
-    pub fn wait_for_steps(&self, count: usize, deadline: Deadline) -> bool {
+    pub fn wait_for_steps(&self, count: usize, deadline: impl IntoDeadline) -> bool {
+        let deadline = deadline.into_deadline(&self.0.backend().pace.clock);
         let pace = &self.0.backend().pace;
         pace.gate.gathered(count, &pace.clock, deadline)
     }
