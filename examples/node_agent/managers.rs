@@ -1,14 +1,12 @@
 //! The two managers as one: what is done with Secrets is done with ConfigMaps.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kubecache::clock::Clock;
 use kubecache::http::Client;
 use kubecache::manager::{
     ChangeDetection, Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectReport, Owner,
     ReferencedByPods, SecretManager,
 };
-use kubecache::object::{Object, ObjectKey};
-use kubecache::outlet::ObjectData;
+use kubecache::object::{Object, ObjectData, ObjectKey};
 use kubecache::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -224,15 +222,14 @@ fn with_value<K: ObjectData, T>(
     let (namespace, name) = (object.key.namespace(), object.key.name());
     let is_watched = manager.change_detection() == ChangeDetection::Watch;
     let kept = manager.get_cached(namespace, name).ok().flatten();
-    let found = match kept.filter(|kept| is_watched || kept.data().contains_key(key)) {
+    let found = match kept.filter(|kept| is_watched || kept.value(key).is_ok()) {
         Some(kept) => Ok(kept),
         None if is_watched => manager.get(namespace, name),
-        None => manager.get_fresh(namespace, name, Clock::system().after(READ_WAIT)),
+        None => manager.get_fresh(namespace, name, READ_WAIT),
     };
     let found = found.map_err(|error| error.to_string())?;
-    let data = found.data();
-    let value = data.get(key).map(|value| take(value));
-    value.ok_or_else(|| format!("{} {} has no key {key:?}", object.kind, object.key))
+    let value = found.value(key).map_err(|error| error.to_string())?;
+    Ok(take(value))
 }
 
 fn counted<K: Object>(

@@ -9,7 +9,8 @@ use crate::error::{Error, clone_of};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
 
-/// An object that a read of a manager returned; derefs to `K`. Cloning copies a pointer.
+/// An object that a read of a manager returned; derefs to [`StoredObject`], and so to `K`. Cloning
+/// copies a pointer.
 ///
 /// Its `Debug` prints kind, key and version only. `{:?}` on the object inside prints all of it. The
 /// values of a Secret are overwritten when the last holder, this one included, drops it. Do not
@@ -144,9 +145,9 @@ impl<K: Object> Cached<K> {
 }
 
 impl<K: Object> Deref for Cached<K> {
-    type Target = K;
+    type Target = StoredObject<K>;
 
-    fn deref(&self) -> &K {
+    fn deref(&self) -> &StoredObject<K> {
         &self.0.object
     }
 }

@@ -1,6 +1,7 @@
 //! The vocabulary of objects: keys, versions, selectors, statuses, and objects as the caches hold
 //! them. Plain data.
 
+mod data;
 mod key;
 mod label_matcher;
 mod resource;
@@ -12,6 +13,7 @@ mod version;
 pub(crate) mod wipe;
 
 pub use crate::error::{Reason, Status, visible};
+pub use data::ObjectData;
 pub(crate) use key::KeyRef;
 pub use key::ObjectKey;
 pub use label_matcher::LabelMatcher;

@@ -17,7 +17,6 @@
 //! at a time has a directory: a lock on it refuses the others, of other processes too. A directory
 //! in which others can write is refused.
 
-mod data;
 mod folder;
 mod layout;
 mod object_folder;
@@ -25,7 +24,6 @@ mod options;
 mod ownership;
 mod publisher;
 
-pub use data::ObjectData;
 pub use layout::{Laid, Layout, Presence};
 pub use options::OutletOptions;
 pub use publisher::{Publisher, PublisherStatus};
@@ -36,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
-use crate::object::{Object, ObjectKey};
+use crate::object::{Object, ObjectData, ObjectKey};
 use crate::sync::{Arc, Mutex, Rank};
 use folder::{Access, Folder, check_name};
 use object_folder::{Check, Writing};

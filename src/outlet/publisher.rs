@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::{Receiver, select};
 
 use super::object_folder::KEPT;
-use super::{Laid, ObjectData, Outcome, Outlet};
+use super::{Laid, Outcome, Outlet};
 use crate::clock::{Clock, IntoDeadline, later};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager, ObjectState};
-use crate::object::{ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{ObjectData, ObjectKey, ResourceVersion, StoredObject};
 use crate::rounds::Rounds;
 use crate::sync::{
     Arc,

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::Clock;
-use kubecache::object::Scope;
-use kubecache::outlet::ObjectData;
+use kubecache::object::{ObjectData, Scope};
 use kubecache::worker::StopToken;
 use rustix::process::Signal;
 
