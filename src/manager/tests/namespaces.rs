@@ -9,7 +9,7 @@ use crate::failures::Failures;
 use crate::list_watch::{ObjectEvent, Selection as _};
 use crate::manager::strategy::Strategy as _;
 use crate::manager::watch::absence::ABSENCE_PAUSE;
-use crate::manager::watch::namespace::NamespaceSink;
+use crate::manager::watch::sources::namespace::NamespaceSink;
 use crate::manager::watch::writer::Writer;
 use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
 use crate::object::StoredObject;

@@ -7,7 +7,7 @@ use crossbeam_channel::Receiver;
 
 use super::absence::Absence;
 use super::read_history::ReadHistory;
-use super::runs::{Run, SharedRun};
+use super::run::{Run, SharedRun};
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
 };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::check_queue::CheckQueue;
 use super::entry::{WatchAction, WatchedObject};
-use super::launch::Keeper;
+use super::starts::launch::Keeper;
 use super::state_machine::{WatchEffect, WatchState};
 use crate::clock::Deadline;
 use crate::error::Error;

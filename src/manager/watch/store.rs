@@ -2,9 +2,9 @@
 //! watch of its own (OC-1..OC-29).
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
-use super::housekeeper::maintain;
-use super::launch::{Keeper, Launcher};
-use super::poller::POLLS_MAX;
+use super::keeper::maintain;
+use super::sources::poller::POLLS_MAX;
+use super::starts::launch::{Keeper, Launcher};
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
 };

@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 
 use super::check_queue::CheckQueue;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
-use super::runs::{PendingWork, Run, ThreadRun};
+use super::run::{PendingWork, Run, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
 use crate::error::{Error, clone_of};
 use crate::list_watch::{EventKind, Listed, ObjectEvent};

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::runs::SharedRun;
-use super::writer::{RunContext, Writer};
 use crate::clock::{Deadline, later};
 use crate::error::{Error, ErrorKind, default_of};
 use crate::guard::guard;
 use crate::manager::entry::consistent_reads::begin_read;
 use crate::manager::kinds::cache_name;
 use crate::manager::registry::RequestContext;
+use crate::manager::watch::run::SharedRun;
+use crate::manager::watch::writer::{RunContext, Writer};
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{FORBIDDEN_GRACE, Phase, ReflectorStatus, asked_wait};
 use crate::sync::{Arc, Monitor, Rank};
@@ -23,7 +23,7 @@ const TTL_LEAST: Duration = Duration::from_secs(1);
 /// How long one poll may take at most.
 const POLL_LIMIT: Duration = Duration::from_secs(10);
 /// How many polls there are at a time at most. Objects whose last poll failed have half of them.
-pub(super) const POLLS_MAX: usize = 4;
+pub(crate) const POLLS_MAX: usize = 4;
 /// The next poll does not wait longer for those that are under way.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// After the polls of so many objects in a row that had no answer the server is taken for silent.
@@ -87,7 +87,7 @@ impl Pace {
 }
 
 impl<K: Object> Poller<K> {
-    pub(super) fn new(context: RunContext<K>) -> Arc<Self> {
+    pub(crate) fn new(context: RunContext<K>) -> Arc<Self> {
         Arc::new(Self {
             polls: Arc::new(Monitor::ranked(Rank::POLLS, Polls::default())),
             context,
@@ -96,7 +96,7 @@ impl<K: Object> Poller<K> {
 
     /// Polls the writer's object from now on. `None`, and drops the writer, once the poller is
     /// [closed](Self::close).
-    pub(super) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
+    pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
         let (now, pace) = (self.context.table.clock().now(), self.pace());
         let poll = Poll {
             writer,
@@ -130,7 +130,7 @@ impl<K: Object> Poller<K> {
     }
 
     /// Polls nothing any more.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut polls = self.polls.lock();
         polls.is_closed = true;
         let polled = std::mem::take(&mut polls.by_number);
@@ -141,7 +141,7 @@ impl<K: Object> Poller<K> {
     }
 
     /// The body of each of the poller's threads.
-    pub(super) fn work(&self) {
+    pub(crate) fn work(&self) {
         let (table, stop) = (&self.context.table, self.context.table.stop.token());
         let wake: Arc<dyn Wake> = Arc::<Monitor<Polls<K>>>::clone(&self.polls);
         let _registration = stop.register(&wake);

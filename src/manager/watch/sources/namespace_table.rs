@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 use hashbrown::HashMap;
 
 use super::namespace::NamespaceWatch;
-use super::runs::ThreadRun;
 use crate::clock::later;
 use crate::error::{Error, ErrorKind, default_of};
 use crate::manager::report::{NamespaceReport, NamespaceState};
+use crate::manager::watch::run::ThreadRun;
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// How long after a refusal the namespace is asked for again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
 /// How long after some of its objects the next ones are watched by name.
-pub(super) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
+pub(crate) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
 /// How long after a shortage of threads or reflectors.
 const SHORTAGE_PAUSE: Duration = Duration::from_secs(60);
 
@@ -86,15 +86,15 @@ impl<K: Object> Namespace<K> {
 }
 
 /// Where a run that begins finds itself.
-pub(super) struct Surroundings<K: Object> {
-    pub(super) by_name: Arc<()>,
-    pub(super) watch: Option<Arc<NamespaceWatch<K>>>,
+pub(crate) struct Surroundings<K: Object> {
+    pub(crate) by_name: Arc<()>,
+    pub(crate) watch: Option<Arc<NamespaceWatch<K>>>,
     /// The caller starts that watch.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
 }
 
 /// What the housekeeper does about one namespace.
-pub(super) enum Tending<K: Object> {
+pub(crate) enum Tending<K: Object> {
     Start,
     /// The watch is open, or is refused: its objects may be taken over, or watched by name again.
     Look(Arc<NamespaceWatch<K>>),
@@ -106,7 +106,7 @@ pub(super) enum Tending<K: Object> {
 impl<K: Object> Namespaces<K> {
     /// What a run in the namespace finds. It is the one more than `above` that makes the watch of
     /// the namespace pay: then `make` makes it.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &self,
         name: &str,
         above: usize,
@@ -132,18 +132,18 @@ impl<K: Object> Namespaces<K> {
     }
 
     /// What counts the watches by name in the namespace.
-    pub(super) fn by_name(&self, name: &str) -> Arc<()> {
+    pub(crate) fn by_name(&self, name: &str) -> Arc<()> {
         let mut table = self.0.lock();
         let namespace = table.by_name.entry_ref(name).or_default();
         Arc::clone(&namespace.by_name)
     }
 
-    pub(super) fn names(&self) -> Vec<Box<str>> {
+    pub(crate) fn names(&self) -> Vec<Box<str>> {
         self.0.lock().by_name.keys().cloned().collect()
     }
 
     /// The watch was started, or could not be. Gives its run back if it is wanted no more.
-    pub(super) fn started(
+    pub(crate) fn started(
         &self,
         watch: &Arc<NamespaceWatch<K>>,
         launched: Result<ThreadRun, Error>,
@@ -168,7 +168,7 @@ impl<K: Object> Namespaces<K> {
     }
 
     /// Lets no watch begin any more. Returns the runs of those that there are.
-    pub(super) fn close(&self) -> Vec<ThreadRun> {
+    pub(crate) fn close(&self) -> Vec<ThreadRun> {
         let mut table = self.0.lock();
         table.is_closed = true;
         let namespaces = table.by_name.values_mut();
@@ -176,7 +176,7 @@ impl<K: Object> Namespaces<K> {
     }
 
     /// What is to be done about the namespace.
-    pub(super) fn tending(&self, name: &str, above: usize, now: Instant) -> Option<Tending<K>> {
+    pub(crate) fn tending(&self, name: &str, above: usize, now: Instant) -> Option<Tending<K>> {
         let mut table = self.0.lock();
         let namespace = table.by_name.get_mut(name)?;
         let Some(watch) = namespace.watch.clone() else {
@@ -224,7 +224,7 @@ impl<K: Object> Namespaces<K> {
     }
 
     /// The namespaces that are watched as a whole, or would be if the server let them, sorted.
-    pub(super) fn reports(&self, now: Instant) -> Vec<NamespaceReport> {
+    pub(crate) fn reports(&self, now: Instant) -> Vec<NamespaceReport> {
         let table = self.0.lock();
         let reports = table.by_name.iter().filter_map(|(name, namespace)| {
             let (state, reason) = match (&namespace.watch, &namespace.draining) {
@@ -269,7 +269,7 @@ impl<K: Object> Namespaces<K> {
 
 /// With so few objects a namespace is no longer watched as a whole: half of those with which it
 /// begins to be, so that one object more or less does not start and end watches.
-pub(super) fn few(above: usize) -> usize {
+pub(crate) fn few(above: usize) -> usize {
     above.checked_div(2).unwrap_or(0)
 }
 

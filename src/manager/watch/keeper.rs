@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::launch::Keeper;
-use super::runs::{PendingWork, ThreadRun};
+use super::run::{PendingWork, ThreadRun};
+use super::starts::launch::Keeper;
 use super::state_machine::{WatchEffect, WatchInput};
 use crate::clock::Deadline;
 use crate::guard::guard;

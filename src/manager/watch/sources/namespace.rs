@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::entry::WatchedObject;
-use super::runs::SharedRun;
-use super::writer::{ObjectStaging, RunContext, Writer};
 use crate::clock::later;
 use crate::error::{Error, ErrorKind, default_of};
 use crate::list_watch::{ObjectEvent, Selection};
 use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::watch::entry::WatchedObject;
+use crate::manager::watch::run::SharedRun;
+use crate::manager::watch::writer::{ObjectStaging, RunContext, Writer};
 use crate::object::{KeyRef, Object, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, Waiters};
 use crate::sync::atomic::Ordering;

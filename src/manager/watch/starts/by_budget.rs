@@ -1,14 +1,14 @@
 //! Which objects have a watch where there is not room for all: those that are read most. The others
 //! are polled.
 
-use super::entry::{WatchEntry, WatchedObject};
 use super::launch::Keeper;
-use super::read_history::ReadHistory;
+use crate::manager::watch::entry::{WatchEntry, WatchedObject};
+use crate::manager::watch::read_history::ReadHistory;
 use crate::object::Object;
 
 impl<K: Object> Keeper<K> {
     /// Has polled objects watched while there is room, those that are read most first.
-    pub(super) fn promote(&self) {
+    pub(crate) fn promote(&self) {
         if self.poller.is_none() {
             return;
         }
@@ -21,7 +21,7 @@ impl<K: Object> Keeper<K> {
 
     /// Has the watched objects polled whose place others deserve. Once such a watch has ended, its
     /// room goes to the polled object that is read most.
-    pub(super) fn rebalance(&self) {
+    pub(crate) fn rebalance(&self) {
         if self.poller.is_none() {
             return;
         }

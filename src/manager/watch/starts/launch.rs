@@ -6,21 +6,21 @@ use std::convert::Infallible;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::check_queue::CheckQueue;
-use super::entry::{WatchEntry, WatchedObject};
-use super::namespace::{NamespaceSink, NamespaceWatch};
-use super::namespace_table::Namespaces;
-use super::poller::Poller;
-use super::reflector_limit::ReflectorLimit;
-use super::runs::{PendingWork, Permit, Run, RunHandle, ThreadRun};
-use super::state_machine::{RunId, WatchInput};
-use super::writer::{RunContext, Writer};
 use crate::error::{Error, ErrorKind};
 use crate::failures::FailureLog;
 use crate::guard::guard;
 use crate::list_watch::{Api, Selection};
 use crate::manager::options::PastLimit;
 use crate::manager::registry::Registry;
+use crate::manager::watch::check_queue::CheckQueue;
+use crate::manager::watch::entry::{WatchEntry, WatchedObject};
+use crate::manager::watch::reflector_limit::ReflectorLimit;
+use crate::manager::watch::run::{PendingWork, Permit, Run, RunHandle, ThreadRun};
+use crate::manager::watch::sources::namespace::{NamespaceSink, NamespaceWatch};
+use crate::manager::watch::sources::namespace_table::Namespaces;
+use crate::manager::watch::sources::poller::Poller;
+use crate::manager::watch::state_machine::{RunId, WatchInput};
+use crate::manager::watch::writer::{RunContext, Writer};
 use crate::object::{Object, ResourceVersion, Scope, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::sync::{Arc, Monitor, Rank};
@@ -93,14 +93,14 @@ impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
 /// Starts, checks and ends the runs of one manager.
 pub(crate) struct Keeper<K: Object> {
     pub(crate) context: RunContext<K>,
-    pub(super) namespaces: Namespaces<K>,
+    pub(crate) namespaces: Namespaces<K>,
     launcher: Box<dyn Launcher<K>>,
     limit: ReflectorLimit,
     /// For the objects without room, if the program wants them polled.
-    pub(super) poller: Option<Arc<Poller<K>>>,
+    pub(crate) poller: Option<Arc<Poller<K>>>,
     failure_log: FailureLog,
     /// The threads that check immutable objects and confirm absences.
-    pub(super) check_threads: WorkerGroup,
+    pub(crate) check_threads: WorkerGroup,
 }
 
 impl<K: Object> Keeper<K> {
@@ -130,7 +130,7 @@ impl<K: Object> Keeper<K> {
 
     /// Starts the watch by name that the entry has decided on, or has the object polled. The
     /// watch's list is to be no older than `position`.
-    pub(super) fn start(
+    pub(crate) fn start(
         &self,
         object: &WatchedObject<K>,
         id: RunId,
@@ -173,7 +173,7 @@ impl<K: Object> Keeper<K> {
     /// # Errors
     ///
     /// Those of [`Launcher::launch`], and those of [`Permit::reserve`].
-    pub(super) fn launch_successor(
+    pub(crate) fn launch_successor(
         &self,
         object: &WatchedObject<K>,
         id: RunId,
@@ -192,7 +192,7 @@ impl<K: Object> Keeper<K> {
     /// # Errors
     ///
     /// `error`, if that is another one, or objects are not polled.
-    pub(super) fn poll_instead(
+    pub(crate) fn poll_instead(
         &self,
         object: &WatchedObject<K>,
         id: RunId,
@@ -215,7 +215,7 @@ impl<K: Object> Keeper<K> {
     }
 
     /// The successor was started, or could not be. Returns whether it was.
-    pub(super) fn settle_successor(
+    pub(crate) fn settle_successor(
         &self,
         object: &WatchedObject<K>,
         id: RunId,
@@ -240,7 +240,7 @@ impl<K: Object> Keeper<K> {
     }
 
     /// Has a polled object watched by name. Returns whether there was room.
-    pub(super) fn watch_polled(&self, object: &WatchedObject<K>) -> bool {
+    pub(crate) fn watch_polled(&self, object: &WatchedObject<K>) -> bool {
         let table = &self.context.table;
         let prepared = table.change(object, |entry| {
             entry.is_polled().then(|| entry.prepare()).flatten()
@@ -252,7 +252,7 @@ impl<K: Object> Keeper<K> {
     }
 
     /// Has a watched object polled.
-    pub(super) fn poll_watched(&self, object: &WatchedObject<K>) {
+    pub(crate) fn poll_watched(&self, object: &WatchedObject<K>) {
         let Some(poller) = &self.poller else { return };
         let table = &self.context.table;
         let Some(id) = table.change(object, WatchEntry::prepare) else {
@@ -268,7 +268,7 @@ impl<K: Object> Keeper<K> {
     /// # Errors
     ///
     /// Those of [`Launcher::launch_namespace`], and those of [`Permit::reserve`].
-    pub(super) fn launch_namespace(
+    pub(crate) fn launch_namespace(
         &self,
         watch: &Arc<NamespaceWatch<K>>,
     ) -> Result<ThreadRun, Error> {

@@ -1,15 +1,15 @@
 //! When a manager watches a whole namespace, and when it watches the objects of it by name again.
 
-use super::entry::{WatchAction, WatchEntry, WatchedObject};
 use super::launch::Keeper;
-use super::namespace::NamespaceWatch;
-use super::namespace_table::{DRAIN_PAUSE, Surroundings, Tending, few};
-use super::runs::Run;
-use super::state_machine::{RunId, WatchEffect, WatchInput};
-use super::writer::Writer;
 use crate::clock::later;
 use crate::manager::options::WatchScope;
 use crate::manager::report::NamespaceReport;
+use crate::manager::watch::entry::{WatchAction, WatchEntry, WatchedObject};
+use crate::manager::watch::run::Run;
+use crate::manager::watch::sources::namespace::NamespaceWatch;
+use crate::manager::watch::sources::namespace_table::{DRAIN_PAUSE, Surroundings, Tending, few};
+use crate::manager::watch::state_machine::{RunId, WatchEffect, WatchInput};
+use crate::manager::watch::writer::Writer;
 use crate::object::Object;
 use crate::sync::Arc;
 
