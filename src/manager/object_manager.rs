@@ -85,8 +85,8 @@ impl<K: Object + Clone> ObjectManager<K> {
         })?;
         let strategy: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
-                let table = Registry::new(kind, getter, options);
-                Box::new(WatchStore::new(Box::new(api), table)?)
+                let registry = Registry::new(kind, getter, options);
+                Box::new(WatchStore::new(Box::new(api), registry)?)
             }
             ChangeDetection::Cache | ChangeDetection::Get => {
                 Box::new(TtlStore::new(Registry::new(kind, getter, options)))

@@ -32,7 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh) and
 /// [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
 pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
-    table: &Registry<K, S>,
+    registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     deadline: Deadline,
@@ -42,10 +42,10 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         bool,
     ) -> Result<Cached<K>, Error>,
 ) -> Result<Cached<K>, Error> {
-    let stop = table.stop.token();
+    let stop = registry.stop.token();
     let context = RequestContext {
         key: &entry.key,
-        clock: table.clock(),
+        clock: registry.clock(),
         deadline,
         stop: &stop,
         is_urgent: true,
@@ -55,11 +55,11 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
     let mut until = Deadline::at(since);
     loop {
         if !version.is_empty()
-            && let Some(answer) = wait_in_memory(table, entry, version, until, &stop)
+            && let Some(answer) = wait_in_memory(registry, entry, version, until, &stop)
         {
             return answer;
         }
-        let read = begin_read(table, entry, version);
+        let read = begin_read(registry, entry, version);
         let timed_out = |failures: &Failures| {
             let what = context.describe::<K>(&read.version);
             Err(failures.timed_out(&what, context.clock.now()))
@@ -71,7 +71,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if first || stop.is_stopped() {
             context.check::<K>(&read.version)?;
         }
-        let found = table.request_patiently(RequestKind::Read, &context, &read.version, &|_| ());
+        let found = registry.request_patiently(RequestKind::Read, &context, &read.version, &|_| ());
         let error = match found {
             Err(error) if !error.is_not_found() => error,
             found => return complete(&read, found, false),
@@ -100,11 +100,11 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
 
 /// Begins a read that is to go back behind neither `version` nor what is known.
 pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
-    table: &Registry<K, S>,
+    registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
 ) -> ReadPosition {
-    let began = table.clock().now();
+    let began = registry.clock().now();
     let mut state = entry.state.lock();
     let content = state.content();
     let known = content.known_version();
@@ -116,16 +116,16 @@ pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
 /// The answer from memory that is not older than `version`; waits for it until `until` or the
 /// stop.
 fn wait_in_memory<K: Object, S: EntryState<K>>(
-    table: &Registry<K, S>,
+    registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     until: Deadline,
     stop: &StopToken,
 ) -> Option<Result<Cached<K>, Error>> {
-    let clock = table.clock();
+    let clock = registry.clock();
     let mut state = entry.state.lock();
     loop {
-        let answer = state.reached(version, &table.context(&entry.key));
+        let answer = state.reached(version, &registry.context(&entry.key));
         if answer.is_some() || clock.has_passed(until) || stop.is_stopped() {
             return answer;
         }

@@ -43,15 +43,15 @@ impl<K: Object> Keeper<K> {
 
     /// Has the object checked, on a thread of its own while there are not too many.
     pub(crate) fn check(self: &Arc<Self>, object: &WatchedObject<K>) {
-        let table = &self.context.table;
-        let now = table.clock().now();
-        table.change(object, |entry| entry.begin_check(now));
+        let registry = &self.context.registry;
+        let now = registry.clock().now();
+        registry.change(object, |entry| entry.begin_check(now));
         self.ask(|queue| queue.waiting.push(Arc::clone(object)));
     }
 
     /// Has the absences confirmed whose time has come.
     pub(crate) fn confirm_absences(self: &Arc<Self>) {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let mut queue = self.context.checks.lock();
         let all = std::mem::take(&mut queue.later).into_iter();
         let (due, later): (Vec<_>, Vec<_>) = all.partition(|(at, _)| *at <= now);
@@ -68,11 +68,11 @@ impl<K: Object> Keeper<K> {
 
     /// Puts an object in the queue, and starts a thread if there are not too many.
     fn ask(self: &Arc<Self>, enqueue: impl FnOnce(&mut CheckQueue<K>)) {
-        let table = &self.context.table;
+        let registry = &self.context.registry;
         if !self.enqueue(enqueue) {
             return;
         }
-        let (keeper, stop) = (Arc::clone(self), table.stop.token());
+        let (keeper, stop) = (Arc::clone(self), registry.stop.token());
         let name = format!("ck-{}", resource_name::<K>());
         match Worker::spawn(name, move |_| keeper.work(&stop)) {
             Ok(worker) => self.check_threads.add(worker),
@@ -97,7 +97,7 @@ impl<K: Object> Keeper<K> {
     /// manager's stop was raised. Returns the names of those that are late.
     pub(crate) fn join_checks(&self, deadline: Deadline) -> Vec<String> {
         self.clear();
-        let clock = self.context.table.clock();
+        let clock = self.context.registry.clock();
         let mut queue = self.context.checks.lock();
         while queue.starting > 0 && !clock.has_passed(deadline) {
             queue = clock.wait_until(&self.context.checks, queue, deadline);
@@ -115,7 +115,7 @@ impl<K: Object> Keeper<K> {
     /// Puts an object in the queue. Returns whether one more thread is to be started.
     fn enqueue(&self, enqueue: impl FnOnce(&mut CheckQueue<K>)) -> bool {
         let mut queue = self.context.checks.lock();
-        if self.context.table.stop.token().is_stopped() {
+        if self.context.registry.stop.token().is_stopped() {
             drop(queue);
             return false;
         }
@@ -142,7 +142,7 @@ impl<K: Object> Keeper<K> {
         let failure = Error::no_thread("the check of an object")(why);
         for object in waiting {
             let read = begin_read(
-                &self.context.table,
+                &self.context.registry,
                 &object,
                 &ResourceVersion::most_recent(),
             );
@@ -184,7 +184,7 @@ impl<K: Object> Keeper<K> {
 
     /// One check.
     fn check_object(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
-        let table = &self.context.table;
+        let registry = &self.context.registry;
         let is_check = {
             let entry = object.state.lock();
             let is_check = matches!(entry.state(), WatchState::Rechecking(_));
@@ -194,15 +194,15 @@ impl<K: Object> Keeper<K> {
             }
             is_check
         };
-        let read = begin_read(table, object, &ResourceVersion::most_recent());
+        let read = begin_read(registry, object, &ResourceVersion::most_recent());
         let context = RequestContext {
             key: &object.key,
-            clock: table.clock(),
-            deadline: table.clock().after(CHECK_LIMIT),
+            clock: registry.clock(),
+            deadline: registry.clock().after(CHECK_LIMIT),
             stop,
             is_urgent: is_check,
         };
-        let found = table.request(&context, &read.version);
+        let found = registry.request(&context, &read.version);
         if !stop.is_stopped() {
             self.complete_check(object, &read, found);
         }
@@ -215,15 +215,15 @@ impl<K: Object> Keeper<K> {
         read: &ReadPosition,
         found: Result<Arc<StoredObject<K>>, Error>,
     ) {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let (mut found, failure) = match found {
             Ok(found) => (Some(found), None),
             Err(error) if error.is_not_found() => (None, None),
             Err(error) => (None, Some(error)),
         };
         let incoming = found.clone();
-        let table = &self.context.table;
-        let (is_news, action) = table.take_in(object, incoming.as_ref(), |entry| {
+        let registry = &self.context.registry;
+        let (is_news, action) = registry.take_in(object, incoming.as_ref(), |entry| {
             let is_check = matches!(entry.state(), WatchState::Rechecking(_));
             let asked = failure.as_ref().and_then(Error::retry_after);
             let result = match failure {

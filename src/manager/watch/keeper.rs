@@ -33,7 +33,7 @@ pub(crate) fn maintain<K: Object>(keeper: &Arc<Keeper<K>>, stop: &StopToken) {
 /// After its stop it joins what is left, which includes a run that is just ending itself, and ends.
 fn maintain_until_stopped<K: Object>(keeper: &Arc<Keeper<K>>, stop: &StopToken) {
     let context = &keeper.context;
-    let clock = context.table.clock().clone();
+    let clock = context.registry.clock().clone();
     let wake: Arc<dyn Wake> = Arc::<Monitor<PendingWork>>::clone(&context.work);
     let _registration = stop.register(&wake);
     let mut sweep_at = clock.after(Duration::ZERO);
@@ -52,12 +52,12 @@ fn maintain_until_stopped<K: Object>(keeper: &Arc<Keeper<K>>, stop: &StopToken) 
             continue;
         }
         // The end of a manager makes room for nothing.
-        if made_room && !context.table.stop.token().is_stopped() {
+        if made_room && !context.registry.stop.token().is_stopped() {
             use_capacity(keeper);
         }
         if recovered {
             // Each shortens its backoff to the first step, once per failure (B10).
-            for object in context.table.entries() {
+            for object in context.registry.entries() {
                 object.waiters.expedite();
                 object.state.lock().expedite_shared();
             }
@@ -84,7 +84,7 @@ fn wait_for_work<K: Object>(
     stop: &StopToken,
 ) -> (Vec<ThreadRun>, bool, bool) {
     let context = &keeper.context;
-    let clock = context.table.clock();
+    let clock = context.registry.clock();
     let mut work = context.work.lock();
     while work.ended.is_empty() && !work.recovered {
         let stopped = stop.is_stopped();
@@ -110,9 +110,9 @@ fn wait_for_work<K: Object>(
 /// Starts the watches that had no room, until one finds none again. Another failure of one watch
 /// does not keep the next from starting. Polled objects come last.
 fn use_capacity<K: Object>(keeper: &Arc<Keeper<K>>) {
-    let table = &keeper.context.table;
-    for object in table.entries() {
-        let action = table.change(&object, |entry| entry.act(WatchInput::Room));
+    let registry = &keeper.context.registry;
+    for object in registry.entries() {
+        let action = registry.change(&object, |entry| entry.act(WatchInput::Room));
         keeper.perform(&object, action);
         if object.state.lock().found_no_room() {
             return;
@@ -122,14 +122,14 @@ fn use_capacity<K: Object>(keeper: &Arc<Keeper<K>>) {
 }
 
 fn sweep<K: Object>(keeper: &Arc<Keeper<K>>) {
-    let table = &keeper.context.table;
-    let (now, instant) = (table.clock().coarse(), table.clock().now());
-    for object in table.entries() {
-        let action = table.change(&object, |entry| {
-            entry.note_read(table.read_cache.mark(&object.key));
+    let registry = &keeper.context.registry;
+    let (now, instant) = (registry.clock().coarse(), registry.clock().now());
+    for object in registry.entries() {
+        let action = registry.change(&object, |entry| {
+            entry.note_read(registry.read_cache.mark(&object.key));
             entry.count_reads();
             // An unfilled entry goes on trying for as long as it is referenced (OC-20).
-            let input = if entry.is_idle(now, table.options.idle_max) {
+            let input = if entry.is_idle(now, registry.options.idle_max) {
                 WatchInput::Idle
             } else {
                 WatchInput::Retry
@@ -139,7 +139,7 @@ fn sweep<K: Object>(keeper: &Arc<Keeper<K>>) {
         let changed = action.effect == WatchEffect::End;
         keeper.perform(&object, action);
         if changed {
-            table.changes.notify(&object.key);
+            registry.changes.notify(&object.key);
         }
     }
     // The limits of the process may have been raised.

@@ -198,7 +198,7 @@ impl Model {
     fn fill_in_silence(&self) -> thread::JoinHandle<()> {
         let store = self.manager.store();
         let object = store.entry_to_read("ns", "s").unwrap();
-        let now = store.table().clock().now();
+        let now = store.registry().clock().now();
         thread::spawn(move || {
             let listed = Listed::Object(Arc::new(StoredObject::new(secret("s", "9"))));
             let of = Replacement {

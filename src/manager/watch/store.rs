@@ -42,9 +42,9 @@ impl<K: Object> WatchStore<K> {
     /// `Resources` when the system has no thread to give.
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<Registry<K, WatchEntry<K>>>,
+        registry: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Result<Self, Error> {
-        let store = Self::unattended(launcher, table);
+        let store = Self::unattended(launcher, registry);
         let keeper = Arc::clone(&store.keeper);
         let name = format!("hk-{}", resource_name::<K>());
         let worker = Worker::spawn(name, move |stop| maintain(&keeper, stop));
@@ -66,10 +66,10 @@ impl<K: Object> WatchStore<K> {
     /// A store without a housekeeper, for models that start no thread.
     pub(crate) fn unattended(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<Registry<K, WatchEntry<K>>>,
+        registry: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
         Self {
-            keeper: Arc::new(Keeper::new(launcher, table)),
+            keeper: Arc::new(Keeper::new(launcher, registry)),
             housekeeper: WorkerGroup::default(),
             poller: WorkerGroup::default(),
         }
@@ -86,7 +86,7 @@ impl<K: Object> WatchStore<K> {
         object: &WatchedObject<K>,
         change: impl FnOnce(&mut WatchEntry<K>) -> (R, WatchAction),
     ) -> R {
-        let (result, action) = self.table().change(object, change);
+        let (result, action) = self.registry().change(object, change);
         self.keeper.perform(object, action);
         result
     }
@@ -94,14 +94,14 @@ impl<K: Object> WatchStore<K> {
     /// If the watch of the object fails, the read shortens its backoff (B10).
     fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
         if cached.last_error().is_some()
-            && let Ok(object) = self.table().find(namespace, name)
+            && let Ok(object) = self.registry().find(namespace, name)
         {
             expedite_object(&object);
         }
     }
 
     fn wait(&self, object: &WatchedObject<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
-        let (key, clock) = (&object.key, self.table().clock());
+        let (key, clock) = (&object.key, self.registry().clock());
         let mut waiting: Option<WaiterGuard> = None;
         let mut first = true;
         loop {
@@ -152,8 +152,8 @@ impl<K: Object> WatchStore<K> {
         }
     }
 
-    pub(crate) fn table(&self) -> &Registry<K, WatchEntry<K>> {
-        &self.keeper.context.table
+    pub(crate) fn registry(&self) -> &Registry<K, WatchEntry<K>> {
+        &self.keeper.context.registry
     }
 
     /// The entry of the object; counts as a read of it.
@@ -166,8 +166,8 @@ impl<K: Object> WatchStore<K> {
         namespace: &str,
         name: &str,
     ) -> Result<WatchedObject<K>, Error> {
-        let object = self.table().find(namespace, name)?;
-        let now = self.table().clock().coarse();
+        let object = self.registry().find(namespace, name)?;
+        let now = self.registry().clock().coarse();
         object.state.lock().note_read(now);
         Ok(object)
     }
@@ -185,10 +185,10 @@ impl<K: Object> WatchStore<K> {
             Err(error) if error.is_not_found() => (None, Some(error)),
             Err(error) => return Err(error),
         };
-        let clock = self.table().clock();
+        let clock = self.registry().clock();
         let not_found = || Error::not_found(&resource_name::<K>(), object.key.name());
         let incoming = found.clone();
-        let taken = self.table().take_in(object, incoming.as_ref(), |entry| {
+        let taken = self.registry().take_in(object, incoming.as_ref(), |entry| {
             let (is_news, action) = entry.found(read, &mut found);
             let action = action.or(|| entry.on_given());
             let result = match (absent, entry.content.undecodable()) {
@@ -211,46 +211,49 @@ impl<K: Object> WatchStore<K> {
 
 impl<K: Object> Strategy<K> for WatchStore<K> {
     fn entries(&self) -> Arc<dyn ReferencedObjects> {
-        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.keeper.context.table)
+        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.keeper.context.registry)
     }
 
     #[cfg(feature = "snapshot")]
     fn kept_objects(&self) -> Option<Arc<dyn crate::manager::strategy::KeptObjects<K>>> {
         Some(Arc::<Registry<K, WatchEntry<K>>>::clone(
-            &self.keeper.context.table,
+            &self.keeper.context.registry,
         ))
     }
 
     /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
-        let table = self.table();
+        let registry = self.registry();
         let (due, left): (Vec<(WatchedObject<K>, WatchAction)>, Vec<_>) = {
-            let mut references = table.references.lock();
+            let mut references = registry.references.lock();
             // A shutdown raises its stop before it looks for entries under this lock (OC-25).
-            let stopped = table.stop.token().is_stopped();
+            let stopped = registry.stop.token().is_stopped();
             let make = |key: &ObjectKey| {
                 let machine = if stopped {
                     WatchMachine::shut_down()
                 } else {
                     WatchMachine::starting()
                 };
-                ObjectEntry::new(key, WatchEntry::new(table.kind, machine, table.clock()))
+                ObjectEntry::new(
+                    key,
+                    WatchEntry::new(registry.kind, machine, registry.clock()),
+                )
             };
             let affected = references.change(owner, change, false, make);
             let due = affected.into_iter().map(|affected| match affected {
                 Affected::Made(object) if stopped => ((object, WatchAction::nothing()), None),
                 Affected::Made(object) => ((object, WatchEffect::Start(RunId::FIRST).into()), None),
-                Affected::Shared(object) if table.options.recheck_immutable => {
-                    let now = table.clock().now();
+                Affected::Shared(object) if registry.options.recheck_immutable => {
+                    let now = registry.clock().now();
                     let again =
                         |entry: &mut WatchEntry<K>| entry.try_again(WatchInput::Referenced, now);
-                    let (action, left) = table.change_under_lock(&object, again);
+                    let (action, left) = registry.change_under_lock(&object, again);
                     ((object, action), Some(left))
                 }
                 Affected::Shared(object) => ((object, WatchAction::nothing()), None),
                 Affected::Released(object) => {
                     let release = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Released);
-                    let (action, left) = table.change_under_lock(&object, release);
+                    let (action, left) = registry.change_under_lock(&object, release);
                     ((object, action), Some(left))
                 }
             });
@@ -258,12 +261,12 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         };
         for ((object, _), left) in due.iter().zip(left) {
             if let Some(left) = left {
-                table.settle(object, left);
+                registry.settle(object, left);
             }
         }
         for (object, action) in due {
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
-                table.sow(&object);
+                registry.sow(&object);
             }
             self.keeper.perform(&object, action);
         }
@@ -276,12 +279,12 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         name: &str,
         deadline: &dyn Fn() -> Deadline,
     ) -> Result<Cached<K>, Error> {
-        let now = self.table().clock().coarse();
+        let now = self.registry().clock().coarse();
         let mark = |read_at: &mut Coarse| {
             *read_at = now;
             true
         };
-        let ready = self.table().read_cache.read(namespace, name, mark);
+        let ready = self.registry().read_cache.read(namespace, name, mark);
         if let Some(cached) = ready.filter(|ready| !ready.has_expired()) {
             self.expedite(namespace, name, &cached);
             return Ok(cached);
@@ -296,7 +299,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
 
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let object = self.entry_to_read(namespace, name)?;
-        let clock = self.table().clock();
+        let clock = self.registry().clock();
         let cached = self.act(&object, |entry| {
             let cached = entry.cached_copy(clock);
             // The reader wants the watch to run (OC-8), but does not wait for it, and so takes what
@@ -324,7 +327,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let object = self.entry_to_read(namespace, name)?;
         let answer = read_from_server(
-            self.table(),
+            self.registry(),
             &object,
             version,
             deadline,
@@ -348,9 +351,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
 
     /// Starts no watch any more (OC-25). The threads end within milliseconds.
     fn stop(&self) {
-        self.table().stop.stop();
+        self.registry().stop.stop();
         self.keeper.close_namespaces();
-        for object in self.table().entries() {
+        for object in self.registry().entries() {
             self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
             self.keeper.context.notify(&object, true);
         }
@@ -362,10 +365,10 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let mut late = self.keeper.join_checks(deadline);
-        late.extend(self.poller.join(self.table().clock(), deadline));
+        late.extend(self.poller.join(self.registry().clock(), deadline));
         // It joins what was stopped, then ends.
         self.housekeeper.stop();
-        let clock = self.table().clock();
+        let clock = self.registry().clock();
         let housekeeper = self.housekeeper.join(clock, deadline);
         if !housekeeper.is_empty() {
             let runs = self.keeper.context.work.lock().late();

@@ -25,12 +25,12 @@ const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The entries of one manager, the work of its housekeeper and its checks, for the writers of runs.
 pub(crate) struct RunContext<K: Object> {
-    pub(crate) table: Arc<Registry<K, WatchEntry<K>>>,
+    pub(crate) registry: Arc<Registry<K, WatchEntry<K>>>,
     pub(crate) work: Arc<Monitor<PendingWork>>,
     pub(super) checks: Arc<Monitor<CheckQueue<K>>>,
 }
 
-clone_of!([K: Object] RunContext<K>: table, work, checks);
+clone_of!([K: Object] RunContext<K>: registry, work, checks);
 
 impl<K: Object> RunContext<K> {
     pub(crate) fn end_all(&self, runs: impl IntoIterator<Item = Run>) {
@@ -70,13 +70,13 @@ impl<K: Object> RunContext<K> {
     }
 
     pub(super) fn pause_after_panic(&self, stop: &StopToken) {
-        let clock = self.table.clock();
+        let clock = self.registry.clock();
         stop.wait_until(clock, clock.after(AFTER_PANIC));
     }
 
     /// Has the housekeeper look at the watches of namespaces.
     pub(crate) fn tend_namespaces(&self) {
-        self.tend_at(self.table.clock().now());
+        self.tend_at(self.registry.clock().now());
     }
 
     /// The same at that time, or earlier, and at the absences that are to be confirmed.
@@ -90,7 +90,7 @@ impl<K: Object> RunContext<K> {
     /// A reader was refused the object, or a list that left it out was behind. If a cache of the
     /// server knows no such object, that is confirmed later.
     pub(super) fn confirm_later(&self, object: &WatchedObject<K>) {
-        let now = self.table.clock().now();
+        let now = self.registry.clock().now();
         let Some(at) = object.state.lock().absence.given(now) else {
             return;
         };
@@ -108,7 +108,7 @@ impl<K: Object> RunContext<K> {
     pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
         object.state.notify_all();
         if is_news {
-            self.table.changes.notify(&object.key);
+            self.registry.changes.notify(&object.key);
         }
     }
 }
@@ -158,9 +158,9 @@ impl<K: Object> Writer<K> {
         incoming: Option<&Arc<StoredObject<K>>>,
         write: impl FnOnce(&mut WatchEntry<K>) -> WriteOutcome,
     ) -> Result<(), Error> {
-        let now = self.context.table.clock().now();
-        let table = &self.context.table;
-        let (is_news, action) = table.take_in(&self.object, incoming, |entry| {
+        let now = self.context.registry.clock().now();
+        let registry = &self.context.registry;
+        let (is_news, action) = registry.take_in(&self.object, incoming, |entry| {
             let (is_news, action) = write(entry)?;
             let action = action.and(entry.hand_over(now));
             // A reader that waits reads it next.
@@ -188,7 +188,7 @@ impl<K: Object> Writer<K> {
     /// that or misses nothing of it.
     pub(crate) fn take_over(&self) {
         let held = self.held.lock().take();
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let taken = match held {
             Some((mut staging, of)) => self.take_list(&mut staging, &of, |entry, listed| {
                 entry.take_over(self.run, listed, &of, now)
@@ -237,7 +237,7 @@ impl<K: Object> Writer<K> {
 
     pub(crate) fn update(&self, status: &ReflectorStatus) {
         let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
-        let (is_news, recovered) = self.context.table.change(&self.object, update);
+        let (is_news, recovered) = self.context.registry.change(&self.object, update);
         if recovered {
             self.context.server_recovered();
         }
@@ -282,7 +282,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     fn begin(&mut self) -> Self::Staging {
         ObjectStaging {
             began: self.object.state.lock().content.revision(),
-            newest: self.context.table.newest_version(),
+            newest: self.context.registry.newest_version(),
             listed: None,
         }
     }
@@ -294,7 +294,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     }
 
     fn commit(&mut self, mut staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let mut is_held = false;
         self.take_list(&mut staging, of, |entry, listed| {
             is_held = entry.holds_back(self.run, of)?;
@@ -314,7 +314,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
         if !self.is_ours(&object) {
             return Ok(());
         }
-        let (run, now) = (self.run, self.context.table.clock().now());
+        let (run, now) = (self.run, self.context.registry.clock().now());
         let unchanged = |is_news| (is_news, WatchAction::nothing());
         if kind == EventKind::Deleted {
             let version = object.resource_version();
@@ -332,9 +332,9 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        let table = &self.context.table;
-        let now = table.clock().now();
-        let action = table.change(&self.object, |entry| {
+        let registry = &self.context.registry;
+        let now = registry.clock().now();
+        let action = registry.change(&self.object, |entry| {
             entry.confirm(self.run, version, now);
             entry.hand_over(now)
         });
@@ -353,7 +353,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
 impl<K: Object> Drop for Writer<K> {
     fn drop(&mut self) {
         let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(self.run));
-        let action = self.context.table.change(&self.object, ended);
+        let action = self.context.registry.change(&self.object, ended);
         self.finish(action, false);
     }
 }

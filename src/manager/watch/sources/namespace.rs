@@ -187,7 +187,7 @@ impl<K: Object> NamespaceWatch<K> {
 
     /// Whether it takes objects over from their watches by name.
     pub(crate) fn serves(&self) -> bool {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let serves_from = self.objects.lock().serves_from;
         serves_from.is_some_and(|from| now >= from)
     }
@@ -248,7 +248,7 @@ impl<K: Object> NamespaceWatch<K> {
         let writer = attached.map(|attached| Arc::clone(&attached.writer));
         objects.pass(version.clone());
         drop(objects);
-        self.context.table.note_version(&version);
+        self.context.registry.note_version(&version);
         writer
     }
 
@@ -338,7 +338,7 @@ impl<K: Object> NamespaceSink<K> {
     pub(crate) fn new(watch: &Arc<NamespaceWatch<K>>) -> Self {
         watch
             .context
-            .table
+            .registry
             .shared_watches
             .fetch_add(1, Ordering::Relaxed);
         Self {
@@ -369,7 +369,7 @@ impl<K: Object> NamespaceSink<K> {
     /// An event or a bookmark came: the watch is open, and the server serves it.
     fn prove(&mut self) {
         if !self.watch.serves() {
-            let now = self.watch.context.table.clock().now();
+            let now = self.watch.context.registry.clock().now();
             let mut objects = self.watch.objects.lock();
             (objects.serves_from, objects.has_opened) = (Some(now), true);
             drop(objects);
@@ -465,7 +465,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         objects.refusals.note(&status);
         let is_final = objects.refusals.are_final();
         let is_open = status.phase == Phase::Watching;
-        let now = self.watch.context.table.clock().now();
+        let now = self.watch.context.registry.clock().now();
         let opens = is_open && objects.serves_from.is_none();
         // The stream of a list has carried objects.
         let proof = if self.has_committed {
@@ -505,7 +505,7 @@ impl<K: Object> Drop for NamespaceSink<K> {
         drop(attached);
         self.watch
             .context
-            .table
+            .registry
             .shared_watches
             .fetch_sub(1, Ordering::Relaxed);
         self.watch.context.tend_namespaces();

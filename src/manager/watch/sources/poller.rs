@@ -97,7 +97,7 @@ impl<K: Object> Poller<K> {
     /// Polls the writer's object from now on. `None`, and drops the writer, once the poller is
     /// [closed](Self::close).
     pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
-        let (now, pace) = (self.context.table.clock().now(), self.pace());
+        let (now, pace) = (self.context.registry.clock().now(), self.pace());
         let poll = Poll {
             writer,
             due: now,
@@ -142,11 +142,11 @@ impl<K: Object> Poller<K> {
 
     /// The body of each of the poller's threads.
     pub(crate) fn work(&self) {
-        let (table, stop) = (&self.context.table, self.context.table.stop.token());
+        let (registry, stop) = (&self.context.registry, self.context.registry.stop.token());
         let wake: Arc<dyn Wake> = Arc::<Monitor<Polls<K>>>::clone(&self.polls);
         let _registration = stop.register(&wake);
         while let Some((number, writer)) = self.wait_for_next(&stop) {
-            let (now, pace) = (table.clock().now(), self.pace());
+            let (now, pace) = (registry.clock().now(), self.pace());
             let cache = cache_name::<K>();
             let polled = guard(format_args!("the poller of {cache}"), || {
                 self.poll(number, &writer, &stop);
@@ -161,7 +161,7 @@ impl<K: Object> Poller<K> {
 
     /// Waits for the next poll, and marks it as under way.
     fn wait_for_next(&self, stop: &StopToken) -> Option<(u64, Arc<Writer<K>>)> {
-        let clock = self.context.table.clock();
+        let clock = self.context.registry.clock();
         let mut polls = self.polls.lock();
         while !stop.is_stopped() {
             let now = clock.now();
@@ -179,17 +179,17 @@ impl<K: Object> Poller<K> {
 
     /// Polls one object.
     fn poll(&self, number: u64, writer: &Writer<K>, stop: &StopToken) {
-        let (table, pace) = (&self.context.table, self.pace());
+        let (registry, pace) = (&self.context.registry, self.pace());
         let latest = ResourceVersion::most_recent();
-        let read = begin_read(table, writer.object(), &latest);
+        let read = begin_read(registry, writer.object(), &latest);
         let context = RequestContext {
             key: writer.key(),
-            clock: table.clock(),
-            deadline: table.clock().after(pace.limit),
+            clock: registry.clock(),
+            deadline: registry.clock().after(pace.limit),
             stop,
             is_urgent: true,
         };
-        let (found, failure) = match table.request(&context, &read.version) {
+        let (found, failure) = match registry.request(&context, &read.version) {
             Ok(found) => (Some(Ok(Some(found))), None),
             Err(error) if error.is_not_found() => (Some(Ok(None)), None),
             Err(error) if error.kind() == ErrorKind::Undecodable => (Some(Err(error)), None),
@@ -235,7 +235,7 @@ impl<K: Object> Poller<K> {
         began: Instant,
         pace: Pace,
     ) {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
         let silent = Error::new(
             error.kind(),
@@ -268,7 +268,7 @@ impl<K: Object> Poller<K> {
             poll.status.failures.clone()
         });
         if let Some(failures) = failures {
-            self.context.table.tell_failed(writer.key(), &failures);
+            self.context.registry.tell_failed(writer.key(), &failures);
         }
     }
 
@@ -318,7 +318,7 @@ impl<K: Object> Poller<K> {
     }
 
     fn pace(&self) -> Pace {
-        Pace::of(self.context.table.options.ttl_now())
+        Pace::of(self.context.registry.options.ttl_now())
     }
 }
 
@@ -327,7 +327,7 @@ impl<K: Object> Poller<K> {
 impl<K: Object> Poller<K> {
     /// Waits for the next poll, and makes it, as one of the poller's threads.
     pub(crate) fn poll_once(&self) {
-        let stop = self.context.table.stop.token();
+        let stop = self.context.registry.stop.token();
         let (number, writer) = self.wait_for_next(&stop).unwrap();
         self.poll(number, &writer, &stop);
     }

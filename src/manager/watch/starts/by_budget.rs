@@ -37,7 +37,7 @@ impl<K: Object> Keeper<K> {
 
     /// The objects which `are` such and have no successor yet, that which is read least first.
     fn ranked(&self, are: fn(&WatchEntry<K>) -> bool) -> Vec<(ReadHistory, WatchedObject<K>)> {
-        let entries = self.context.table.entries().into_iter();
+        let entries = self.context.registry.entries().into_iter();
         let histories = entries.filter_map(|object| {
             let history = {
                 let entry = object.state.lock();

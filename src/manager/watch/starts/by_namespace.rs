@@ -22,7 +22,7 @@ impl<K: Object> Keeper<K> {
     /// list of its namespace will bring it. A namespace's watch that there is, or that begins with
     /// this run, takes the object over.
     pub(crate) fn begin(&self, object: &WatchedObject<K>, id: RunId) {
-        let WatchScope::Namespace { above } = self.context.table.options.watch_scope else {
+        let WatchScope::Namespace { above } = self.context.registry.options.watch_scope else {
             return self.start(object, id, None, None);
         };
         let around = self.surroundings(object.key.namespace(), above);
@@ -41,7 +41,7 @@ impl<K: Object> Keeper<K> {
     }
 
     fn surroundings(&self, name: &str, above: usize) -> Surroundings<K> {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let make = || NamespaceWatch::new(name, few(above), self.context.clone());
         self.namespaces.enter(name, above, now, make)
     }
@@ -49,7 +49,7 @@ impl<K: Object> Keeper<K> {
     /// Leaves the new object to the first list of its namespace. Whether it did: a reader may have
     /// come.
     fn awaits(&self, object: &WatchedObject<K>, id: RunId) -> bool {
-        let awaits = self.context.table.change(object, |entry| {
+        let awaits = self.context.registry.change(object, |entry| {
             let action = entry.act(WatchInput::Awaits(id));
             (action, entry.is_awaiting())
         });
@@ -66,8 +66,8 @@ impl<K: Object> Keeper<K> {
         object: &WatchedObject<K>,
         is_expected: impl FnOnce(&WatchEntry<K>) -> bool,
     ) {
-        let table = &self.context.table;
-        let prepared = table.change(object, |entry| {
+        let registry = &self.context.registry;
+        let prepared = registry.change(object, |entry| {
             is_expected(entry).then(|| entry.prepare()).flatten()
         });
         let Some(id) = prepared else { return };
@@ -76,8 +76,8 @@ impl<K: Object> Keeper<K> {
             return;
         };
         let run = Run::Shared(Box::new(attachment));
-        let now = table.clock().now();
-        let (late, action) = table.change(object, |entry| {
+        let now = registry.clock().now();
+        let (late, action) = registry.change(object, |entry| {
             let late = entry.keep_successor(id, run);
             // The watch may have opened meanwhile.
             (late, entry.hand_over(now))
@@ -88,13 +88,13 @@ impl<K: Object> Keeper<K> {
 
     /// Attaches all watched objects of the namespace, and starts its reflector.
     fn start_namespace(&self, watch: &Arc<NamespaceWatch<K>>) {
-        for object in self.context.table.entries() {
+        for object in self.context.registry.entries() {
             if object.key.namespace() == &*watch.namespace {
                 self.attach(watch, &object, |_| true);
             }
         }
         let launched = self.launch_namespace(watch);
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let late = self.namespaces.started(watch, launched, now);
         if let Some(run) = late {
             self.context.end_thread(run);
@@ -106,16 +106,16 @@ impl<K: Object> Keeper<K> {
     /// Looks at each namespace, and starts, drains or ends its watch. On the housekeeper's thread.
     pub(crate) fn tend_namespaces(&self) {
         let context = &self.context;
-        let WatchScope::Namespace { above } = context.table.options.watch_scope else {
+        let WatchScope::Namespace { above } = context.registry.options.watch_scope else {
             return;
         };
-        if context.table.stop.token().is_stopped() {
+        if context.registry.stop.token().is_stopped() {
             return;
         }
         for name in self.namespaces.names() {
             match self
                 .namespaces
-                .tending(&name, above, context.table.clock().now())
+                .tending(&name, above, context.registry.clock().now())
             {
                 Some(Tending::Start) => {
                     let around = self.surroundings(&name, above);
@@ -146,7 +146,7 @@ impl<K: Object> Keeper<K> {
         let mut room = DRAIN_MAX;
         for writer in watch.writers() {
             if room == 0 {
-                let now = self.context.table.clock().now();
+                let now = self.context.registry.clock().now();
                 let next = later(now, DRAIN_PAUSE);
                 return self.context.tend_at(next);
             }
@@ -157,7 +157,7 @@ impl<K: Object> Keeper<K> {
     /// Watches an object of a namespace's watch by name. Returns whether that began.
     fn watch_by_name(&self, writer: &Writer<K>) -> bool {
         let (object, run) = (writer.object(), writer.run());
-        let (successor, action) = self.context.table.change(object, |entry| {
+        let (successor, action) = self.context.registry.change(object, |entry| {
             if entry.is_current(run) {
                 return (entry.prepare(), WatchAction::nothing());
             }
@@ -200,7 +200,7 @@ impl<K: Object> Keeper<K> {
                 self.attach(watch, &object, |_| true);
             } else if let Some(run) = successor {
                 let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(run));
-                let action = self.context.table.change(&object, ended);
+                let action = self.context.registry.change(&object, ended);
                 self.context.end_all(action.ending);
             }
         }
@@ -224,11 +224,11 @@ impl<K: Object> Keeper<K> {
 
     /// Has the new objects of a namespace watched by name that its first list will not bring.
     fn retry_awaiting(&self, name: &str) {
-        for object in self.context.table.entries() {
+        for object in self.context.registry.entries() {
             if object.key.namespace() != name {
                 continue;
             }
-            let action = self.context.table.change(&object, |entry| {
+            let action = self.context.registry.change(&object, |entry| {
                 let is_awaiting = entry.is_awaiting();
                 is_awaiting.then(|| entry.act(WatchInput::Retry))
             });
@@ -247,6 +247,6 @@ impl<K: Object> Keeper<K> {
 
     /// The namespaces that are watched as a whole, or would be if the server let them, sorted.
     pub(crate) fn namespace_reports(&self) -> Vec<NamespaceReport> {
-        self.namespaces.reports(self.context.table.clock().now())
+        self.namespaces.reports(self.context.registry.clock().now())
     }
 }

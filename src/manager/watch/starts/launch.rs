@@ -106,14 +106,14 @@ pub(crate) struct Keeper<K: Object> {
 impl<K: Object> Keeper<K> {
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<Registry<K, WatchEntry<K>>>,
+        registry: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
-        let options = &table.options;
+        let options = &registry.options;
         let polls = options.past_limit == PastLimit::Poll;
         // The poller takes the place of one.
         let reflectors_max = options.reflectors_max.saturating_sub(usize::from(polls));
         let context = RunContext {
-            table,
+            registry,
             work: Arc::new(Monitor::ranked(Rank::HOUSEKEEPER, PendingWork::default())),
             checks: Arc::new(Monitor::ranked(Rank::CHECKS, CheckQueue::default())),
         };
@@ -140,9 +140,9 @@ impl<K: Object> Keeper<K> {
         let context = &self.context;
         let launched = self.with_room(by_name, |owned| {
             let (ended, end) = bounded(0);
-            let table = &self.context.table;
-            let now = table.clock().now();
-            let (known, previous) = table.change(object, |entry| entry.begin_run(end, now));
+            let registry = &self.context.registry;
+            let now = registry.clock().now();
+            let (known, previous) = registry.change(object, |entry| entry.begin_run(end, now));
             let known_version = newest(known, position);
             let start_after = previous.into_iter().chain([owned]).collect();
             self.launch(object, id, (known_version, start_after), Some(ended))
@@ -153,13 +153,13 @@ impl<K: Object> Keeper<K> {
         match launched {
             Ok(run) => {
                 let late = context
-                    .table
+                    .registry
                     .change(object, |entry| entry.accept_run(id, run));
                 context.end_all(late);
             }
             Err(error) => {
                 let (is_news, action) = context
-                    .table
+                    .registry
                     .change(object, |entry| entry.refuse_run(id, error));
                 context.notify(object, is_news);
                 context.end_all(action.ending);
@@ -180,8 +180,8 @@ impl<K: Object> Keeper<K> {
         by_name: Option<Arc<()>>,
     ) -> Result<Run, Error> {
         let launched = self.with_room(by_name, |owned| {
-            let table = &self.context.table;
-            let known = table.change(object, |entry| entry.known_version());
+            let registry = &self.context.registry;
+            let known = registry.change(object, |entry| entry.known_version());
             self.launch(object, id, (known, vec![owned]), None)
         });
         launched.map(Run::ByName)
@@ -206,9 +206,9 @@ impl<K: Object> Keeper<K> {
     }
 
     fn poll(&self, poller: &Arc<Poller<K>>, object: &WatchedObject<K>, id: RunId) -> Option<Run> {
-        let table = &self.context.table;
-        let now = table.clock().now();
-        table.change(object, |entry| entry.begin_poll(id, now));
+        let registry = &self.context.registry;
+        let now = registry.clock().now();
+        registry.change(object, |entry| entry.begin_poll(id, now));
         let writer = Writer::new(self.context.clone(), Arc::clone(object), id, None);
         let handle = poller.attach(writer)?;
         Some(Run::Shared(Box::new(handle)))
@@ -225,12 +225,12 @@ impl<K: Object> Keeper<K> {
         let is_started = launched.is_ok();
         let late = match launched {
             Ok(run) => context
-                .table
+                .registry
                 .change(object, |entry| entry.keep_successor(id, run)),
             Err(error) => {
                 log::debug!("{} is watched or polled as before: {error}", object.key);
                 let action = context
-                    .table
+                    .registry
                     .change(object, |entry| entry.act(WatchInput::Ended(id)));
                 action.ending.into_iter().next()
             }
@@ -241,8 +241,8 @@ impl<K: Object> Keeper<K> {
 
     /// Has a polled object watched by name. Returns whether there was room.
     pub(crate) fn watch_polled(&self, object: &WatchedObject<K>) -> bool {
-        let table = &self.context.table;
-        let prepared = table.change(object, |entry| {
+        let registry = &self.context.registry;
+        let prepared = registry.change(object, |entry| {
             entry.is_polled().then(|| entry.prepare()).flatten()
         });
         let Some(id) = prepared else { return true };
@@ -254,8 +254,8 @@ impl<K: Object> Keeper<K> {
     /// Has a watched object polled.
     pub(crate) fn poll_watched(&self, object: &WatchedObject<K>) {
         let Some(poller) = &self.poller else { return };
-        let table = &self.context.table;
-        let Some(id) = table.change(object, WatchEntry::prepare) else {
+        let registry = &self.context.registry;
+        let Some(id) = registry.change(object, WatchEntry::prepare) else {
             return;
         };
         let run = self.poll(poller, object, id);
@@ -281,7 +281,7 @@ impl<K: Object> Keeper<K> {
                 watch_list: true,
                 failure_log: Some(self.failure_log.clone()),
                 seed: ReflectorOptions::default().seed,
-                ..self.context.table.options.reflector.clone()
+                ..self.context.registry.options.reflector.clone()
             };
             self.launcher.launch_namespace(sink, options)
         })
@@ -317,7 +317,7 @@ impl<K: Object> Keeper<K> {
             failure_log: Some(self.failure_log.clone()),
             // Reflectors of one seed would come back to a server in step.
             seed: ReflectorOptions::default().seed,
-            ..self.context.table.options.reflector.clone()
+            ..self.context.registry.options.reflector.clone()
         };
         let writer = Writer::new(self.context.clone(), Arc::clone(object), id, ended);
         self.launcher.launch(writer, options)
