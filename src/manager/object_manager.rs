@@ -24,6 +24,7 @@ use crate::list_watch::Api;
 use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 
 /// Keeps the Secrets that pods and other owners reference.
 #[doc(alias = "secret.Manager")]
@@ -118,8 +119,12 @@ impl<K: Object> ObjectManager<K> {
             reading,
         };
         let (hook, clock) = (options.metrics.clone(), &options.reflector.clock);
-        let looked_at = Arc::clone(&entries);
-        let look = Box::new(move || looked_at.state());
+        let (looked_at, shared) = (Arc::clone(&entries), strategy.shared_watches());
+        let look = Box::new(move || {
+            let mut state = looked_at.state();
+            state.watches = state.watches.saturating_add(shared.load(Ordering::Relaxed));
+            state
+        });
         let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, look, started)?;
         Ok(Self {
             strategy,

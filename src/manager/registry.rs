@@ -29,7 +29,6 @@ use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_n
 use crate::policy::RequestKind;
 use crate::reflector::{FailedAttempt, Phase};
 use crate::retry::patiently;
-use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
 
@@ -111,8 +110,6 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) references: Mutex<References<Arc<ObjectEntry<S>>>>,
     /// Ends the requests of readers.
     pub(crate) stop: StopSource,
-    /// Watches that several objects have together.
-    pub(crate) shared_watches: AtomicUsize,
     getter: Arc<dyn Getter<K>>,
     pub(crate) kind: KindTraits<K>,
     /// No version that the server gave of this kind is newer.
@@ -133,7 +130,6 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             read_cache: ReadCache::default(),
             references: Mutex::ranked(Rank::REFERENCES, References::default()),
             stop: StopSource::new(),
-            shared_watches: AtomicUsize::new(0),
             getter,
             kind,
             newest: Mutex::ranked(Rank::NEWEST, ResourceVersion::any()),
@@ -409,11 +405,10 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             own = own.saturating_add(entry.own_watches());
             polled = polled.saturating_add(usize::from(entry.is_polled()));
         }
-        let shared = self.shared_watches.load(Ordering::Relaxed);
         ManagerState {
             objects: entries.len(),
             references: self.references.lock().total(),
-            watches: own.saturating_add(shared),
+            watches: own,
             polled,
         }
     }

@@ -14,6 +14,7 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
+use crate::sync::atomic::AtomicUsize;
 
 /// The referenced objects of one manager. Its drop never waits for a thread.
 pub(crate) trait ReferencedObjects: Send + Sync {
@@ -27,6 +28,7 @@ pub(crate) trait ReferencedObjects: Send + Sync {
     /// What is known of one object, if it is referenced. Does not count as a read.
     fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport>;
 
+    /// The counts, without the watches that several objects share.
     fn state(&self) -> ManagerState;
 }
 
@@ -52,6 +54,11 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
     /// The entries of a strategy that keeps objects.
     #[cfg(feature = "snapshot")]
     fn kept_objects(&self) -> Option<Arc<dyn KeptObjects<K>>>;
+
+    /// How many watches several objects share.
+    fn shared_watches(&self) -> Arc<AtomicUsize> {
+        Arc::new(AtomicUsize::new(0))
+    }
 
     /// Changes the references of `owner`, and starts or stops what that requires. Never blocks.
     fn change_references(&self, owner: &Owner, change: ReferenceChange);

@@ -9,7 +9,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::manager::ObjectReport;
-use crate::manager::watch::immutable_check::CHECKS_MAX;
+use crate::manager::watch::keeper::CHECKS_MAX;
 use crate::object::ObjectKey;
 use crate::reflector::Sink as _;
 use crate::sync::Arc;

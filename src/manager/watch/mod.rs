@@ -2,10 +2,9 @@
 
 pub(super) mod absence;
 mod answer;
-pub(super) mod check_queue;
+pub(super) mod context;
 pub(super) mod entry;
-pub(super) mod immutable_check;
-mod keeper;
+pub(super) mod keeper;
 mod read_history;
 mod reflector_limit;
 pub(super) mod run;

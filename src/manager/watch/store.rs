@@ -2,9 +2,9 @@
 //! watch of its own (OC-1..OC-29).
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
-use super::keeper::maintain;
+use super::keeper::Keeper;
 use super::sources::poller::POLLS_MAX;
-use super::starts::launch::{Keeper, Launcher};
+use super::starts::launch::Launcher;
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
 };
@@ -22,7 +22,8 @@ use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::WaiterGuard;
 use crate::sync::Arc;
-use crate::worker::{Worker, WorkerGroup};
+use crate::sync::atomic::AtomicUsize;
+use crate::worker::{StopToken, Worker, WorkerGroup};
 
 /// The store of one manager, and its housekeeper. Dropping it stops everything and joins all but
 /// what a shutdown has named as late.
@@ -46,18 +47,12 @@ impl<K: Object> WatchStore<K> {
     ) -> Result<Self, Error> {
         let store = Self::unattended(launcher, registry);
         let keeper = Arc::clone(&store.keeper);
-        let name = format!("hk-{}", resource_name::<K>());
-        let worker = Worker::spawn(name, move |stop| maintain(&keeper, stop));
-        let whose = format!("the housekeeper of {}", cache_name::<K>());
-        store
-            .housekeeper
-            .add(worker.map_err(Error::no_thread(&whose))?);
-        if let Some(poller) = &store.keeper.poller {
-            let whose = format!("the poller of {}", cache_name::<K>());
+        let maintain = move |stop: &StopToken| keeper.maintain(stop);
+        start_thread::<K>(&store.housekeeper, ("hk", "housekeeper"), maintain)?;
+        if let Some(poller) = &store.keeper.starts.poller {
             for _ in 0..POLLS_MAX {
-                let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
-                let worker = Worker::spawn(name, move |_| poller.work());
-                store.poller.add(worker.map_err(Error::no_thread(&whose))?);
+                let poller = Arc::clone(poller);
+                start_thread::<K>(&store.poller, ("po", "poller"), move |_| poller.work())?;
             }
         }
         Ok(store)
@@ -221,6 +216,10 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         ))
     }
 
+    fn shared_watches(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.keeper.context.namespace_watches)
+    }
+
     /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let registry = self.registry();
@@ -346,18 +345,18 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     }
 
     fn namespace_reports(&self) -> Vec<NamespaceReport> {
-        self.keeper.namespace_reports()
+        self.keeper.starts.namespace_reports()
     }
 
     /// Starts no watch any more (OC-25). The threads end within milliseconds.
     fn stop(&self) {
         self.registry().stop.stop();
-        self.keeper.close_namespaces();
+        self.keeper.starts.close_namespaces();
         for object in self.registry().entries() {
             self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
             self.keeper.context.notify(&object, true);
         }
-        if let Some(poller) = &self.keeper.poller {
+        if let Some(poller) = &self.keeper.starts.poller {
             poller.close();
         }
     }
@@ -399,6 +398,18 @@ impl<K: Object> Drop for WatchStore<K> {
         self.housekeeper.close();
         self.keeper.close_checks();
     }
+}
+
+/// Starts a thread of the manager, of this prefix and title.
+fn start_thread<K: Object>(
+    group: &WorkerGroup,
+    (prefix, title): (&str, &str),
+    body: impl FnOnce(&StopToken) + Send + 'static,
+) -> Result<(), Error> {
+    let worker = Worker::spawn(format!("{prefix}-{}", resource_name::<K>()), body);
+    let whose = format!("the {title} of {}", cache_name::<K>());
+    group.add(worker.map_err(Error::no_thread(&whose))?);
+    Ok(())
 }
 
 /// Shortens the backoff of the object's watch, if it fails (B10).

@@ -2,116 +2,20 @@
 //! current one.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
-use super::check_queue::CheckQueue;
+use super::context::RunContext;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
-use super::run::{PendingWork, Run, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
-use crate::error::{Error, clone_of};
+use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
-use crate::sync::{Arc, Monitor, Mutex, Rank};
-use crate::worker::StopToken;
-
-/// How long after a panic a thread begins its work anew.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
-
-/// The entries of one manager, the work of its housekeeper and its checks, for the writers of runs.
-pub(crate) struct RunContext<K: Object> {
-    pub(crate) registry: Arc<Registry<K, WatchEntry<K>>>,
-    pub(crate) work: Arc<Monitor<PendingWork>>,
-    pub(super) checks: Arc<Monitor<CheckQueue<K>>>,
-}
-
-clone_of!([K: Object] RunContext<K>: registry, work, checks);
-
-impl<K: Object> RunContext<K> {
-    pub(crate) fn end_all(&self, runs: impl IntoIterator<Item = Run>) {
-        for run in runs {
-            self.end(run);
-        }
-    }
-
-    pub(crate) fn end(&self, run: Run) {
-        match run {
-            Run::ByName(run) => self.end_thread(run),
-            Run::Shared(run) => run.stop(),
-        }
-    }
-
-    /// Raises a run's stop and leaves the join to the housekeeper.
-    pub(crate) fn end_thread(&self, run: ThreadRun) {
-        run.handle.stop();
-        self.work.lock().ended.push(run);
-        self.work.notify_all();
-    }
-
-    /// Waits for the end of a run's thread, which [`PendingWork::late`] names meanwhile:
-    /// milliseconds, since its stop was raised.
-    pub(crate) fn join(&self, run: ThreadRun) {
-        self.work.lock().joining = Some(run.handle.thread_name());
-        // The thread's own report of its panic is in the log; a run that crashed is started again.
-        run.handle.join();
-        self.work.lock().joining = None;
-    }
-
-    /// Fails the manager's health after a panic of one of its threads. The thread
-    /// [pauses](Self::pause_after_panic) before it begins anew.
-    pub(super) fn panicked(&self, panic: Error) {
-        log::error!("{panic}; it goes on in {AFTER_PANIC:?}");
-        self.work.lock().failure = Some(panic);
-    }
-
-    pub(super) fn pause_after_panic(&self, stop: &StopToken) {
-        let clock = self.registry.clock();
-        stop.wait_until(clock, clock.after(AFTER_PANIC));
-    }
-
-    /// Has the housekeeper look at the watches of namespaces.
-    pub(crate) fn tend_namespaces(&self) {
-        self.tend_at(self.registry.clock().now());
-    }
-
-    /// The same at that time, or earlier, and at the absences that are to be confirmed.
-    pub(crate) fn tend_at(&self, at: Instant) {
-        let mut work = self.work.lock();
-        work.namespaces = Some(work.namespaces.map_or(at, |before| before.min(at)));
-        drop(work);
-        self.work.notify_all();
-    }
-
-    /// A reader was refused the object, or a list that left it out was behind. If a cache of the
-    /// server knows no such object, that is confirmed later.
-    pub(super) fn confirm_later(&self, object: &WatchedObject<K>) {
-        let now = self.registry.clock().now();
-        let Some(at) = object.state.lock().absence.given(now) else {
-            return;
-        };
-        self.checks.lock().later.push((at, Arc::clone(object)));
-        self.tend_at(at);
-    }
-
-    /// Has the housekeeper tell the other objects that the server answers again.
-    pub(crate) fn server_recovered(&self) {
-        self.work.lock().recovered = true;
-        self.work.notify_all();
-    }
-
-    /// Wakes the readers that wait for the entry, and notifies subscribers if there is news.
-    pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
-        object.state.notify_all();
-        if is_news {
-            self.registry.changes.notify(&object.key);
-        }
-    }
-}
+use crate::sync::{Arc, Mutex, Rank};
 
 /// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
 pub(crate) struct Writer<K: Object> {

@@ -9,9 +9,10 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind, default_of};
 use crate::list_watch::{ObjectEvent, Selection};
 use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::watch::context::RunContext;
 use crate::manager::watch::entry::WatchedObject;
 use crate::manager::watch::run::SharedRun;
-use crate::manager::watch::writer::{ObjectStaging, RunContext, Writer};
+use crate::manager::watch::writer::{ObjectStaging, Writer};
 use crate::object::{KeyRef, Object, ResourceVersion};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, Waiters};
 use crate::sync::atomic::Ordering;
@@ -336,11 +337,8 @@ pub(crate) type NamespaceStaging<K> = HashMap<Box<str>, (Arc<Writer<K>>, ObjectS
 
 impl<K: Object> NamespaceSink<K> {
     pub(crate) fn new(watch: &Arc<NamespaceWatch<K>>) -> Self {
-        watch
-            .context
-            .registry
-            .shared_watches
-            .fetch_add(1, Ordering::Relaxed);
+        let count = &watch.context.namespace_watches;
+        count.fetch_add(1, Ordering::Relaxed);
         Self {
             watch: Arc::clone(watch),
             told: None,
@@ -503,11 +501,8 @@ impl<K: Object> Drop for NamespaceSink<K> {
         drop(objects);
         // Each entry learns that its run has ended.
         drop(attached);
-        self.watch
-            .context
-            .registry
-            .shared_watches
-            .fetch_sub(1, Ordering::Relaxed);
-        self.watch.context.tend_namespaces();
+        let context = &self.watch.context;
+        context.namespace_watches.fetch_sub(1, Ordering::Relaxed);
+        context.tend_namespaces();
     }
 }

@@ -85,16 +85,16 @@ impl<K: Object> Namespace<K> {
     }
 }
 
-/// Where a run that begins finds itself.
-pub(crate) struct Surroundings<K: Object> {
+/// The namespace of a run that begins.
+pub(crate) struct EnteredNamespace<K: Object> {
     pub(crate) by_name: Arc<()>,
     pub(crate) watch: Option<Arc<NamespaceWatch<K>>>,
     /// The caller starts that watch.
     pub(crate) is_new: bool,
 }
 
-/// What the housekeeper does about one namespace.
-pub(crate) enum Tending<K: Object> {
+/// The next step of the keeper about one namespace.
+pub(crate) enum NamespaceStep<K: Object> {
     Start,
     /// The watch is open, or is refused: its objects may be taken over, or watched by name again.
     Look(Arc<NamespaceWatch<K>>),
@@ -104,15 +104,15 @@ pub(crate) enum Tending<K: Object> {
 }
 
 impl<K: Object> Namespaces<K> {
-    /// What a run in the namespace finds. It is the one more than `above` that makes the watch of
-    /// the namespace pay: then `make` makes it.
+    /// Enters a run that begins in the namespace. If that makes more than `above` watches by name,
+    /// `make` makes the watch of the namespace.
     pub(crate) fn enter(
         &self,
         name: &str,
         above: usize,
         now: Instant,
         make: impl FnOnce() -> Arc<NamespaceWatch<K>>,
-    ) -> Surroundings<K> {
+    ) -> EnteredNamespace<K> {
         let mut table = self.0.lock();
         let is_closed = table.is_closed;
         let namespace = table.by_name.entry_ref(name).or_default();
@@ -124,7 +124,7 @@ impl<K: Object> Namespaces<K> {
             namespace.watch = Some(make());
             namespace.refused = None;
         }
-        Surroundings {
+        EnteredNamespace {
             by_name: Arc::clone(&namespace.by_name),
             watch: namespace.open_watch().map(Arc::clone),
             is_new,
@@ -175,13 +175,18 @@ impl<K: Object> Namespaces<K> {
         namespaces.filter_map(|one| one.run.take()).collect()
     }
 
-    /// What is to be done about the namespace.
-    pub(crate) fn tending(&self, name: &str, above: usize, now: Instant) -> Option<Tending<K>> {
+    /// Decides on the next step about the namespace.
+    pub(crate) fn next_step(
+        &self,
+        name: &str,
+        above: usize,
+        now: Instant,
+    ) -> Option<NamespaceStep<K>> {
         let mut table = self.0.lock();
         let namespace = table.by_name.get_mut(name)?;
         let Some(watch) = namespace.watch.clone() else {
             if namespace.watches_by_name() > above && !namespace.is_refused(now) {
-                return Some(Tending::Start);
+                return Some(NamespaceStep::Start);
             }
             if !namespace.is_refused(now) {
                 namespace.refused = None;
@@ -209,18 +214,18 @@ impl<K: Object> Namespaces<K> {
             };
         }
         if namespace.draining.is_none() {
-            return Some(Tending::Look(watch));
+            return Some(NamespaceStep::Look(watch));
         }
         watch.close();
         if count > 0 {
             if let Some(at) = namespace.drains_at.filter(|at| now < *at) {
-                return Some(Tending::Wait(at));
+                return Some(NamespaceStep::Wait(at));
             }
             namespace.drains_at = Some(later(now, DRAIN_PAUSE));
-            return Some(Tending::Drain(watch));
+            return Some(NamespaceStep::Drain(watch));
         }
         (namespace.watch, namespace.draining, namespace.drains_at) = (None, None, None);
-        Some(Tending::End(namespace.run.take()))
+        Some(NamespaceStep::End(namespace.run.take()))
     }
 
     /// The namespaces that are watched as a whole, or would be if the server let them, sorted.

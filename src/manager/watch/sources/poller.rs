@@ -1,18 +1,18 @@
 //! The poller of a manager: it gets the objects which have no room for a watch, each before its
 //! time to live is over. One thread, and so one connection, does that, unless a get is slow.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use crate::clock::{Deadline, later};
 use crate::error::{Error, ErrorKind, default_of};
-use crate::guard::guard;
 use crate::manager::entry::consistent_reads::begin_read;
-use crate::manager::kinds::cache_name;
 use crate::manager::registry::RequestContext;
+use crate::manager::watch::context::RunContext;
 use crate::manager::watch::run::SharedRun;
-use crate::manager::watch::writer::{RunContext, Writer};
+use crate::manager::watch::writer::Writer;
 use crate::object::{Object, ResourceVersion};
 use crate::reflector::{FORBIDDEN_GRACE, Phase, ReflectorStatus, asked_wait};
 use crate::sync::{Arc, Monitor, Rank};
@@ -142,21 +142,24 @@ impl<K: Object> Poller<K> {
 
     /// The body of each of the poller's threads.
     pub(crate) fn work(&self) {
-        let (registry, stop) = (&self.context.registry, self.context.registry.stop.token());
+        let stop = self.context.registry.stop.token();
         let wake: Arc<dyn Wake> = Arc::<Monitor<Polls<K>>>::clone(&self.polls);
         let _registration = stop.register(&wake);
-        while let Some((number, writer)) = self.wait_for_next(&stop) {
-            let (now, pace) = (registry.clock().now(), self.pace());
-            let cache = cache_name::<K>();
-            let polled = guard(format_args!("the poller of {cache}"), || {
+        let under_way = Cell::new(None);
+        let poll = || {
+            while let Some((number, writer)) = self.wait_for_next(&stop) {
+                let began = self.context.registry.clock().now();
+                under_way.set(Some((number, Arc::clone(&writer), began, self.pace())));
                 self.poll(number, &writer, &stop);
-            });
-            if let Err(error) = polled {
-                self.context.panicked(error.clone());
-                self.failed((number, &writer), error, now, pace);
-                self.context.pause_after_panic(&stop);
             }
-        }
+        };
+        let failed = |panic: &Error| {
+            if let Some((number, writer, began, pace)) = under_way.take() {
+                self.failed((number, &writer), panic.clone(), began, pace);
+            }
+        };
+        self.context
+            .work_through_panics("poller", &stop, poll, failed);
     }
 
     /// Waits for the next poll, and marks it as under way.

@@ -1,13 +1,15 @@
-//! When a manager watches a whole namespace, and when it watches the objects of it by name again.
+//! Decides when a namespace is watched as a whole, and when its objects are watched by name again.
 
-use super::launch::Keeper;
+use super::Starts;
 use crate::clock::later;
 use crate::manager::options::WatchScope;
 use crate::manager::report::NamespaceReport;
 use crate::manager::watch::entry::{WatchAction, WatchEntry, WatchedObject};
 use crate::manager::watch::run::Run;
 use crate::manager::watch::sources::namespace::NamespaceWatch;
-use crate::manager::watch::sources::namespace_table::{DRAIN_PAUSE, Surroundings, Tending, few};
+use crate::manager::watch::sources::namespace_table::{
+    DRAIN_PAUSE, EnteredNamespace, NamespaceStep, few,
+};
 use crate::manager::watch::state_machine::{RunId, WatchEffect, WatchInput};
 use crate::manager::watch::writer::Writer;
 use crate::object::Object;
@@ -17,46 +19,44 @@ use crate::sync::Arc;
 /// whole.
 const DRAIN_MAX: usize = 16;
 
-impl<K: Object> Keeper<K> {
-    /// Starts a run that the entry has decided on: by name, unless the object is new and the first
-    /// list of its namespace will bring it. A namespace's watch that there is, or that begins with
-    /// this run, takes the object over.
-    pub(crate) fn begin(&self, object: &WatchedObject<K>, id: RunId) {
-        let WatchScope::Namespace { above } = self.context.registry.options.watch_scope else {
-            return self.start(object, id, None, None);
-        };
-        let around = self.surroundings(object.key.namespace(), above);
-        if let Some(watch) = &around.watch {
+impl<K: Object> Starts<K> {
+    /// Starts a run by name, unless the object is new and the first list of its namespace will
+    /// bring it. A namespace's watch that there is, or that begins with this run, takes the object
+    /// over.
+    pub(super) fn begin_in_namespace(&self, object: &WatchedObject<K>, id: RunId, above: usize) {
+        let entered = self.enter(object.key.namespace(), above);
+        if let Some(watch) = &entered.watch {
             // Another run may have taken over meanwhile.
             self.attach(watch, object, |entry| entry.is_current(id));
-            if around.is_new {
+            if entered.is_new {
                 self.start_namespace(watch);
             }
-            if id == RunId::FIRST && !watch.has_listed() && self.awaits(object, id) {
+            if id == RunId::FIRST && !watch.has_listed() && self.await_list(object, id) {
                 return;
             }
         }
-        let position = around.watch.and_then(|watch| watch.position());
-        self.start(object, id, position, Some(around.by_name));
+        let position = entered.watch.and_then(|watch| watch.position());
+        self.start(object, id, position, Some(entered.by_name));
     }
 
-    fn surroundings(&self, name: &str, above: usize) -> Surroundings<K> {
+    fn enter(&self, name: &str, above: usize) -> EnteredNamespace<K> {
         let now = self.context.registry.clock().now();
         let make = || NamespaceWatch::new(name, few(above), self.context.clone());
         self.namespaces.enter(name, above, now, make)
     }
 
-    /// Leaves the new object to the first list of its namespace. Whether it did: a reader may have
-    /// come.
-    fn awaits(&self, object: &WatchedObject<K>, id: RunId) -> bool {
-        let awaits = self.context.registry.change(object, |entry| {
+    /// Leaves the new object to the first list of its namespace. Returns false if a reader has
+    /// come, who needs the watch by name.
+    fn await_list(&self, object: &WatchedObject<K>, id: RunId) -> bool {
+        let mut is_awaiting = false;
+        self.context.act(object, |entry| {
             let action = entry.act(WatchInput::Awaits(id));
-            (action, entry.is_awaiting())
+            is_awaiting = entry.is_awaiting();
+            action
         });
-        self.context.end_all(awaits.0.ending);
-        // A reader that waits already has the object watched by name.
+        // A reader that waits already starts the watch by name.
         object.state.notify_all();
-        awaits.1
+        is_awaiting
     }
 
     /// Makes the namespace's watch the successor of the object's run, if that is the expected one.
@@ -82,54 +82,54 @@ impl<K: Object> Keeper<K> {
             // The watch may have opened meanwhile.
             (late, entry.hand_over(now))
         });
-        self.context.end_all(action.ending);
-        self.context.end_all(late);
+        self.context.end_all(action.ending.into_iter().chain(late));
     }
 
     /// Attaches all watched objects of the namespace, and starts its reflector.
     fn start_namespace(&self, watch: &Arc<NamespaceWatch<K>>) {
-        for object in self.context.registry.entries() {
-            if object.key.namespace() == &*watch.namespace {
-                self.attach(watch, &object, |_| true);
-            }
+        for object in self.objects_in(&watch.namespace) {
+            self.attach(watch, &object, |_| true);
         }
         let launched = self.launch_namespace(watch);
         let now = self.context.registry.clock().now();
-        let late = self.namespaces.started(watch, launched, now);
-        if let Some(run) = late {
-            self.context.end_thread(run);
+        if let Some(late) = self.namespaces.started(watch, launched, now) {
+            self.context.end_thread(late);
         }
         // It may have ended before it was known.
         self.context.tend_namespaces();
     }
 
-    /// Looks at each namespace, and starts, drains or ends its watch. On the housekeeper's thread.
+    fn objects_in(&self, namespace: &str) -> impl Iterator<Item = WatchedObject<K>> {
+        let all = self.context.registry.entries().into_iter();
+        all.filter(move |object| object.key.namespace() == namespace)
+    }
+
+    /// Starts, drains or ends the watch of each namespace as its state requires. Called on the
+    /// keeper's thread.
     pub(crate) fn tend_namespaces(&self) {
-        let context = &self.context;
-        let WatchScope::Namespace { above } = context.registry.options.watch_scope else {
+        let (context, registry) = (&self.context, &self.context.registry);
+        let WatchScope::Namespace { above } = registry.options.watch_scope else {
             return;
         };
-        if context.registry.stop.token().is_stopped() {
+        if registry.stop.token().is_stopped() {
             return;
         }
         for name in self.namespaces.names() {
-            match self
-                .namespaces
-                .tending(&name, above, context.registry.clock().now())
-            {
-                Some(Tending::Start) => {
-                    let around = self.surroundings(&name, above);
-                    if let Some(watch) = around.watch.filter(|_| around.is_new) {
+            let now = registry.clock().now();
+            match self.namespaces.next_step(&name, above, now) {
+                Some(NamespaceStep::Start) => {
+                    let entered = self.enter(&name, above);
+                    if let Some(watch) = entered.watch.filter(|_| entered.is_new) {
                         self.start_namespace(&watch);
                     }
                 }
-                Some(Tending::Look(watch)) => {
+                Some(NamespaceStep::Look(watch)) => {
                     watch.take_over();
                     self.look_for_refusal(&watch);
                 }
-                Some(Tending::Drain(watch)) => self.drain(&watch),
-                Some(Tending::Wait(until)) => context.tend_at(until),
-                Some(Tending::End(run)) => {
+                Some(NamespaceStep::Drain(watch)) => self.drain(&watch),
+                Some(NamespaceStep::Wait(until)) => context.tend_at(until),
+                Some(NamespaceStep::End(run)) => {
                     if let Some(run) = run {
                         context.end_thread(run);
                     }
@@ -140,35 +140,34 @@ impl<K: Object> Keeper<K> {
         }
     }
 
-    /// Watches the objects of a namespace's watch by name, a few at a time. Each is read from that
-    /// watch until its own has opened.
+    /// Starts watches by name for the objects of a namespace's watch, a few at a time. Each object
+    /// is read from that watch until its own has opened.
     fn drain(&self, watch: &Arc<NamespaceWatch<K>>) {
         let mut room = DRAIN_MAX;
         for writer in watch.writers() {
             if room == 0 {
                 let now = self.context.registry.clock().now();
-                let next = later(now, DRAIN_PAUSE);
-                return self.context.tend_at(next);
+                return self.context.tend_at(later(now, DRAIN_PAUSE));
             }
             room = room.saturating_sub(usize::from(self.watch_by_name(&writer)));
         }
     }
 
-    /// Watches an object of a namespace's watch by name. Returns whether that began.
+    /// Starts a watch by name for an object of a namespace's watch. Returns whether it began.
     fn watch_by_name(&self, writer: &Writer<K>) -> bool {
         let (object, run) = (writer.object(), writer.run());
-        let (successor, action) = self.context.registry.change(object, |entry| {
+        let mut successor = None;
+        let effect = self.context.act(object, |entry| {
             if entry.is_current(run) {
-                return (entry.prepare(), WatchAction::nothing());
+                successor = entry.prepare();
+                return WatchAction::nothing();
             }
             // The object was not taken over yet.
             let ended = entry.act(WatchInput::Ended(run));
             let again = entry.is_awaiting().then(|| entry.act(WatchInput::Retry));
-            (None, ended.and(again.unwrap_or_else(WatchAction::nothing)))
+            ended.and(again.unwrap_or_else(WatchAction::nothing))
         });
-        let started = action.effect;
-        self.context.end_all(action.ending);
-        if let WatchEffect::Start(run) = started {
+        if let WatchEffect::Start(run) = effect {
             self.begin(object, run);
             return true;
         }
@@ -179,9 +178,9 @@ impl<K: Object> Keeper<K> {
         self.settle_successor(object, id, launched)
     }
 
-    /// Where the server refuses the watch of the namespace time and again, it may let the objects
-    /// be watched by name. One of them is the trial. Once its watch is open, the others follow;
-    /// once that of the namespace is, it comes back.
+    /// Tries whether objects may be watched by name where the server refuses the watch of the
+    /// namespace time and again. One object is the trial. Once its watch is open, the others
+    /// follow. If the watch of the namespace opens first, the object comes back.
     fn look_for_refusal(&self, watch: &Arc<NamespaceWatch<K>>) {
         let (trial, is_refused) = watch.trial();
         if let Some(object) = trial {
@@ -199,9 +198,8 @@ impl<K: Object> Keeper<K> {
             if is_by_name {
                 self.attach(watch, &object, |_| true);
             } else if let Some(run) = successor {
-                let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(run));
-                let action = self.context.registry.change(&object, ended);
-                self.context.end_all(action.ending);
+                self.context
+                    .act(&object, |entry| entry.act(WatchInput::Ended(run)));
             }
         }
         if is_refused {
@@ -214,7 +212,7 @@ impl<K: Object> Keeper<K> {
                 // Each object has its watch by name.
                 return watch.give_up();
             };
-            // Known before it begins: its watch may open at once, and then it is looked at again.
+            // Set before the watch begins: that may open at once, and then the trial is looked at.
             watch.set_trial(Some(Arc::clone(first.object())));
             if !self.watch_by_name(&first) {
                 watch.set_trial(None);
@@ -222,23 +220,21 @@ impl<K: Object> Keeper<K> {
         }
     }
 
-    /// Has the new objects of a namespace watched by name that its first list will not bring.
+    /// Starts watches by name for the new objects of a namespace that its first list will not
+    /// bring.
     fn retry_awaiting(&self, name: &str) {
-        for object in self.context.registry.entries() {
-            if object.key.namespace() != name {
-                continue;
-            }
-            let action = self.context.registry.change(&object, |entry| {
-                let is_awaiting = entry.is_awaiting();
-                is_awaiting.then(|| entry.act(WatchInput::Retry))
+        for object in self.objects_in(name) {
+            let effect = self.context.act(&object, |entry| {
+                let again = entry.is_awaiting().then(|| entry.act(WatchInput::Retry));
+                again.unwrap_or_else(WatchAction::nothing)
             });
-            if let Some(WatchEffect::Start(run)) = action.map(|action| action.effect) {
+            if let WatchEffect::Start(run) = effect {
                 self.begin(&object, run);
             }
         }
     }
 
-    /// Starts no namespace's watch any more, and ends those that there are.
+    /// Starts no namespace's watch from now on, and ends those that there are.
     pub(crate) fn close_namespaces(&self) {
         for run in self.namespaces.close() {
             self.context.end_thread(run);
