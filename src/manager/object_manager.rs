@@ -119,12 +119,7 @@ impl<K: Object> ObjectManager<K> {
             reading,
         };
         let (hook, clock) = (options.metrics.clone(), &options.reflector.clock);
-        let (looked_at, shared) = (Arc::clone(&entries), strategy.shared_watches());
-        let look = Box::new(move || {
-            let mut state = looked_at.state();
-            state.watches = state.watches.saturating_add(shared.load(Ordering::Relaxed));
-            state
-        });
+        let look = Box::new(counter(&*strategy));
         let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, look, started)?;
         Ok(Self {
             strategy,
@@ -477,6 +472,18 @@ impl<K: Object> ObjectManager<K> {
     /// ```
     pub fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.strategy.shutdown(deadline)
+    }
+}
+
+/// Counts the objects, references and watches of a manager. Keeps no thread from ending.
+pub(crate) fn counter<K: Object>(
+    strategy: &dyn Strategy<K>,
+) -> impl Fn() -> ManagerState + Send + Sync + use<K> {
+    let (entries, shared) = (strategy.entries(), strategy.shared_watches());
+    move || {
+        let mut state = entries.state();
+        state.watches = state.watches.saturating_add(shared.load(Ordering::Relaxed));
+        state
     }
 }
 

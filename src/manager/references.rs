@@ -113,6 +113,14 @@ pub(crate) enum Affected<E> {
     Released(E),
 }
 
+impl<E> Affected<E> {
+    pub(crate) fn entry(&self) -> &E {
+        match self {
+            Self::Made(entry) | Self::Shared(entry) | Self::Released(entry) => entry,
+        }
+    }
+}
+
 /// The references to the objects of one kind, each object with its entry `E`.
 ///
 /// An entry is in here exactly while an owner references its object. A count is never zero.

@@ -15,7 +15,7 @@ use super::entry::seed::{Seed, SeedEnd, SeedSource};
 use super::kinds::{KindTraits, cache_name};
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
-use super::references::{Owner, References};
+use super::references::{Affected, Owner, ReferenceChange, References};
 use super::report::ObjectReport;
 #[cfg(feature = "snapshot")]
 use super::strategy::KeptObjects;
@@ -79,7 +79,7 @@ impl RequestContext<'_> {
 /// What a change of an entry has left. The drop of an object overwrites its values, and may run
 /// code of the program, so this is dropped under no lock.
 #[must_use = "a manager settles it"]
-pub(crate) struct Leftovers<K: Object> {
+struct Leftovers<K: Object> {
     seed: Option<(Seed<K>, SeedEnd)>,
     _object: Option<Arc<StoredObject<K>>>,
     _answer: Option<Cached<K>>,
@@ -210,7 +210,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
 
     /// As [`Self::change`], for a caller that holds a lock. It settles what is left when it holds
     /// none.
-    pub(crate) fn change_under_lock<R>(
+    fn change_under_lock<R>(
         &self,
         entry: &ObjectEntry<S>,
         change: impl FnOnce(&mut S) -> R,
@@ -250,11 +250,38 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     }
 
     /// Tells of a seed that has ended, and drops what a change has left.
-    pub(crate) fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
+    fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
         if let (Some((_, end)), Some(seeds)) = (&left.seed, self.seeds.get()) {
             seeds.ended(&entry.key, *end);
         }
         drop(left);
+    }
+
+    /// Changes the references of `owner`, and the affected entries in the same step. `renews` is as
+    /// in [`References::change`]; `make` makes the state of a new entry.
+    pub(crate) fn change_references<R>(
+        &self,
+        owner: &Owner,
+        change: ReferenceChange,
+        renews: bool,
+        mut make: impl FnMut() -> S,
+        mut react: impl FnMut(&Affected<Arc<ObjectEntry<S>>>, &mut S) -> R,
+    ) -> Vec<(Affected<Arc<ObjectEntry<S>>>, R)> {
+        let mut references = self.references.lock();
+        let make = |key: &ObjectKey| ObjectEntry::new(key, make());
+        let affected = references.change(owner, change, renews, make).into_iter();
+        let changed = affected.map(|affected| {
+            let react = |state: &mut S| react(&affected, state);
+            let (result, left) = self.change_under_lock(affected.entry(), react);
+            (affected, result, left)
+        });
+        let changed: Vec<_> = changed.collect();
+        drop(references);
+        let settled = changed.into_iter().map(|(affected, result, left)| {
+            self.settle(affected.entry(), left);
+            (affected, result)
+        });
+        settled.collect()
     }
 
     /// Gives a new entry what an earlier process knew of its object.
@@ -275,6 +302,22 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         drop(left);
         entry.state.notify_all();
         self.changes.notify(&entry.key);
+    }
+
+    /// A request for a reader who waits for it until the deadline.
+    pub(crate) fn request_by<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        deadline: Deadline,
+        stop: &'a StopToken,
+    ) -> RequestContext<'a> {
+        RequestContext {
+            key,
+            clock: self.clock(),
+            deadline,
+            stop,
+            is_urgent: true,
+        }
     }
 
     /// Sends one request on the caller's thread, and trims what it brings as a watch would (B19).
@@ -371,8 +414,13 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
         if reason.is_empty() && self.stop.token().is_stopped() {
             "the manager was shut down".clone_into(&mut reason);
         }
-        let refused = entry.content().refused();
-        let summary = entry.summary().unwrap_or_default();
+        let content = entry.content();
+        let refused = content.refused();
+        let seed = content.seed();
+        let seed = seed.map(|seed| (content.summary_of(&seed.object), seed.contact));
+        let (seeded, kept_since) = seed.unzip();
+        let summary = entry.summary().or(seeded).unwrap_or_default();
+        let contact = entry.contact().or(kept_since);
         let failures = entry.failures();
         let since = |then: Instant| at.now.saturating_duration_since(then);
         Some(ObjectReport {
@@ -385,7 +433,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             keys: summary.keys,
             bytes: summary.bytes,
             created: summary.created,
-            since_contact: entry.contact().map(since),
+            since_contact: contact.map(since),
             watched: entry.is_watched(),
             polled: entry.is_polled(),
             is_overdue: entry.is_overdue(at.now),

@@ -10,16 +10,14 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::Cached;
-use crate::manager::registry::{Registry, RequestContext};
+use crate::manager::registry::Registry;
 use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
-use crate::policy::RequestKind;
+use crate::policy::{RequestKind, doubled};
 use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// The first pause between two requests; it doubles from there.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause. A server whose cache is behind waits some seconds before it answers so.
+/// The longest pause between two requests. A server whose cache is behind waits some seconds before it answers so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The object in a state not older than `version`, or in the most recent one if that is empty.
@@ -43,15 +41,9 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
     ) -> Result<Cached<K>, Error>,
 ) -> Result<Cached<K>, Error> {
     let stop = registry.stop.token();
-    let context = RequestContext {
-        key: &entry.key,
-        clock: registry.clock(),
-        deadline,
-        stop: &stop,
-        is_urgent: true,
-    };
+    let context = registry.request_by(&entry.key, deadline, &stop);
     let since = context.clock.now();
-    let (mut failures, mut pause) = (Failures::none_since(since), PAUSE);
+    let (mut failures, mut pause) = (Failures::none_since(since), None);
     let mut until = Deadline::at(since);
     loop {
         if !version.is_empty()
@@ -89,10 +81,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
             return complete(&read, Err(error), false);
         }
         let asked = asked_wait(&error);
-        let wait = asked.unwrap_or(pause);
-        if asked.is_none() {
-            pause = pause.saturating_mul(2).min(PAUSE_MAX);
-        }
+        let wait = asked.unwrap_or_else(|| *pause.insert(doubled(pause, PAUSE_MAX)));
         failures.add(error, since, context.clock.now());
         until = deadline.earlier(context.clock.after(wait));
     }

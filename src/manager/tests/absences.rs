@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fake::{commit, commit_into, opened, pod, secret, with_uid};
 use super::stage::{Stage, failed, unavailable, until};
-use crate::manager::watch::absence::ABSENCE_PAUSE;
+use crate::manager::watch::entry::ABSENCE_PAUSE;
 use crate::reflector::Sink as _;
 
 /// A manager whose Secret `s` is on the server, and in no list of its stuck cache.

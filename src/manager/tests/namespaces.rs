@@ -7,8 +7,8 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::{ObjectEvent, Selection as _};
-use crate::manager::strategy::Strategy as _;
-use crate::manager::watch::absence::ABSENCE_PAUSE;
+use crate::manager::object_manager::counter;
+use crate::manager::watch::entry::ABSENCE_PAUSE;
 use crate::manager::watch::sources::namespace::NamespaceSink;
 use crate::manager::watch::writer::Writer;
 use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
@@ -588,7 +588,7 @@ fn a_watch_of_a_namespace_counts_as_one() {
     let stage = taken_over();
     stage.runs.wait_for_join(0);
     stage.runs.wait_for_join(1);
-    let counts = stage.manager.store().entries().state();
+    let counts = counter(stage.manager.store())();
     assert_eq!((counts.objects, counts.watches), (3, 1));
     assert!(NAMES.iter().all(|name| stage.inspect(name).watched));
 }

@@ -13,12 +13,9 @@ use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;
 use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
+use crate::policy::doubled;
 use crate::reflector::{FORBIDDEN_GRACE, asked_wait};
 use crate::sync::Arc;
-
-/// The first pause after a fetch that failed; each further failure doubles it, up to the time to
-/// live.
-const BACKOFF: Duration = Duration::from_millis(50);
 
 /// A fetch that times out after less than this says nothing about the server.
 const FAIR_TIME: Duration = Duration::from_secs(1);
@@ -541,11 +538,10 @@ impl<K: Object> TtlEntry<K> {
         until.is_some()
     }
 
-    /// Delays the next fetch after a shared one has failed, by a pause that doubles.
+    /// Delays the next fetch after a shared one has failed, by a pause that doubles up to the time
+    /// to live.
     fn back_off(&mut self, at: &AnswerContext<'_>) {
-        let pause = self.backoff.map_or(BACKOFF, |last| last.saturating_mul(2));
-        let pause = pause.min(at.ttl.max(BACKOFF));
-        self.backoff = Some(pause);
+        let pause = *self.backoff.insert(doubled(self.backoff, at.ttl));
         self.retry_at = self.retry_at.max(at.now.checked_add(pause));
     }
 
@@ -620,8 +616,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
     }
 
     fn contact(&self) -> Option<Instant> {
-        let seed = || Some(self.content.seed()?.contact);
-        self.contact.or_else(seed)
+        self.contact
     }
 
     fn failures(&self) -> &Failures {
@@ -629,8 +624,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let seed = || Some(&self.content.seed()?.object);
-        let stored = self.object().or_else(seed);
+        let stored = self.object();
         let stored = stored.map(|object| self.content.summary_of(object));
         stored.or_else(|| self.found.clone())
     }

@@ -12,7 +12,7 @@ use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::registry::{Leftovers, Registry, RequestContext};
+use crate::manager::registry::Registry;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::policy::RequestKind;
@@ -77,13 +77,7 @@ impl<K: Object> TtlStore<K> {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
         let stop = self.registry.stop.token();
-        let context = RequestContext {
-            key: &entry.key,
-            clock: self.registry.clock(),
-            deadline,
-            stop: &stop,
-            is_urgent: true,
-        };
+        let context = self.registry.request_by(&entry.key, deadline, &stop);
         let checked = context.check::<K>(&fetch.version);
         let found = checked.and_then(|()| {
             if is_first {
@@ -174,34 +168,19 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     /// Each added reference drops what is cached (OS-2, OS-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let (registry, keeps) = (&self.registry, self.keeps);
-        let mut added = Vec::new();
-        let invalidated: Vec<(_, Leftovers<K>)> = {
-            let mut references = registry.references.lock();
-            let renews = registry.options.invalidate_on_update;
-            let make = |key: &ObjectKey| ObjectEntry::new(key, TtlEntry::new(registry.kind, keeps));
-            let affected = references.change(owner, change, renews, make);
-            let affected = affected.into_iter().filter_map(|affected| match affected {
-                Affected::Shared(entry) if keeps => {
-                    let ((), left) = registry.change_under_lock(&entry, TtlEntry::invalidate);
-                    Some((entry, left))
-                }
-                Affected::Released(entry) => {
-                    let ((), left) = registry.change_under_lock(&entry, TtlEntry::detach);
-                    Some((entry, left))
-                }
-                Affected::Made(entry) => {
-                    added.push(entry);
-                    None
-                }
-                Affected::Shared(_) => None,
-            });
-            affected.collect()
+        let renews = registry.options.invalidate_on_update;
+        let make = || TtlEntry::new(registry.kind, keeps);
+        let react = |affected: &Affected<_>, entry: &mut TtlEntry<K>| match affected {
+            Affected::Shared(_) if keeps => entry.invalidate(),
+            Affected::Made(_) | Affected::Shared(_) => {}
+            Affected::Released(_) => entry.detach(),
         };
-        for entry in added.into_iter().filter(|_| keeps) {
-            registry.sow(&entry);
-        }
-        for (entry, left) in invalidated {
-            registry.settle(&entry, left);
+        for (affected, ()) in registry.change_references(owner, change, renews, make, react) {
+            let entry = affected.entry();
+            if keeps && matches!(affected, Affected::Made(_)) {
+                registry.sow(entry);
+                continue;
+            }
             entry.state.notify_all();
             if keeps {
                 registry.changes.notify(&entry.key);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::entry::WatchEntry;
 use super::state_machine::{CheckState, StopReason, WatchState};
 use crate::clock::{Clock, Coarse};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::entry::consistent_reads::is_reached;
@@ -73,11 +73,50 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String) {
-        standing(self, at.now)
+        let now = at.now;
+        let exists = self.content.object().is_some();
+        let watch = watch_in_words(self);
+        if self.state() == WatchState::Stopped(StopReason::NoRoom) {
+            let is_full = self.found_no_room();
+            let state = if is_full {
+                ObjectState::TooManyReflectors
+            } else {
+                ObjectState::Waiting
+            };
+            return (state, failure_text(self));
+        }
+        // The last state before the idle watch was stopped is still the best answer.
+        let idle = self.state() == WatchState::Stopped(StopReason::Idle) && self.was_filled();
+        if self.is_filled() || idle {
+            return match self.content.undecodable() {
+                Some(error) => (ObjectState::Undecodable, error.to_string()),
+                None if exists => refused(self, now).unwrap_or((ObjectState::Synced, watch)),
+                None => (ObjectState::NotFound, watch),
+            };
+        }
+        if let Some(denied) = &self.status.refusal {
+            return (ObjectState::Forbidden, denied.to_string());
+        }
+        let waits = || {
+            if self.state() == WatchState::Stopped(StopReason::Awaiting) {
+                return AWAITING.to_owned();
+            }
+            let waits_for = self.is_at_work().then(|| self.status.describe_wait());
+            waits_for
+                .flatten()
+                .unwrap_or_else(|| "no answer from the server yet".to_owned())
+        };
+        let state = if self.content.seed().is_some() {
+            ObjectState::Restored
+        } else {
+            ObjectState::Waiting
+        };
+        let reason = failed_so_far(&self.status.failures, now);
+        (state, reason.unwrap_or_else(waits))
     }
 
     fn contact(&self) -> Option<Instant> {
-        self.contact.or_else(|| Some(self.content.seed()?.contact))
+        self.contact
     }
 
     fn failures(&self) -> &Failures {
@@ -85,8 +124,7 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let seed = || Some(&self.content.seed()?.object);
-        let object = self.content.object().or_else(seed);
+        let object = self.content.object();
         object.map(|object| self.content.summary_of(object))
     }
 
@@ -226,57 +264,11 @@ impl<K: Object> WatchEntry<K> {
     }
 }
 
-/// The state of a watched object, and why.
-fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, String) {
-    let exists = entry.content.object().is_some();
-    let watch = watch_in_words(entry);
-    if entry.state() == WatchState::Stopped(StopReason::NoRoom) {
-        return (no_room(entry), failure_text(entry));
-    }
-    // The last state before the idle watch was stopped is still the best answer.
-    let idle = entry.state() == WatchState::Stopped(StopReason::Idle) && entry.was_filled();
-    if entry.is_filled() || idle {
-        return match entry.content.undecodable() {
-            Some(error) => (ObjectState::Undecodable, error.to_string()),
-            None if exists => refused(entry, now).unwrap_or((ObjectState::Synced, watch)),
-            None => (ObjectState::NotFound, watch),
-        };
-    }
-    if let Some(denied) = &entry.status.refusal {
-        return (ObjectState::Forbidden, denied.to_string());
-    }
-    let waits = || {
-        if entry.state() == WatchState::Stopped(StopReason::Awaiting) {
-            return AWAITING.to_owned();
-        }
-        let waits_for = entry.is_at_work().then(|| entry.status.describe_wait());
-        waits_for
-            .flatten()
-            .unwrap_or_else(|| "no answer from the server yet".to_owned())
-    };
-    let state = if entry.content.seed().is_some() {
-        ObjectState::Restored
-    } else {
-        ObjectState::Waiting
-    };
-    let reason = failed_so_far(&entry.status.failures, now);
-    (state, reason.unwrap_or_else(waits))
-}
-
 /// The state of an object in memory which the server has refused since.
 fn refused<K: Object>(entry: &WatchEntry<K>, now: Instant) -> Option<(ObjectState, String)> {
     let failures = &entry.status.failures;
     failures.refusal(FORBIDDEN_GRACE)?;
     Some((ObjectState::Refused, failed_so_far(failures, now)?))
-}
-
-fn no_room<K: Object>(entry: &WatchEntry<K>) -> ObjectState {
-    let kind = entry.failure().map(Error::kind);
-    if kind == Some(ErrorKind::TooManyReflectors) {
-        ObjectState::TooManyReflectors
-    } else {
-        ObjectState::Waiting
-    }
 }
 
 fn watch_in_words<K: Object>(entry: &WatchEntry<K>) -> String {

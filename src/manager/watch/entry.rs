@@ -1,11 +1,11 @@
 //! What is known of one watched object, and which run is at work on it. Pure.
 
 use std::convert::Infallible;
+use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 
-use super::absence::Absence;
 use super::read_history::ReadHistory;
 use super::run::{Run, SharedRun};
 use super::state_machine::{
@@ -29,6 +29,9 @@ const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 /// How soon after its beginning a run that crashed may be followed by another: readers are no clock
 /// to crash by.
 const CRASH_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause before an absence is confirmed, and the shortest after a failure of that.
+pub(crate) const ABSENCE_PAUSE: Duration = Duration::from_secs(10);
 
 /// One referenced object of a manager that watches.
 pub(crate) type WatchedObject<K> = Arc<ObjectEntry<WatchEntry<K>>>;
@@ -67,6 +70,36 @@ pub(crate) struct WatchEntry<K: Object> {
     successor: Option<Run>,
     /// Closed when the thread of the last run has let go of the object (OC-23).
     last_run: Option<Receiver<Infallible>>,
+}
+
+/// How sure it is that there is no such object, while none is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Absence {
+    Sure,
+    /// A cache of the server said so. A reader who is told of it has it confirmed after that time.
+    Doubtful(Instant),
+    /// It is being confirmed, or will be.
+    Due,
+}
+
+impl Absence {
+    /// A reader is told of it. Returns when the caller is to have it confirmed, if at all.
+    pub(crate) fn given(&mut self, now: Instant) -> Option<Instant> {
+        let Self::Doubtful(since) = *self else {
+            return None;
+        };
+        *self = Self::Due;
+        let most = u64::try_from(ABSENCE_PAUSE.as_millis()).ok()?;
+        let pause = RandomState::new().hash_one(now).checked_rem(most)?;
+        Some(later(now.max(since), Duration::from_millis(pause)))
+    }
+
+    /// It could not be confirmed. The next reader who is told of it has that tried again, but not
+    /// before the pause has passed, or what the server `asked` for if that is longer.
+    pub(crate) fn unconfirmed(&mut self, asked: Option<Duration>, now: Instant) {
+        let pause = asked.unwrap_or_default().max(ABSENCE_PAUSE);
+        *self = Self::Doubtful(later(now, pause));
+    }
 }
 
 /// What is left to do once the lock is released.
@@ -452,15 +485,20 @@ impl<K: Object> WatchEntry<K> {
             self.absence = Absence::Doubtful(now);
             self.doubted_after = self.content.reads();
         }
+        Ok((is_news, self.fill(run, now)))
+    }
+
+    /// The run has brought the whole state of the object.
+    fn fill(&mut self, run: RunId, contact: Instant) -> WatchAction {
         let action = if self.machine.is_current(run) {
             WatchAction::nothing()
         } else {
-            self.succeed(run, now)
+            self.succeed(run, contact)
         };
         self.filled_by = Some(run);
-        self.contact = Some(now);
+        self.contact = self.contact.max(Some(contact));
         self.reset_failures();
-        Ok((is_news, action))
+        action
     }
 
     /// What a poll has found, which readers may have until it `expires`.
@@ -481,16 +519,11 @@ impl<K: Object> WatchEntry<K> {
             Ok(object) => self.content.found(read, object),
             Err(undecodable) => self.content.found_undecodable(read, undecodable),
         };
-        let action = if self.machine.is_current(run) {
-            WatchAction::nothing()
-        } else {
-            self.succeed(run, read.began)
-        };
-        self.filled_by = Some(run);
-        self.contact = self.contact.max(Some(read.began));
         self.expires = Some(expires);
-        self.reset_failures();
-        Ok((written == Some(true) || !was_filled, action))
+        Ok((
+            written == Some(true) || !was_filled,
+            self.fill(run, read.began),
+        ))
     }
 
     /// An added or modified state of the object, or one that does not decode (B12).

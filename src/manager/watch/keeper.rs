@@ -51,6 +51,15 @@ impl<K: Object> Keeper<K> {
         }
     }
 
+    /// Changes an entry, and carries out its decision.
+    pub(crate) fn act(
+        self: &Arc<Self>,
+        object: &WatchedObject<K>,
+        change: impl FnOnce(&mut WatchEntry<K>) -> WatchAction,
+    ) {
+        self.perform(object, self.context.registry.change(object, change));
+    }
+
     /// Carries out the decision of an entry. Called under no lock; never blocks on the network or
     /// on the end of a thread.
     pub(crate) fn perform(self: &Arc<Self>, object: &WatchedObject<K>, action: WatchAction) {
@@ -161,8 +170,7 @@ impl<K: Object> Keeper<K> {
     fn use_room(self: &Arc<Self>) {
         let registry = &self.context.registry;
         for object in registry.entries() {
-            let action = registry.change(&object, |entry| entry.act(WatchInput::Room));
-            self.perform(&object, action);
+            self.act(&object, |entry| entry.act(WatchInput::Room));
             if object.state.lock().found_no_room() {
                 return;
             }
@@ -314,12 +322,10 @@ impl<K: Object> Keeper<K> {
             is_check
         };
         let read = begin_read(registry, object, &ResourceVersion::most_recent());
+        let deadline = registry.clock().after(CHECK_LIMIT);
         let context = RequestContext {
-            key: &object.key,
-            clock: registry.clock(),
-            deadline: registry.clock().after(CHECK_LIMIT),
-            stop,
             is_urgent: is_check,
+            ..registry.request_by(&object.key, deadline, stop)
         };
         let found = registry.request(&context, &read.version);
         if !stop.is_stopped() {

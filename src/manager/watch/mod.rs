@@ -1,6 +1,5 @@
 //! The strategy `Watch`: each referenced object is kept by a watch of its own (OC-1..OC-29).
 
-pub(super) mod absence;
 mod answer;
 pub(super) mod context;
 pub(super) mod entry;

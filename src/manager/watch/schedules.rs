@@ -4,7 +4,7 @@
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 
-use super::absence::ABSENCE_PAUSE;
+use super::entry::ABSENCE_PAUSE;
 use super::state_machine::RunId;
 use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};

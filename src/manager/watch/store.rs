@@ -13,13 +13,13 @@ use crate::error::{Error, ErrorKind};
 use crate::manager::cached::Cached;
 use crate::manager::entry::consistent_reads::read_from_server;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
+use crate::manager::entry::object_entry::EntryState as _;
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::Registry;
 use crate::manager::report::NamespaceReport;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
+use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::WaiterGuard;
 use crate::sync::Arc;
 use crate::sync::atomic::AtomicUsize;
@@ -75,17 +75,6 @@ impl<K: Object> WatchStore<K> {
         &self.keeper
     }
 
-    /// Changes an entry, and does what it decides.
-    fn act<R>(
-        &self,
-        object: &WatchedObject<K>,
-        change: impl FnOnce(&mut WatchEntry<K>) -> (R, WatchAction),
-    ) -> R {
-        let (result, action) = self.registry().change(object, change);
-        self.keeper.perform(object, action);
-        result
-    }
-
     /// If the watch of the object fails, the read shortens its backoff (B10).
     fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
         if cached.last_error().is_some()
@@ -110,17 +99,19 @@ impl<K: Object> WatchStore<K> {
             if first || has_no_run {
                 first = false;
                 drop(entry);
-                self.act(object, |entry| ((), entry.on_wanted(clock.now())));
+                self.keeper
+                    .act(object, |entry| entry.on_wanted(clock.now()));
                 continue;
             }
             let patience = deadline.earlier(entry.patience());
             let patient = !clock.has_passed(patience);
             if entry.answer(key, clock, patient).is_some() {
                 drop(entry);
-                let answer = self.act(object, |entry| {
-                    let answer = entry.answer(key, clock, patient);
+                let mut answer = None;
+                self.keeper.act(object, |entry| {
+                    answer = entry.answer(key, clock, patient);
                     let given = matches!(answer, Some(Ok(_))).then(|| entry.on_given());
-                    (answer, given.unwrap_or_else(WatchAction::nothing))
+                    given.unwrap_or_else(WatchAction::nothing)
                 });
                 let Some(answer) = answer else { continue };
                 if answer.is_err() {
@@ -223,51 +214,31 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let registry = self.registry();
-        let (due, left): (Vec<(WatchedObject<K>, WatchAction)>, Vec<_>) = {
-            let mut references = registry.references.lock();
-            // A shutdown raises its stop before it looks for entries under this lock (OC-25).
-            let stopped = registry.stop.token().is_stopped();
-            let make = |key: &ObjectKey| {
-                let machine = if stopped {
-                    WatchMachine::shut_down()
-                } else {
-                    WatchMachine::starting()
-                };
-                ObjectEntry::new(
-                    key,
-                    WatchEntry::new(registry.kind, machine, registry.clock()),
-                )
+        let make = || {
+            // A shutdown raises its stop before it looks for entries under the references' lock,
+            // which is held here (OC-25).
+            let machine = if registry.stop.token().is_stopped() {
+                WatchMachine::shut_down()
+            } else {
+                WatchMachine::starting()
             };
-            let affected = references.change(owner, change, false, make);
-            let due = affected.into_iter().map(|affected| match affected {
-                Affected::Made(object) if stopped => ((object, WatchAction::nothing()), None),
-                Affected::Made(object) => ((object, WatchEffect::Start(RunId::FIRST).into()), None),
-                Affected::Shared(object) if registry.options.recheck_immutable => {
-                    let now = registry.clock().now();
-                    let again =
-                        |entry: &mut WatchEntry<K>| entry.try_again(WatchInput::Referenced, now);
-                    let (action, left) = registry.change_under_lock(&object, again);
-                    ((object, action), Some(left))
-                }
-                Affected::Shared(object) => ((object, WatchAction::nothing()), None),
-                Affected::Released(object) => {
-                    let release = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Released);
-                    let (action, left) = registry.change_under_lock(&object, release);
-                    ((object, action), Some(left))
-                }
-            });
-            due.unzip()
+            WatchEntry::new(registry.kind, machine, registry.clock())
         };
-        for ((object, _), left) in due.iter().zip(left) {
-            if let Some(left) = left {
-                registry.settle(object, left);
+        let now = registry.clock().now();
+        let react = |affected: &Affected<_>, entry: &mut WatchEntry<K>| match affected {
+            Affected::Made(_) if entry.is_at_work() => WatchEffect::Start(RunId::FIRST).into(),
+            Affected::Shared(_) if registry.options.recheck_immutable => {
+                entry.try_again(WatchInput::Referenced, now)
             }
-        }
-        for (object, action) in due {
+            Affected::Made(_) | Affected::Shared(_) => WatchAction::nothing(),
+            Affected::Released(_) => entry.act(WatchInput::Released),
+        };
+        for (affected, action) in registry.change_references(owner, change, false, make, react) {
+            let object = affected.entry();
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
-                registry.sow(&object);
+                registry.sow(object);
             }
-            self.keeper.perform(&object, action);
+            self.keeper.perform(object, action);
         }
     }
 
@@ -299,8 +270,9 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let object = self.entry_to_read(namespace, name)?;
         let clock = self.registry().clock();
-        let cached = self.act(&object, |entry| {
-            let cached = entry.cached_copy(clock);
+        let mut cached = None;
+        self.keeper.act(&object, |entry| {
+            cached = entry.cached_copy(clock);
             // The reader wants the watch to run (OC-8), but does not wait for it, and so takes what
             // the list of the namespace brings.
             let wanted = if entry.is_awaiting() {
@@ -308,7 +280,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             } else {
                 entry.on_wanted(clock.now())
             };
-            (cached, wanted.or(|| entry.on_given()))
+            wanted.or(|| entry.on_given())
         });
         match &cached {
             Some(cached) => self.expedite(namespace, name, cached),
@@ -333,7 +305,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             |read, found, _| self.complete_read(&object, read, found),
         );
         if answer.is_ok() {
-            self.act(&object, |entry| ((), entry.on_given()));
+            self.keeper.act(&object, WatchEntry::on_given);
         } else {
             self.keeper.context.confirm_later(&object);
         }
@@ -353,7 +325,8 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         self.registry().stop.stop();
         self.keeper.starts.close_namespaces();
         for object in self.registry().entries() {
-            self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
+            self.keeper
+                .act(&object, |entry| entry.act(WatchInput::ShutDown));
             self.keeper.context.notify(&object, true);
         }
         if let Some(poller) = &self.keeper.starts.poller {

@@ -176,9 +176,15 @@ impl<K: Object> NamespaceWatch<K> {
         self.objects.lock().has_listed
     }
 
-    /// Why the objects are better watched by name, if they are.
-    pub(crate) fn refusal(&self) -> Option<Error> {
-        self.objects.lock().refusal.clone()
+    /// Why the watch is to end: its objects are better watched by name, or its thread has ended.
+    pub(crate) fn end_reason(&self) -> Option<Error> {
+        let objects = self.objects.lock();
+        let is_over = objects.life == NamespaceLife::Over;
+        let over = is_over.then(|| {
+            let text = "the thread of the namespace's watch has ended";
+            Error::new(ErrorKind::Panicked, text)
+        });
+        objects.refusal.clone().or(over)
     }
 
     /// Whether the server has ever served it.
@@ -222,11 +228,6 @@ impl<K: Object> NamespaceWatch<K> {
         objects.refusal = objects.status.failures.last().cloned();
         drop(objects);
         self.context.tend_namespaces();
-    }
-
-    /// Whether its thread has ended.
-    pub(crate) fn is_over(&self) -> bool {
-        self.objects.lock().life == NamespaceLife::Over
     }
 
     pub(crate) fn status(&self) -> ReflectorStatus {

@@ -198,8 +198,7 @@ impl<K: Object> Namespaces<K> {
         };
         let count = watch.object_count();
         if namespace.draining.is_none() {
-            let over = watch.is_over().then(ended_by_itself);
-            namespace.draining = match (&namespace.refused, watch.refusal().or(over)) {
+            namespace.draining = match (&namespace.refused, watch.end_reason()) {
                 // It was not started.
                 (Some(refused), _) => Some(refused.why.to_string()),
                 (None, Some(why)) => {
@@ -232,36 +231,25 @@ impl<K: Object> Namespaces<K> {
     pub(crate) fn reports(&self, now: Instant) -> Vec<NamespaceReport> {
         let table = self.0.lock();
         let reports = table.by_name.iter().filter_map(|(name, namespace)| {
-            let (state, reason) = match (&namespace.watch, &namespace.draining) {
+            let watch = namespace.watch.as_ref();
+            let status = watch.map(|watch| watch.status());
+            let failure = || status.as_ref()?.failures.last().map(Error::to_string);
+            let (state, reason) = match (watch, &namespace.draining) {
                 (Some(_), Some(why)) => (NamespaceState::Draining, why.clone()),
                 (Some(watch), None) if watch.has_opened() => {
-                    (NamespaceState::Watching, String::new())
+                    (NamespaceState::Watching, failure().unwrap_or_default())
                 }
-                (Some(_), None) => (NamespaceState::Starting, String::new()),
+                (Some(_), None) => (NamespaceState::Starting, failure().unwrap_or_default()),
                 (None, _) => {
                     let refused = namespace.refused.as_ref()?;
                     (NamespaceState::ByName, refused.why.to_string())
                 }
             };
-            let status = namespace.watch.as_ref().map(|watch| watch.status());
-            let failure = status
-                .as_ref()
-                .and_then(|status| status.failures.last().cloned());
-            let reason = if reason.is_empty() {
-                failure
-                    .map(|failure| failure.to_string())
-                    .unwrap_or_default()
-            } else {
-                reason
-            };
             Some(NamespaceReport {
                 namespace: name.to_string(),
                 state,
                 reason,
-                objects: namespace
-                    .watch
-                    .as_ref()
-                    .map_or(0, |watch| watch.object_count()),
+                objects: watch.map_or(0, |watch| watch.object_count()),
                 watches_by_name: namespace.watches_by_name(),
                 since_contact: status.and_then(|status| status.age(now)),
             })
@@ -276,11 +264,4 @@ impl<K: Object> Namespaces<K> {
 /// begins to be, so that one object more or less does not start and end watches.
 pub(crate) fn few(above: usize) -> usize {
     above.checked_div(2).unwrap_or(0)
-}
-
-fn ended_by_itself() -> Error {
-    Error::new(
-        ErrorKind::Panicked,
-        "the thread of the namespace's watch has ended",
-    )
 }

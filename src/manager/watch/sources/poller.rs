@@ -9,11 +9,11 @@ use hashbrown::HashMap;
 use crate::clock::{Deadline, later};
 use crate::error::{Error, ErrorKind, default_of};
 use crate::manager::entry::consistent_reads::begin_read;
-use crate::manager::registry::RequestContext;
 use crate::manager::watch::context::RunContext;
 use crate::manager::watch::run::SharedRun;
 use crate::manager::watch::writer::Writer;
 use crate::object::{Object, ResourceVersion};
+use crate::policy::doubled;
 use crate::reflector::{FORBIDDEN_GRACE, Phase, ReflectorStatus, asked_wait};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
@@ -28,8 +28,6 @@ pub(crate) const POLLS_MAX: usize = 4;
 const PATIENCE: Duration = Duration::from_millis(200);
 /// After the polls of so many objects in a row that had no answer the server is taken for silent.
 const SILENT_POLLS: usize = 8;
-/// The first pause after a poll that failed; each further failure doubles it.
-const BACKOFF: Duration = Duration::from_millis(50);
 /// The longest pause while a reader waits for the object, and after a read that found it failing.
 const BACKOFF_OF_READERS: Duration = Duration::from_secs(1);
 
@@ -54,7 +52,8 @@ struct Poll<K: Object> {
     due: Instant,
     /// The earliest time of the next poll, whoever wants it.
     soonest: Instant,
-    backoff: Duration,
+    /// The pause after the last poll, if that failed. It doubles from one failure to the next.
+    backoff: Option<Duration>,
     /// Since when a poll is under way.
     began: Option<Instant>,
     /// Its last poll failed.
@@ -102,7 +101,7 @@ impl<K: Object> Poller<K> {
             writer,
             due: now,
             soonest: now,
-            backoff: BACKOFF,
+            backoff: None,
             began: None,
             has_failed: false,
             status: ReflectorStatus {
@@ -185,13 +184,8 @@ impl<K: Object> Poller<K> {
         let (registry, pace) = (&self.context.registry, self.pace());
         let latest = ResourceVersion::most_recent();
         let read = begin_read(registry, writer.object(), &latest);
-        let context = RequestContext {
-            key: writer.key(),
-            clock: registry.clock(),
-            deadline: registry.clock().after(pace.limit),
-            stop,
-            is_urgent: true,
-        };
+        let deadline = registry.clock().after(pace.limit);
+        let context = registry.request_by(writer.key(), deadline, stop);
         let (found, failure) = match registry.request(&context, &read.version) {
             Ok(found) => (Some(Ok(Some(found))), None),
             Err(error) if error.is_not_found() => (Some(Ok(None)), None),
@@ -217,7 +211,8 @@ impl<K: Object> Poller<K> {
             (poll.began, poll.has_failed) = (None, false);
             poll.due = later(began, pace.interval);
             // A reader that asks while the answer comes has it.
-            (poll.soonest, poll.backoff) = (later(began, BACKOFF), BACKOFF);
+            poll.soonest = later(began, doubled(None, pace.interval));
+            poll.backoff = None;
             let late = pace.ttl.saturating_add(pace.limit);
             poll.status = ReflectorStatus {
                 phase: Phase::Listing,
@@ -393,15 +388,15 @@ impl<K: Object> Poll<K> {
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
         (self.began, self.has_failed) = (None, true);
         let asked = asked_wait(&error);
-        let for_readers = self.backoff.min(BACKOFF_OF_READERS);
+        let pause = *self.backoff.insert(doubled(self.backoff, pace.interval));
+        let for_readers = pause.min(BACKOFF_OF_READERS);
         self.soonest = later(now, asked.unwrap_or(for_readers));
         let pause = if self.has_readers() {
             for_readers
         } else {
-            self.backoff
+            pause
         };
         self.due = later(now, asked.unwrap_or(pause));
-        self.backoff = self.backoff.saturating_mul(2).min(pace.interval);
         let status = &mut self.status;
         status.failures.add(error, began, now);
         let refusal = status.failures.refusal(FORBIDDEN_GRACE).cloned();
