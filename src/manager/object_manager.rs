@@ -24,6 +24,7 @@ use crate::list_watch::Api;
 use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
 
 /// Keeps the Secrets that pods and other owners reference.
 #[doc(alias = "secret.Manager")]
@@ -85,8 +86,8 @@ impl<K: Object + Clone> ObjectManager<K> {
         })?;
         let strategy: Box<dyn Strategy<K>> = match options.change_detection {
             ChangeDetection::Watch => {
-                let table = Registry::new(kind, getter, options);
-                Box::new(WatchStore::new(Box::new(api), table)?)
+                let registry = Registry::new(kind, getter, options);
+                Box::new(WatchStore::new(Box::new(api), registry)?)
             }
             ChangeDetection::Cache | ChangeDetection::Get => {
                 Box::new(TtlStore::new(Registry::new(kind, getter, options)))
@@ -122,8 +123,7 @@ impl<K: Object> ObjectManager<K> {
             reading,
         };
         let (hook, clock) = (options.metrics.clone(), &options.reflector.clock);
-        let looked_at = Arc::clone(&entries);
-        let look = Box::new(move || looked_at.state());
+        let look = Box::new(counter(&*strategy));
         let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, look, started)?;
         Ok(Self {
             strategy,
@@ -264,8 +264,8 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// - `NotRegistered`: no owner references the object; not with `Get`.
     /// - The error of the server (`NotFound` included) or of the transport.
-    /// - `Timeout`: no answer by `deadline`, with what was waited for, and how long.
-    /// - What came in meanwhile (`NotFound`, `Undecodable`).
+    /// - `Timeout`: no answer by `deadline`. The error names the request and the time it took.
+    /// - `NotFound`, `Undecodable`: a newer answer than the read's own came in meanwhile.
     /// - `Stopped`: the manager was stopped.
     ///
     /// # Examples
@@ -314,9 +314,9 @@ impl<K: Object> ObjectManager<K> {
     /// the server. A server whose own cache is behind is asked again, after the time it names or
     /// after 50 ms, doubling to a second. A watch that comes that far ends the wait, too.
     ///
-    /// Later cached reads do not go back behind the answer. Nor does the answer go back behind what
-    /// is known of the object. If the server's history was put back, the read waits until another
-    /// one, such as [`get_fresh`](Self::get_fresh), has followed the server.
+    /// Later cached reads do not go back behind the answer. Nor does the answer go back behind the
+    /// known state of the object. If the server's history was put back, the read waits until
+    /// another one, such as [`get_fresh`](Self::get_fresh), has followed the server.
     ///
     /// An empty version asks for the most recent state, as [`get_fresh`](Self::get_fresh); `0` for
     /// any, as [`get_by`](Self::get_by). Versions of other resources of the same server count as
@@ -452,7 +452,7 @@ impl<K: Object> ObjectManager<K> {
     /// [Stops](Self::stop) the manager, then blocks until its threads have ended, at most until
     /// `deadline`. With `Cache` and `Get` there is no thread to wait for.
     ///
-    /// The threads end within milliseconds of whatever they are blocked in. Code of the program
+    /// The threads end within milliseconds, also if they are blocked. Code of the program
     /// ends when it returns: a call of its [`Api`], a hook. This does not wait for the thread that
     /// calls it, if that is one of the manager's. Nor does it wait for the threads of readers. It
     /// may be called again with a later deadline, and from several threads.
@@ -479,6 +479,18 @@ impl<K: Object> ObjectManager<K> {
     pub fn shutdown(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(self.clock());
         self.strategy.shutdown(deadline)
+    }
+}
+
+/// Counts the objects, references and watches of a manager. Keeps no thread from ending.
+pub(crate) fn counter<K: Object>(
+    strategy: &dyn Strategy<K>,
+) -> impl Fn() -> ManagerState + Send + Sync + use<K> {
+    let (entries, shared) = (strategy.entries(), strategy.shared_watches());
+    move || {
+        let mut state = entries.state();
+        state.watches = state.watches.saturating_add(shared.load(Ordering::Relaxed));
+        state
     }
 }
 

@@ -69,38 +69,25 @@ pub fn visit_containers<'a>(
     kinds: ContainerKinds,
     visitor: &mut dyn FnMut(AnyContainer<'a>) -> bool,
 ) -> bool {
-    let init = spec.init_containers.iter().flatten();
-    let init = init.map(|container| (ContainerKinds::INIT, container));
-    let regular = spec.containers.iter();
-    let regular = regular.map(|container| (ContainerKinds::REGULAR, container));
-    let ephemeral = spec.ephemeral_containers.iter().flatten();
-    init.chain(regular)
-        .map(
-            |(
-                kind,
-                Container {
-                    name,
-                    env,
-                    env_from,
-                    ..
-                },
-            )| (kind, name, env, env_from),
-        )
-        .chain(ephemeral.map(
-            |EphemeralContainer {
-                 name,
-                 env,
-                 env_from,
-                 ..
-             }| { (ContainerKinds::EPHEMERAL, name, env, env_from) },
-        ))
-        .filter(|(kind, ..)| kinds.contains(*kind))
-        .map(|(kind, name, env, env_from)| AnyContainer {
+    let of = |kind| {
+        move |one: &'a Container| AnyContainer {
             kind,
-            name,
-            env: env.as_deref().unwrap_or_default(),
-            env_from: env_from.as_deref().unwrap_or_default(),
-        })
+            name: &one.name,
+            env: one.env.as_deref().unwrap_or_default(),
+            env_from: one.env_from.as_deref().unwrap_or_default(),
+        }
+    };
+    let ephemeral = |one: &'a EphemeralContainer| AnyContainer {
+        kind: ContainerKinds::EPHEMERAL,
+        name: &one.name,
+        env: one.env.as_deref().unwrap_or_default(),
+        env_from: one.env_from.as_deref().unwrap_or_default(),
+    };
+    let init = spec.init_containers.iter().flatten();
+    init.map(of(ContainerKinds::INIT))
+        .chain(spec.containers.iter().map(of(ContainerKinds::REGULAR)))
+        .chain(spec.ephemeral_containers.iter().flatten().map(ephemeral))
+        .filter(|container| kinds.contains(container.kind))
         .all(visitor)
 }
 
@@ -117,7 +104,9 @@ impl ReferencedByPods for Secret {
             return false;
         }
         visit_containers(spec, ContainerKinds::ALL, &mut |container| {
-            secrets_of_container(container, &mut visit)
+            let of_set = |set: &'a EnvFromSource| Some(&*set.secret_ref.as_ref()?.name);
+            let of_value = |value: &'a EnvVarSource| Some(&*value.secret_key_ref.as_ref()?.name);
+            names_of_container(container, of_set, of_value).all(&mut visit)
         });
         let mut volumes = spec.volumes.iter().flatten();
         volumes.all(|volume| secrets_of_volume(volume, &mut visit))
@@ -130,29 +119,14 @@ impl ReferencedByPods for ConfigMap {
         let Some(spec) = &pod.spec else { return true };
         let mut visit = |name: &'a str| name.is_empty() || visitor(name);
         visit_containers(spec, ContainerKinds::ALL, &mut |container| {
-            config_maps_of_container(container, &mut visit)
+            let of_set = |set: &'a EnvFromSource| Some(&*set.config_map_ref.as_ref()?.name);
+            let of_value =
+                |value: &'a EnvVarSource| Some(&*value.config_map_key_ref.as_ref()?.name);
+            names_of_container(container, of_set, of_value).all(&mut visit)
         });
         let mut volumes = spec.volumes.iter().flatten();
         volumes.all(|volume| config_maps_of_volume(volume, &mut visit))
     }
-}
-
-fn secrets_of_container<'a>(
-    container: AnyContainer<'a>,
-    visit: &mut dyn FnMut(&'a str) -> bool,
-) -> bool {
-    let of_set = |set: &'a EnvFromSource| Some(&*set.secret_ref.as_ref()?.name);
-    let of_value = |value: &'a EnvVarSource| Some(&*value.secret_key_ref.as_ref()?.name);
-    names_of_container(container, of_set, of_value).all(visit)
-}
-
-fn config_maps_of_container<'a>(
-    container: AnyContainer<'a>,
-    visit: &mut dyn FnMut(&'a str) -> bool,
-) -> bool {
-    let of_set = |set: &'a EnvFromSource| Some(&*set.config_map_ref.as_ref()?.name);
-    let of_value = |value: &'a EnvVarSource| Some(&*value.config_map_key_ref.as_ref()?.name);
-    names_of_container(container, of_set, of_value).all(visit)
 }
 
 fn names_of_container<'a>(

@@ -1,5 +1,5 @@
-//! The referenced objects of one manager: found by key, changed together with what plain readers
-//! find at once, and asked for at the server.
+//! The referenced objects of one manager: found by key, changed together with the answers that
+//! plain readers find at once, and requested from the server.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ use super::entry::seed::{Seed, SeedEnd, SeedSource};
 use super::kinds::{KindTraits, cache_name};
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
-use super::references::{Owner, References};
+use super::references::{Affected, Owner, ReferenceChange, References};
 use super::report::ObjectReport;
 #[cfg(feature = "snapshot")]
 use super::strategy::KeptObjects;
@@ -29,11 +29,10 @@ use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_n
 use crate::policy::RequestKind;
 use crate::reflector::{FailedAttempt, Phase};
 use crate::retry::patiently;
-use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
 
-/// What a request is about, and what ends it.
+/// The object of a request, and the limits of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) key: &'a ObjectKey,
@@ -62,7 +61,8 @@ impl RequestContext<'_> {
         Ok(())
     }
 
-    /// Whether the error is that the caller's own deadline passed, and no limit of the transport's.
+    /// Whether the error means that the caller's own deadline passed, and not a limit of the
+    /// transport.
     pub(crate) fn was_ended_by_deadline(&self, error: &Error) -> bool {
         error.kind() == ErrorKind::Timeout && self.clock.has_passed(self.deadline)
     }
@@ -77,17 +77,17 @@ impl RequestContext<'_> {
     }
 }
 
-/// What a change of an entry has left. The drop of an object overwrites its values, and may run
-/// code of the program, so this is dropped under no lock.
+/// The values that a change of an entry replaced. The drop of an object overwrites its secrets, and
+/// may run code of the program, so this is dropped under no lock.
 #[must_use = "a manager settles it"]
-pub(crate) struct Leftovers<K: Object> {
+struct Leftovers<K: Object> {
     seed: Option<(Seed<K>, SeedEnd)>,
     _object: Option<Arc<StoredObject<K>>>,
     _answer: Option<Cached<K>>,
     _ready: Option<Arc<ReadyObject<K>>>,
 }
 
-/// An entry before a change, as far as the change may leave of it.
+/// The parts of an entry that a change may replace, as they were before.
 struct Before<K: Object> {
     object: Option<Arc<StoredObject<K>>>,
     answer: Option<Cached<K>>,
@@ -103,7 +103,7 @@ impl<K: Object> Drop for Leftovers<K> {
     }
 }
 
-/// The entries of one manager, and what all its reads need.
+/// The entries of one manager, and the parts that all its reads use.
 pub(crate) struct Registry<K: Object, S> {
     pub(crate) options: ManagerOptions,
     pub(crate) changes: Notifier,
@@ -111,13 +111,11 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) references: Mutex<References<Arc<ObjectEntry<S>>>>,
     /// Ends the requests of readers.
     pub(crate) stop: StopSource,
-    /// Watches that several objects have together.
-    pub(crate) shared_watches: AtomicUsize,
     getter: Arc<dyn Getter<K>>,
     pub(crate) kind: KindTraits<K>,
-    /// No version that the server gave of this kind is newer.
+    /// The newest version that the server gave for this kind.
     newest: Mutex<ResourceVersion>,
-    /// What an earlier process knew.
+    /// The objects that an earlier process knew.
     seeds: OnceLock<Box<dyn SeedSource<K>>>,
 }
 
@@ -133,7 +131,6 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
             read_cache: ReadCache::default(),
             references: Mutex::ranked(Rank::REFERENCES, References::default()),
             stop: StopSource::new(),
-            shared_watches: AtomicUsize::new(0),
             getter,
             kind,
             newest: Mutex::ranked(Rank::NEWEST, ResourceVersion::any()),
@@ -146,7 +143,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     }
 
     pub(crate) fn context<'a>(&'a self, key: &'a ObjectKey) -> AnswerContext<'a> {
-        // In this order: the marks in the read cache are to err on the early side.
+        // In this order, so that the marks in the read cache err on the early side.
         let coarse = self.clock().coarse();
         AnswerContext {
             key,
@@ -163,7 +160,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         self.newest.lock().clone()
     }
 
-    /// The server gave that version.
+    /// Notes a version that the server gave.
     pub(crate) fn note_version(&self, version: &ResourceVersion) {
         let mut newest = self.newest.lock();
         if newest.is_older_than(version) {
@@ -187,16 +184,16 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         self.references.lock().entries().cloned().collect()
     }
 
-    /// Changes an entry, and what plain readers find of it at once, in one step. What that drops of
-    /// the object, it drops under no lock: the caller holds none either.
+    /// Changes an entry and the answer that plain readers find at once, in one step. Drops the
+    /// replaced values under no lock: the caller holds none either.
     pub(crate) fn change<R>(&self, entry: &ObjectEntry<S>, change: impl FnOnce(&mut S) -> R) -> R {
         let (result, left) = self.change_under_lock(entry, change);
         self.settle(entry, left);
         result
     }
 
-    /// The same where `incoming` comes in: whether that is immutable, code of the program decides
-    /// under no lock.
+    /// As [`Self::change`], for a change that takes `incoming` in. Code of the program decides
+    /// under no lock whether that is immutable.
     pub(crate) fn take_in<R>(
         &self,
         entry: &ObjectEntry<S>,
@@ -212,9 +209,9 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         })
     }
 
-    /// As [`Self::change`], for a caller that holds a lock. It settles what is left when it holds
-    /// none.
-    pub(crate) fn change_under_lock<R>(
+    /// As [`Self::change`], for a caller that holds a lock. It [settles](Self::settle) the
+    /// leftovers when it holds none.
+    fn change_under_lock<R>(
         &self,
         entry: &ObjectEntry<S>,
         change: impl FnOnce(&mut S) -> R,
@@ -225,7 +222,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         (result, self.publish(&entry.key, &mut state, before))
     }
 
-    /// What a change may leave. Not part of the generic function above, of which there are many.
+    /// The parts that a change may replace. Not part of the generic function above, of which there
+    /// are many.
     fn before(state: &mut S) -> Before<K> {
         Before {
             object: state.content().object().map(Arc::clone),
@@ -234,7 +232,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Shows plain readers what a change has made of the state.
+    /// Shows plain readers the state after a change.
     fn publish(&self, key: &ObjectKey, state: &mut S, before: Before<K>) -> Leftovers<K> {
         self.note_version(state.content().known_version());
         // The key of a detached entry may belong to another one already.
@@ -253,15 +251,41 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Tells of a seed that has ended, and drops what a change has left.
-    pub(crate) fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
+    /// Reports a seed that has ended, and drops the leftovers of a change.
+    fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
         if let (Some((_, end)), Some(seeds)) = (&left.seed, self.seeds.get()) {
             seeds.ended(&entry.key, *end);
         }
         drop(left);
     }
 
-    /// Gives a new entry what an earlier process knew of its object.
+    /// Changes the references of `owner`, and the affected entries in the same step. `renews` is as
+    /// in [`References::change`]; `make` makes the state of a new entry.
+    pub(crate) fn change_references<R>(
+        &self,
+        (owner, change): (&Owner, ReferenceChange),
+        renews: bool,
+        mut make: impl FnMut() -> S,
+        mut react: impl FnMut(&Affected<Arc<ObjectEntry<S>>>, &mut S) -> R,
+    ) -> Vec<(Affected<Arc<ObjectEntry<S>>>, R)> {
+        let mut references = self.references.lock();
+        let make = |key: &ObjectKey| ObjectEntry::new(key, make());
+        let affected = references.change(owner, change, renews, make).into_iter();
+        let changed = affected.map(|affected| {
+            let react = |state: &mut S| react(&affected, state);
+            let (result, left) = self.change_under_lock(affected.entry(), react);
+            (affected, result, left)
+        });
+        let changed: Vec<_> = changed.collect();
+        drop(references);
+        let settled = changed.into_iter().map(|(affected, result, left)| {
+            self.settle(affected.entry(), left);
+            (affected, result)
+        });
+        settled.collect()
+    }
+
+    /// Seeds a new entry with its object as an earlier process knew it.
     pub(crate) fn sow(&self, entry: &ObjectEntry<S>) {
         let Some(seeds) = self.seeds.get() else {
             return;
@@ -272,7 +296,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         let object = Arc::clone(&seed.object);
         let left = self.take_in(entry, Some(&object), |state| {
             let late = state.content().set_seed(seed);
-            // Under the lock that a release takes too: another entry may need the seed after it.
+            // Under the lock that a release takes too. After a release another entry may need the
+            // seed.
             let is_claimed = late.is_some() || !state.is_detached();
             (late, is_claimed.then(|| seeds.claim(&entry.key)))
         });
@@ -281,11 +306,27 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         self.changes.notify(&entry.key);
     }
 
-    /// Sends one request on the caller's thread, and trims what it brings as a watch would (B19).
+    /// A request for a reader who waits for it until the deadline.
+    pub(crate) fn request_by<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        deadline: Deadline,
+        stop: &'a StopToken,
+    ) -> RequestContext<'a> {
+        RequestContext {
+            key,
+            clock: self.clock(),
+            deadline,
+            stop,
+            is_urgent: true,
+        }
+    }
+
+    /// Sends one request on the caller's thread, and trims the object as a watch would (B19).
     ///
     /// # Errors
     ///
-    /// What the server said, or what the transport met; `Panicked` if the getter did.
+    /// The error of the server or of the transport; `Panicked` if the getter panicked.
     pub(crate) fn request(
         &self,
         context: &RequestContext<'_>,
@@ -319,9 +360,9 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Sends a request as [`request`](Self::request) does, and again while the server refuses it
-    /// for a while, on behalf of a reader that has nothing else to return. Tells `told` of the
-    /// tries before each wait.
+    /// Sends a request as [`request`](Self::request) does, and repeats it while the server refuses
+    /// it for a time. It is for a reader that has nothing else to return. Passes the tries to
+    /// `told` before each wait.
     ///
     /// # Errors
     ///
@@ -375,9 +416,14 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
         if reason.is_empty() && self.stop.token().is_stopped() {
             "the manager was shut down".clone_into(&mut reason);
         }
-        let refused = entry.content().refused();
-        let summary = entry.summary().unwrap_or_default();
-        let failures = entry.failures();
+        let content = entry.content();
+        let refused = content.refused();
+        let seed = content.seed();
+        let seed = seed.map(|seed| (content.summary_of(&seed.object), seed.contact));
+        let (seeded, kept_since) = seed.unzip();
+        let summary = entry.summary().or(seeded).unwrap_or_default();
+        let contact = entry.contact().or(kept_since);
+        let (watch, failures) = (entry.watch(at.now), entry.failures());
         let since = |then: Instant| at.now.saturating_duration_since(then);
         Some(ObjectReport {
             kind: K::resource().kind_name(),
@@ -389,10 +435,10 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             keys: summary.keys,
             bytes: summary.bytes,
             created: summary.created,
-            since_contact: entry.contact().map(since),
-            watched: entry.is_watched(),
-            polled: entry.is_polled(),
-            is_overdue: entry.is_overdue(at.now),
+            since_contact: contact.map(since),
+            watched: watch.is_open,
+            polled: watch.is_polled,
+            is_overdue: watch.is_overdue,
             owners,
             last_error: failures.last().cloned(),
             attempts: failures.count(),
@@ -403,17 +449,17 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 
     fn state(&self) -> ManagerState {
         let entries = self.entries();
-        let (mut own, mut polled) = (0_usize, 0_usize);
+        let now = self.clock().now();
+        let (mut watches, mut polled) = (0_usize, 0_usize);
         for entry in &entries {
-            let entry = entry.state.lock();
-            own = own.saturating_add(entry.own_watches());
-            polled = polled.saturating_add(usize::from(entry.is_polled()));
+            let watch = entry.state.lock().watch(now);
+            watches = watches.saturating_add(watch.by_name);
+            polled = polled.saturating_add(usize::from(watch.is_polled));
         }
-        let shared = self.shared_watches.load(Ordering::Relaxed);
         ManagerState {
             objects: entries.len(),
             references: self.references.lock().total(),
-            watches: own.saturating_add(shared),
+            watches,
             polled,
         }
     }

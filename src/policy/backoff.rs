@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::clock::later;
 use crate::setters::setters;
 
-/// First wait of a first sync that a caller waits for (B3), and of a watch that did not last (B9).
+/// First wait of a first sync that a caller waits for (B3), of a watch that did not last (B9), and
+/// of a get that failed.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The fast series ends where the steady one begins: 50, 100, 200 and 400 ms fit into the second
 /// that a read waits.
@@ -239,6 +240,12 @@ impl Backoff {
     }
 }
 
+/// The pause after one of `last`: 50 ms at first, then twice the last one, up to `cap`.
+pub(crate) fn doubled(last: Option<Duration>, cap: Duration) -> Duration {
+    let cap = cap.max(FIRST_WAIT);
+    last.map_or(FIRST_WAIT, |last| grown(last, 2.0, cap))
+}
+
 fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
     if factor.is_nan() || factor <= 1.0 {
         return base;
@@ -417,6 +424,15 @@ mod tests {
         };
         assert_eq!(draw(1), draw(1));
         assert_ne!(draw(1), draw(2));
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_cap_that_may_change() {
+        let (mut last, mut pauses) = (None, Vec::new());
+        for cap in [1, 200, 200, 150, 150, 1000, 1000] {
+            pauses.push(*last.insert(doubled(last, Duration::from_millis(cap))));
+        }
+        assert_eq!(pauses, millis(&[50, 100, 200, 150, 150, 300, 600]));
     }
 
     /// B9: 50 ms doubling to 5 s, reset by a watch that lived 30 s.

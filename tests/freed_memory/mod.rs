@@ -424,8 +424,8 @@ const PLACES: [(&str, &[Way]); 9] = [
     ("src/http/writes.rs", &[Way::Patch]),
     ("src/manager/entry/consistent_reads.rs", &[Way::FreshRead]),
     ("src/manager/ttl/store.rs", &[Way::Cache]),
-    ("src/manager/watch/immutable_check.rs", &[Way::Check]),
-    ("src/manager/watch/poller.rs", &[Way::Poll]),
+    ("src/manager/watch/keeper.rs", &[Way::Check]),
+    ("src/manager/watch/sources/poller.rs", &[Way::Poll]),
     ("src/snapshot/loaded.rs", &[Way::Snapshot]),
     // Decodes what the process holds already.
     ("src/wire/compact.rs", &[]),

@@ -10,16 +10,15 @@ use crate::clock::Deadline;
 use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::Cached;
-use crate::manager::registry::{Registry, RequestContext};
+use crate::manager::registry::Registry;
 use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
-use crate::policy::RequestKind;
+use crate::policy::{RequestKind, doubled};
 use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// The first pause between two requests; it doubles from there.
-const PAUSE: Duration = Duration::from_millis(50);
-/// The longest pause. A server whose cache is behind waits some seconds before it answers so.
+/// The longest pause between two requests. A server whose cache is behind waits some seconds before
+/// it answers so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The object in a state not older than `version`, or in the most recent one if that is empty.
@@ -32,7 +31,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// See [`ObjectManager::get_fresh`](crate::manager::ObjectManager::get_fresh) and
 /// [`ObjectManager::get_at_least`](crate::manager::ObjectManager::get_at_least).
 pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
-    table: &Registry<K, S>,
+    registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     deadline: Deadline,
@@ -42,24 +41,18 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         bool,
     ) -> Result<Cached<K>, Error>,
 ) -> Result<Cached<K>, Error> {
-    let stop = table.stop.token();
-    let context = RequestContext {
-        key: &entry.key,
-        clock: table.clock(),
-        deadline,
-        stop: &stop,
-        is_urgent: true,
-    };
+    let stop = registry.stop.token();
+    let context = registry.request_by(&entry.key, deadline, &stop);
     let since = context.clock.now();
-    let (mut failures, mut pause) = (Failures::none_since(since), PAUSE);
+    let (mut failures, mut pause) = (Failures::none_since(since), None);
     let mut until = Deadline::at(since);
     loop {
         if !version.is_empty()
-            && let Some(answer) = wait_in_memory(table, entry, version, until, &stop)
+            && let Some(answer) = wait_in_memory(registry, entry, version, until, &stop)
         {
             return answer;
         }
-        let read = begin_read(table, entry, version);
+        let read = begin_read(registry, entry, version);
         let timed_out = |failures: &Failures| {
             let what = context.describe::<K>(&read.version);
             Err(failures.timed_out(&what, context.clock.now()))
@@ -71,13 +64,13 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if first || stop.is_stopped() {
             context.check::<K>(&read.version)?;
         }
-        let found = table.request_patiently(RequestKind::Read, &context, &read.version, &|_| ());
+        let found = registry.request_patiently(RequestKind::Read, &context, &read.version, &|_| ());
         let error = match found {
             Err(error) if !error.is_not_found() => error,
             found => return complete(&read, found, false),
         };
         if context.was_ended_by_deadline(&error) {
-            // The server's earlier error says more than that the time is up.
+            // The server's earlier error says more than the end of the time.
             let error = failures.last().cloned().unwrap_or(error);
             failures.add(error, since, context.clock.now());
             return complete(&read, timed_out(&failures), true);
@@ -89,22 +82,19 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
             return complete(&read, Err(error), false);
         }
         let asked = asked_wait(&error);
-        let wait = asked.unwrap_or(pause);
-        if asked.is_none() {
-            pause = pause.saturating_mul(2).min(PAUSE_MAX);
-        }
+        let wait = asked.unwrap_or_else(|| *pause.insert(doubled(pause, PAUSE_MAX)));
         failures.add(error, since, context.clock.now());
         until = deadline.earlier(context.clock.after(wait));
     }
 }
 
-/// Begins a read that is to go back behind neither `version` nor what is known.
+/// Begins a read whose answer is older than neither `version` nor the known state.
 pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
-    table: &Registry<K, S>,
+    registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
 ) -> ReadPosition {
-    let began = table.clock().now();
+    let began = registry.clock().now();
     let mut state = entry.state.lock();
     let content = state.content();
     let known = content.known_version();
@@ -116,16 +106,16 @@ pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
 /// The answer from memory that is not older than `version`; waits for it until `until` or the
 /// stop.
 fn wait_in_memory<K: Object, S: EntryState<K>>(
-    table: &Registry<K, S>,
+    registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
     version: &ResourceVersion,
     until: Deadline,
     stop: &StopToken,
 ) -> Option<Result<Cached<K>, Error>> {
-    let clock = table.clock();
+    let clock = registry.clock();
     let mut state = entry.state.lock();
     loop {
-        let answer = state.reached(version, &table.context(&entry.key));
+        let answer = state.reached(version, &registry.context(&entry.key));
         if answer.is_some() || clock.has_passed(until) || stop.is_stopped() {
             return answer;
         }
@@ -152,8 +142,8 @@ fn is_about_the_version(error: &Error) -> bool {
     matches!(reason, Some(Reason::BadRequest | Reason::Invalid))
 }
 
-/// Whether what is known up to `position` is not older than `version`. Versions that are not
-/// numbers have no order: only the same one will do.
+/// Whether a state known up to `position` is not older than `version`. Versions that are not
+/// numbers have no order: only the same one is as new.
 pub(crate) fn is_reached(position: &ResourceVersion, version: &ResourceVersion) -> bool {
     let order = position.numeric_order(version);
     position == version || order.is_some_and(Ordering::is_ge)

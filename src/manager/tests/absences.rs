@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::fake::{commit, commit_into, opened, pod, secret, with_uid};
 use super::stage::{Stage, failed, unavailable, until};
-use crate::manager::watch::absence::ABSENCE_PAUSE;
+use crate::manager::watch::entry::ABSENCE_PAUSE;
 use crate::reflector::Sink as _;
 
 /// A manager whose Secret `s` is on the server, and in no list of its stuck cache.
@@ -117,7 +117,7 @@ fn a_confirmation_that_fails_is_tried_again_for_a_reader_and_after_a_pause() {
     assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
 }
 
-/// What readers were told, a fresh read or an event may settle before.
+/// A fresh read or an event may settle the doubt before the confirmation.
 #[test]
 fn what_settles_the_absence_meanwhile_saves_the_request() {
     let stage = stuck();

@@ -17,10 +17,10 @@ use crate::clock::{Clock, Deadline};
 use crate::error::ErrorKind;
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
-use crate::manager::watch::absence::ABSENCE_PAUSE;
-use crate::manager::watch::check_queue::{CONFIRMATIONS_MAX, take_most_urgent};
+use crate::manager::watch::context::{CONFIRMATIONS_MAX, take_most_urgent};
+use crate::manager::watch::entry::ABSENCE_PAUSE;
 use crate::manager::watch::entry::{WatchEntry, WatchedObject};
-use crate::manager::watch::immutable_check::CHECKS_MAX;
+use crate::manager::watch::keeper::CHECKS_MAX;
 use crate::manager::watch::state_machine::WatchMachine;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
@@ -172,7 +172,7 @@ fn confirmations_that_hang_leave_threads_for_the_checks_of_readers() {
     stage.source.heal();
 }
 
-/// Who is waited for goes first.
+/// An object with a waiting reader goes first.
 #[test]
 fn b7_a_check_that_somebody_waits_for_goes_first() {
     let clock = Clock::system();

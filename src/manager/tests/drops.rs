@@ -114,8 +114,8 @@ fn a_drop_that_reads_the_manager_meets_no_lock() {
         let options = ManagerOptions::default().clock(Clock::from(fake.clone()));
         let options = options.ttl(Duration::from_secs(60));
         let source = Arc::new(Source(Arc::clone(&server)));
-        let table = Registry::new(KindTraits::default(), source, options);
-        assert!(server.store.set(TtlStore::new(table)).is_ok());
+        let registry = Registry::new(KindTraits::default(), source, options);
+        assert!(server.store.set(TtlStore::new(registry)).is_ok());
         for name in ["s", "other"] {
             change(&server, ReferenceChange::Add(ObjectKey::new("ns", name)));
         }

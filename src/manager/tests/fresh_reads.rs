@@ -9,7 +9,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ObjectEvent, Undecodable};
 use crate::manager::ObjectReport;
-use crate::manager::watch::immutable_check::CHECKS_MAX;
+use crate::manager::watch::keeper::CHECKS_MAX;
 use crate::object::ObjectKey;
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
@@ -49,8 +49,8 @@ fn report(stage: &Stage) -> ObjectReport {
     stage.manager.inspect_object(&key).unwrap()
 }
 
-/// R11, B7: nobody watches a stopped immutable object, so a fresh read that finds it gone starts
-/// its watch again.
+/// R11, B7: a stopped immutable object has no watch, so a fresh read that finds it gone starts one
+/// again.
 #[test]
 fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
     let stage = stage_at_rest();

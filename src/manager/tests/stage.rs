@@ -76,8 +76,8 @@ impl StageBuilder {
         let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
         let gets = Arc::new(getter.clone());
         let manager = if self.options.change_detection == ChangeDetection::Watch {
-            let table = Registry::new(KindTraits::default(), gets, self.options.clone());
-            let store = WatchStore::new(Box::new(runs.clone()), table).unwrap();
+            let registry = Registry::new(KindTraits::default(), gets, self.options.clone());
+            let store = WatchStore::new(Box::new(runs.clone()), registry).unwrap();
             let manager = SecretManager::over(Box::new(store)).unwrap();
             self.clock.wait_for_timer(ROUND);
             manager
@@ -93,8 +93,8 @@ impl StageBuilder {
     }
 
     fn fetching(&self, getter: Arc<dyn Getter<Secret>>) -> SecretManager {
-        let table = Registry::new(KindTraits::default(), getter, self.options.clone());
-        SecretManager::over(Box::new(TtlStore::new(table))).unwrap()
+        let registry = Registry::new(KindTraits::default(), getter, self.options.clone());
+        SecretManager::over(Box::new(TtlStore::new(registry))).unwrap()
     }
 
     fn stage(self, manager: SecretManager) -> Stage {
@@ -180,7 +180,7 @@ impl Stage {
         self.get_by(name, self.soon())
     }
 
-    /// What a get says that finds its deadline already passed.
+    /// The result of a get whose deadline has already passed.
     pub(crate) fn get_now(&self, name: &str) -> Result<Cached<Secret>, Error> {
         self.get_by(name, self.now())
     }
@@ -278,7 +278,7 @@ impl Stage {
     pub(crate) fn begin(&self, name: &str, version: &str) -> Option<ReadApart> {
         let store = self.manager.store();
         let entry = store.entry_to_read("ns", name).ok()?;
-        let read = begin_read(store.table(), &entry, &version.into());
+        let read = begin_read(store.registry(), &entry, &version.into());
         Some((entry, read))
     }
 

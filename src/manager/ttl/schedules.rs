@@ -81,7 +81,7 @@ impl Wake for WakeServer {
 }
 
 impl Server {
-    /// Lets a reader that is about to ask come first: among few steps, random schedules seldom do.
+    /// Waits for a reader that is about to ask. Random schedules of few steps seldom run it first.
     fn wait_for_asked(&self) {
         let mut asked = self.asked.lock();
         while *asked == 0 {
@@ -620,7 +620,7 @@ fn the_checker_sees_a_fetch_whose_end_is_not_told() {
     check(|| share_a_fetch(false));
 }
 
-/// What the process before has left: a seed of `t`.
+/// The snapshot of the process before: a seed of `t`.
 #[cfg(feature = "snapshot")]
 struct Left {
     is_unclaimed: bool,
@@ -664,9 +664,9 @@ fn with_one_seed() -> (Model, OneSeed, Arc<dyn KeptObjects<Secret>>) {
         is_of_the_next: false,
     };
     let seeds = OneSeed(Arc::new(Mutex::ranked(Rank::SNAPSHOT_PARTS, left)));
-    let table = model.store.kept_objects().unwrap();
-    table.seed_from(Box::new(seeds.clone())).unwrap();
-    (model, seeds, table)
+    let registry = model.store.kept_objects().unwrap();
+    registry.seed_from(Box::new(seeds.clone())).unwrap();
+    (model, seeds, registry)
 }
 
 /// A file has what is unclaimed, and then what the manager keeps.
@@ -674,10 +674,10 @@ fn with_one_seed() -> (Model, OneSeed, Arc<dyn KeptObjects<Secret>>) {
 #[test]
 fn a_seed_is_with_its_source_or_with_its_entry_in_every_order() {
     check(|| {
-        let (model, seeds, table) = with_one_seed();
+        let (model, seeds, registry) = with_one_seed();
         let adder = thread::spawn(move || model.change(&["t"], &[]));
         let is_unclaimed = seeds.0.lock().is_unclaimed;
-        let is_kept = table.kept().iter().any(|kept| kept.key.name() == "t");
+        let is_kept = registry.kept().iter().any(|kept| kept.key.name() == "t");
         assert!(is_unclaimed || is_kept);
         adder.join().unwrap();
     });
@@ -688,7 +688,7 @@ fn a_seed_is_with_its_source_or_with_its_entry_in_every_order() {
 #[test]
 fn a_seed_is_claimed_for_an_entry_that_is_referenced_in_every_order() {
     check(|| {
-        let (model, seeds, table) = with_one_seed();
+        let (model, seeds, registry) = with_one_seed();
         let first = model.clone();
         let adder = thread::spawn(move || first.change(&["t"], &[]));
         while model.store.get_cached("ns", "t").is_err() {
@@ -699,7 +699,7 @@ fn a_seed_is_claimed_for_an_entry_that_is_referenced_in_every_order() {
         model.change(&["t"], &[]);
         adder.join().unwrap();
         if seeds.0.lock().is_of_the_next {
-            assert!(table.kept().iter().any(|kept| kept.key.name() == "t"));
+            assert!(registry.kept().iter().any(|kept| kept.key.name() == "t"));
         }
     });
 }

@@ -12,7 +12,7 @@ use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
-use crate::manager::registry::{Leftovers, Registry, RequestContext};
+use crate::manager::registry::Registry;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::policy::RequestKind;
@@ -20,17 +20,17 @@ use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
 pub(crate) struct TtlStore<K: Object> {
-    table: Arc<Registry<K, TtlEntry<K>>>,
+    registry: Arc<Registry<K, TtlEntry<K>>>,
     /// With `Get` no object is kept.
     keeps: bool,
 }
 
 impl<K: Object> TtlStore<K> {
     /// A store without references. Touches no network.
-    pub(crate) fn new(table: Arc<Registry<K, TtlEntry<K>>>) -> Self {
+    pub(crate) fn new(registry: Arc<Registry<K, TtlEntry<K>>>) -> Self {
         Self {
-            keeps: table.options.change_detection != ChangeDetection::Get,
-            table,
+            keeps: registry.options.change_detection != ChangeDetection::Get,
+            registry,
         }
     }
 
@@ -40,11 +40,11 @@ impl<K: Object> TtlStore<K> {
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
         deadline: Deadline,
     ) -> Option<Result<Cached<K>, Error>> {
-        let (table, stop) = (&self.table, self.table.stop.token());
+        let (registry, stop) = (&self.registry, self.registry.stop.token());
         let mut waited_for = None;
         let mut state = entry.state.lock();
         loop {
-            let at = table.context(&entry.key);
+            let at = registry.context(&entry.key);
             match state.next_step(&at, waited_for) {
                 NextStep::FindAgain => return None,
                 NextStep::Return(result) if state.is_fresh(&at) => return Some(result),
@@ -61,13 +61,13 @@ impl<K: Object> TtlStore<K> {
                 }
                 NextStep::Wait(number) => {
                     waited_for = Some(number);
-                    state = table.clock().wait_until(&entry.state, state, deadline);
+                    state = registry.clock().wait_until(&entry.state, state, deadline);
                 }
             }
         }
     }
 
-    /// Makes the fetch that others wait for. `is_first`: the entry has neither an object nor a
+    /// Fetches for all readers that wait. `is_first`: the entry has neither an object nor a
     /// backoff, so the fetch waits as long as the server asks.
     fn fetch_as_leader(
         &self,
@@ -76,14 +76,8 @@ impl<K: Object> TtlStore<K> {
         is_first: bool,
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        let stop = self.table.stop.token();
-        let context = RequestContext {
-            key: &entry.key,
-            clock: self.table.clock(),
-            deadline,
-            stop: &stop,
-            is_urgent: true,
-        };
+        let stop = self.registry.stop.token();
+        let context = self.registry.request_by(&entry.key, deadline, &stop);
         let checked = context.check::<K>(&fetch.version);
         let found = checked.and_then(|()| {
             if is_first {
@@ -93,10 +87,10 @@ impl<K: Object> TtlStore<K> {
                     RequestKind::Read
                 };
                 let told = |tries: &Failures| entry.state.lock().waits(fetch, tries);
-                self.table
+                self.registry
                     .request_patiently(kind, &context, &fetch.version, &told)
             } else {
-                self.table.request(&context, &fetch.version)
+                self.registry.request(&context, &fetch.version)
             }
         });
         let error = found.as_ref().err();
@@ -110,16 +104,19 @@ impl<K: Object> TtlStore<K> {
         namespace: &str,
         name: &str,
     ) -> Result<Arc<ObjectEntry<TtlEntry<K>>>, Error> {
-        match self.table.find(namespace, name) {
+        match self.registry.find(namespace, name) {
             Err(_) if !self.keeps => {
                 let key = ObjectKey::new(namespace, name);
-                Ok(ObjectEntry::new(&key, TtlEntry::detached(self.table.kind)))
+                Ok(ObjectEntry::new(
+                    &key,
+                    TtlEntry::detached(self.registry.kind),
+                ))
             }
             found => found,
         }
     }
 
-    /// Takes in what a fetch or a read past the cache found, and whether the deadline ended it.
+    /// Takes in the result of a fetch or of a read past the cache. `late`: the deadline ended it.
     fn complete_read(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
@@ -127,17 +124,17 @@ impl<K: Object> TtlStore<K> {
         (found, late): (Result<Arc<StoredObject<K>>, Error>, bool),
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        // What is refused is dropped after the lock.
+        // A refused object is dropped after the lock.
         let incoming = found.as_ref().ok().map(Arc::clone);
         let take = |state: &mut TtlEntry<K>| {
             let before = state.failures().count();
-            let at = self.table.context(&entry.key);
+            let at = self.registry.context(&entry.key);
             let completed = state.complete(read, found, late, &at);
             let failures = state.failures();
             let failed = (failures.count() > before).then(|| failures.clone());
             (completed, state.is_detached(), failed)
         };
-        let taken = self.table.take_in(entry, incoming.as_ref(), take);
+        let taken = self.registry.take_in(entry, incoming.as_ref(), take);
         let (completed, is_detached, failures) = taken;
         entry.state.notify_all();
         let (result, is_news) = match completed {
@@ -147,10 +144,10 @@ impl<K: Object> TtlStore<K> {
             }
         };
         if let Some(failures) = failures.filter(|_| self.keeps) {
-            self.table.tell_failed(&entry.key, &failures);
+            self.registry.tell_failed(&entry.key, &failures);
         }
         if is_news && !is_detached {
-            self.table.changes.notify(&entry.key);
+            self.registry.changes.notify(&entry.key);
         }
         result
     }
@@ -158,50 +155,35 @@ impl<K: Object> TtlStore<K> {
 
 impl<K: Object> Strategy<K> for TtlStore<K> {
     fn entries(&self) -> Arc<dyn ReferencedObjects> {
-        Arc::<Registry<K, TtlEntry<K>>>::clone(&self.table)
+        Arc::<Registry<K, TtlEntry<K>>>::clone(&self.registry)
     }
 
     #[cfg(feature = "snapshot")]
     fn kept_objects(&self) -> Option<Arc<dyn crate::manager::strategy::KeptObjects<K>>> {
-        let table: Arc<dyn crate::manager::strategy::KeptObjects<K>> =
-            Arc::<Registry<K, TtlEntry<K>>>::clone(&self.table);
-        self.keeps.then_some(table)
+        let registry: Arc<dyn crate::manager::strategy::KeptObjects<K>> =
+            Arc::<Registry<K, TtlEntry<K>>>::clone(&self.registry);
+        self.keeps.then_some(registry)
     }
 
-    /// Each added reference drops what is cached (OS-2, OS-3).
+    /// Each added reference drops the cached object (OS-2, OS-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
-        let (table, keeps) = (&self.table, self.keeps);
-        let mut added = Vec::new();
-        let invalidated: Vec<(_, Leftovers<K>)> = {
-            let mut references = table.references.lock();
-            let renews = table.options.invalidate_on_update;
-            let make = |key: &ObjectKey| ObjectEntry::new(key, TtlEntry::new(table.kind, keeps));
-            let affected = references.change(owner, change, renews, make);
-            let affected = affected.into_iter().filter_map(|affected| match affected {
-                Affected::Shared(entry) if keeps => {
-                    let ((), left) = table.change_under_lock(&entry, TtlEntry::invalidate);
-                    Some((entry, left))
-                }
-                Affected::Released(entry) => {
-                    let ((), left) = table.change_under_lock(&entry, TtlEntry::detach);
-                    Some((entry, left))
-                }
-                Affected::Made(entry) => {
-                    added.push(entry);
-                    None
-                }
-                Affected::Shared(_) => None,
-            });
-            affected.collect()
+        let (registry, keeps) = (&self.registry, self.keeps);
+        let renews = registry.options.invalidate_on_update;
+        let make = || TtlEntry::new(registry.kind, keeps);
+        let react = |affected: &Affected<_>, entry: &mut TtlEntry<K>| match affected {
+            Affected::Shared(_) if keeps => entry.invalidate(),
+            Affected::Made(_) | Affected::Shared(_) => {}
+            Affected::Released(_) => entry.detach(),
         };
-        for entry in added.into_iter().filter(|_| keeps) {
-            table.sow(&entry);
-        }
-        for (entry, left) in invalidated {
-            table.settle(&entry, left);
+        for (affected, ()) in registry.change_references((owner, change), renews, make, react) {
+            let entry = affected.entry();
+            if keeps && matches!(affected, Affected::Made(_)) {
+                registry.sow(entry);
+                continue;
+            }
             entry.state.notify_all();
             if keeps {
-                table.changes.notify(&entry.key);
+                registry.changes.notify(&entry.key);
             }
         }
     }
@@ -216,15 +198,15 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
             let latest = ResourceVersion::most_recent();
             return self.get_at_least(namespace, name, &latest, deadline());
         }
-        let now = self.table.clock().coarse();
-        let ttl = self.table.options.ttl_now();
+        let now = self.registry.clock().coarse();
+        let ttl = self.registry.options.ttl_now();
         let is_fresh = |fetched: &mut Coarse| now.is_surely_within(*fetched, ttl);
-        if let Some(cached) = self.table.read_cache.read(namespace, name, is_fresh) {
+        if let Some(cached) = self.registry.read_cache.read(namespace, name, is_fresh) {
             return Ok(cached);
         }
         let deadline = deadline();
         loop {
-            let entry = self.table.find(namespace, name)?;
+            let entry = self.registry.find(namespace, name)?;
             if let Some(result) = self.read_entry(&entry, deadline) {
                 return result;
             }
@@ -234,7 +216,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
         let state = entry.state.lock();
-        Ok(state.cached_copy(&self.table.context(&entry.key)))
+        Ok(state.cached_copy(&self.registry.context(&entry.key)))
     }
 
     fn get_at_least(
@@ -246,7 +228,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
     ) -> Result<Cached<K>, Error> {
         let entry = self.entry_to_read(namespace, name)?;
         read_from_server(
-            &self.table,
+            &self.registry,
             &entry,
             version,
             deadline,
@@ -254,20 +236,20 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         )
     }
 
-    /// What is fresh is still served.
+    /// Fresh objects are still served.
     fn stop(&self) {
-        self.table.stop.stop();
-        for entry in self.table.entries() {
+        self.registry.stop.stop();
+        for entry in self.registry.entries() {
             // Taking the mutex closes the gap between a waiter's look at the stop and its wait.
             drop(entry.state.lock());
             entry.state.notify_all();
-            self.table.changes.notify(&entry.key);
+            self.registry.changes.notify(&entry.key);
         }
     }
 }
 
 impl<K: Object> Drop for TtlStore<K> {
     fn drop(&mut self) {
-        self.table.stop.stop();
+        self.registry.stop.stop();
     }
 }

@@ -1,17 +1,17 @@
-//! The answers of a watched object's entry: to readers the object, or that there is none yet; to
-//! reports the state of the object. Pure.
+//! The answers of a watched object's entry: the object for readers, and its state for reports.
+//! Pure.
 
 use std::time::Instant;
 
 use super::entry::WatchEntry;
 use super::state_machine::{CheckState, StopReason, WatchState};
 use crate::clock::{Clock, Coarse};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::EntryContent;
-use crate::manager::entry::object_entry::{AnswerContext, EntryState};
+use crate::manager::entry::object_entry::{AnswerContext, EntryState, EntryWatch};
 use crate::manager::kinds::cache_name;
 use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
@@ -45,39 +45,60 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         version: &ResourceVersion,
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
-        use WatchState::Stopped;
-        let current = match self.state() {
-            WatchState::Dropped => {
-                return Some(Err(Error::not_registered(
-                    at.key.namespace(),
-                    at.key.name(),
-                )));
-            }
-            WatchState::Starting
-            | WatchState::Running
-            | Stopped(StopReason::Immutable | StopReason::ShutDown { serves: true }) => {
-                self.is_filled()
-            }
-            WatchState::Rechecking(_)
-            | Stopped(
-                StopReason::Idle
-                | StopReason::NoRoom
-                | StopReason::Crashed
-                | StopReason::Awaiting
-                | StopReason::ShutDown { serves: false },
-            ) => false,
-        };
-        let current = current && !self.has_expired(at.clock);
-        let reached = current && is_reached(self.content.known_version(), version);
+        if self.is_detached() {
+            return Some(Err(at.not_registered()));
+        }
+        let is_checked = !matches!(self.state(), WatchState::Rechecking(_));
+        let is_current = self.is_filled() && is_checked && !self.has_expired(at.clock);
+        let reached = is_current && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(at.key, at.clock))
     }
 
     fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String) {
-        standing(self, at.now)
+        let now = at.now;
+        let exists = self.content.object().is_some();
+        let watch = watch_in_words(self);
+        if self.state() == WatchState::Stopped(StopReason::NoRoom) {
+            let is_full = self.found_no_room();
+            let state = if is_full {
+                ObjectState::TooManyReflectors
+            } else {
+                ObjectState::Waiting
+            };
+            return (state, failure_text(self));
+        }
+        // The last state before the idle watch was stopped is still the best answer.
+        let idle = self.state() == WatchState::Stopped(StopReason::Idle) && self.was_filled();
+        if self.is_filled() || idle {
+            return match self.content.undecodable() {
+                Some(error) => (ObjectState::Undecodable, error.to_string()),
+                None if exists => refused(self, now).unwrap_or((ObjectState::Synced, watch)),
+                None => (ObjectState::NotFound, watch),
+            };
+        }
+        if let Some(denied) = &self.status.refusal {
+            return (ObjectState::Forbidden, denied.to_string());
+        }
+        let waits = || {
+            if self.state() == WatchState::Stopped(StopReason::Awaiting) {
+                return AWAITING.to_owned();
+            }
+            let waits_for = self.is_at_work().then(|| self.status.describe_wait());
+            waits_for
+                .flatten()
+                .unwrap_or_else(|| "no answer from the server yet".to_owned())
+        };
+        let state = if self.content.seed().is_some() {
+            ObjectState::Restored
+        } else {
+            ObjectState::Waiting
+        };
+        let reason = failed_so_far(&self.status.failures, now);
+        (state, reason.unwrap_or_else(waits))
     }
 
     fn contact(&self) -> Option<Instant> {
-        self.contact.or_else(|| Some(self.content.seed()?.contact))
+        self.contact
     }
 
     fn failures(&self) -> &Failures {
@@ -85,25 +106,18 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
-        let seed = || Some(&self.content.seed()?.object);
-        let object = self.content.object().or_else(seed);
+        let object = self.content.object();
         object.map(|object| self.content.summary_of(object))
     }
 
-    fn is_overdue(&self, now: Instant) -> bool {
-        self.is_at_work() && self.status.is_overdue(now)
-    }
-
-    fn is_watched(&self) -> bool {
-        self.is_at_work() && !self.is_polled()
-    }
-
-    fn is_polled(&self) -> bool {
-        self.is_polled()
-    }
-
-    fn own_watches(&self) -> usize {
-        self.runs_by_name()
+    fn watch(&self, now: Instant) -> EntryWatch {
+        let (is_polled, is_at_work) = (self.is_polled(), self.is_at_work());
+        EntryWatch {
+            is_open: is_at_work && !is_polled,
+            is_polled,
+            is_overdue: is_at_work && self.status.is_overdue(now),
+            by_name: self.runs_by_name(),
+        }
     }
 
     fn note_read(&mut self, at: Coarse) {
@@ -155,7 +169,7 @@ impl<K: Object> WatchEntry<K> {
         refusal.or_else(|| self.seeded(clock).map(Ok))
     }
 
-    /// What an earlier process knew, while the server has not been heard.
+    /// The state that an earlier process knew, while the server has not answered.
     fn seeded(&self, clock: &Clock) -> Option<Cached<K>> {
         let seed = self.content.seed()?;
         Some(Cached::of(seed.ready(self.failure().cloned(), clock)))
@@ -181,7 +195,8 @@ impl<K: Object> WatchEntry<K> {
         failures.not_synced(&resource_name::<K>(), now)
     }
 
-    /// The answer to a reader whose deadline has passed: what a poll has found before, if anything.
+    /// The answer to a reader whose deadline has passed: the result of an earlier poll, if there is
+    /// one.
     pub(crate) fn late(&self, key: &ObjectKey, clock: &Clock) -> Result<Cached<K>, Error> {
         let failure = self.not_synced(clock.now());
         if !self.is_filled() {
@@ -226,57 +241,11 @@ impl<K: Object> WatchEntry<K> {
     }
 }
 
-/// The state of a watched object, and why.
-fn standing<K: Object>(entry: &WatchEntry<K>, now: Instant) -> (ObjectState, String) {
-    let exists = entry.content.object().is_some();
-    let watch = watch_in_words(entry);
-    if entry.state() == WatchState::Stopped(StopReason::NoRoom) {
-        return (no_room(entry), failure_text(entry));
-    }
-    // The last state before the idle watch was stopped is still the best answer.
-    let idle = entry.state() == WatchState::Stopped(StopReason::Idle) && entry.was_filled();
-    if entry.is_filled() || idle {
-        return match entry.content.undecodable() {
-            Some(error) => (ObjectState::Undecodable, error.to_string()),
-            None if exists => refused(entry, now).unwrap_or((ObjectState::Synced, watch)),
-            None => (ObjectState::NotFound, watch),
-        };
-    }
-    if let Some(denied) = &entry.status.refusal {
-        return (ObjectState::Forbidden, denied.to_string());
-    }
-    let waits = || {
-        if entry.state() == WatchState::Stopped(StopReason::Awaiting) {
-            return AWAITING.to_owned();
-        }
-        let waits_for = entry.is_at_work().then(|| entry.status.describe_wait());
-        waits_for
-            .flatten()
-            .unwrap_or_else(|| "no answer from the server yet".to_owned())
-    };
-    let state = if entry.content.seed().is_some() {
-        ObjectState::Restored
-    } else {
-        ObjectState::Waiting
-    };
-    let reason = failed_so_far(&entry.status.failures, now);
-    (state, reason.unwrap_or_else(waits))
-}
-
 /// The state of an object in memory which the server has refused since.
 fn refused<K: Object>(entry: &WatchEntry<K>, now: Instant) -> Option<(ObjectState, String)> {
     let failures = &entry.status.failures;
     failures.refusal(FORBIDDEN_GRACE)?;
     Some((ObjectState::Refused, failed_so_far(failures, now)?))
-}
-
-fn no_room<K: Object>(entry: &WatchEntry<K>) -> ObjectState {
-    let kind = entry.failure().map(Error::kind);
-    if kind == Some(ErrorKind::TooManyReflectors) {
-        ObjectState::TooManyReflectors
-    } else {
-        ObjectState::Waiting
-    }
 }
 
 fn watch_in_words<K: Object>(entry: &WatchEntry<K>) -> String {

@@ -4,7 +4,7 @@
 use shuttle::scheduler::{PctScheduler, RandomScheduler, Scheduler};
 use shuttle::{Config, Runner, thread};
 
-use super::absence::ABSENCE_PAUSE;
+use super::entry::ABSENCE_PAUSE;
 use super::state_machine::RunId;
 use super::store::WatchStore;
 use crate::clock::{Clock, Deadline, FakeClock};
@@ -142,7 +142,7 @@ impl Model {
     fn poll_once(&self) -> thread::JoinHandle<()> {
         let manager = Arc::clone(&self.manager);
         thread::spawn(move || {
-            let poller = &manager.store().keeper().poller;
+            let poller = &manager.store().keeper().starts.poller;
             poller.as_ref().unwrap().poll_once();
         })
     }
@@ -156,7 +156,7 @@ impl Model {
     fn poller(&self) -> thread::JoinHandle<()> {
         let manager = Arc::clone(&self.manager);
         thread::spawn(move || {
-            let poller = &manager.store().keeper().poller;
+            let poller = &manager.store().keeper().starts.poller;
             poller.as_ref().unwrap().work();
         })
     }
@@ -198,7 +198,7 @@ impl Model {
     fn fill_in_silence(&self) -> thread::JoinHandle<()> {
         let store = self.manager.store();
         let object = store.entry_to_read("ns", "s").unwrap();
-        let now = store.table().clock().now();
+        let now = store.registry().clock().now();
         thread::spawn(move || {
             let listed = Listed::Object(Arc::new(StoredObject::new(secret("s", "9"))));
             let of = Replacement {
@@ -235,7 +235,7 @@ impl Model {
         self
     }
 
-    /// Lets the threads of all runs end.
+    /// Ends the threads of all runs.
     fn end(self) {
         for index in 0..self.runs.namespaces() {
             self.runs.crash_namespace(index);
@@ -558,11 +558,11 @@ fn a_refusal_strands_no_object() {
                 ..ReflectorStatus::default()
             };
             runs.write_namespace(0, |sink| sink.report(&status));
-            manager.store().keeper().tend_namespaces();
+            manager.store().keeper().starts.tend_namespaces();
         });
         let model = model.join(vec![comes, refuser]);
         for _ in 0..2 {
-            model.manager.store().keeper().tend_namespaces();
+            model.manager.store().keeper().starts.tend_namespaces();
         }
         assert!(model.runs.is_namespace_stopped(0));
         for name in ["s", "t", "u"] {
@@ -611,7 +611,7 @@ fn the_checker_sees_a_version_that_is_reached_in_silence() {
         let model = Model::new();
         model.manager.register_pod(&pod("p", &["s"]));
         let reader = model.reader_at_least("10");
-        // Among so many steps, random schedules seldom let it come so far first.
+        // Random schedules seldom run it that far first.
         model.getter.wait_for_asked(1);
         model.fill_in_silence().join().unwrap();
         reader.join().unwrap();
@@ -673,7 +673,7 @@ fn an_object_keeps_the_status_of_its_last_poll_whichever_thread_tells_it_last() 
                 model.getter.answer(answer);
             }
             let pollers = (0..2).map(|_| model.poll_once()).collect();
-            let poller = model.manager.store().keeper().poller.as_ref();
+            let poller = model.manager.store().keeper().starts.poller.as_ref();
             poller.unwrap().wait_for_change();
             clock.advance(ROUND);
             let model = model.join(pollers);
@@ -699,7 +699,7 @@ fn an_object_that_was_polled_meanwhile_is_not_blamed_for_another() {
         let silent = Error::new(ErrorKind::Timeout, "no answer");
         model.getter.answer(Err(silent));
         model.getter.answer(Err(failed(404, "none")));
-        let poller = model.manager.store().keeper().poller.as_ref();
+        let poller = model.manager.store().keeper().starts.poller.as_ref();
         poller.unwrap().expect_silence();
         let pollers = (0..2).map(|_| model.poll_once()).collect();
         model.getter.wait_for_asked(1);
@@ -763,7 +763,7 @@ fn a_poll_that_takes_over_while_the_watch_lists_loses_no_reader() {
         let demoter = thread::spawn(move || {
             let store = manager.store();
             let object = store.entry_to_read("ns", "s").unwrap();
-            store.keeper().poll_watched(&object);
+            store.keeper().starts.poll_watched(&object);
         });
         let threads = vec![model.committer(false), demoter, model.reader()];
         let model = model.join(threads);
@@ -799,7 +799,7 @@ fn a_namespaces_watch_takes_over_once_it_is_open() {
         let manager = Arc::clone(&model.manager);
         let housekeeper = thread::spawn(move || {
             for _ in 0..2 {
-                manager.store().keeper().tend_namespaces();
+                manager.store().keeper().starts.tend_namespaces();
             }
         });
         let manager = Arc::clone(&model.manager);

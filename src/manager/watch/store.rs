@@ -2,9 +2,9 @@
 //! watch of its own (OC-1..OC-29).
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
-use super::housekeeper::maintain;
-use super::launch::{Keeper, Launcher};
-use super::poller::POLLS_MAX;
+use super::keeper::Keeper;
+use super::sources::poller::POLLS_MAX;
+use super::starts::launch::Launcher;
 use super::state_machine::{
     CheckState, RunId, StopReason, WatchEffect, WatchInput, WatchMachine, WatchState,
 };
@@ -13,19 +13,20 @@ use crate::error::{Error, ErrorKind};
 use crate::manager::cached::Cached;
 use crate::manager::entry::consistent_reads::read_from_server;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
+use crate::manager::entry::object_entry::EntryState as _;
 use crate::manager::kinds::cache_name;
 use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::Registry;
 use crate::manager::report::NamespaceReport;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
+use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::WaiterGuard;
 use crate::sync::Arc;
-use crate::worker::{Worker, WorkerGroup};
+use crate::sync::atomic::AtomicUsize;
+use crate::worker::{StopToken, Worker, WorkerGroup};
 
-/// The store of one manager, and its housekeeper. Dropping it stops everything and joins all but
-/// what a shutdown has named as late.
+/// The store of one manager, and its threads. Dropping it stops and joins all threads but those
+/// that a shutdown has named as late.
 pub(crate) struct WatchStore<K: Object> {
     keeper: Arc<Keeper<K>>,
     /// The one thread, or none in a model.
@@ -42,22 +43,16 @@ impl<K: Object> WatchStore<K> {
     /// `Resources` when the system has no thread to give.
     pub(crate) fn new(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<Registry<K, WatchEntry<K>>>,
+        registry: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Result<Self, Error> {
-        let store = Self::unattended(launcher, table);
+        let store = Self::unattended(launcher, registry);
         let keeper = Arc::clone(&store.keeper);
-        let name = format!("hk-{}", resource_name::<K>());
-        let worker = Worker::spawn(name, move |stop| maintain(&keeper, stop));
-        let whose = format!("the housekeeper of {}", cache_name::<K>());
-        store
-            .housekeeper
-            .add(worker.map_err(Error::no_thread(&whose))?);
-        if let Some(poller) = &store.keeper.poller {
-            let whose = format!("the poller of {}", cache_name::<K>());
+        let maintain = move |stop: &StopToken| keeper.maintain(stop);
+        start_thread::<K>(&store.housekeeper, ("hk", "housekeeper"), maintain)?;
+        if let Some(poller) = &store.keeper.starts.poller {
             for _ in 0..POLLS_MAX {
-                let (name, poller) = (format!("po-{}", resource_name::<K>()), Arc::clone(poller));
-                let worker = Worker::spawn(name, move |_| poller.work());
-                store.poller.add(worker.map_err(Error::no_thread(&whose))?);
+                let poller = Arc::clone(poller);
+                start_thread::<K>(&store.poller, ("po", "poller"), move |_| poller.work())?;
             }
         }
         Ok(store)
@@ -66,10 +61,10 @@ impl<K: Object> WatchStore<K> {
     /// A store without a housekeeper, for models that start no thread.
     pub(crate) fn unattended(
         launcher: Box<dyn Launcher<K>>,
-        table: Arc<Registry<K, WatchEntry<K>>>,
+        registry: Arc<Registry<K, WatchEntry<K>>>,
     ) -> Self {
         Self {
-            keeper: Arc::new(Keeper::new(launcher, table)),
+            keeper: Arc::new(Keeper::new(launcher, registry)),
             housekeeper: WorkerGroup::default(),
             poller: WorkerGroup::default(),
         }
@@ -80,34 +75,23 @@ impl<K: Object> WatchStore<K> {
         &self.keeper
     }
 
-    /// Changes an entry, and does what it decides.
-    fn act<R>(
-        &self,
-        object: &WatchedObject<K>,
-        change: impl FnOnce(&mut WatchEntry<K>) -> (R, WatchAction),
-    ) -> R {
-        let (result, action) = self.table().change(object, change);
-        self.keeper.perform(object, action);
-        result
-    }
-
     /// If the watch of the object fails, the read shortens its backoff (B10).
     fn expedite(&self, namespace: &str, name: &str, cached: &Cached<K>) {
         if cached.last_error().is_some()
-            && let Ok(object) = self.table().find(namespace, name)
+            && let Ok(object) = self.registry().find(namespace, name)
         {
             expedite_object(&object);
         }
     }
 
     fn wait(&self, object: &WatchedObject<K>, deadline: Deadline) -> Result<Cached<K>, Error> {
-        let (key, clock) = (&object.key, self.table().clock());
+        let (key, clock) = (&object.key, self.registry().clock());
         let mut waiting: Option<WaiterGuard> = None;
         let mut first = true;
         loop {
             let entry = object.state.lock();
-            // Each read tries once to start a watch that could not be started. It always starts one
-            // that was stopped as idle meanwhile, or that waits for its namespace's.
+            // Each read tries once to start a watch that could not start before. It always starts
+            // one that was stopped as idle meanwhile, or that awaits the list of its namespace.
             let has_no_run = matches!(
                 entry.state(),
                 WatchState::Stopped(StopReason::Idle | StopReason::Awaiting)
@@ -115,17 +99,19 @@ impl<K: Object> WatchStore<K> {
             if first || has_no_run {
                 first = false;
                 drop(entry);
-                self.act(object, |entry| ((), entry.on_wanted(clock.now())));
+                self.keeper
+                    .act(object, |entry| entry.on_wanted(clock.now()));
                 continue;
             }
             let patience = deadline.earlier(entry.patience());
             let patient = !clock.has_passed(patience);
             if entry.answer(key, clock, patient).is_some() {
                 drop(entry);
-                let answer = self.act(object, |entry| {
-                    let answer = entry.answer(key, clock, patient);
+                let mut answer = None;
+                self.keeper.act(object, |entry| {
+                    answer = entry.answer(key, clock, patient);
                     let given = matches!(answer, Some(Ok(_))).then(|| entry.on_given());
-                    (answer, given.unwrap_or_else(WatchAction::nothing))
+                    given.unwrap_or_else(WatchAction::nothing)
                 });
                 let Some(answer) = answer else { continue };
                 if answer.is_err() {
@@ -136,7 +122,7 @@ impl<K: Object> WatchStore<K> {
             }
             if clock.has_passed(deadline) {
                 let answer = entry.late(key, clock);
-                // Under the lock: this reader no longer waits for what comes from now on.
+                // Under the lock, so that no later state counts this reader as waiting.
                 drop(waiting);
                 return answer;
             }
@@ -152,8 +138,8 @@ impl<K: Object> WatchStore<K> {
         }
     }
 
-    pub(crate) fn table(&self) -> &Registry<K, WatchEntry<K>> {
-        &self.keeper.context.table
+    pub(crate) fn registry(&self) -> &Registry<K, WatchEntry<K>> {
+        &self.keeper.context.registry
     }
 
     /// The entry of the object; counts as a read of it.
@@ -166,14 +152,14 @@ impl<K: Object> WatchStore<K> {
         namespace: &str,
         name: &str,
     ) -> Result<WatchedObject<K>, Error> {
-        let object = self.table().find(namespace, name)?;
-        let now = self.table().clock().coarse();
+        let object = self.registry().find(namespace, name)?;
+        let now = self.registry().clock().coarse();
         object.state.lock().note_read(now);
         Ok(object)
     }
 
-    /// Stores the answer of a read that asked the server. Returns it, or what came in meanwhile if
-    /// that is newer.
+    /// Stores the answer of a read that asked the server. Returns it, or a newer state that came in
+    /// meanwhile.
     pub(crate) fn complete_read(
         &self,
         object: &WatchedObject<K>,
@@ -185,10 +171,10 @@ impl<K: Object> WatchStore<K> {
             Err(error) if error.is_not_found() => (None, Some(error)),
             Err(error) => return Err(error),
         };
-        let clock = self.table().clock();
+        let clock = self.registry().clock();
         let not_found = || Error::not_found(&resource_name::<K>(), object.key.name());
         let incoming = found.clone();
-        let taken = self.table().take_in(object, incoming.as_ref(), |entry| {
+        let taken = self.registry().take_in(object, incoming.as_ref(), |entry| {
             let (is_news, action) = entry.found(read, &mut found);
             let action = action.or(|| entry.on_given());
             let result = match (absent, entry.content.undecodable()) {
@@ -211,61 +197,48 @@ impl<K: Object> WatchStore<K> {
 
 impl<K: Object> Strategy<K> for WatchStore<K> {
     fn entries(&self) -> Arc<dyn ReferencedObjects> {
-        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.keeper.context.table)
+        Arc::<Registry<K, WatchEntry<K>>>::clone(&self.keeper.context.registry)
     }
 
     #[cfg(feature = "snapshot")]
     fn kept_objects(&self) -> Option<Arc<dyn crate::manager::strategy::KeptObjects<K>>> {
         Some(Arc::<Registry<K, WatchEntry<K>>>::clone(
-            &self.keeper.context.table,
+            &self.keeper.context.registry,
         ))
+    }
+
+    fn shared_watches(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.keeper.context.namespace_watches)
     }
 
     /// Starts, stops and checks watches as the change requires (OC-2, OC-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
-        let table = self.table();
-        let (due, left): (Vec<(WatchedObject<K>, WatchAction)>, Vec<_>) = {
-            let mut references = table.references.lock();
-            // A shutdown raises its stop before it looks for entries under this lock (OC-25).
-            let stopped = table.stop.token().is_stopped();
-            let make = |key: &ObjectKey| {
-                let machine = if stopped {
-                    WatchMachine::shut_down()
-                } else {
-                    WatchMachine::starting()
-                };
-                ObjectEntry::new(key, WatchEntry::new(table.kind, machine, table.clock()))
+        let registry = self.registry();
+        let make = || {
+            // A shutdown raises its stop before it looks for entries under the references' lock,
+            // which is held here (OC-25).
+            let machine = if registry.stop.token().is_stopped() {
+                WatchMachine::shut_down()
+            } else {
+                WatchMachine::starting()
             };
-            let affected = references.change(owner, change, false, make);
-            let due = affected.into_iter().map(|affected| match affected {
-                Affected::Made(object) if stopped => ((object, WatchAction::nothing()), None),
-                Affected::Made(object) => ((object, WatchEffect::Start(RunId::FIRST).into()), None),
-                Affected::Shared(object) if table.options.recheck_immutable => {
-                    let now = table.clock().now();
-                    let again =
-                        |entry: &mut WatchEntry<K>| entry.try_again(WatchInput::Referenced, now);
-                    let (action, left) = table.change_under_lock(&object, again);
-                    ((object, action), Some(left))
-                }
-                Affected::Shared(object) => ((object, WatchAction::nothing()), None),
-                Affected::Released(object) => {
-                    let release = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Released);
-                    let (action, left) = table.change_under_lock(&object, release);
-                    ((object, action), Some(left))
-                }
-            });
-            due.unzip()
+            WatchEntry::new(registry.kind, machine, registry.clock())
         };
-        for ((object, _), left) in due.iter().zip(left) {
-            if let Some(left) = left {
-                table.settle(object, left);
+        let now = registry.clock().now();
+        let react = |affected: &Affected<_>, entry: &mut WatchEntry<K>| match affected {
+            Affected::Made(_) if entry.is_at_work() => WatchEffect::Start(RunId::FIRST).into(),
+            Affected::Shared(_) if registry.options.recheck_immutable => {
+                entry.try_again(WatchInput::Referenced, now)
             }
-        }
-        for (object, action) in due {
+            Affected::Made(_) | Affected::Shared(_) => WatchAction::nothing(),
+            Affected::Released(_) => entry.act(WatchInput::Released),
+        };
+        for (affected, action) in registry.change_references((owner, change), false, make, react) {
+            let object = affected.entry();
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
-                table.sow(&object);
+                registry.sow(object);
             }
-            self.keeper.perform(&object, action);
+            self.keeper.perform(object, action);
         }
     }
 
@@ -276,12 +249,12 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         name: &str,
         deadline: &dyn Fn() -> Deadline,
     ) -> Result<Cached<K>, Error> {
-        let now = self.table().clock().coarse();
+        let now = self.registry().clock().coarse();
         let mark = |read_at: &mut Coarse| {
             *read_at = now;
             true
         };
-        let ready = self.table().read_cache.read(namespace, name, mark);
+        let ready = self.registry().read_cache.read(namespace, name, mark);
         if let Some(cached) = ready.filter(|ready| !ready.has_expired()) {
             self.expedite(namespace, name, &cached);
             return Ok(cached);
@@ -296,17 +269,18 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
 
     fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
         let object = self.entry_to_read(namespace, name)?;
-        let clock = self.table().clock();
-        let cached = self.act(&object, |entry| {
-            let cached = entry.cached_copy(clock);
-            // The reader wants the watch to run (OC-8), but does not wait for it, and so takes what
-            // the list of the namespace brings.
+        let clock = self.registry().clock();
+        let mut cached = None;
+        self.keeper.act(&object, |entry| {
+            cached = entry.cached_copy(clock);
+            // The reader wants the watch to run (OC-8) but does not wait for it, so the list of the
+            // namespace will do.
             let wanted = if entry.is_awaiting() {
                 WatchAction::nothing()
             } else {
                 entry.on_wanted(clock.now())
             };
-            (cached, wanted.or(|| entry.on_given()))
+            wanted.or(|| entry.on_given())
         });
         match &cached {
             Some(cached) => self.expedite(namespace, name, cached),
@@ -324,14 +298,14 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     ) -> Result<Cached<K>, Error> {
         let object = self.entry_to_read(namespace, name)?;
         let answer = read_from_server(
-            self.table(),
+            self.registry(),
             &object,
             version,
             deadline,
             |read, found, _| self.complete_read(&object, read, found),
         );
         if answer.is_ok() {
-            self.act(&object, |entry| ((), entry.on_given()));
+            self.keeper.act(&object, WatchEntry::on_given);
         } else {
             self.keeper.context.confirm_later(&object);
         }
@@ -343,18 +317,19 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     }
 
     fn namespace_reports(&self) -> Vec<NamespaceReport> {
-        self.keeper.namespace_reports()
+        self.keeper.starts.namespace_reports()
     }
 
-    /// Starts no watch any more (OC-25). The threads end within milliseconds.
+    /// Starts no watch from now on (OC-25). The threads end within milliseconds.
     fn stop(&self) {
-        self.table().stop.stop();
-        self.keeper.close_namespaces();
-        for object in self.table().entries() {
-            self.act(&object, |entry| ((), entry.act(WatchInput::ShutDown)));
+        self.registry().stop.stop();
+        self.keeper.starts.close_namespaces();
+        for object in self.registry().entries() {
+            self.keeper
+                .act(&object, |entry| entry.act(WatchInput::ShutDown));
             self.keeper.context.notify(&object, true);
         }
-        if let Some(poller) = &self.keeper.poller {
+        if let Some(poller) = &self.keeper.starts.poller {
             poller.close();
         }
     }
@@ -362,10 +337,10 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     fn shutdown(&self, deadline: Deadline) -> Result<(), Error> {
         self.stop();
         let mut late = self.keeper.join_checks(deadline);
-        late.extend(self.poller.join(self.table().clock(), deadline));
-        // It joins what was stopped, then ends.
+        late.extend(self.poller.join(self.registry().clock(), deadline));
+        // It joins the stopped runs, then ends.
         self.housekeeper.stop();
-        let clock = self.table().clock();
+        let clock = self.registry().clock();
         let housekeeper = self.housekeeper.join(clock, deadline);
         if !housekeeper.is_empty() {
             let runs = self.keeper.context.work.lock().late();
@@ -396,6 +371,18 @@ impl<K: Object> Drop for WatchStore<K> {
         self.housekeeper.close();
         self.keeper.close_checks();
     }
+}
+
+/// Starts a thread of the manager, of this prefix and title.
+fn start_thread<K: Object>(
+    group: &WorkerGroup,
+    (prefix, title): (&str, &str),
+    body: impl FnOnce(&StopToken) + Send + 'static,
+) -> Result<(), Error> {
+    let worker = Worker::spawn(format!("{prefix}-{}", resource_name::<K>()), body);
+    let whose = format!("the {title} of {}", cache_name::<K>());
+    group.add(worker.map_err(Error::no_thread(&whose))?);
+    Ok(())
 }
 
 /// Shortens the backoff of the object's watch, if it fails (B10).

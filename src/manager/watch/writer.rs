@@ -1,125 +1,29 @@
-//! The sink of one run: writes what its reflector brings into the entry, while the run is the
-//! current one.
+//! The sink of one run: writes the lists and events of its reflector into the entry, while the run
+//! is the current one.
 
 use std::convert::Infallible;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crossbeam_channel::Sender;
 
-use super::check_queue::CheckQueue;
+use super::context::RunContext;
 use super::entry::{PollResult, WatchAction, WatchEntry, WatchedObject};
-use super::runs::{PendingWork, Run, ThreadRun};
 use super::state_machine::{RunId, WatchInput};
-use crate::error::{Error, clone_of};
+use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
-use crate::manager::registry::Registry;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
-use crate::sync::{Arc, Monitor, Mutex, Rank};
-use crate::worker::StopToken;
-
-/// How long after a panic a thread begins its work anew.
-const AFTER_PANIC: Duration = Duration::from_secs(1);
-
-/// The entries of one manager, the work of its housekeeper and its checks, for the writers of runs.
-pub(crate) struct RunContext<K: Object> {
-    pub(crate) table: Arc<Registry<K, WatchEntry<K>>>,
-    pub(crate) work: Arc<Monitor<PendingWork>>,
-    pub(super) checks: Arc<Monitor<CheckQueue<K>>>,
-}
-
-clone_of!([K: Object] RunContext<K>: table, work, checks);
-
-impl<K: Object> RunContext<K> {
-    pub(crate) fn end_all(&self, runs: impl IntoIterator<Item = Run>) {
-        for run in runs {
-            self.end(run);
-        }
-    }
-
-    pub(crate) fn end(&self, run: Run) {
-        match run {
-            Run::ByName(run) => self.end_thread(run),
-            Run::Shared(run) => run.stop(),
-        }
-    }
-
-    /// Raises a run's stop and leaves the join to the housekeeper.
-    pub(crate) fn end_thread(&self, run: ThreadRun) {
-        run.handle.stop();
-        self.work.lock().ended.push(run);
-        self.work.notify_all();
-    }
-
-    /// Waits for the end of a run's thread, which [`PendingWork::late`] names meanwhile:
-    /// milliseconds, since its stop was raised.
-    pub(crate) fn join(&self, run: ThreadRun) {
-        self.work.lock().joining = Some(run.handle.thread_name());
-        // The thread's own report of its panic is in the log; a run that crashed is started again.
-        run.handle.join();
-        self.work.lock().joining = None;
-    }
-
-    /// Fails the manager's health after a panic of one of its threads. The thread
-    /// [pauses](Self::pause_after_panic) before it begins anew.
-    pub(super) fn panicked(&self, panic: Error) {
-        log::error!("{panic}; it goes on in {AFTER_PANIC:?}");
-        self.work.lock().failure = Some(panic);
-    }
-
-    pub(super) fn pause_after_panic(&self, stop: &StopToken) {
-        let clock = self.table.clock();
-        stop.wait_until(clock, clock.after(AFTER_PANIC));
-    }
-
-    /// Has the housekeeper look at the watches of namespaces.
-    pub(crate) fn tend_namespaces(&self) {
-        self.tend_at(self.table.clock().now());
-    }
-
-    /// The same at that time, or earlier, and at the absences that are to be confirmed.
-    pub(crate) fn tend_at(&self, at: Instant) {
-        let mut work = self.work.lock();
-        work.namespaces = Some(work.namespaces.map_or(at, |before| before.min(at)));
-        drop(work);
-        self.work.notify_all();
-    }
-
-    /// A reader was refused the object, or a list that left it out was behind. If a cache of the
-    /// server knows no such object, that is confirmed later.
-    pub(super) fn confirm_later(&self, object: &WatchedObject<K>) {
-        let now = self.table.clock().now();
-        let Some(at) = object.state.lock().absence.given(now) else {
-            return;
-        };
-        self.checks.lock().later.push((at, Arc::clone(object)));
-        self.tend_at(at);
-    }
-
-    /// Has the housekeeper tell the other objects that the server answers again.
-    pub(crate) fn server_recovered(&self) {
-        self.work.lock().recovered = true;
-        self.work.notify_all();
-    }
-
-    /// Wakes the readers that wait for the entry, and notifies subscribers if there is news.
-    pub(crate) fn notify(&self, object: &WatchedObject<K>, is_news: bool) {
-        object.state.notify_all();
-        if is_news {
-            self.table.changes.notify(&object.key);
-        }
-    }
-}
+use crate::sync::{Arc, Mutex, Rank};
 
 /// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
 pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
     object: WatchedObject<K>,
     run: RunId,
-    /// The list of a successor whose watch is not open yet.
-    held: Mutex<Option<HeldList<K>>>,
+    /// The list of a successor whose watch is not open yet, and how it was read.
+    held: Mutex<Option<(ObjectStaging<K>, Replacement)>>,
     /// Dropped with the writer: the next run waits for that (OC-23).
     _ended: Option<Sender<Infallible>>,
 }
@@ -152,15 +56,15 @@ impl<K: Object> Writer<K> {
         self.run
     }
 
-    /// Writes under the lock, then notifies and acts without it.
+    /// Writes under the lock, then notifies and acts under none.
     fn write(
         &self,
         incoming: Option<&Arc<StoredObject<K>>>,
         write: impl FnOnce(&mut WatchEntry<K>) -> WriteOutcome,
     ) -> Result<(), Error> {
-        let now = self.context.table.clock().now();
-        let table = &self.context.table;
-        let (is_news, action) = table.take_in(&self.object, incoming, |entry| {
+        let now = self.context.registry.clock().now();
+        let registry = &self.context.registry;
+        let (is_news, action) = registry.take_in(&self.object, incoming, |entry| {
             let (is_news, action) = write(entry)?;
             let action = action.and(entry.hand_over(now));
             // A reader that waits reads it next.
@@ -179,16 +83,16 @@ impl<K: Object> Writer<K> {
         self.context.end_all(action.ending);
     }
 
-    /// Whether what is known of the object is not older than `version`.
+    /// Whether the known state of the object is not older than `version`.
     pub(crate) fn has_reached(&self, version: &ResourceVersion) -> bool {
         is_reached(self.object.state.lock().content.known_version(), version)
     }
 
-    /// The watch of the run is open: makes the run the current one of its object, if it has listed
-    /// that or misses nothing of it.
+    /// Makes the run, whose watch is open, the current one of its object, if it has listed the
+    /// object or misses nothing of it.
     pub(crate) fn take_over(&self) {
         let held = self.held.lock().take();
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let taken = match held {
             Some((mut staging, of)) => self.take_list(&mut staging, &of, |entry, listed| {
                 entry.take_over(self.run, listed, &of, now)
@@ -200,7 +104,7 @@ impl<K: Object> Writer<K> {
         }
     }
 
-    /// Writes what a list brings of the object.
+    /// Writes the state of the object in a list.
     fn take_list(
         &self,
         staging: &mut ObjectStaging<K>,
@@ -210,7 +114,7 @@ impl<K: Object> Writer<K> {
         let incoming = object_of(staging.listed.as_ref());
         let listed = (staging.began, &mut staging.listed);
         self.write(incoming.as_ref(), |entry| take(entry, listed))?;
-        // The cache that the list came from had not come to what was known before.
+        // The list came from a cache that was behind the known state.
         if of.resource_version.is_older_than(&staging.newest) {
             self.context.confirm_later(&self.object);
         }
@@ -222,7 +126,7 @@ impl<K: Object> Writer<K> {
         &object.key() == self.key()
     }
 
-    /// What a poll has found, which readers may have until it `expires`.
+    /// Writes the result of a poll, which readers may have until it `expires`.
     pub(crate) fn take_polled(
         &self,
         read: &ReadPosition,
@@ -237,7 +141,7 @@ impl<K: Object> Writer<K> {
 
     pub(crate) fn update(&self, status: &ReflectorStatus) {
         let update = |entry: &mut WatchEntry<K>| entry.update(self.run, status);
-        let (is_news, recovered) = self.context.table.change(&self.object, update);
+        let (is_news, recovered) = self.context.registry.change(&self.object, update);
         if recovered {
             self.context.server_recovered();
         }
@@ -255,7 +159,7 @@ fn object_of<K: Object>(listed: Option<&Listed<K>>) -> Option<Arc<StoredObject<K
     }
 }
 
-/// What a list brings of the one object.
+/// The state of the one object in a list.
 #[derive(Debug)]
 pub(crate) struct ObjectStaging<K: Object> {
     /// The content's revision when the list began.
@@ -265,24 +169,21 @@ pub(crate) struct ObjectStaging<K: Object> {
     listed: Option<Listed<K>>,
 }
 
-/// The content's revision when a list began, and what that brings of the object.
+/// The content's revision when a list began, and the state of the object in it.
 type StagedObject<'a, K> = (u64, &'a mut Option<Listed<K>>);
 
-/// What a list has brought, and how it was read.
-type HeldList<K> = (ObjectStaging<K>, Replacement);
-
-/// Whether readers have news, and what is left to do.
+/// Whether readers have news, and the work that is left.
 type WriteOutcome = Result<(bool, WatchAction), Error>;
 
-/// Several threads may write by it: the one of a namespace's watch, and others before that has its
-/// first list.
+/// Several threads may write through it: that of a namespace's watch, and others before its first
+/// list.
 impl<K: Object> Sink<K> for Arc<Writer<K>> {
     type Staging = ObjectStaging<K>;
 
     fn begin(&mut self) -> Self::Staging {
         ObjectStaging {
             began: self.object.state.lock().content.revision(),
-            newest: self.context.table.newest_version(),
+            newest: self.context.registry.newest_version(),
             listed: None,
         }
     }
@@ -294,7 +195,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     }
 
     fn commit(&mut self, mut staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let mut is_held = false;
         self.take_list(&mut staging, of, |entry, listed| {
             is_held = entry.holds_back(self.run, of)?;
@@ -314,7 +215,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
         if !self.is_ours(&object) {
             return Ok(());
         }
-        let (run, now) = (self.run, self.context.table.clock().now());
+        let (run, now) = (self.run, self.context.registry.clock().now());
         let unchanged = |is_news| (is_news, WatchAction::nothing());
         if kind == EventKind::Deleted {
             let version = object.resource_version();
@@ -332,9 +233,9 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     }
 
     fn bookmark(&mut self, version: &ResourceVersion) {
-        let table = &self.context.table;
-        let now = table.clock().now();
-        let action = table.change(&self.object, |entry| {
+        let registry = &self.context.registry;
+        let now = registry.clock().now();
+        let action = registry.change(&self.object, |entry| {
             entry.confirm(self.run, version, now);
             entry.hand_over(now)
         });
@@ -353,7 +254,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
 impl<K: Object> Drop for Writer<K> {
     fn drop(&mut self) {
         let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(self.run));
-        let action = self.context.table.change(&self.object, ended);
+        let action = self.context.registry.change(&self.object, ended);
         self.finish(action, false);
     }
 }

@@ -1,19 +1,19 @@
-//! The poller of a manager: it gets the objects which have no room for a watch, each before its
-//! time to live is over. One thread, and so one connection, does that, unless a get is slow.
+//! The poller of a manager: gets the objects that have no room for a watch, each before its time to
+//! live is over. One thread, and so one connection, does that, unless a get is slow.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
-use super::runs::SharedRun;
-use super::writer::{RunContext, Writer};
 use crate::clock::{Deadline, later};
 use crate::error::{Error, ErrorKind, default_of};
-use crate::guard::guard;
 use crate::manager::entry::consistent_reads::begin_read;
-use crate::manager::kinds::cache_name;
-use crate::manager::registry::RequestContext;
+use crate::manager::watch::context::RunContext;
+use crate::manager::watch::run::SharedRun;
+use crate::manager::watch::writer::Writer;
 use crate::object::{Object, ResourceVersion};
+use crate::policy::doubled;
 use crate::reflector::{FORBIDDEN_GRACE, Phase, ReflectorStatus, asked_wait};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
@@ -23,17 +23,15 @@ const TTL_LEAST: Duration = Duration::from_secs(1);
 /// How long one poll may take at most.
 const POLL_LIMIT: Duration = Duration::from_secs(10);
 /// How many polls there are at a time at most. Objects whose last poll failed have half of them.
-pub(super) const POLLS_MAX: usize = 4;
-/// The next poll does not wait longer for those that are under way.
+pub(crate) const POLLS_MAX: usize = 4;
+/// How long the next poll waits for those that are under way.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// After the polls of so many objects in a row that had no answer the server is taken for silent.
+/// How many objects in a row get no answer before the server counts as silent.
 const SILENT_POLLS: usize = 8;
-/// The first pause after a poll that failed; each further failure doubles it.
-const BACKOFF: Duration = Duration::from_millis(50);
 /// The longest pause while a reader waits for the object, and after a read that found it failing.
 const BACKOFF_OF_READERS: Duration = Duration::from_secs(1);
 
-/// The objects that are polled, as the poller's thread and the runs share them.
+/// The polled objects, which the poller's threads and the runs share.
 pub(crate) struct Poller<K: Object> {
     polls: Arc<Monitor<Polls<K>>>,
     context: RunContext<K>,
@@ -52,9 +50,10 @@ struct Poll<K: Object> {
     writer: Arc<Writer<K>>,
     /// When it is polled next, unless a reader expedites it.
     due: Instant,
-    /// The earliest time of the next poll, whoever wants it.
+    /// The earliest time of the next poll, also for readers.
     soonest: Instant,
-    backoff: Duration,
+    /// The pause after the last poll, if that failed. It doubles from one failure to the next.
+    backoff: Option<Duration>,
     /// Since when a poll is under way.
     began: Option<Instant>,
     /// Its last poll failed.
@@ -87,22 +86,22 @@ impl Pace {
 }
 
 impl<K: Object> Poller<K> {
-    pub(super) fn new(context: RunContext<K>) -> Arc<Self> {
+    pub(crate) fn new(context: RunContext<K>) -> Arc<Self> {
         Arc::new(Self {
             polls: Arc::new(Monitor::ranked(Rank::POLLS, Polls::default())),
             context,
         })
     }
 
-    /// Polls the writer's object from now on. `None`, and drops the writer, once the poller is
-    /// [closed](Self::close).
-    pub(super) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
-        let (now, pace) = (self.context.table.clock().now(), self.pace());
+    /// Polls the writer's object from now on. Drops the writer and returns `None` once the poller
+    /// is [closed](Self::close).
+    pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
+        let (now, pace) = (self.context.registry.clock().now(), self.pace());
         let poll = Poll {
             writer,
             due: now,
             soonest: now,
-            backoff: BACKOFF,
+            backoff: None,
             began: None,
             has_failed: false,
             status: ReflectorStatus {
@@ -129,8 +128,8 @@ impl<K: Object> Poller<K> {
         })
     }
 
-    /// Polls nothing any more.
-    pub(super) fn close(&self) {
+    /// Ends all polls for good.
+    pub(crate) fn close(&self) {
         let mut polls = self.polls.lock();
         polls.is_closed = true;
         let polled = std::mem::take(&mut polls.by_number);
@@ -141,27 +140,31 @@ impl<K: Object> Poller<K> {
     }
 
     /// The body of each of the poller's threads.
-    pub(super) fn work(&self) {
-        let (table, stop) = (&self.context.table, self.context.table.stop.token());
+    pub(crate) fn work(&self) {
+        let stop = self.context.registry.stop.token();
         let wake: Arc<dyn Wake> = Arc::<Monitor<Polls<K>>>::clone(&self.polls);
         let _registration = stop.register(&wake);
-        while let Some((number, writer)) = self.wait_for_next(&stop) {
-            let (now, pace) = (table.clock().now(), self.pace());
-            let cache = cache_name::<K>();
-            let polled = guard(format_args!("the poller of {cache}"), || {
+        let under_way = Cell::new(None);
+        let poll = || {
+            while let Some((number, writer)) = self.wait_for_next(&stop) {
+                let began = self.context.registry.clock().now();
+                under_way.set(Some((number, Arc::clone(&writer), began, self.pace())));
                 self.poll(number, &writer, &stop);
-            });
-            if let Err(error) = polled {
-                self.context.panicked(error.clone());
-                self.failed((number, &writer), error, now, pace);
-                self.context.pause_after_panic(&stop);
+                drop(under_way.take());
             }
-        }
+        };
+        let failed = |panic: &Error| {
+            if let Some((number, writer, began, pace)) = under_way.take() {
+                self.failed((number, &writer), panic.clone(), began, pace);
+            }
+        };
+        self.context
+            .work_through_panics("poller", &stop, poll, failed);
     }
 
     /// Waits for the next poll, and marks it as under way.
     fn wait_for_next(&self, stop: &StopToken) -> Option<(u64, Arc<Writer<K>>)> {
-        let clock = self.context.table.clock();
+        let clock = self.context.registry.clock();
         let mut polls = self.polls.lock();
         while !stop.is_stopped() {
             let now = clock.now();
@@ -179,17 +182,12 @@ impl<K: Object> Poller<K> {
 
     /// Polls one object.
     fn poll(&self, number: u64, writer: &Writer<K>, stop: &StopToken) {
-        let (table, pace) = (&self.context.table, self.pace());
+        let (registry, pace) = (&self.context.registry, self.pace());
         let latest = ResourceVersion::most_recent();
-        let read = begin_read(table, writer.object(), &latest);
-        let context = RequestContext {
-            key: writer.key(),
-            clock: table.clock(),
-            deadline: table.clock().after(pace.limit),
-            stop,
-            is_urgent: true,
-        };
-        let (found, failure) = match table.request(&context, &read.version) {
+        let read = begin_read(registry, writer.object(), &latest);
+        let deadline = registry.clock().after(pace.limit);
+        let context = registry.request_by(writer.key(), deadline, stop);
+        let (found, failure) = match registry.request(&context, &read.version) {
             Ok(found) => (Some(Ok(Some(found))), None),
             Err(error) if error.is_not_found() => (Some(Ok(None)), None),
             Err(error) if error.kind() == ErrorKind::Undecodable => (Some(Err(error)), None),
@@ -213,8 +211,9 @@ impl<K: Object> Poller<K> {
         self.settle(number, |poll| {
             (poll.began, poll.has_failed) = (None, false);
             poll.due = later(began, pace.interval);
-            // A reader that asks while the answer comes has it.
-            (poll.soonest, poll.backoff) = (later(began, BACKOFF), BACKOFF);
+            // A reader that asks meanwhile has the answer that comes.
+            poll.soonest = later(began, doubled(None, pace.interval));
+            poll.backoff = None;
             let late = pace.ttl.saturating_add(pace.limit);
             poll.status = ReflectorStatus {
                 phase: Phase::Listing,
@@ -226,8 +225,8 @@ impl<K: Object> Poller<K> {
         });
     }
 
-    /// Tells the object, and where the server is silent also those whose poll is due. They keep
-    /// their turn.
+    /// Tells the object of the failure. If the server is silent, also tells the objects whose polls
+    /// are due; these keep their turn.
     fn failed(
         &self,
         (number, writer): (u64, &Writer<K>),
@@ -235,7 +234,7 @@ impl<K: Object> Poller<K> {
         began: Instant,
         pace: Pace,
     ) {
-        let now = self.context.table.clock().now();
+        let now = self.context.registry.clock().now();
         let is_silent = matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Timeout);
         let silent = Error::new(
             error.kind(),
@@ -243,10 +242,8 @@ impl<K: Object> Poller<K> {
         );
         let mut blamed = Vec::new();
         let mut polls = self.polls.lock();
-        let is_new = polls
-            .by_number
-            .get(&number)
-            .is_some_and(|it| !it.has_failed);
+        let poll = polls.by_number.get(&number);
+        let is_new = poll.is_some_and(|poll| !poll.has_failed);
         let before = if is_silent { polls.silent } else { 0 };
         polls.silent = before.saturating_add(usize::from(is_silent && is_new));
         let is_away = polls.silent >= SILENT_POLLS;
@@ -268,7 +265,7 @@ impl<K: Object> Poller<K> {
             poll.status.failures.clone()
         });
         if let Some(failures) = failures {
-            self.context.table.tell_failed(writer.key(), &failures);
+            self.context.registry.tell_failed(writer.key(), &failures);
         }
     }
 
@@ -285,8 +282,8 @@ impl<K: Object> Poller<K> {
         Some(result)
     }
 
-    /// Tells an object of its poll's status. Another thread may change and tell it meanwhile, so a
-    /// status that was overtaken is followed by the present one.
+    /// Tells an object of its poll's status. Another thread may change the status and tell the
+    /// object meanwhile, so this repeats until the object has the present one.
     fn tell(&self, number: u64) {
         let mut told = None;
         loop {
@@ -302,8 +299,8 @@ impl<K: Object> Poller<K> {
         }
     }
 
-    /// A read would like the object polled soon: as soon as may be, if `waits`, else only if the
-    /// last poll failed.
+    /// Polls the object earlier for a reader: at its soonest time if the reader `waits`, else only
+    /// if the last poll failed.
     fn expedite(&self, number: u64, waits: bool) {
         let mut polls = self.polls.lock();
         let Some(poll) = polls.by_number.get_mut(&number) else {
@@ -318,7 +315,7 @@ impl<K: Object> Poller<K> {
     }
 
     fn pace(&self) -> Pace {
-        Pace::of(self.context.table.options.ttl_now())
+        Pace::of(self.context.registry.options.ttl_now())
     }
 }
 
@@ -327,12 +324,12 @@ impl<K: Object> Poller<K> {
 impl<K: Object> Poller<K> {
     /// Waits for the next poll, and makes it, as one of the poller's threads.
     pub(crate) fn poll_once(&self) {
-        let stop = self.context.table.stop.token();
+        let stop = self.context.registry.stop.token();
         let (number, writer) = self.wait_for_next(&stop).unwrap();
         self.poll(number, &writer, &stop);
     }
 
-    /// Lets the next failure be the one after which the server counts as silent.
+    /// Makes the next failure the one after which the server counts as silent.
     pub(crate) fn expect_silence(&self) {
         self.polls.lock().silent = SILENT_POLLS - 1;
     }
@@ -354,10 +351,8 @@ impl<K: Object> Polls<K> {
         let under_way = self.by_number.values().filter(|poll| poll.began.is_some());
         let failing = under_way.filter(|poll| poll.has_failed).count();
         let is_room = failing.saturating_mul(2) < POLLS_MAX;
-        let idle = self
-            .by_number
-            .iter()
-            .filter(|(_, poll)| poll.began.is_none());
+        let all = self.by_number.iter();
+        let idle = all.filter(|(_, poll)| poll.began.is_none());
         idle.filter(move |(_, poll)| is_room || !poll.has_failed)
     }
 
@@ -368,8 +363,8 @@ impl<K: Object> Polls<K> {
         Some(newest.map_or(due, |began| due.max(later(began, PATIENCE))))
     }
 
-    /// The object to be polled at `now`: what failed comes last, then the objects for which no
-    /// reader waits, then those that are due later.
+    /// The object to be polled at `now`: first those whose last poll did not fail, then those with
+    /// readers that wait, then those that are due earlier.
     fn next(&mut self, now: Instant) -> Option<(u64, Arc<Writer<K>>)> {
         let due = self.candidates().filter(|(_, poll)| poll.due <= now);
         let next = due.min_by_key(|(number, poll)| {
@@ -390,15 +385,15 @@ impl<K: Object> Poll<K> {
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
         (self.began, self.has_failed) = (None, true);
         let asked = asked_wait(&error);
-        let for_readers = self.backoff.min(BACKOFF_OF_READERS);
+        let pause = *self.backoff.insert(doubled(self.backoff, pace.interval));
+        let for_readers = pause.min(BACKOFF_OF_READERS);
         self.soonest = later(now, asked.unwrap_or(for_readers));
         let pause = if self.has_readers() {
             for_readers
         } else {
-            self.backoff
+            pause
         };
         self.due = later(now, asked.unwrap_or(pause));
-        self.backoff = self.backoff.saturating_mul(2).min(pace.interval);
         let status = &mut self.status;
         status.failures.add(error, began, now);
         let refusal = status.failures.refusal(FORBIDDEN_GRACE).cloned();
@@ -418,10 +413,6 @@ impl<K: Object> SharedRun for Polled<K> {
         let ended = self.poller.polls.lock().by_number.remove(&self.number);
         // Its drop takes locks.
         drop(ended);
-    }
-
-    fn covers(&self, _version: &ResourceVersion) -> bool {
-        false
     }
 
     fn status(&self) -> Option<ReflectorStatus> {

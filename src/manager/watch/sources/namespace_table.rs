@@ -1,23 +1,23 @@
-//! The namespaces of a manager in which an object is watched: which have a watch as a whole, which
-//! should have one, and which no longer. Decides; starts and ends nothing.
+//! The namespaces of a manager in which an object is watched. Decides which of them are watched as
+//! a whole; starts and ends nothing.
 
 use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 
 use super::namespace::NamespaceWatch;
-use super::runs::ThreadRun;
 use crate::clock::later;
 use crate::error::{Error, ErrorKind, default_of};
 use crate::manager::report::{NamespaceReport, NamespaceState};
+use crate::manager::watch::run::ThreadRun;
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// How long after a refusal the namespace is asked for again.
+/// How long after a refusal the namespace is requested again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
-/// How long after some of its objects the next ones are watched by name.
-pub(super) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
-/// How long after a shortage of threads or reflectors.
+/// How long after some of its objects the next ones get watches by name.
+pub(crate) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
+/// How long after a shortage of threads or reflectors the namespace is tried again.
 const SHORTAGE_PAUSE: Duration = Duration::from_secs(60);
 
 /// The namespaces of one manager in which an object is watched, and when they are looked at.
@@ -35,16 +35,10 @@ struct Namespace<K: Object> {
     run: Option<ThreadRun>,
     /// The watch ends once its objects are watched by name, for this reason.
     draining: Option<String>,
-    /// When the next of its objects are.
+    /// When the next of its objects get watches by name.
     drains_at: Option<Instant>,
-    refused: Option<Refused>,
-}
-
-/// Why a namespace is not watched as a whole, and since when.
-#[derive(Debug)]
-struct Refused {
-    why: Error,
-    until: Instant,
+    /// Why the namespace is not watched as a whole, and until when.
+    refused: Option<(Error, Instant)>,
 }
 
 default_of!([K: Object] NamespaceTable<K>: by_name, is_closed);
@@ -68,9 +62,8 @@ impl<K: Object> Namespace<K> {
     }
 
     fn is_refused(&self, now: Instant) -> bool {
-        self.refused
-            .as_ref()
-            .is_some_and(|refused| now < refused.until)
+        let refused = self.refused.as_ref();
+        refused.is_some_and(|(_, until)| now < *until)
     }
 
     fn refuse(&mut self, why: Error, now: Instant) {
@@ -80,21 +73,20 @@ impl<K: Object> Namespace<K> {
         } else {
             REFUSED_PAUSE
         };
-        let until = later(now, pause);
-        self.refused = Some(Refused { why, until });
+        self.refused = Some((why, later(now, pause)));
     }
 }
 
-/// Where a run that begins finds itself.
-pub(super) struct Surroundings<K: Object> {
-    pub(super) by_name: Arc<()>,
-    pub(super) watch: Option<Arc<NamespaceWatch<K>>>,
+/// The namespace of a run that begins.
+pub(crate) struct EnteredNamespace<K: Object> {
+    pub(crate) by_name: Arc<()>,
+    pub(crate) watch: Option<Arc<NamespaceWatch<K>>>,
     /// The caller starts that watch.
-    pub(super) is_new: bool,
+    pub(crate) is_new: bool,
 }
 
-/// What the housekeeper does about one namespace.
-pub(super) enum Tending<K: Object> {
+/// The next step of the keeper about one namespace.
+pub(crate) enum NamespaceStep<K: Object> {
     Start,
     /// The watch is open, or is refused: its objects may be taken over, or watched by name again.
     Look(Arc<NamespaceWatch<K>>),
@@ -104,15 +96,15 @@ pub(super) enum Tending<K: Object> {
 }
 
 impl<K: Object> Namespaces<K> {
-    /// What a run in the namespace finds. It is the one more than `above` that makes the watch of
-    /// the namespace pay: then `make` makes it.
-    pub(super) fn enter(
+    /// Enters a run that begins in the namespace. If that makes more than `above` watches by name,
+    /// `make` makes the watch of the namespace.
+    pub(crate) fn enter(
         &self,
         name: &str,
         above: usize,
         now: Instant,
         make: impl FnOnce() -> Arc<NamespaceWatch<K>>,
-    ) -> Surroundings<K> {
+    ) -> EnteredNamespace<K> {
         let mut table = self.0.lock();
         let is_closed = table.is_closed;
         let namespace = table.by_name.entry_ref(name).or_default();
@@ -124,26 +116,26 @@ impl<K: Object> Namespaces<K> {
             namespace.watch = Some(make());
             namespace.refused = None;
         }
-        Surroundings {
+        EnteredNamespace {
             by_name: Arc::clone(&namespace.by_name),
             watch: namespace.open_watch().map(Arc::clone),
             is_new,
         }
     }
 
-    /// What counts the watches by name in the namespace.
-    pub(super) fn by_name(&self, name: &str) -> Arc<()> {
+    /// The counter of the watches by name in the namespace.
+    pub(crate) fn by_name(&self, name: &str) -> Arc<()> {
         let mut table = self.0.lock();
         let namespace = table.by_name.entry_ref(name).or_default();
         Arc::clone(&namespace.by_name)
     }
 
-    pub(super) fn names(&self) -> Vec<Box<str>> {
+    pub(crate) fn names(&self) -> Vec<Box<str>> {
         self.0.lock().by_name.keys().cloned().collect()
     }
 
-    /// The watch was started, or could not be. Gives its run back if it is wanted no more.
-    pub(super) fn started(
+    /// Notes the start of the watch, or its failure. Returns the run if it is no longer wanted.
+    pub(crate) fn started(
         &self,
         watch: &Arc<NamespaceWatch<K>>,
         launched: Result<ThreadRun, Error>,
@@ -167,21 +159,26 @@ impl<K: Object> Namespaces<K> {
         }
     }
 
-    /// Lets no watch begin any more. Returns the runs of those that there are.
-    pub(super) fn close(&self) -> Vec<ThreadRun> {
+    /// Refuses further watches. Returns the runs of those that there are.
+    pub(crate) fn close(&self) -> Vec<ThreadRun> {
         let mut table = self.0.lock();
         table.is_closed = true;
         let namespaces = table.by_name.values_mut();
         namespaces.filter_map(|one| one.run.take()).collect()
     }
 
-    /// What is to be done about the namespace.
-    pub(super) fn tending(&self, name: &str, above: usize, now: Instant) -> Option<Tending<K>> {
+    /// Decides on the next step about the namespace.
+    pub(crate) fn next_step(
+        &self,
+        name: &str,
+        above: usize,
+        now: Instant,
+    ) -> Option<NamespaceStep<K>> {
         let mut table = self.0.lock();
         let namespace = table.by_name.get_mut(name)?;
         let Some(watch) = namespace.watch.clone() else {
             if namespace.watches_by_name() > above && !namespace.is_refused(now) {
-                return Some(Tending::Start);
+                return Some(NamespaceStep::Start);
             }
             if !namespace.is_refused(now) {
                 namespace.refused = None;
@@ -193,10 +190,9 @@ impl<K: Object> Namespaces<K> {
         };
         let count = watch.object_count();
         if namespace.draining.is_none() {
-            let over = watch.is_over().then(ended_by_itself);
-            namespace.draining = match (&namespace.refused, watch.refusal().or(over)) {
+            namespace.draining = match (&namespace.refused, watch.end_reason()) {
                 // It was not started.
-                (Some(refused), _) => Some(refused.why.to_string()),
+                (Some((why, _)), _) => Some(why.to_string()),
                 (None, Some(why)) => {
                     let reason = why.to_string();
                     namespace.refuse(why, now);
@@ -209,54 +205,43 @@ impl<K: Object> Namespaces<K> {
             };
         }
         if namespace.draining.is_none() {
-            return Some(Tending::Look(watch));
+            return Some(NamespaceStep::Look(watch));
         }
         watch.close();
         if count > 0 {
             if let Some(at) = namespace.drains_at.filter(|at| now < *at) {
-                return Some(Tending::Wait(at));
+                return Some(NamespaceStep::Wait(at));
             }
             namespace.drains_at = Some(later(now, DRAIN_PAUSE));
-            return Some(Tending::Drain(watch));
+            return Some(NamespaceStep::Drain(watch));
         }
         (namespace.watch, namespace.draining, namespace.drains_at) = (None, None, None);
-        Some(Tending::End(namespace.run.take()))
+        Some(NamespaceStep::End(namespace.run.take()))
     }
 
     /// The namespaces that are watched as a whole, or would be if the server let them, sorted.
-    pub(super) fn reports(&self, now: Instant) -> Vec<NamespaceReport> {
+    pub(crate) fn reports(&self, now: Instant) -> Vec<NamespaceReport> {
         let table = self.0.lock();
         let reports = table.by_name.iter().filter_map(|(name, namespace)| {
-            let (state, reason) = match (&namespace.watch, &namespace.draining) {
+            let watch = namespace.watch.as_ref();
+            let status = watch.map(|watch| watch.status());
+            let failure = || status.as_ref()?.failures.last().map(Error::to_string);
+            let (state, reason) = match (watch, &namespace.draining) {
                 (Some(_), Some(why)) => (NamespaceState::Draining, why.clone()),
                 (Some(watch), None) if watch.has_opened() => {
-                    (NamespaceState::Watching, String::new())
+                    (NamespaceState::Watching, failure().unwrap_or_default())
                 }
-                (Some(_), None) => (NamespaceState::Starting, String::new()),
+                (Some(_), None) => (NamespaceState::Starting, failure().unwrap_or_default()),
                 (None, _) => {
-                    let refused = namespace.refused.as_ref()?;
-                    (NamespaceState::ByName, refused.why.to_string())
+                    let (why, _) = namespace.refused.as_ref()?;
+                    (NamespaceState::ByName, why.to_string())
                 }
-            };
-            let status = namespace.watch.as_ref().map(|watch| watch.status());
-            let failure = status
-                .as_ref()
-                .and_then(|status| status.failures.last().cloned());
-            let reason = if reason.is_empty() {
-                failure
-                    .map(|failure| failure.to_string())
-                    .unwrap_or_default()
-            } else {
-                reason
             };
             Some(NamespaceReport {
                 namespace: name.to_string(),
                 state,
                 reason,
-                objects: namespace
-                    .watch
-                    .as_ref()
-                    .map_or(0, |watch| watch.object_count()),
+                objects: watch.map_or(0, |watch| watch.object_count()),
                 watches_by_name: namespace.watches_by_name(),
                 since_contact: status.and_then(|status| status.age(now)),
             })
@@ -267,15 +252,8 @@ impl<K: Object> Namespaces<K> {
     }
 }
 
-/// With so few objects a namespace is no longer watched as a whole: half of those with which it
-/// begins to be, so that one object more or less does not start and end watches.
-pub(super) fn few(above: usize) -> usize {
+/// The number of objects with which a namespace is no longer watched as a whole. It is half the
+/// number with which that begins, so that one object more or less does not start and end watches.
+pub(crate) fn few(above: usize) -> usize {
     above.checked_div(2).unwrap_or(0)
-}
-
-fn ended_by_itself() -> Error {
-    Error::new(
-        ErrorKind::Panicked,
-        "the thread of the namespace's watch has ended",
-    )
 }
