@@ -1,4 +1,4 @@
-//! The data of an object, by key: what its files hold.
+//! The data of an object by key, which is the content of its files.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 use crate::object::Object;
 
-/// An object with keys of data.
+/// An object with data by key.
 pub trait ObjectData: Object + Clone {
     /// The folder of its kind, such as `secrets`.
     const FOLDER: &'static str;
