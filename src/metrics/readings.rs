@@ -20,7 +20,7 @@ impl<S> Readings<S> {
         let mut kept = self.0.lock();
         if kept.len() == kept.capacity() {
             kept.retain(|reading| !reading.is_over());
-            // Twice the size, so that the search costs a constant per reading.
+            // Reserves twice the size, so that the search costs a constant per reading.
             let room = kept.len();
             kept.reserve(room);
         }

@@ -491,7 +491,7 @@ pub(crate) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>,
     if !rest.is_empty() {
         return Err(wrong.to_owned());
     }
-    // A UTF-16 unit of two bytes takes at most three bytes in UTF-8.
+    // Two bytes of UTF-16 become at most three bytes of UTF-8.
     let room = bytes.len().saturating_add(units.len());
     let mut text = Zeroizing::new(String::with_capacity(room));
     let units = units.iter().skip(1).map(|pair| unit(*pair));

@@ -1,4 +1,4 @@
-//! The recorder between a client and a server: what passes is whole, what is kept is redacted.
+//! The recorder between a client and a server: the traffic is whole, the recording is redacted.
 
 use super::*;
 use crate::clock::FakeClock;
