@@ -12,8 +12,8 @@
 //!
 //! # The promises
 //!
-//! 1. A reader never waits for the network while a current answer is in memory, and never longer
-//!    than its deadline (by default a second for a watch, ten for a request).
+//! 1. A reader never waits for the network while a current answer is in memory. It never waits
+//!    longer than its deadline (by default a second for a watch, ten for a request).
 //!    [`get_cached`](manager::ObjectManager::get_cached) returns the present content at once,
 //!    whatever its age.
 //! 2. An error has its cause: the server's own words, the number of attempts, and the time of the

@@ -8,8 +8,9 @@ use zeroize::Zeroizing;
 
 /// Text that may be secret, for the fields of a program's own [`Object`](super::Object).
 ///
-/// It is copied once from the JSON, and overwritten on drop, even if another field of the object
-/// does not decode and [`wipe`](super::Object::wipe) is not called. Its `Debug` does not show it.
+/// It is copied once from the JSON, and overwritten on drop. That holds even if another field of
+/// the object does not decode, when [`wipe`](super::Object::wipe) is not called. Its `Debug` does
+/// not show it.
 ///
 /// # Examples
 ///

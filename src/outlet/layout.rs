@@ -81,7 +81,7 @@ impl Layout {
     /// Sets the mode of the files. Default: `0o600`.
     ///
     /// A mode with rights for the group or for others opens the object's folders to all users of
-    /// the machine, who can then see the file names.
+    /// the machine. They can then see the file names.
     pub fn mode(self, mode: u32) -> Self {
         Self { mode, ..self }
     }
