@@ -219,7 +219,7 @@ impl Clock {
         }
     }
 
-    /// Waits for one of the bells beside `mutex`, at most until `deadline`. Callers loop over their
+    /// Waits for one of the bells of `mutex`, at most until `deadline`. Callers loop over their
     /// predicate.
     pub(crate) fn wait_for_bell<'a, T: Send + 'static>(
         &self,

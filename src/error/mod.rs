@@ -32,11 +32,11 @@ pub enum ErrorKind {
     Forbidden,
     /// The server does not accept the credentials.
     Unauthorized,
-    /// The resource version asked for fell out of the server's history.
+    /// The server's history no longer has the requested resource version.
     Expired,
     /// The server or its proxy asks to slow down.
     TooManyRequests,
-    /// The API server answered with another failure; [`Error::status`] has it.
+    /// The API server reported another failure; [`Error::status`] has it.
     Api,
     /// No registered pod references the object. This is not an API error: register the pod first.
     NotRegistered,

@@ -25,7 +25,7 @@ pub enum Reason {
     Forbidden,
     /// 404.
     NotFound,
-    /// 410: the version fell out of the server's history.
+    /// 410: the server's history no longer has the version.
     Expired,
     /// 410.
     Gone,
@@ -132,7 +132,7 @@ impl Status {
         seconds.map(Duration::from_secs)
     }
 
-    /// Whether the version asked for fell out of the history: reason `Expired` or `Gone`, or an
+    /// Whether the history no longer has the requested version: reason `Expired` or `Gone`, or an
     /// unknown reason with 410.
     pub fn is_expired(&self) -> bool {
         let reason = self.reason();
@@ -140,7 +140,7 @@ impl Status {
             || (matches!(reason, Reason::Other(_)) && self.code() == 410)
     }
 
-    /// Whether the version asked for lies in the server's future.
+    /// Whether the requested version lies in the server's future.
     pub fn is_too_large_resource_version(&self) -> bool {
         let Some(details) = &self.0.details else {
             return false;

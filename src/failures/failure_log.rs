@@ -56,7 +56,7 @@ pub(crate) struct FailureLine {
     pub(crate) level: Level,
     /// The failures of this reporter.
     pub(crate) failures: u64,
-    /// The failures of all reporters with the same cause that were left out of this level.
+    /// The failures of all reporters with the same cause that this level left out.
     pub(crate) left_out: u64,
     /// How many reporters fail for this cause now.
     failing: usize,

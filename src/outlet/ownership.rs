@@ -117,7 +117,7 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
     let is_marked = id.is_some();
     let id = id.unwrap_or_else(|| unique_name(&unique_name("")));
     let written = write(root, &options.name, &id);
-    // If the old marker stays, only its process is out of date.
+    // If the old marker stays, only its process is outdated.
     if let (Err(error), false) = (written, is_marked) {
         return Err(format!("its marker {MARKER} cannot be written: {error}"));
     }

@@ -13,7 +13,7 @@ use crate::sync::{Arc, Bell};
 
 /// Entries, the global time and the waiters.
 ///
-/// A pod without an entry has an empty reading. The table hands removed values to the caller, who
+/// A pod without an entry has an empty reading. The table hands removed values to the caller, which
 /// drops them after the lock.
 pub(super) struct PodTable<S> {
     pods: HashMap<Arc<str>, PodReading<S>>,

@@ -31,7 +31,7 @@ pub(crate) enum Answer {
     /// 400 and 422: to a request at a version, these may mean that the server cannot read that
     /// version.
     Unreadable,
-    /// The version, or the token of a page, fell out of the server's history: 410 with `Expired`.
+    /// The server's history no longer has the version, or the page's token: 410 with `Expired`.
     Expired,
     /// 410 with `Gone`, or without a reason.
     Gone,

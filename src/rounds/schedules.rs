@@ -14,7 +14,7 @@ use crate::sync::{
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 5_000;
 
-/// A worker that does rounds of this work until it is told to end.
+/// A worker that does rounds of this work until its stop.
 fn rounds_of(
     rounds: &Rounds<usize>,
     woken: &crossbeam_channel::Receiver<()>,

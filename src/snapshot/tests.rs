@@ -810,7 +810,7 @@ fn an_object_that_the_programs_code_cannot_write_is_left_out_and_named() {
     drop(server);
 }
 
-/// Leaving this object out is no way out: the file is too large, even if the object's code hides
+/// Leaving this object out does not help: the file is too large, even if the object's code hides
 /// that.
 #[test]
 fn a_full_file_is_told_also_where_the_programs_code_does_not_tell() {

@@ -132,7 +132,7 @@ impl Scraped {
     }
 }
 
-/// A generator of which each seed gives the same numbers everywhere (xorshift).
+/// A generator that yields the same numbers for the same seed everywhere (xorshift).
 struct Dice(u64);
 
 impl Dice {

@@ -24,7 +24,7 @@ fn rf_51_rf_52_the_whole_text() {
     world.run(&informer);
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert!(was_told.recv().is_ok());
-    // The reflector's thread counts a change after all handlers were told of it.
+    // The reflector's thread counts a change after all handlers have got it.
     let pops = || world.of("informer_processing_latency_seconds_count", "settings");
     while pops().unwrap() == "0" {
         std::thread::yield_now();

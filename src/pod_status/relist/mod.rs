@@ -31,7 +31,7 @@ use crate::worker::{Wake, WakeRegistration, Worker};
 use driver::RelistLoop;
 use progress::Progress;
 
-/// The handle of a running relist loop, whose thread is named `relist`. A drop stops the loop,
+/// The handle to a running relist loop, whose thread is named `relist`. A drop stops the loop,
 /// closes the cache and joins the thread: it blocks until the runtime returns from its present
 /// call. [`shutdown`](Self::shutdown) bounds that.
 ///

@@ -13,7 +13,7 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 /// inspects single ones.
 ///
 /// The loop's own thread makes both calls, one at a time, without a lock of this crate. They may
-/// block. The token is raised when the loop must end; a call that gives up then lets it end at
+/// block. The token is raised when the loop must end; if the call then gives up, the loop ends at
 /// once. The loop drops results that come later.
 ///
 /// A call that panics counts as failed: the loop reports the panic like an error, and keeps using

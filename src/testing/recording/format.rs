@@ -31,7 +31,7 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`], naming the line and what is wrong with it.
+    /// [`ErrorKind::Config`], naming the line and its fault.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let mut reader = Reader::default();
         let mut last = 0_usize;

@@ -202,7 +202,7 @@ fn a_client_that_hangs_up_ends_the_thread_of_its_watch() {
     let mut client = Client::of(server.address());
     client.ask(WATCH);
     assert!(server.wait_for_requests(soon(), |requests| requests.len() == 1));
-    // Each connection's thread holds the shared half of the server, and lets go of it at its end.
+    // Each connection's thread holds the shared half of the server until its end.
     let shared = server.0.life();
     let watching = shared.strong_count();
     let mut probe = Client::of(server.address());

@@ -24,7 +24,7 @@ fn relist(records: &mut Records, words: &str, is_stored: bool) -> Plan {
 #[test]
 fn pl_2_only_pods_that_changed_are_inspected() {
     let rows = [
-        // what was inspected, what is listed next, whether it is inspected again
+        // the inspected pod, the next list, whether it is inspected again
         ("a c1=running", "a c1=running", false),
         ("a c1=running", "a c1=exited", true),
         ("a c1=created", "a c1=running", true),

@@ -56,7 +56,7 @@ pub enum Act {
     },
     /// Sends the beginning of a line, an item or a body, `bytes` long, and ends there.
     Unfinished {
-        /// What does not end.
+        /// The part that does not end.
         part: Unfinished,
         /// The number of bytes.
         bytes: usize,
@@ -169,7 +169,7 @@ pub enum CertificateFlaw {
     UnknownAuthority,
 }
 
-/// What does not end.
+/// The part that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfinished {
@@ -181,7 +181,7 @@ pub enum Unfinished {
     Body,
 }
 
-/// A part of what a server sends.
+/// A part of a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
