@@ -1,6 +1,6 @@
-//! Time as a dependency: the system's monotonic clock, and a fake one that tests advance by hand.
+//! Time as a dependency: the system's monotonic clock, and a fake clock that tests advance by hand.
 //!
-//! A deadline is absolute and is computed once. Every wait of the crate goes through
+//! A deadline is absolute, and computed once. Every wait of the crate goes through
 //! `Clock::wait_for`, or through the single steps `Clock::wait_until` and `Clock::wait_for_bell`,
 //! so that with a [`FakeClock`] no test ever sleeps.
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard, Rank, Wake, wake_at};
 
-/// The instant at which a wait ends; [`Deadline::NEVER`] is a wait without end.
+/// The instant at which a wait ends; [`Deadline::NEVER`] means a wait without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline(Option<Instant>);
 
@@ -16,7 +16,7 @@ impl Deadline {
     /// No deadline: the wait ends only when its condition holds or when it is stopped.
     pub const NEVER: Self = Self(None);
 
-    /// A deadline at `instant` of the clock that the waiting call uses.
+    /// Makes a deadline at `instant` of the clock that the waiting call uses.
     pub fn at(instant: Instant) -> Self {
         Self(Some(instant))
     }
@@ -26,17 +26,18 @@ impl Deadline {
         self.0.is_some_and(|end| now >= end)
     }
 
-    /// The time from `now` to the deadline: zero if it has passed, `None` for [`Deadline::NEVER`].
+    /// Returns the time from `now` to the deadline: zero if it has passed, `None` for
+    /// [`Deadline::NEVER`].
     pub fn remaining(self, now: Instant) -> Option<Duration> {
         self.0.map(|end| end.saturating_duration_since(now))
     }
 
-    /// The instant of the deadline; `None` for [`Deadline::NEVER`].
+    /// Returns the instant of the deadline; `None` for [`Deadline::NEVER`].
     pub fn instant(self) -> Option<Instant> {
         self.0
     }
 
-    /// The earlier of two deadlines.
+    /// Returns the earlier of two deadlines.
     #[must_use]
     pub fn earlier(self, other: Self) -> Self {
         match (self.0, other.0) {
@@ -80,10 +81,10 @@ impl IntoDeadline for Duration {
     }
 }
 
-/// As far away as an instant can be that is told as "never": 30 years.
+/// The distance of an instant that stands for "never": 30 years.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 
-/// The instant `by` after `from`; one that never comes where the clock cannot count so far.
+/// The instant `by` after `from`, or one that never comes if the clock cannot count that far.
 pub(crate) fn later(from: Instant, by: Duration) -> Instant {
     let reached = from.checked_add(by).or_else(|| from.checked_add(FAR));
     reached.unwrap_or(from)
@@ -98,7 +99,7 @@ pub(crate) struct WallInstant {
 }
 
 impl WallInstant {
-    /// The time `by` after this one; one that never comes where a clock cannot count so far.
+    /// The time `by` after this one, or one that never comes if a clock cannot count that far.
     pub(crate) fn later(self, by: Duration) -> Self {
         let wall = self.wall.checked_add(by);
         let wall = wall.or_else(|| self.wall.checked_add(FAR));
@@ -108,7 +109,7 @@ impl WallInstant {
         }
     }
 
-    /// The time from `now` to this moment, by the clock on which it comes first.
+    /// The time from `now` to this moment, by whichever clock reaches it first.
     pub(crate) fn left(self, now: Self) -> Duration {
         let by_wall = self.wall.duration_since(now.wall).unwrap_or_default();
         by_wall.min(self.instant.saturating_duration_since(now.instant))
@@ -121,30 +122,30 @@ impl WallInstant {
             .unwrap_or_default()
     }
 
-    /// Whether it has come by `now` on either clock.
+    /// Whether this moment has come by `now`, on either clock.
     pub(crate) fn has_come(self, now: Self) -> bool {
         self.left(now).is_zero()
     }
 }
 
-/// Milliseconds that the coarse clock may lag behind the exact one: a tick of the slowest kernels,
-/// and what rounding takes.
+/// How far the coarse clock may lag behind the exact one, in milliseconds: a tick of the slowest
+/// kernels, plus rounding.
 const COARSE_LAG: u64 = 16;
 
-/// A reading of the coarse clock: milliseconds since an arbitrary start, a few of them behind the
-/// exact clock.
+/// A reading of the coarse clock: milliseconds since an arbitrary start, a few behind the exact
+/// clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Coarse(u64);
 
 impl Coarse {
-    /// Whether this reading lies behind `earlier` by more than `by`.
+    /// Whether this reading is later than `earlier` by more than `by`.
     pub(crate) fn is_later_than(self, earlier: Self, by: Duration) -> bool {
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.0 > earlier.0.saturating_add(by)
     }
 
-    /// Whether less than `by` has passed since `earlier` for certain, on the exact clock too, which
-    /// this one lags. When it says no, only the exact clock knows.
+    /// Whether certainly less than `by` has passed since `earlier`, even on the exact clock, which
+    /// this one lags. If false, only the exact clock can tell.
     pub(crate) fn is_surely_within(self, earlier: Self, by: Duration) -> bool {
         let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         self.0.saturating_sub(earlier.0).saturating_add(COARSE_LAG) < by
@@ -192,8 +193,8 @@ impl Clock {
         }
     }
 
-    /// A reading of the coarse clock, for what happens at each read of a cache: a quarter of the
-    /// cost of [`now`](Self::now).
+    /// Reads the coarse clock, for checks at each read of a cache: a quarter of the cost of
+    /// [`now`](Self::now).
     pub(crate) fn coarse(&self) -> Coarse {
         match &self.0 {
             Source::System => system_coarse(),
@@ -201,7 +202,8 @@ impl Clock {
         }
     }
 
-    /// The deadline `duration` from now; [`Deadline::NEVER`] if the clock cannot count that far.
+    /// Returns the deadline `duration` from now; [`Deadline::NEVER`] if the clock cannot count that
+    /// far.
     pub fn after(&self, duration: Duration) -> Deadline {
         Deadline(self.now().checked_add(duration))
     }
@@ -214,9 +216,9 @@ impl Clock {
     /// Blocks until `look` finds something in the monitor's data, at most until `deadline`; `None`
     /// at the deadline.
     ///
-    /// `look` runs under the monitor's lock, first at once and then after each wake-up. What it
-    /// finds beats a deadline that has passed. A stop ends the wait if the monitor is registered as
-    /// its [`Wake`] before the lock is taken, and `look` asks for it.
+    /// `look` runs under the monitor's lock, at once and then after each wake-up. Its result beats
+    /// a deadline that has passed. A stop ends the wait if the caller registers the monitor as its
+    /// [`Wake`] before the lock is taken, and `look` checks the stop.
     pub(crate) fn wait_for<'a, T: Send + 'static, F>(
         &self,
         monitor: &'a Arc<Monitor<T>>,
@@ -251,7 +253,7 @@ impl Clock {
         }
     }
 
-    /// Waits for one of the bells beside `mutex`, at most until `deadline`. Callers loop over their
+    /// Waits for one of the bells of `mutex`, at most until `deadline`. Callers loop over their
     /// predicate.
     pub(crate) fn wait_for_bell<'a, T: Send + 'static>(
         &self,
@@ -292,7 +294,7 @@ impl From<FakeClock> for Clock {
     }
 }
 
-/// A clock for tests: it moves only when a test advances it, and knows which threads wait on it.
+/// A clock for tests. It moves only when a test advances it, and knows which threads wait on it.
 /// Cheap to clone.
 ///
 /// # Examples
@@ -342,7 +344,7 @@ impl Default for FakeClock {
 }
 
 impl FakeClock {
-    /// A fake clock; it starts at the system's instant and then stands still.
+    /// Makes a fake clock, which starts at the system's instant and then stands still.
     pub fn new() -> Self {
         let at = Clock::system().wall_instant();
         let fake = Fake {
@@ -354,7 +356,7 @@ impl FakeClock {
         Self(Arc::new(Monitor::ranked(Rank::FAKE_CLOCK, fake)))
     }
 
-    /// The instant at which the clock stands.
+    /// Returns the clock's present instant.
     pub fn now(&self) -> Instant {
         self.0.lock().at.instant
     }
@@ -384,7 +386,7 @@ impl FakeClock {
         }
     }
 
-    /// The machine is suspended for `by`: time passes on the wall clock alone.
+    /// Suspends the machine for `by`: time passes only on the wall clock.
     #[cfg(test)]
     pub(crate) fn suspend(&self, by: Duration) {
         let mut fake = self.0.lock();
@@ -399,7 +401,7 @@ impl FakeClock {
         }
     }
 
-    /// Blocks until some thread is parked with a deadline exactly `ahead` of the clock.
+    /// Blocks until a thread waits with a deadline exactly `ahead` of the clock.
     ///
     /// This is how a test waits for "the backoff of 800 ms has begun" without sleeping.
     pub fn wait_for_timer(&self, ahead: Duration) {
@@ -409,8 +411,8 @@ impl FakeClock {
         }
     }
 
-    /// Blocks until so many threads are parked with a deadline ahead of the clock, and returns how
-    /// far ahead the earliest one is. Threads that the clock has woken already do not count.
+    /// Blocks until at least `count` threads wait with a deadline ahead of the clock. Returns how
+    /// far ahead the earliest one is. Threads that the clock has already woken do not count.
     pub fn wait_for_timers(&self, count: usize) -> Duration {
         let mut fake = self.0.lock();
         loop {
@@ -422,7 +424,7 @@ impl FakeClock {
         }
     }
 
-    /// Whether some thread is parked that no time will wake.
+    /// Whether a thread waits without a deadline.
     #[cfg(test)]
     pub(crate) fn has_timeless_waiter(&self) -> bool {
         let fake = self.0.lock();
@@ -430,8 +432,7 @@ impl FakeClock {
         parked.any(|parked| parked.deadline.instant().is_none())
     }
 
-    /// Blocks until some thread is parked with a deadline, and returns how far ahead the earliest
-    /// one is.
+    /// Blocks until a thread waits with a deadline, and returns how far ahead the earliest one is.
     pub fn wait_for_next_timer(&self) -> Duration {
         let mut fake = self.0.lock();
         loop {

@@ -1,15 +1,14 @@
-//! Random numbers for tests: small, and from a seed that is printed, so that a failure can be
-//! played again.
+//! Random numbers for tests, from a printed seed, so that a failure can be replayed.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
-/// Set to a seed that a failure printed, to play it again.
+/// Set it to a seed that a failure printed, to replay that failure.
 const SEED: &str = "KUBECACHE_TEST_SEED";
 
-/// Set to a number of histories, so that each test of random histories plays at least so many.
+/// Set it to the minimum number of random histories that each test plays.
 const SEEDS: &str = "KUBECACHE_SEEDS";
 
-/// How many random histories a test plays: `usual`, or more if the environment asks for more.
+/// Returns how many random histories a test plays: `usual`, or more if the environment says so.
 pub(crate) fn seeds(usual: u64) -> u64 {
     let asked = std::env::var(SEEDS)
         .ok()

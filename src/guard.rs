@@ -1,5 +1,4 @@
-//! The one guard around code that is not this crate's: a panic in it is an error of that call, and
-//! nothing more.
+//! The only guard around code of the program: it turns a panic into an error of that call.
 
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,13 +7,13 @@ use crate::error::{Error, ErrorKind};
 use crate::sync;
 use crate::worker::{panic_literal, panic_text};
 
-/// Calls code of the program's own; `port` names it in the error, such as
-/// `the getter of secret "shop"/"db"`.
+/// Calls code of the program, which `port` names in the error, such as `the getter of secret
+/// "shop"/"db"`.
 ///
 /// No lock may be held: the code may use the crate, wait, or never return.
 ///
-/// The error repeats the panic's text only if that is a literal: a formatted text may hold what is
-/// in an object.
+/// The error repeats the panic's text only if that is a literal: formatted text may contain parts
+/// of an object.
 ///
 /// # Errors
 ///
@@ -27,12 +26,12 @@ pub(crate) fn guard<T>(port: impl Display, call: impl FnOnce() -> T) -> Result<T
     guard_with_words(port, call).map_err(|(error, _)| error)
 }
 
-/// The same, with the panic's own words beside the error, formatted ones too: for whoever asks for
-/// them, never for logs.
+/// As [`guard`], but also returns the panic's own words, even formatted ones: for callers that ask
+/// for them, never for logs.
 ///
 /// # Errors
 ///
-/// `Panicked`, naming the port; and the words.
+/// `Panicked`, naming the port, and the words.
 pub(crate) fn guard_with_words<T>(
     port: impl Display,
     call: impl FnOnce() -> T,
@@ -47,14 +46,14 @@ pub(crate) fn guard_with_words<T>(
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
         let said = panic_literal(payload.as_ref());
         let words = panic_text(payload.as_ref());
-        // The payload is the program's own too: what its drop does may panic once more.
+        // The payload belongs to the program, too: its drop may panic again.
         drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
         let error = Error::new(ErrorKind::Panicked, format!("{port} panicked{said}"));
         (error, words)
     })
 }
 
-/// What the call returns, or the default: its panic is logged and ends nothing else.
+/// Returns the call's result, or the default after a panic, which it only logs.
 pub(crate) fn guard_logged<T: Default>(port: impl Display, call: impl FnOnce() -> T) -> T {
     guard(port, call).unwrap_or_else(|error| {
         log::error!("{error}; nothing else ends by that");
@@ -62,11 +61,11 @@ pub(crate) fn guard_logged<T: Default>(port: impl Display, call: impl FnOnce() -
     })
 }
 
-/// The same for code that has errors of its own.
+/// As [`guard`], for code with its own errors.
 ///
 /// # Errors
 ///
-/// The code's own, or `Panicked`.
+/// The code's own error, or `Panicked`.
 pub(crate) fn guard_call<T>(
     port: impl Display,
     call: impl FnOnce() -> Result<T, Error>,

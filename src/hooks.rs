@@ -1,5 +1,5 @@
-//! Functions of the program that are told what an owner does, and the readings of its state that
-//! they are given.
+//! Functions of the program that an owner calls with its events, and the readings of its state that
+//! they receive.
 
 use std::fmt;
 use std::sync::Weak;
@@ -12,9 +12,9 @@ use crate::sync::Arc;
 
 /// A function of the program that the crate calls with each `T` as it happens.
 ///
-/// Clones are the same hook. The function is called under no lock, on the thread that does what it
-/// is told of, and that thread waits for it: it must not block. A panic of it is logged. Told of a
-/// start, its panic fails the start with [`Panicked`](crate::ErrorKind::Panicked).
+/// Clones are the same hook. The thread of each event calls the function without a lock, and waits
+/// for it, so it must not block. Its panics are logged. If it panics at a start, the start fails
+/// with [`Panicked`](crate::ErrorKind::Panicked).
 ///
 /// # Examples
 ///
@@ -49,7 +49,7 @@ pub struct Hook<T>(Arc<Function<T>>);
 type Function<T> = dyn Fn(&T) -> Result<(), Error> + Send + Sync;
 
 impl<T> Hook<T> {
-    /// A hook that calls `function`.
+    /// Makes a hook that calls `function`.
     pub fn new(function: impl Fn(&T) + Send + Sync + 'static) -> Self {
         Self::fallible(move |told| {
             function(told);
@@ -57,14 +57,14 @@ impl<T> Hook<T> {
         })
     }
 
-    /// A hook that can refuse a start.
+    /// Makes a hook that can refuse a start.
     pub(crate) fn fallible(
         function: impl Fn(&T) -> Result<(), Error> + Send + Sync + 'static,
     ) -> Self {
         Self(Arc::new(function))
     }
 
-    /// A hook that passes what it is told on to this one, as `whole` wraps it.
+    /// Makes a hook that wraps its values with `whole` and passes them to this one.
     pub(crate) fn of_part<P: Clone + 'static>(&self, whole: fn(P) -> T) -> Hook<P>
     where
         T: 'static,
@@ -73,7 +73,7 @@ impl<T> Hook<T> {
         Hook::fallible(move |part: &P| hook.0(&whole(part.clone())))
     }
 
-    /// Tells it of something; `port` names it in the log if it panics.
+    /// Calls the hook; `port` names it in the log if it panics.
     pub(crate) fn tell(&self, port: &str, told: &T) {
         guard_logged(port, || self.0(told).unwrap_or_default());
     }
@@ -87,17 +87,17 @@ impl<T> fmt::Debug for Hook<T> {
     }
 }
 
-/// Reads the state of one owner at any time after its start. It does not keep the owner alive.
+/// Reads the state of one owner, at any time after its start, without keeping the owner alive.
 pub struct Reading<S>(Weak<dyn Fn() -> S + Send + Sync>);
 
 impl<S> Reading<S> {
-    /// The state now; `None` once the owner has ended. Takes locks of the owner for a moment; never
-    /// waits for the network or for code of the program.
+    /// Returns the present state; `None` once the owner has ended. Takes locks of the owner for a
+    /// moment, but never waits for the network or for code of the program.
     pub fn state(&self) -> Option<S> {
         self.0.upgrade().map(|look| look())
     }
 
-    /// Whether the owner has ended, so that there is nothing to read any more. Takes no lock.
+    /// Whether the owner has ended, so that nothing is left to read. Takes no lock.
     pub fn is_over(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -107,7 +107,7 @@ clone_of!([S] Reading<S>: 0);
 
 debug_of!([S] Reading<S>, |it| is_over: it.is_over(), ..);
 
-/// What an owner with metrics has: their hook, and the look of its readings, which end with this.
+/// The metrics of an owner: their hook, and the function of its readings, which end with this.
 pub(crate) struct Telemetry<T, S> {
     hook: Option<Hook<T>>,
     _look: Arc<dyn Fn() -> S + Send + Sync>,
@@ -116,12 +116,12 @@ pub(crate) struct Telemetry<T, S> {
 }
 
 impl<T, S: 'static> Telemetry<T, S> {
-    /// Tells `hook` that the owner of this name starts; `look` is what the reading in `started`
-    /// does. It must keep nothing alive whose drop waits for a thread.
+    /// Tells `hook` that the owner of this name starts. The reading in `started` calls `look`,
+    /// which must keep nothing alive whose drop waits for a thread.
     ///
     /// # Errors
     ///
-    /// `Panicked` if the hook panics, or what it has against the start.
+    /// `Panicked` if the hook panics, or its refusal of the start.
     pub(crate) fn start(
         hook: Option<Hook<T>>,
         owner: &str,
@@ -147,14 +147,14 @@ impl<T, S: 'static> Telemetry<T, S> {
         self.hook.is_some()
     }
 
-    /// Tells the hook, if there is one.
+    /// Calls the hook, if there is one.
     pub(crate) fn tell(&self, told: impl FnOnce() -> T) {
         if let Some(hook) = &self.hook {
             hook.tell(&self.port, &told());
         }
     }
 
-    /// Tells the hook how long `act` took; without a hook it looks at no clock.
+    /// Tells the hook how long `act` took. Without a hook it reads no clock.
     pub(crate) fn time<R>(
         &self,
         act: impl FnOnce() -> R,

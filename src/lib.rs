@@ -1,48 +1,48 @@
 //! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no
 //! `unsafe`.
 //!
-//! A program says which pods it runs, or which objects anything else of its own references.
-//! kubecache watches exactly the Secrets, ConfigMaps or other objects that are referenced, and
-//! keeps them in memory. It stops when the last reference goes. A read is answered from memory; or
-//! kubecache fetches the object with a time to live, or at each read
-//! ([`ChangeDetection`](manager::ChangeDetection)). Beside that stands the cache of pod statuses on
-//! which the kubelet's pod workers wait.
+//! A program names the pods that it runs, or other owners and the objects that they reference.
+//! kubecache watches exactly the referenced Secrets, ConfigMaps or other objects, and keeps them in
+//! memory. It stops when the last reference goes. It answers reads from memory, or fetches the
+//! object with a time to live, or at each read ([`ChangeDetection`](manager::ChangeDetection)). It
+//! also has the cache of pod statuses on which the kubelet's pod workers wait.
 //!
-//! What this is made of is public too: a list/watch client, reflectors on one thread each, indexed
-//! stores, a delta FIFO, shared informers.
+//! Its parts are public too: a list/watch client, reflectors on one thread each, indexed stores, a
+//! delta FIFO, shared informers.
 //!
 //! # The promises
 //!
-//! 1. A reader never waits for the network while a current answer is in memory, and never longer
-//!    than its deadline (by default a second for a watch, ten for a request).
-//!    [`get_cached`](manager::ObjectManager::get_cached) returns what is there at once, whatever
-//!    its age.
-//! 2. An error says why: the server's own words, the number of attempts, since when ([`Error`]).
-//! 3. Cached reads of one registration never go back in time, and their age can be asked
+//! 1. A reader never waits for the network while a current answer is in memory. It never waits
+//!    longer than its deadline (by default a second for a watch, ten for a request).
+//!    [`get_cached`](manager::ObjectManager::get_cached) returns the present content at once,
+//!    whatever its age.
+//! 2. An error has its cause: the server's own words, the number of attempts, and the time of the
+//!    first ([`Error`]).
+//! 3. Cached reads of one registration never go back in time, and show their age
 //!    ([`Cached::age`](manager::Cached::age)). No cached read is older than a fresh read before it.
-//! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, whatever the
-//!    thread is blocked in, except in your own code in an event handler or a runtime. Dropping the
-//!    owner joins the thread ([`threads_and_locks`](manual::threads_and_locks)).
+//! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, even if the
+//!    thread is blocked, unless it is in your own code, such as an event handler or a runtime.
+//!    Dropping the owner joins the thread ([`threads_and_locks`](manual::threads_and_locks)).
 //! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no metric, no recording. They
 //!    are overwritten when the last holder drops them
 //!    ([`StoredObject`](object::StoredObject)), and so are the
 //!    client's read and send buffers before they are freed.
-//! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, memory stays
-//!    bounded by the number and the size of objects
-//!    ([`DecodeOptions`](http::DecodeOptions)), and the rest goes on.
+//! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, the number and
+//!    size of objects bound the memory ([`DecodeOptions`](http::DecodeOptions)), and the rest goes
+//!    on.
 //!
-//! Not promised: that a cached read sees a write made elsewhere a moment ago (that is
-//! [`get_fresh`](manager::ObjectManager::get_fresh)), or any order between changes of different
-//! objects.
+//! kubecache does not promise that a cached read sees a write made elsewhere a moment ago
+//! ([`get_fresh`](manager::ObjectManager::get_fresh) does), nor any order between changes of
+//! different objects.
 //!
 //! # Four programs
 //!
-//! Each is whole: put it into `main.rs`, and run it in a pod or with a kubeconfig.
+//! Each is complete: put it into `main.rs`, and run it in a pod or with a kubeconfig.
 //!
 //! ## Follow a Secret
 //!
-//! The manager watches the Secret as long as something references it. The program blocks in `recv`
-//! until the Secret changes, and prints its new version or the reason why there is none.
+//! The manager watches the Secret while an owner references it. The program blocks in `recv` until
+//! the Secret changes, and prints its new version or the reason why there is none.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
@@ -91,9 +91,8 @@
 //!
 //! ## Pods by node, with handlers, until Ctrl-C
 //!
-//! The informer lists and watches on a thread of its own, and calls the handlers on another. Both
-//! end in `shutdown`, which names the handler that is late if one is. Signals come by the crate
-//! `signal-hook`.
+//! The informer lists and watches on its own thread, and calls the handlers on another. Both end in
+//! `shutdown`, which names a late handler. Signals come from the crate `signal-hook`.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
@@ -150,8 +149,8 @@
 //!
 //! ## A node agent with the managers
 //!
-//! What the kubelet does: the pods of the node say which Secrets are watched. A pod that is deleted
-//! takes its watches with it.
+//! This is the kubelet's way: the pods of the node decide which Secrets the manager watches. A
+//! deleted pod takes its watches with it.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
@@ -208,7 +207,7 @@
 //! ## Pod status
 //!
 //! A relist loop asks your runtime for its pods, and keeps their statuses. A worker blocks until
-//! its pod has a newer one than the one it acted on.
+//! its pod has a newer status than the one that it acted on.
 //!
 //! ```
 //! use std::time::Duration;
@@ -254,7 +253,7 @@
 //!
 //! # The map
 //!
-//! Layers from the ground up; imports point down, and a test holds them to that.
+//! Layers from the ground up. Imports point down, and a test enforces that.
 //!
 //! | room | what it is |
 //! |---|---|
@@ -276,8 +275,8 @@
 //! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
 //!
 //! Data flows one way, and three words are never mixed: the server sends an *event*, the store
-//! makes a *change*, a handler gets a *notification*. A *resync* delivers again what is known,
-//! without network. A *relist* asks the server again.
+//! makes a *change*, a handler gets a *notification*. A *resync* repeats the known content, without
+//! the network. A *relist* asks the server again.
 //!
 //! # Features
 //!
@@ -361,7 +360,7 @@ pub mod manual;
 #[cfg_attr(docsrs, doc(cfg(feature = "testing")))]
 pub mod testing;
 
-/// The crates whose types stand in this API, in the versions that it uses.
+/// The crates whose types appear in this API, in the versions that it uses.
 #[doc(no_inline)]
 pub use {crossbeam_channel, k8s_openapi, rustls};
 

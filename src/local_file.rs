@@ -1,7 +1,7 @@
-//! Whole local files, no larger than allowed, and plain ones: no pipe is waited for, and no device
-//! read.
+//! Reads whole local files up to a maximum size. They must be plain files: it waits for no pipe,
+//! and reads no device.
 //!
-//! For files that others can replace, such as a token or the number of a process.
+//! For files that other programs can replace, such as a token or a process number.
 
 use std::fs::{File, FileType};
 use std::io::{self, Read as _};
@@ -21,29 +21,29 @@ use crate::error::Error;
 use crate::wire::Buffer;
 use crate::worker::Worker;
 
-/// The room for one read: at first, and at most.
+/// The space for one read: at first, and at most.
 const READ_BYTES_MIN: usize = 8 * 1024;
 const READ_BYTES_MAX: usize = 64 * 1024;
 
-/// So long what is no plain file may take to its end, where one may be given.
+/// How long a file that is not plain may take, if the caller accepts such a file.
 const PIPE_WAIT: Duration = Duration::from_secs(10);
 
 /// Reads a plain file of text, of at most `bytes_max` bytes. Waits for no pipe.
 ///
-/// Blocks on the disk: a file system that hangs blocks it without end.
+/// Blocks on the disk. A file system that hangs blocks it without end.
 ///
 /// # Errors
 ///
-/// `Config` names the file and why: it cannot be read, it is a directory, a pipe or a device, it is
-/// larger, or it is no text.
+/// `Config` names the file and the reason: it cannot be read, it is a directory, a pipe or a
+/// device, it is larger, or it is not text.
 pub fn read_text(path: &Path, bytes_max: u64) -> Result<String, Error> {
     let text = read_secret_text(path, bytes_max);
     let text = text.map(|mut text| mem::take(&mut *text));
     text.map_err(|why| Error::config(format!("{}: {why}", path.display())))
 }
 
-/// As [`read_text`], on a thread of its own that nobody joins, so that a file system that hangs
-/// blocks no caller. Returns at once.
+/// As [`read_text`], on a detached thread, so that a file system that hangs blocks no caller.
+/// Returns at once.
 pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<String, Error>> {
     let (send, read) = bounded(1);
     let failed = send.clone();
@@ -59,14 +59,14 @@ pub fn read_text_detached(path: PathBuf, bytes_max: u64) -> Receiver<Result<Stri
     read
 }
 
-/// The directory in which the last name of a path is.
+/// The directory that contains the last name of a path.
 pub(crate) fn directory_of(path: &Path) -> &Path {
     let parent = path.parent();
     let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
     parent.unwrap_or(Path::new("."))
 }
 
-/// Says why a file cannot be read, in plain words for the usual reasons.
+/// Explains why a file cannot be read, in plain words for the usual reasons.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the system's own words serve for other reasons"
@@ -80,8 +80,8 @@ pub(crate) fn describe(error: &io::Error) -> String {
     }
 }
 
-/// Opens a plain file for reading, or `/dev/null`, which stands for an empty one. The error says
-/// why it fails, without the path.
+/// Opens a plain file for reading, or `/dev/null`, which stands for an empty one. The error has the
+/// reason, without the path.
 pub(crate) fn open(path: &Path) -> Result<File, String> {
     let (file, is_plain) = open_any(path)?;
     if is_plain {
@@ -98,9 +98,9 @@ pub(crate) fn open(path: &Path) -> Result<File, String> {
     ))
 }
 
-/// Opens what is there, and waits for nobody. Returns whether it is a plain file.
+/// Opens any file without waiting. Returns whether it is a plain file.
 fn open_any(path: &Path) -> Result<(File, bool), String> {
-    // A terminal must not become this process's own.
+    // A terminal must not become this process's controlling terminal.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(file.map_err(|error| describe(&error.into()))?);
@@ -118,13 +118,13 @@ fn name_of(kind: FileType) -> &'static str {
     if kind.is_fifo() { "a pipe" } else { "a device" }
 }
 
-/// Reads a plain file of at most `bytes_max`. The error says why it fails, without the path.
+/// Reads a plain file of at most `bytes_max`. The error has the reason, without the path.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     read(open(path)?, bytes_max, None)
 }
 
-/// Reads a plain file or a pipe, for ten seconds at most: what a user names on purpose, as the
-/// output of a program.
+/// Reads a plain file or a pipe, for at most ten seconds. A user may name a pipe on purpose, such
+/// as the output of a program.
 pub(crate) fn read_given(path: &Path, bytes_max: u64) -> Result<Zeroizing<Vec<u8>>, String> {
     let (file, is_plain) = open_any(path)?;
     let until = (!is_plain).then(|| later(Clock::system().now(), PIPE_WAIT));
@@ -144,7 +144,8 @@ pub(crate) fn read_secret_text(path: &Path, bytes_max: u64) -> Result<Zeroizing<
 fn read(file: File, bytes_max: u64, until: Option<Instant>) -> Result<Zeroizing<Vec<u8>>, String> {
     // One byte more than allowed distinguishes a full file from a larger one.
     let mut file = file.take(bytes_max.saturating_add(1));
-    // A pipe tells no size, and a file may grow: this buffer overwrites what it leaves behind.
+    // A pipe has no known size, and a file may grow; this buffer overwrites old memory when it
+    // grows.
     let mut buffer = Buffer::new(READ_BYTES_MIN, READ_BYTES_MAX);
     loop {
         if let Some(until) = until {
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use crate::temp_directory::TempDirectory;
 
-    /// Seen: each of these held up whoever read it, without end, or was read until the limit.
+    /// Seen: each of these blocked its reader without end, or was read up to the limit.
     #[test]
     fn only_a_plain_file_is_read_and_nothing_is_waited_for() {
         let directory = TempDirectory::new("plain");
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// A pipe tells no size, so that the buffer grows while it reads.
+    /// A pipe has no known size, so the buffer grows during the read.
     #[test]
     fn a_pipe_that_is_given_is_read_to_its_end() {
         let text = "token ".repeat(30_000);

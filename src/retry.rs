@@ -1,7 +1,7 @@
-//! Sends a one-shot request again as its rows of the policy say. The wait holds no slot and no
-//! permit: each try is a request of its own.
+//! Repeats a one-shot request by its rows of the policy. The wait holds no slot and no permit: each
+//! try is a separate request.
 //!
-//! A reflector has a backoff of its own and does not come here.
+//! A reflector has its own backoff and does not use this.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
@@ -13,15 +13,15 @@ use crate::failures::Failures;
 use crate::policy::{self, Backoff, Chance, NextRequest, RequestKind};
 use crate::worker::{StopToken, WaitEnd};
 
-/// The most that chance adds to a wait, so that many callers do not come back at once.
+/// The maximum that chance adds to a wait, so that many callers do not come back at once.
 const SPREAD_MAX: Duration = Duration::from_secs(1);
 
 thread_local! {
     static IS_RETRY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread's request was sent before, for metrics. Programs implement the traits
-/// between a retry and its request, so these do not pass it on.
+/// Whether this thread's request was sent before, for metrics. A thread-local, because programs
+/// implement the traits between a retry and its request.
 pub(crate) fn is_retry() -> bool {
     IS_RETRY.get()
 }
@@ -40,7 +40,7 @@ impl Tries {
     ///
     /// # Errors
     ///
-    /// The request's error, if there is no other try.
+    /// The request's error, if no further try follows.
     fn failed(
         &mut self,
         error: Error,
@@ -58,7 +58,7 @@ impl Tries {
         let tried = now.saturating_duration_since(self.since);
         let hint = format!("attempt {failed}, {tried:.1?} after the first began");
         let named = error.retry_after().filter(|wait| !wait.is_zero());
-        // The chance of a read is added below, within its deadline.
+        // The random part of a read's wait is added below, within its deadline.
         let wait = named.unwrap_or_else(|| self.waits.next(&mut Chance::new(0)));
         let left = deadline.remaining(now).unwrap_or(Duration::MAX);
         if !ends && wait < left {
@@ -80,15 +80,15 @@ impl Tries {
     }
 }
 
-/// Sends `request` as the rows of `kind` say: until it is answered, fails for good, or the deadline
+/// Sends `request` by the rows of `kind`, until it is answered, fails for good, or the deadline
 /// leaves no time for the wait.
 ///
-/// Blocks as `request` does, and between the tries until the deadline or the stop. Tells `told` of
-/// the tries before it waits.
+/// Blocks as `request` does, and between the tries until the deadline or the stop. Reports the
+/// tries to `told` before each wait.
 ///
 /// # Errors
 ///
-/// That of the last try, with attempts and times if there could have been another. `Stopped`.
+/// The error of the last try, with attempts and times if there could have been another. `Stopped`.
 pub(crate) fn patiently<T>(
     kind: RequestKind,
     clock: &Clock,
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// The pauses of a read that always fails so, and its error.
+    /// The pauses of a read that always fails with `error`, and its final error.
     fn pauses(error: &Error, deadline: Duration, chance: f64) -> (Vec<Duration>, Error) {
         let start = Clock::system().now();
         let (mut now, mut pauses, ends) = (start, Vec::new(), later(start, deadline));
@@ -248,8 +248,8 @@ mod tests {
         }
     }
 
-    /// Chance is added behind the wait and never past the deadline, so that many callers that were
-    /// told the same do not come back together.
+    /// Chance is added to the end of the wait, never past the deadline, so that many callers with
+    /// the same wait do not come back together.
     #[test]
     fn chance_spreads_the_tries_behind_the_wait() {
         let first = |wait, deadline, chance| {

@@ -1,6 +1,6 @@
-//! The setters of options, which all do the same: they keep a value and give the options back.
+//! The setters of options, which all store a value and return the options.
 
-/// Makes a public setter for each line: it keeps its argument, or what stands behind the equals
+/// Makes a public setter for each line. It stores its argument, or the expression after the equals
 /// sign, in the field of its name, or in the one that `in` names. The type is `#[must_use]`.
 ///
 /// `setters! { [K: Object] Options<K>; /// Its docs. name(name: &str) = Some(name.to_owned()); }`

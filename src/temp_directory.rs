@@ -1,4 +1,4 @@
-//! A directory of one test's own, which is removed with its end, a failed one too.
+//! A directory for one test, removed at its end, even after a failure.
 
 use std::fs;
 use std::ops::Deref;
@@ -13,12 +13,13 @@ static MADE: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct TempDirectory(PathBuf);
 
 impl TempDirectory {
-    /// An empty directory; `name` is a part of its name, for who finds it after a test was killed.
+    /// Makes an empty directory. Its name contains `name`, for people who find it after a test was
+    /// killed.
     pub(crate) fn new(name: &str) -> Self {
         let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
         let path = std::env::temp_dir().join(format!("kubecache-{name}-{process}-{number}"));
         fs::create_dir_all(&path).unwrap();
-        // Whatever the mask: an outlet refuses a directory that others can write.
+        // Whatever the umask: an outlet refuses a directory that other users can write.
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         Self(path)
     }

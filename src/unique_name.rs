@@ -1,18 +1,18 @@
-//! Names of files that are not whole yet: nothing had such a name before, and a later process knows
-//! it from the names of others.
+//! Names of unfinished files: no earlier file had the name, and a later process can tell it from
+//! others.
 
 use std::hash::{BuildHasher as _, RandomState};
 
-/// The digits behind the begin of such a name.
+/// The number of digits after the beginning of such a name.
 const DIGITS: usize = 16;
 
-/// Makes a name that begins so.
+/// Makes a name with this beginning.
 pub(crate) fn unique_name(begin: &str) -> String {
     let number = RandomState::new().hash_one(begin);
     format!("{begin}{number:0DIGITS$x}")
 }
 
-/// Whether [`unique_name`] makes such names out of that begin.
+/// Whether [`unique_name`] makes such names from that beginning.
 pub(crate) fn is_unique_name(name: &[u8], begin: &[u8]) -> bool {
     let number = name.strip_prefix(begin).unwrap_or_default();
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

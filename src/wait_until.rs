@@ -1,4 +1,4 @@
-//! The wait of a client until one object is as the caller wants it.
+//! A client's wait until one object has the state that the caller wants.
 
 use crate::clock::IntoDeadline;
 use crate::error::Error;
@@ -13,15 +13,15 @@ impl Client {
     /// the object for which it held; `None` for its absence.
     ///
     /// A reflector lists the object by its name with quorum, and watches it from there. Its thread
-    /// ends with the call. It retries with pauses what fails. The method calls
-    /// `predicate` on the caller's thread, as [`Store::wait_until`] does: first with the present
-    /// state, where `None` stands for absence. The objects have the fields that a
-    /// [`lister_watcher`](Self::lister_watcher) gives.
+    /// ends with the call. It retries failures after pauses. The method calls `predicate` on the
+    /// caller's thread, as [`Store::wait_until`] does: first with the present state, where `None`
+    /// stands for absence. The objects have the same fields as from a
+    /// [`lister_watcher`](Self::lister_watcher).
     ///
     /// # Errors
     ///
     /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline names the last state: absent, or its
-    /// version and how long ago it was met. [`NotSynced`](crate::ErrorKind::NotSynced) if the
+    /// version and how long ago the wait saw it. [`NotSynced`](crate::ErrorKind::NotSynced) if the
     /// server has not answered, with the last failure. `Forbidden` or `NotFound` if the server
     /// refuses the resource or does not know it. `Panicked` if `predicate` panics.
     ///
@@ -173,7 +173,8 @@ mod tests {
         server.apply(&object).unwrap();
     }
 
-    /// The watch is cut, its version expires, and the object is deleted and made again meanwhile.
+    /// The watch is cut, its version expires, and the object is deleted and created again
+    /// meanwhile.
     #[test]
     fn a_wait_survives_what_happens_to_its_watch() {
         let server = ApiServer::new().unwrap();

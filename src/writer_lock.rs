@@ -1,5 +1,5 @@
-//! One process writes at a time: a lock that ends with its process, however that ends, and the name
-//! of the process for others to read.
+//! Allows one writing process at a time: a lock that ends with its process, however that ends, and
+//! the name of the process for others to read.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,8 +13,8 @@ use rustix::system::uname;
 pub(crate) struct WriterLock(OwnedFd);
 
 impl WriterLock {
-    /// Locks what is open; `None` if it is locked already, in this process or another one. Waits
-    /// for nobody.
+    /// Locks an open file or directory; `None` if this or another process holds the lock. Never
+    /// waits.
     pub(crate) fn of(file: impl AsFd) -> io::Result<Option<Self>> {
         let file = file.as_fd().try_clone_to_owned()?;
         match retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive)) {
@@ -26,7 +26,7 @@ impl WriterLock {
 }
 
 impl Drop for WriterLock {
-    /// A close alone does not unlock what a child has until it is another program.
+    /// A close alone does not unlock it while a forked child, before its exec, still has it.
     fn drop(&mut self) {
         let _unlocked = flock(&self.0, FlockOperation::Unlock).is_ok();
     }

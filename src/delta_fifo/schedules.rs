@@ -124,7 +124,7 @@ fn every_end_of_a_pop_at_once() {
     );
 }
 
-/// A caller who waits for the first list is woken by the end of its processing, not before it.
+/// The end of the first list's processing wakes a caller that waits for it, and not before.
 #[test]
 fn the_end_of_the_first_list_is_never_missed() {
     in_both_modes(
@@ -153,7 +153,7 @@ fn the_end_of_the_first_list_is_never_missed() {
     );
 }
 
-/// A caller who waits for a list that never comes gets an error, whichever end goes first.
+/// A caller that waits for a list that never comes gets an error, whichever end goes first.
 #[test]
 fn a_queue_that_cannot_sync_is_never_waited_for() {
     shuttle::check_random(

@@ -1,8 +1,8 @@
-//! Traits that a derive would ask of a type's parameters too, and what types show of themselves in
-//! logs and failed assertions.
+//! Implements traits without bounds on a type's parameters, and the `Debug` of types in logs and
+//! failed assertions.
 
-/// Implements `Debug` by those fields that tell something: for a type whose parameters need not
-/// be `Debug`, or that holds what cannot be shown. Two dots behind them say that there are more.
+/// Implements `Debug` with the useful fields: for a type whose parameters need not be `Debug`, or
+/// that has fields which cannot be shown. Two dots at the end stand for further fields.
 ///
 /// `debug_of!([K: Object] Store<K>, |it| objects: it.len(), ..);`
 macro_rules! debug_of {

@@ -1,4 +1,4 @@
-//! The crate's one error: opaque, cheap to clone, with a kind, the API's status where there is one,
+//! The crate's only error: opaque, cheap to clone, with a kind, the API's status if there is one,
 //! and its sources.
 
 mod derives;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 use crate::sync::Arc;
 
-/// The error of every call of the crate. Its `Display` names the request, the server's own words,
-/// the attempts, and since when they fail.
+/// The error of every call of the crate. Its `Display` has the request, the server's own words, the
+/// number of attempts, and the time of the first.
 ///
 /// `Display` does not repeat what [`source`](StdError::source) returns. Cloning copies a pointer.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
-/// What an [`Error`] asks of its caller.
+/// The kind of an [`Error`], which tells its caller how to react.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -32,13 +32,13 @@ pub enum ErrorKind {
     Forbidden,
     /// The server does not accept the credentials.
     Unauthorized,
-    /// The resource version asked for fell out of the server's history.
+    /// The server's history no longer has the requested resource version.
     Expired,
     /// The server or its proxy asks to slow down.
     TooManyRequests,
-    /// The API server answered with another failure; [`Error::status`] has it.
+    /// The API server reported another failure; [`Error::status`] has it.
     Api,
-    /// No registered pod references the object. Not an API error: register the pod first.
+    /// No registered pod references the object. This is not an API error: register the pod first.
     NotRegistered,
     /// The cache was not filled before the deadline; see [`Error::last_error`].
     NotSynced,
@@ -49,11 +49,11 @@ pub enum ErrorKind {
     Unreachable,
     /// The TLS handshake failed, or the TLS configuration cannot work.
     Tls,
-    /// The server's answer is not what the protocol says: malformed, cut off, of another type.
+    /// The server's answer breaks the protocol: malformed, cut off, or of another type.
     Protocol,
     /// A line or an item is larger than the stated maximum.
     TooLarge,
-    /// An answer is older than what is known already.
+    /// An answer is older than the known content.
     Stale,
     /// A well-formed object does not decode into its type.
     Undecodable,
@@ -64,27 +64,27 @@ pub enum ErrorKind {
     /// The configuration cannot work; the message names file and field.
     Config,
     /// There are no credentials: the plugin or the program's token source failed. The message names
-    /// it and says what to do.
+    /// it and a remedy.
     Credentials,
-    /// No configuration names a cluster; the message lists each place that was looked at.
+    /// No configuration names a cluster; the message lists each place that was searched.
     NotConfigured,
     /// The manager runs as many reflectors as its limit allows. It tries again when one ends.
     TooManyReflectors,
-    /// The system has no thread or descriptor to give.
+    /// The system refuses a thread or a descriptor.
     Resources,
 }
 
 #[derive(Clone)]
 struct Inner {
     kind: ErrorKind,
-    /// Which request failed, and what was being done then; empty if nobody has named it.
+    /// The request that failed, and the caller's activity; empty until it is named.
     request: String,
     message: String,
     status: Option<Status>,
     retry_after: Option<Duration>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
-    /// Of a wait that ended without an answer: how many attempts failed, since when, and the last
-    /// failure.
+    /// For a wait that ended without an answer: the number of failed attempts, the time of the
+    /// first, and the last failure.
     attempts: u32,
     since: Option<Instant>,
     last_error: Option<Error>,
@@ -96,7 +96,7 @@ impl Error {
         Self(Arc::new(Inner::new(kind, message.into())))
     }
 
-    /// What the server said of `request` (such as `GET /api/v1/pods`), by its status.
+    /// Makes the error of `request` (such as `GET /api/v1/pods`) from the server's status.
     pub fn from_status(status: Status) -> Self {
         let kind = match status.reason() {
             Reason::NotFound => ErrorKind::NotFound,
@@ -144,7 +144,7 @@ impl Error {
         Self::new(ErrorKind::NotFound, text)
     }
 
-    /// Makes the error of an object that nobody references, in the kubelet's words.
+    /// Makes the error of an object without references, in the kubelet's words.
     pub fn not_registered(namespace: &str, name: &str) -> Self {
         let text = format!("object \"{namespace}\"/\"{name}\" not registered");
         Self::new(ErrorKind::NotRegistered, text)
@@ -161,7 +161,7 @@ impl Error {
         self.map(|inner| inner.source = Some(Arc::new(source)))
     }
 
-    /// The same if there is a cause.
+    /// Adds the cause as the source, if there is one.
     #[must_use]
     pub(crate) fn caused_by(self, cause: Option<impl StdError + Send + Sync + 'static>) -> Self {
         match cause {
@@ -170,13 +170,14 @@ impl Error {
         }
     }
 
-    /// Adds the wait that the server asked for. The reflector waits so long instead of its backoff.
+    /// Adds the wait that the server asked for. The reflector waits this long instead of its
+    /// backoff.
     #[must_use]
     pub fn with_retry_after(self, wait: Duration) -> Self {
         self.map(|inner| inner.retry_after = Some(wait))
     }
 
-    /// Puts what was being done before the message: `listing secrets in shop: …`.
+    /// Prefixes the message with the caller's activity: `listing secrets in shop: …`.
     #[must_use]
     pub fn context(self, what: &str) -> Self {
         self.map(|inner| {
@@ -198,18 +199,17 @@ impl Error {
         }
     }
 
-    /// Names the request as its caller knows it, in place of its name so far.
+    /// Names the request as its caller knows it, instead of its earlier name.
     pub(crate) fn asked_as(self, request: &str) -> Self {
         self.map(|inner| request.clone_into(&mut inner.request))
     }
 
-    /// The text without the request, for an error of the same request.
+    /// The text without the request, for another error of the same request.
     pub(crate) fn cause(&self) -> &str {
         &self.0.message
     }
 
-    /// The same with each text as `change` gives it; a source that would show another text is left
-    /// out.
+    /// Applies `change` to each text. Leaves out a source that would still show the old text.
     pub(crate) fn map_texts(self, change: &dyn Fn(&str) -> String) -> Self {
         let hides = |source: &dyn StdError| {
             let shown = format!("{source} {source:?}");
@@ -223,22 +223,22 @@ impl Error {
         })
     }
 
-    /// Puts what can be done behind the message.
+    /// Appends a remedy to the message.
     pub(crate) fn with_hint(self, hint: &str) -> Self {
         self.map(|inner| inner.message = format!("{}: {hint}", inner.message))
     }
 
-    /// What the error asks of its caller.
+    /// Returns the kind, which tells the caller how to react.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The API's own status, where the server sent one.
+    /// Returns the API's own status, if the server sent one.
     pub fn status(&self) -> Option<&Status> {
         self.0.status.as_ref()
     }
 
-    /// How long the server asked to wait before the next try.
+    /// Returns how long the server asked to wait before the next try.
     pub fn retry_after(&self) -> Option<Duration> {
         self.0.retry_after
     }
@@ -254,19 +254,19 @@ impl Error {
         self.kind() == ErrorKind::Stopped
     }
 
-    /// How many attempts failed before a wait, or a read that was sent again, ended without an
-    /// answer; 0 for other errors.
+    /// Returns how many attempts failed before a wait, or a repeated read, ended without an answer;
+    /// 0 for other errors.
     pub fn attempts(&self) -> u32 {
         self.0.attempts
     }
 
-    /// When the first attempt began, for a wait that ended without an answer.
+    /// Returns when the first attempt began, for a wait that ended without an answer.
     pub fn since(&self) -> Option<Instant> {
         self.0.since
     }
 
-    /// The last failure of a wait that ended without an answer; its text stands in this error's
-    /// `Display`.
+    /// Returns the last failure of a wait that ended without an answer. This error's `Display`
+    /// includes its text.
     pub fn last_error(&self) -> Option<&Error> {
         self.0.last_error.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The API's own word on a failure: `Status`, its reasons, and what each asks of a client.
+//! The API's own report of a failure: `Status`, its reasons, and their meaning for a client.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,11 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::visible::visible;
 
-/// What the API server said of a request that failed.
+/// The API server's report of a failed request.
 ///
-/// The message is the server's own; what goes beyond 4 KiB is left out, and marked. `Display` and
-/// `Debug` escape what would act on a terminal ([`visible()`]); [`message`](Self::message) is the
-/// text as it came.
+/// The message is the server's own, cut and marked beyond 4 KiB. `Display` and `Debug` escape
+/// characters that would control a terminal ([`visible()`]); [`message`](Self::message) is the
+/// original text.
 #[derive(Clone, PartialEq)]
 pub struct Status(meta::Status);
 
@@ -19,13 +19,13 @@ pub struct Status(meta::Status);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// 401: the server does not know who asks.
+    /// 401: the server does not know the user.
     Unauthorized,
-    /// 403: the server knows who asks and refuses.
+    /// 403: the server knows the user and refuses the request.
     Forbidden,
     /// 404.
     NotFound,
-    /// 410, of a version that fell out of the server's history.
+    /// 410: the server's history no longer has the version.
     Expired,
     /// 410.
     Gone,
@@ -49,7 +49,7 @@ pub enum Reason {
     Other(String),
 }
 
-/// Each reason, the word for it, and the code that stands for it in a status without a word.
+/// Each reason, its word, and the code that means it in a status without a word.
 static REASONS: [(Reason, &str, Option<u16>); 13] = [
     (Reason::Unauthorized, "Unauthorized", Some(401)),
     (Reason::Forbidden, "Forbidden", Some(403)),
@@ -66,15 +66,15 @@ static REASONS: [(Reason, &str, Option<u16>); 13] = [
     (Reason::StoreReadError, "StoreReadError", None),
 ];
 
-/// Message and cause texts by which servers of any age say that a version lies in their future
-/// (RF-13).
+/// The message and cause texts with which servers of any age say that a version lies in their
+/// future (RF-13).
 const TOO_LARGE: &str = "Too large resource version";
 
-/// A message, or a reason, goes as a whole into statuses, rows and logs. The largest that servers
-/// send, the errors of a custom resource's fields, end below.
+/// The maximum length of a message or a reason, because statuses and logs repeat it whole. The
+/// longest real ones, about the fields of a custom resource, are shorter.
 const TEXT_BYTES_MAX: usize = 4 * 1024;
 
-/// Cuts a text that is too long between two characters.
+/// Cuts a text that is too long, between two characters.
 fn clip(text: &mut Option<String>) {
     if let Some(text) = text
         && text.len() > TEXT_BYTES_MAX
@@ -87,7 +87,7 @@ fn clip(text: &mut Option<String>) {
 }
 
 impl Status {
-    /// Makes a status for an answer that carries none.
+    /// Makes a status for an answer without one.
     pub fn new(code: u16, message: impl Into<String>) -> Self {
         Self::from(meta::Status {
             code: Some(code.into()),
@@ -96,18 +96,18 @@ impl Status {
         })
     }
 
-    /// The HTTP status code; 0 when the server gave none.
+    /// Returns the HTTP status code; 0 when the server sent none.
     pub fn code(&self) -> u16 {
         let code = self.0.code.and_then(|code| u16::try_from(code).ok());
         code.unwrap_or_default()
     }
 
-    /// The server's message, as far as 4 KiB; empty when it gave none.
+    /// Returns the server's message, up to 4 KiB; empty when it sent none.
     pub fn message(&self) -> &str {
         self.0.message.as_deref().unwrap_or_default()
     }
 
-    /// The reason: the server's word, or what the code stands for when it gave none.
+    /// Returns the reason: the server's word, or the meaning of the code when it sent none.
     pub fn reason(&self) -> Reason {
         let text = self.reason_text();
         let known = REASONS.iter().find(|(_, word, code)| match text {
@@ -120,19 +120,19 @@ impl Status {
         )
     }
 
-    /// The server's own word for the reason; empty when it gave none.
+    /// Returns the server's own word for the reason; empty when it sent none.
     pub fn reason_text(&self) -> &str {
         self.0.reason.as_deref().unwrap_or_default()
     }
 
-    /// How long the server asks to wait before the next try (`details.retryAfterSeconds`).
+    /// Returns how long the server asks to wait before the next try (`details.retryAfterSeconds`).
     pub fn retry_after(&self) -> Option<Duration> {
         let seconds = self.0.details.as_ref()?.retry_after_seconds?;
         let seconds = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
         seconds.map(Duration::from_secs)
     }
 
-    /// Whether the version asked for fell out of the history: reason `Expired` or `Gone`, or an
+    /// Whether the history no longer has the requested version: reason `Expired` or `Gone`, or an
     /// unknown reason with 410.
     pub fn is_expired(&self) -> bool {
         let reason = self.reason();
@@ -140,7 +140,7 @@ impl Status {
             || (matches!(reason, Reason::Other(_)) && self.code() == 410)
     }
 
-    /// Whether the version asked for lies in the server's future.
+    /// Whether the requested version lies in the server's future.
     pub fn is_too_large_resource_version(&self) -> bool {
         let Some(details) = &self.0.details else {
             return false;
@@ -155,14 +155,15 @@ impl Status {
         self.reason() == Reason::Timeout && is_said
     }
 
-    /// Whether the server failed inside: reason `InternalError`, or an unknown reason with 500.
+    /// Whether the server had an internal error: reason `InternalError`, or an unknown reason with
+    /// 500.
     pub fn is_internal_error(&self) -> bool {
         let reason = self.reason();
         reason == Reason::InternalError
             || (matches!(reason, Reason::Other(_)) && self.code() == 500)
     }
 
-    /// The same, with the code of the answer it came in where it has none of its own.
+    /// Takes the code of its HTTP answer, if it has none of its own.
     pub(crate) fn or_code(mut self, code: u16) -> Self {
         if self.code() == 0 {
             self.0.code = Some(code.into());
@@ -170,7 +171,7 @@ impl Status {
         self
     }
 
-    /// The same with each text as `change` gives it.
+    /// Applies `change` to each text.
     pub(crate) fn map_texts(self, change: &dyn Fn(&str) -> String) -> Self {
         let mut status = self.0;
         let apply = |text: &mut Option<String>| {
@@ -195,7 +196,7 @@ impl Status {
         Self(status)
     }
 
-    /// The status in `k8s-openapi`'s type.
+    /// Returns the status as `k8s-openapi`'s type.
     pub fn as_api(&self) -> &meta::Status {
         &self.0
     }
@@ -276,7 +277,7 @@ mod tests {
         assert!(format!("{status} {status:?}").len() < 16 * 1024);
     }
 
-    /// D16: a status that says nothing does not read as a status of zero.
+    /// D16: an empty status does not read as a status of zero.
     #[test]
     fn what_a_status_lacks_is_said_in_words() {
         let rows = [

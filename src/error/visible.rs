@@ -1,13 +1,12 @@
-//! Text of a server as it may be shown: it moves no cursor, forges no line and turns no text
-//! around.
+//! Makes a server's text safe to show: it moves no cursor, forges no line and reverses no text.
 
 use std::borrow::Cow;
 
 /// Escapes characters that could change how a terminal or log shows the text: control characters,
 /// newlines, and marks of direction.
 ///
-/// All else stays as it is, quotes and backslashes included. A text without such characters is
-/// borrowed.
+/// Everything else, including quotes and backslashes, stays as it is. Borrows a text without such
+/// characters.
 ///
 /// # Examples
 ///
@@ -32,8 +31,8 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Control characters, and those of no width: marks of direction, joiners, separators of lines and
-/// paragraphs.
+/// Whether a terminal obeys it: control characters, and those without width, such as direction
+/// marks, joiners, and line and paragraph separators.
 fn is_obeyed(char: char) -> bool {
     char.is_control()
         || matches!(

@@ -1,5 +1,5 @@
-//! What the log is told of failures: the first of a cause at once, its repeats every ten minutes
-//! with the count of those that were left out, and the end.
+//! Logs failures: the first of a cause at once, repeats every ten minutes with the count of those
+//! left out, and the end.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -9,55 +9,56 @@ use log::Level;
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Mutex, Rank};
 
-/// How long the repeats of a cause are left out, once one was told.
+/// How long repeats of a cause are left out after a logged one.
 const REPEAT_AFTER: Duration = Duration::from_secs(10 * 60);
-/// Who fails again within this time has not been well meanwhile.
+/// A failure within this time after the last one continues the series.
 const SERIES_GAP: Duration = Duration::from_secs(2 * 60);
 
-/// What was told of each cause. Those that share it fill the log once, however many they are.
+/// The logged state of each cause. Reporters that share it fill the log only once, however many
+/// they are.
 #[derive(Clone, Debug)]
 pub(crate) struct FailureLog(Arc<Mutex<Causes>>);
 
-/// A cause is a kind of object, or of work, and a kind of error.
+/// A cause: a kind of object or work, and a kind of error.
 type Causes = HashMap<(Box<str>, ErrorKind), Cause>;
 
 #[derive(Debug)]
 struct Cause {
-    /// How many fail by it now.
+    /// How many reporters fail for this cause now.
     failing: usize,
     last_at: Instant,
     told_at: Instant,
     left_out: u64,
-    /// A failure was told, and its end was not.
+    /// A failure was logged, but not its end.
     is_open: bool,
 }
 
-/// One that may fail, such as a reflector. When it is dropped, it fails no more.
+/// The reporter of one owner that may fail, such as a reflector. Its drop ends the failure.
 #[derive(Debug)]
 pub(crate) struct FailureReporter {
     log: FailureLog,
-    /// Whose lines they are, for filters: a module's path.
+    /// The target of its lines, for log filters: a module's path.
     target: &'static str,
-    /// What asks, such as a reflector.
+    /// The name of the owner, such as a reflector.
     name: String,
-    /// What is asked for.
+    /// The objects that it asks for.
     resource: String,
-    /// What all that share a cause have in common.
+    /// The part of a cause that reporters share.
     group: Box<str>,
     present: Option<ErrorKind>,
     /// Its failures in a row, whatever the cause.
     failures: u64,
 }
 
-/// What a line is to say, and how loudly.
+/// The content and the level of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FailureLine {
     pub(crate) level: Level,
-    /// The failures of the one that reports.
+    /// The failures of this reporter.
     pub(crate) failures: u64,
-    /// Those of the same cause, of all, that the log did not get at this level.
+    /// The failures of all reporters with the same cause that this level left out.
     pub(crate) left_out: u64,
-    /// How many fail by this cause now.
+    /// How many reporters fail for this cause now.
     failing: usize,
 }
 
@@ -69,7 +70,7 @@ impl Default for FailureLog {
 }
 
 impl FailureLog {
-    /// One that may fail; the lines have the module's path `target`.
+    /// Creates a reporter whose lines have the module path `target`.
     pub(crate) fn reporter(
         &self,
         target: &'static str,
@@ -90,7 +91,7 @@ impl FailureLog {
 }
 
 impl FailureReporter {
-    /// Logs a failure: as a warning, if it is the first of its cause or ten minutes have passed.
+    /// Logs a failure, as a warning if it is the first of its cause or ten minutes have passed.
     pub(crate) fn failed(&mut self, error: &Error, now: Instant) -> FailureLine {
         let line = self.fail(error.kind(), now);
         let (level, failures) = (line.level, line.failures);
@@ -107,7 +108,8 @@ impl FailureReporter {
         line
     }
 
-    /// Logs that it works again, if it failed. Of many that failed by one cause, the last is told.
+    /// Logs that the owner works again, if it failed. If many failed for one cause, only the last
+    /// one logs it.
     pub(crate) fn recovered(&mut self) -> Option<FailureLine> {
         let line = self.end()?;
         let (level, failures, left_out) = (line.level, line.failures, line.left_out);
@@ -116,7 +118,7 @@ impl FailureReporter {
         Some(line)
     }
 
-    /// Logs what is no failure, with the same fields.
+    /// Logs another message with the same fields.
     pub(crate) fn note(&self, level: Level, text: &str) {
         let (resource, name) = (self.resource.as_str(), self.name.as_str());
         log::log!(target: self.target, level, resource, name; "{text}");
@@ -182,7 +184,7 @@ impl FailureReporter {
         })
     }
 
-    /// It fails by this cause no more.
+    /// Notes that the owner no longer fails for this cause.
     fn leave(&mut self) {
         let Some(kind) = self.present.take() else {
             return;
@@ -213,7 +215,7 @@ mod tests {
         Error::new(kind, "no")
     }
 
-    /// What is told of failures of that kind, one each `step` seconds.
+    /// The levels of repeated failures, one each `step` seconds.
     fn levels(of: &mut FailureReporter, at: &mut Instant, step: u64, count: usize) -> Vec<Level> {
         let failed = (0..count).map(|_| {
             *at = later(*at, Duration::from_secs(step));
@@ -258,7 +260,8 @@ mod tests {
             .iter_mut()
             .map(|one| one.failed(&error(ErrorKind::Forbidden), now).level);
         assert_eq!(warnings(&failed.collect::<Vec<_>>()), 1);
-        // One that ends counts no more; the last one to recover is told, with what was left out.
+        // An ended reporter no longer counts. The last one to recover logs it, with the count left
+        // out.
         drop(all.pop());
         let ends: Vec<_> = all
             .iter_mut()

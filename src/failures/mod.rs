@@ -1,4 +1,4 @@
-//! The failures since something last succeeded: how many, since when, and the last one.
+//! The failures since the last success: how many, since when, and the last one.
 
 mod failure_log;
 
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind};
 
-/// The record of failed attempts since the last success. The default has none.
+/// The record of failed attempts since the last success. The default is empty.
 ///
 /// Reflectors, the entries of managers and waits that end without an answer all keep this record.
 #[derive(Clone, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// A record without failures, of attempts that began at `began`.
+    /// Makes a record without failures, of attempts that began at `began`.
     #[must_use]
     pub fn none_since(began: Instant) -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Failures {
         }
     }
 
-    /// So many failures, of which only the last is known.
+    /// Makes a record of `count` failures of which only the last is known.
     #[cfg(test)]
     pub(crate) fn of(count: u32, since: Option<Instant>, last: Error) -> Self {
         Self {
@@ -59,26 +59,26 @@ impl Failures {
         self.last = Some(error);
     }
 
-    /// The same record, with `began` as the beginning of the attempts if nothing has failed yet.
+    /// Sets `began` as the beginning of the attempts, if nothing has failed yet.
     #[must_use]
     pub fn or_since(mut self, began: Instant) -> Self {
         self.since = self.since.or(Some(began));
         self
     }
 
-    /// The same record, with the phase in which the present attempt waits, such as `connecting to
-    /// 10.0.0.1:443 for 2.0s`.
+    /// Adds the phase in which the present attempt waits, such as `connecting to 10.0.0.1:443 for
+    /// 2.0s`.
     #[must_use]
     pub fn in_phase(self, phase: Option<String>) -> Self {
         Self { phase, ..self }
     }
 
-    /// How many attempts failed one after the other.
+    /// Returns how many attempts failed in a row.
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// When the first of the attempts began; `None` where nothing failed and no beginning is known.
+    /// Returns when the first attempt began; `None` if nothing failed and the beginning is unknown.
     pub fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -93,34 +93,37 @@ impl Failures {
         self.last_at
     }
 
-    /// When the server first refused (403 or 404) in the present row of refusals.
+    /// Returns when the server first refused (403 or 404) in the present series of refusals.
     pub fn refused_since(&self) -> Option<Instant> {
         self.refused_since
     }
 
-    /// The last failure, if the server has refused for at least `grace`. Waits then end with it.
+    /// Returns the last failure, if the server has refused for at least `grace`. Waits then end
+    /// with it.
     pub fn refusal(&self, grace: Duration) -> Option<&Error> {
         let (since, until) = (self.refused_since?, self.last_at?);
         let lasted = until.saturating_duration_since(since);
         self.last.as_ref().filter(|_| lasted >= grace)
     }
 
-    /// The error of a cache that was not filled by `now`: the kubelet's line, then why.
+    /// Makes the error of a cache that was not filled by `now`: the kubelet's line, then the
+    /// causes.
     #[must_use]
     pub fn not_synced(&self, resource: &str, now: Instant) -> Error {
         let text = format!("failed to sync {resource} cache: timed out waiting for the condition");
         self.explain(ErrorKind::NotSynced, text, now)
     }
 
-    /// The error of a read that had no answer at `now`: what it waited for, then why.
+    /// Makes the error of a read without an answer at `now`: the subject of its wait, then the
+    /// causes.
     #[must_use]
     pub fn timed_out(&self, what: &str, now: Instant) -> Error {
         let text = format!("timed out waiting for {what}");
         self.explain(ErrorKind::Timeout, text, now)
     }
 
-    /// Makes an error that begins with `text`. Further lines say how many attempts failed in what
-    /// time, the last failure, and what the present attempt waits for.
+    /// Makes an error that begins with `text`. Further lines have the number of failed attempts and
+    /// their time, the last failure, and the present attempt's phase.
     #[must_use]
     pub fn explain(&self, kind: ErrorKind, text: String, now: Instant) -> Error {
         let since = self.since.unwrap_or(now);
@@ -195,7 +198,7 @@ mod tests {
         );
     }
 
-    /// R4: only the same refusal, again and again for the whole of the grace, is an answer.
+    /// R4: only the same refusal, repeated for the whole grace, is an answer.
     #[test]
     fn r4_a_refusal_is_an_answer_once_it_has_lasted() {
         let began = Clock::system().now();

@@ -21,7 +21,7 @@ impl Bound {
         Self { max, left_out: 0 }
     }
 
-    /// Whether there is room for a new object beside `held` others.
+    /// Whether there is room for a new object besides `held` others.
     pub(crate) fn has_room(&self, held: usize) -> bool {
         held < self.max
     }

@@ -1,5 +1,5 @@
 //! The series of clients: their requests, the runs of their credential plugins, and the expiry of
-//! what they show of their user. Names, labels and buckets are client-go's.
+//! their credentials. Names, labels and buckets are client-go's.
 
 use std::time::SystemTime;
 
@@ -50,7 +50,7 @@ const AGE_MINUTES: [u32; 11] = [
 /// The method of all requests: clients only read.
 const GET: &str = "GET";
 
-/// One series of each name, for all clients that share the labels.
+/// One series of each name, for all clients with the same labels.
 #[derive(Debug)]
 pub(super) struct ClientSeries {
     labels: Labels,
@@ -169,8 +169,8 @@ impl ClientSeries {
     }
 }
 
-/// A status code as a label. A server can send any number, and no more than those of HTTP make a
-/// series each.
+/// A status code as a label. A server can send any number, so only codes of HTTP get their own
+/// series.
 fn shown(code: Option<u16>) -> String {
     match code {
         None => "<error>".to_owned(),

@@ -1,5 +1,4 @@
-//! The series of informers: client-go's names (RF-52), and beside them how far behind each handler
-//! is.
+//! The series of informers: client-go's names (RF-52), plus the lag of each handler.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,16 +29,15 @@ metrics! {
         "Total number of notifications that the handler lost by a panic";
 }
 
-/// client-go's.
+/// The buckets of client-go.
 const LATENCY_SECONDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// What handlers without a name of their own are called, all of them: their threads' names are
-/// never used again.
+/// The label of all handlers without their own name, because thread names are never reused.
 const UNNAMED: &str = "unnamed";
 
-/// One series of each name, for all informers that share the labels, and those of their reflectors.
+/// One series of each name, for all informers with the same labels, and those of their reflectors.
 #[derive(Debug)]
 pub(super) struct InformerSeries {
     labels: Labels,
@@ -74,7 +72,7 @@ impl InformerSeries {
         }
     }
 
-    /// Shows all but the reflectors' part, which has its own place.
+    /// Shows all series but the reflectors', which are shown elsewhere.
     pub(super) fn show(&self, page: &Registry) {
         let states = self.readings.states();
         let versions = states.iter().map(|state| state.resource_version.clone());
@@ -89,7 +87,7 @@ impl InformerSeries {
     }
 
     fn show_handlers(&self, states: &[InformerState], page: &Registry) {
-        // What waits for the handlers of a name, and for how long at most.
+        // The number of notifications that wait for the handlers of a name, and the longest lag.
         let mut by_name: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
         for handler in states.iter().flat_map(|state| &state.handlers) {
             let name = handler.given_name().unwrap_or(UNNAMED);
@@ -103,7 +101,7 @@ impl InformerSeries {
             labels.insert("handler".to_owned(), name.to_owned());
             HANDLER_QUEUED.show(page, &labels, number(queued));
             HANDLER_LAG.show(page, &labels, lag.as_secs_f64());
-            // From its first scrape on, it is there with what it has lost: nothing.
+            // The counter exists from the first scrape on, with no loss yet.
             drop(self.panics.with_label_values(&[name]));
         }
         show(page, [&self.panics]);

@@ -1,4 +1,4 @@
-//! The series of managers: what they keep, and how their reads go.
+//! The series of managers: their objects, and the results of their reads.
 
 use prometheus::{Histogram, IntCounterVec, Registry};
 use std::borrow::Cow;
@@ -25,7 +25,7 @@ metrics! {
         "Total number of reads of objects that failed, by the kind of error";
 }
 
-/// From a read out of memory to the longest wait by default.
+/// From a read from memory to the longest default wait.
 const READ_SECONDS: [f64; 13] = [
     0.000_001, 0.000_01, 0.000_1, 0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
@@ -95,7 +95,7 @@ impl ManagerSeries {
         Ok(())
     }
 
-    /// Shows all but the reflectors' part, which has its own place.
+    /// Shows all series but the reflectors', which are shown elsewhere.
     pub(super) fn show(&self, page: &Registry) {
         show(page, [&self.duration]);
         show(page, [&self.errors]);

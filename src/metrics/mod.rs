@@ -1,9 +1,8 @@
 //! Metrics of reflectors, informers, managers and clients, as Prometheus text (feature `metrics`).
 //!
-//! An [`Exposition`] makes handles; each is given to the owner that is to be measured, and
-//! [`Exposition::text`] renders what all of them counted. There is no global registry: a program
-//! may have several expositions. What serves the text is the program's own: any HTTP server will
-//! do, with [`CONTENT_TYPE`].
+//! An [`Exposition`] makes hooks. The program gives each to the owner that it measures, and
+//! [`Exposition::text`] renders all counts. There is no global registry: a program may have several
+//! expositions. The program serves the text itself: any HTTP server will do, with [`CONTENT_TYPE`].
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -33,60 +32,60 @@
 //!
 //! # Series
 //!
-//! A series exists while its handle does. The owner holds it until its threads have ended. Owners
+//! A series exists while its hook does, which the owner holds until its threads have ended. Owners
 //! with the same labels share a series. No label is ever the name or the namespace of an object, so
-//! the number of series does not grow with the cluster. Owners count without a lock; a scrape holds
-//! none while it looks at them, and never touches the network.
+//! the number of series does not grow with the cluster. Owners count without a lock. A scrape holds
+//! none while it reads them, and never uses the network.
 //!
 //! ## Reflectors
 //!
 //! Labels `name` (as given to the exposition; `object-cache` for the reflectors of managers),
-//! `group`, `version`, `resource`. The first eight names are client-go's, which had the label
-//! `name` only. What are histograms here were summaries there: `_sum` and `_count` are the same,
-//! `quantile` is not there.
+//! `group`, `version`, `resource`. The first eight names are client-go's, which had only the label
+//! `name`. The histograms were summaries there: `_sum` and `_count` are the same, but there is no
+//! `quantile`.
 //!
 //! - `reflector_lists_total` (counter): lists that the reflector asked for, failed ones too. All
 //!   pages of one list count once. A streamed list counts, too.
 //! - `reflector_list_duration_seconds` (histogram): time from asking for a list until its last item
 //!   was decoded, without failed lists.
-//! - `reflector_items_per_list` (histogram): items of a list, with those that do not decode.
+//! - `reflector_items_per_list` (histogram): items of a list, undecodable ones included.
 //! - `reflector_watches_total` (counter): watches that the reflector asked for, failed ones too.
 //! - `reflector_short_watches_total` (counter): watches that the server ended within a second,
 //!   without an event.
 //! - `reflector_watch_duration_seconds` (histogram): how long a watch was open, whichever side
-//!   ended it.
+//!   closed it.
 //! - `reflector_items_per_watch` (histogram): events and bookmarks of a watch, without those of a
 //!   streamed list.
 //! - `reflector_last_resource_version` (gauge): the last 15 digits of the last version; 0 before
 //!   the first. Of owners that share the series, the largest.
 //! - `kubecache_reflector_silence_seconds` (gauge): time since the server last confirmed the
 //!   content, or since the start if it never did. Of owners that share the series, the longest.
-//! - `kubecache_reflector_consecutive_failures` (gauge): requests that failed one after the other.
-//!   Of owners that share the series, the most.
+//! - `kubecache_reflector_consecutive_failures` (gauge): requests that failed in a row. Of owners
+//!   that share the series, the most.
 //! - `kubecache_reflector_undecodable_total` (counter): items of lists and events that do not
 //!   decode.
 //!
-//! `kubecache_reflector_silence_seconds` is the one to alert on: it stays below the time between
-//! bookmarks, about a minute, and grows whatever the reason. Opened watches, blank lines and bytes
-//! of an event that never ends do not reset it. Where a server sends no bookmarks, it stays below
-//! the time-out of a watch (5 to 10 minutes), after which a probe asks.
+//! Alert on `kubecache_reflector_silence_seconds`: it normally stays below the time between
+//! bookmarks, about a minute, and grows for any kind of failure. Opened watches, blank lines and
+//! bytes of an endless event do not reset it. Without bookmarks from the server, it stays below the
+//! time-out of a watch (5 to 10 minutes), after which the reflector sends a probe.
 //!
 //! ## Informers
 //!
-//! Labels `name`, `group`, `version`, `resource`, as client-go's, and the series of its reflector
-//! with the same labels. Series of a handler have the label `handler` besides: the name of its
-//! options, `unnamed` if it was given none; handlers of the same name are counted together.
+//! Labels `name`, `group`, `version`, `resource`, as client-go's. The series of its reflector have
+//! the same labels. Series of a handler also have the label `handler`: the name from its options,
+//! or `unnamed`. Handlers with the same name share a series.
 //!
 //! - `informer_processing_latency_seconds` (histogram): time from an event, or the last item of a
 //!   list, until it is in the store and in the handlers' queues.
 //! - `informer_store_resource_version` (gauge): the last 15 digits of the version of the store's
 //!   content; 0 before the first.
 //! - `kubecache_informer_undecodable_objects` (gauge): objects that the store sets aside at
-//!   present, because they do not decode.
+//!   present, because they are undecodable.
 //! - `kubecache_informer_handler_queued_items` (gauge): notifications that wait for the handler.
 //! - `kubecache_informer_handler_lag_seconds` (gauge): age of the oldest notification that the
 //!   handler has not returned from; 0 if there is none.
-//! - `kubecache_informer_handler_panics_total` (counter): notifications that the handler lost by
+//! - `kubecache_informer_handler_panics_total` (counter): notifications that the handler lost to
 //!   panics.
 //!
 //! ## Managers
@@ -99,8 +98,8 @@
 //! - `kubecache_object_cache_references` (gauge): references of pods. An object that two pods
 //!   reference counts twice.
 //! - `kubecache_object_cache_watches` (gauge): watches that are open or being opened.
-//! - `kubecache_object_cache_polled` (gauge): objects that are polled, since there is no room for
-//!   their watches.
+//! - `kubecache_object_cache_polled` (gauge): objects that the poller gets, because there is no
+//!   room for their watches.
 //! - `kubecache_object_cache_get_duration_seconds` (histogram): how long reads took, failed ones
 //!   too: plain, fresh and at-least ones.
 //! - `kubecache_object_cache_get_errors_total` (counter): reads that failed. Its label `reason` is
@@ -109,54 +108,54 @@
 //! ## Clients
 //!
 //! Names, other labels and buckets are client-go's. The label `name`, as given to the exposition,
-//! comes besides. `host` is host and port of the server, the port also where the URL names none.
-//! `verb` and `method` are always `GET`. `code` is the status code, and `<other>` for a number
-//! that HTTP does not define. It is `<error>` if no answer came, or if there were no credentials to
-//! send.
+//! is added. `host` is the server's host and port, even if the URL names no port. `verb` and
+//! `method` are always `GET`. `code` is the status code, and `<other>` for a number that HTTP does
+//! not define. It is `<error>` if no answer came, or if there were no credentials to send.
 //!
 //! - `rest_client_requests_total` (counter): requests that were sent, by `code`, `method` and
 //!   `host`. Each retry counts, and the opening of each watch.
-//! - `rest_client_request_retries_total` (counter): those of them that repeat a request, by the
-//!   `code` of the repetition, `verb` and `host`: after a 401, and after silence. The client
-//!   repeats nothing after a 429 or 5xx; its reflectors ask anew later, which is no retry.
+//! - `rest_client_request_retries_total` (counter): the repeated requests among them, by the `code`
+//!   of the repetition, `verb` and `host`: after a 401, and after silence. The client itself
+//!   repeats nothing after a 429 or 5xx. Its reflectors ask again later, which does not count as a
+//!   retry.
 //! - `rest_client_request_duration_seconds` (histogram): how long gets and lists of one page took,
 //!   failed ones too: the wait for the rate limit, retries, and reading the body. By `verb` and
 //!   `host`. Watches and streamed lists are not measured, as in client-go.
 //! - `rest_client_rate_limiter_duration_seconds` (histogram): how long requests waited for the
-//!   client's rate limit, also not at all, by `verb` and `host`. Openings of watches do not wait.
+//!   client's rate limit, including no wait, by `verb` and `host`. Openings of watches do not wait.
 //! - `rest_client_response_size_bytes` (histogram): the bodies of gets and lists of one page after
 //!   decompression, by `verb` and `host`. Failed requests do not count; client-go's do.
-//! - `kubecache_client_body_bytes_total` (counter): bytes of lists, gets and watches that came and
-//!   were decoded, after decompression, by `host`.
-//! - `kubecache_client_skipped_bytes_total` (counter): those of them that the decoder passed over,
-//!   by `host`: managed fields and kubectl's last-applied annotation
-//!   ([`Trim::Skip`](crate::http::Trim)), and whole objects where metadata alone was asked for. It
-//!   stays small where the server leaves managed fields out, as Kubernetes 1.38 can.
+//! - `kubecache_client_body_bytes_total` (counter): bytes of lists, gets and watches that the
+//!   client received and decoded, after decompression, by `host`.
+//! - `kubecache_client_skipped_bytes_total` (counter): the part of these bytes that the decoder
+//!   passed over, by `host`: managed fields and kubectl's last-applied annotation
+//!   ([`Trim::Skip`](crate::http::Trim)), and the rest of objects if the request was for metadata
+//!   alone. It stays small if the server leaves managed fields out, as Kubernetes 1.38 can.
 //! - `rest_client_exec_plugin_call_total` (counter): runs of a credential plugin, by `code`, the
 //!   exit code, and `call_status`, such as `no_error` ([`PluginEnd`](crate::http::PluginEnd)).
 //! - `rest_client_exec_plugin_policy_call_total` (counter): decisions of the
 //!   [`PluginPolicy`](crate::http::PluginPolicy) before a run, by `status`: `allowed` or `denied`.
-//!   client-go 0.37 has the name but counts nothing; the label is that of a change proposed there.
-//!   A kubeconfig that is refused when it is read makes no client, so nothing counts that.
+//!   client-go 0.37 has the name but counts nothing; the label follows a proposed change there. A
+//!   kubeconfig that the policy refuses while it is read makes no client, and is not counted.
 //! - `rest_client_exec_plugin_ttl_seconds` (gauge): time until the first client certificate of a
 //!   plugin expires; negative once it has. Infinite without any.
-//! - `rest_client_exec_plugin_certificate_rotation_age` (histogram): the seconds since a plugin's
-//!   client certificate had become valid, when another one replaced it.
-//! - `kubecache_client_certificate_ttl_seconds` (gauge): time until the first client certificate
-//!   expires that new connections show, of kubeconfigs and of plugins; negative once it has.
-//!   Infinite without any, as the kubelet's `kubelet_certificate_manager_client_ttl_seconds`.
-//! - `kubecache_client_credentials_ttl_seconds` (gauge): time until the first of what a plugin or a
-//!   [`TokenSource`](crate::http::TokenSource) gave expires; 0 once it has. Infinite if nothing
-//!   names an end.
+//! - `rest_client_exec_plugin_certificate_rotation_age` (histogram): the age of a plugin's client
+//!   certificate, in seconds since it became valid, when another one replaced it.
+//! - `kubecache_client_certificate_ttl_seconds` (gauge): time until the first client certificate of
+//!   new connections expires, from kubeconfigs and plugins; negative once it has. Infinite without
+//!   any, as the kubelet's `kubelet_certificate_manager_client_ttl_seconds`.
+//! - `kubecache_client_credentials_ttl_seconds` (gauge): time until the first credentials of a
+//!   plugin or a [`TokenSource`](crate::http::TokenSource) expire; 0 once they have. Infinite if
+//!   none has an expiry.
 //!
-//! The three gauges are there while a client is. client-go's `rest_client_request_size_bytes`
-//! is missing: a `GET` has no body. So are its `rest_client_transport_…`, which are of a cache that
-//! Go programs have.
+//! The three gauges exist while a client does. client-go's `rest_client_request_size_bytes` is
+//! missing, because a `GET` has no body. So are its `rest_client_transport_…`, which belong to a
+//! cache of Go programs.
 //!
 //! # Threads and locks
 //!
-//! No thread. The tables of handles and the readings of each series are behind locks of rank 57,
-//! under which nothing is called.
+//! An exposition has no thread. Locks of rank 57 guard the tables of hooks and the readings of each
+//! series; no code is called under them.
 
 mod client;
 mod informer;
@@ -194,7 +193,7 @@ pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The label `name` of the managers' reflectors.
 const OBJECT_CACHE: &str = "object-cache";
 
-/// Makes metrics for reflectors, informers, managers and clients, and renders what they count ([the
+/// Makes metrics for reflectors, informers, managers and clients, and renders their counts ([the
 /// module](self) lists all names).
 ///
 /// Cloning copies a pointer. It keeps neither an owner nor a series alive.
@@ -254,7 +253,7 @@ impl Exposition {
 
     /// Makes the hook that counts for a manager of `K` that learns of changes by `strategy`. Give
     /// it to [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics). A manager of
-    /// another kind or strategy refuses it as it is made.
+    /// another kind or strategy refuses it when it is made.
     ///
     /// # Errors
     ///
@@ -330,8 +329,8 @@ impl Exposition {
     /// Renders all series in the text format of Prometheus, version 0.0.4, sorted by name and
     /// labels.
     ///
-    /// May be called from any thread. It reads the state of each owner, and never waits for the
-    /// network or for a handler.
+    /// Any thread may call it. It reads the state of each owner, and never waits for the network or
+    /// for a handler.
     pub fn text(&self) -> String {
         let page = Registry::new();
         for series in self.reflectors.living() {
@@ -356,7 +355,7 @@ impl fmt::Debug for Exposition {
     }
 }
 
-/// The labels of what lists and watches `K`.
+/// The labels of a reflector of `K`.
 fn reflector_labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error> {
     if name.is_empty() {
         let text = format!("{owner} name cannot be empty");

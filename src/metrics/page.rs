@@ -1,5 +1,5 @@
-//! The metrics' types, and the page that shows them: the one place that knows the
-//! metrics library.
+//! The types of metrics, and the page that shows them: the only code that knows the metrics
+//! library.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(super) use prometheus::Registry;
 
 use crate::error::{Error, ErrorKind};
 
-/// The buckets of how long requests take.
+/// The buckets of request durations.
 pub(super) const SECONDS: [f64; 12] = [
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
@@ -70,7 +70,7 @@ impl Metric {
         IntGauge::with_opts(self.opts(labels)).map_err(|error| self.refused(error))
     }
 
-    /// Shows a value as it is now: a [`number`] of things, or a time in seconds.
+    /// Shows a present value: a [`number`], or a time in seconds.
     pub(super) fn show(self, page: &Registry, labels: &Labels, value: f64) {
         match Gauge::with_opts(self.opts(labels)) {
             Ok(gauge) => {
@@ -91,7 +91,7 @@ impl Metric {
     }
 }
 
-/// Shows what was counted on a page, which is one answer to a scrape.
+/// Shows counts on a page, which is one answer to a scrape.
 pub(super) fn show<const N: usize>(
     page: &Registry,
     counted: [&(impl Collector + Clone + 'static); N],
@@ -109,11 +109,11 @@ pub(super) fn text(page: &Registry) -> String {
     if let Err(error) = TextEncoder::new().encode_utf8(&page.gather(), &mut text) {
         log::error!("the metrics end early: {error}");
     }
-    // As the format writes it.
+    // The spelling of the format.
     text.replace(" inf\n", " +Inf\n")
 }
 
-/// A number of things as metrics have it; beyond four billion it is no more exact.
+/// Converts a number for metrics; it is capped above four billion.
 pub(super) fn number(number: usize) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -4,12 +4,11 @@ use prometheus::IntGauge;
 
 use crate::object::ResourceVersion;
 
-/// So many decimal digits are exact in the 64-bit floating point numbers of which Prometheus is
-/// made.
+/// The number of decimal digits that are exact in Prometheus's 64-bit floating point numbers.
 const DIGITS: usize = 15;
 
-/// The last 15 characters of a version as a number, 0 for the empty version; `None` for what is no
-/// number (ST-10).
+/// The last 15 characters of a version as a number, 0 for the empty version; `None` if they are not
+/// a number (ST-10).
 pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
     let text = version.as_str();
     if text.is_empty() {
@@ -20,7 +19,7 @@ pub(super) fn position(version: &ResourceVersion) -> Option<i64> {
     last.parse().ok()
 }
 
-/// Moves the gauge to the largest of the versions; it stays where it is if none is a number.
+/// Moves the gauge to the largest version. It does not move if no version is a number.
 pub(super) fn set_largest(gauge: &IntGauge, versions: impl Iterator<Item = ResourceVersion>) {
     if let Some(largest) = versions.filter_map(|version| position(&version)).max() {
         gauge.set(largest);
@@ -41,7 +40,7 @@ mod tests {
             ("123456789012345", Some(123_456_789_012_345)),
             ("9123456789012345", Some(123_456_789_012_345)),
             ("99999999999999999999999", Some(999_999_999_999_999)),
-            // Only the last characters are looked at, whatever stands before them.
+            // Only the last characters count, whatever stands before them.
             ("odd-000000000000005", Some(5)),
             ("ö123456789012345", Some(123_456_789_012_345)),
             ("12x", None),
@@ -64,7 +63,7 @@ mod tests {
         assert_eq!(show(&["7", "odd", "12"]), 12);
         assert_eq!(show(&["odd"]), 12);
         assert_eq!(show(&[]), 12);
-        // It is not a maximum over time: a server that was put back is followed.
+        // It is not a maximum over time: it follows a server that was put back.
         assert_eq!(show(&["3"]), 3);
         assert_eq!(show(&[""]), 0);
     }

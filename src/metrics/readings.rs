@@ -1,10 +1,9 @@
-//! The readings of the owners that share a series: added as owners start, let go once they are
-//! over.
+//! The readings of owners that share a series: added when an owner starts, dropped after its end.
 
 use crate::hooks::Reading;
 use crate::sync::{Mutex, Rank};
 
-/// The fewest readings among which it is worth looking for those that are over.
+/// The minimum number of readings that makes a search for ended owners worthwhile.
 const LOOK_AT: usize = 16;
 
 #[derive(Debug)]
@@ -21,14 +20,14 @@ impl<S> Readings<S> {
         let mut kept = self.0.lock();
         if kept.len() == kept.capacity() {
             kept.retain(|reading| !reading.is_over());
-            // Room for as many again, so that looking costs each reading a constant.
+            // Reserves twice the size, so that the search costs a constant per reading.
             let room = kept.len();
             kept.reserve(room);
         }
         kept.push(reading.clone());
     }
 
-    /// The states of the owners that are not over, which are looked at under no lock.
+    /// The states of the owners that still live, read without a lock.
     pub(super) fn states(&self) -> Vec<S> {
         let readings = {
             let mut kept = self.0.lock();

@@ -1,5 +1,4 @@
-//! The series of reflectors: client-go's names (RF-51), and beside them what tells how long a
-//! server has been silent.
+//! The series of reflectors: client-go's names (RF-51), plus the silence of the server.
 
 use std::time::Instant;
 

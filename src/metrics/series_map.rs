@@ -1,4 +1,4 @@
-//! The series of one sort by their labels, each for as long as it has an owner.
+//! The series of one type by their labels, each while it has an owner.
 
 use std::sync::Weak;
 
@@ -15,7 +15,7 @@ impl<S> Default for SeriesMap<S> {
 }
 
 impl<S> SeriesMap<S> {
-    /// The series of those labels; made if it has no owner.
+    /// The series with those labels, made anew if it has no owner.
     pub(super) fn get_or_make(
         &self,
         labels: &Labels,

@@ -1,4 +1,4 @@
-//! Namespace and name: what identifies an object of a kind.
+//! Namespace and name, which identify an object of a kind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ pub struct ObjectKey {
 }
 
 impl ObjectKey {
-    /// A key of the two parts, neither of which is validated.
+    /// Makes a key of two parts, without validating them.
     pub fn new(namespace: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -71,7 +71,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// Namespace and name of an object, borrowed: finds an [`ObjectKey`] in a map of `hashbrown`
+/// Namespace and name of an object, borrowed, to find an [`ObjectKey`] in a map of `hashbrown`
 /// without an allocation.
 ///
 /// Hashes as [`ObjectKey`] does.
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(by_key.get(&KeyRef { namespace, name }), None);
     }
 
-    /// KEY-3, KEY-5, `TestObjectNames`: what was written is read back.
+    /// KEY-3, KEY-5, `TestObjectNames`: a written key reads back.
     #[test]
     fn key_3_key_5_a_written_key_is_read_back() {
         for (namespace, name) in [
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Row by row. A key that begins with a slash is written without it, and so is not read back
+    /// Row by row. A key that begins with a slash is written without it, so it does not read back
     /// the same.
     #[test]
     fn key_4_the_split_table_of_upstream() {

@@ -1,4 +1,4 @@
-//! Whether labels match a selector: the API's syntax, evaluated here instead of by the server.
+//! Matches labels against a selector: the API's syntax, evaluated here instead of by the server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,16 +24,16 @@ use crate::error::Error;
 #[doc(alias = "labels.Selector")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelMatcher {
-    /// What labels have to meet, all of it; `None` matches nothing.
+    /// The requirements that labels must all meet; `None` matches nothing.
     all: Option<Vec<Requirement>>,
 }
 
-/// What one label must be.
+/// A requirement on one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requirement {
     label: String,
     value: LabelValue,
-    /// The value must not be that; a label that is not there has no value.
+    /// The value must differ; a missing label has no value.
     negated: bool,
 }
 
@@ -63,7 +63,7 @@ impl LabelMatcher {
     ///
     /// # Errors
     ///
-    /// `Config` with the requirement that cannot be read.
+    /// `Config` with the invalid requirement.
     #[doc(alias = "labels.Parse")]
     pub fn parse(selector: &LabelSelector) -> Result<Self, Error> {
         let text = selector.as_str();
@@ -85,10 +85,10 @@ impl LabelMatcher {
         Self { all: Some(all) }
     }
 
-    /// Makes a matcher of exact labels, such as the `spec.selector` of a Service. An object matches
-    /// if it has all of them; an empty set matches everything.
+    /// Makes a matcher for exact labels, such as the `spec.selector` of a Service. An object
+    /// matches if it has all of them; an empty set matches everything.
     ///
-    /// Nothing is validated: a label that the API would refuse is on no object.
+    /// It validates nothing, because no object has a label that the API would refuse.
     #[doc(alias = "labels.SelectorFromSet")]
     pub fn of_labels(labels: &BTreeMap<String, String>) -> Self {
         let all = labels
@@ -97,15 +97,14 @@ impl LabelMatcher {
         Self::of(all.collect())
     }
 
-    /// Makes a matcher of a selector in an object, such as the `spec.selector` of a Deployment. A
+    /// Makes a matcher from a selector in an object, such as the `spec.selector` of a Deployment. A
     /// selector without requirements matches everything. For an object without a selector, use
-    /// [`nothing`](Self::nothing), which is what the API means.
+    /// [`nothing`](Self::nothing), as the API does.
     ///
     /// # Errors
     ///
-    /// `Config` with the key or the value that no label can have, or the expression that says
-    /// nothing: an unknown
-    /// operator, or values that are missing or too many.
+    /// `Config` with the key or value that no label can have, or the invalid expression: an unknown
+    /// operator, or missing or excess values.
     #[doc(alias = "LabelSelectorAsSelector")]
     pub fn of_object(selector: &SelectorInObject) -> Result<Self, Error> {
         let labels = selector.match_labels.iter().flatten();
@@ -193,7 +192,7 @@ impl Requirement {
         Self::new(label, LabelValue::In([value.to_owned()].into()), false)
     }
 
-    /// Reads one without a look at key and values.
+    /// Reads one without validating key and values.
     fn parse(text: &str) -> Option<Self> {
         let one = |value: &str| LabelValue::In([value.trim().to_owned()].into());
         let (label, value, negated) = if let Some(label) = text.strip_prefix('!') {
@@ -226,7 +225,7 @@ impl Requirement {
         Some(Self::new(label.trim(), value, negated))
     }
 
-    /// What no label can have, the key or a value, and its text.
+    /// The key or value that no label can have, and its text.
     fn refused(&self) -> Option<(&'static str, &str)> {
         if !is_key(&self.label) {
             return Some(("key", &self.label));
@@ -250,7 +249,7 @@ impl Requirement {
     }
 }
 
-/// Whether the API takes it as the key of a label: a name, behind a prefix and a slash or alone.
+/// Whether the API takes it as the key of a label: a name, optionally after a prefix and a slash.
 fn is_key(label: &str) -> bool {
     match label.split_once('/') {
         Some((prefix, name)) => is_prefix(prefix) && !name.is_empty() && is_of_label(name),
@@ -258,7 +257,7 @@ fn is_key(label: &str) -> bool {
     }
 }
 
-/// A number to compare with; it has to be a label's value, so it has no sign.
+/// A number to compare with. It must be a valid label value, so it has no sign.
 fn number(text: &str) -> Option<i64> {
     let text = text.trim();
     is_of_label(text).then(|| text.parse().ok())?
@@ -396,7 +395,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Config);
     }
 
-    /// F22: a number is one that is a label's value too, so it has no sign.
+    /// F22: a number must be a valid label value, so it has no sign.
     #[test]
     fn f22_numbers_with_a_sign_are_no_values() {
         for text in [
@@ -417,7 +416,7 @@ mod tests {
         );
     }
 
-    /// F22: a selector in an object is held to the rules of one in text.
+    /// F22: a selector in an object follows the rules of one in text.
     #[test]
     fn f22_keys_and_values_of_selectors_in_objects_are_validated() {
         let long = "x".repeat(64);

@@ -31,12 +31,12 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::DeserializeOwned;
 
-/// A type that the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or one of your own.
+/// A type that the caches can hold: any `k8s-openapi` type with `ObjectMeta`, or your own.
 ///
-/// Every type that has `k8s_openapi::Resource`, `k8s_openapi::Metadata` and `Deserialize` has this
-/// trait too, such as a struct with three fields of a pod. For other types, such as those that a
-/// derive macro makes for a CRD, implement it: give the resource, and the fields that hold name,
-/// namespace, uid and version.
+/// Every type that implements `k8s_openapi::Resource`, `k8s_openapi::Metadata` and `Deserialize`
+/// also implements this trait, such as a struct with three fields of a pod. Implement it for other
+/// types, such as those that a derive macro makes for a CRD: return the resource, and the fields
+/// with name, namespace, uid and version.
 ///
 /// # Examples
 ///
@@ -76,66 +76,66 @@ use serde::de::DeserializeOwned;
 /// }
 /// ```
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
-    /// Whether the server shall send metadata alone, as `PartialObjectMetadata`. Of whole objects,
-    /// which a server sends that does not know that form, no more is decoded. Default: false.
+    /// Whether to ask the server for metadata alone, as `PartialObjectMetadata`. If a server does
+    /// not know that form and sends whole objects, the decoder decodes only their metadata.
+    /// Default: false.
     const METADATA_ONLY: bool = false;
 
-    /// Whether a plain get leaves out what only writers need, as lists and watches do unless the
-    /// client keeps it ([`Trim::Keep`](crate::http::Trim)). Default: false, so that a program can
-    /// write back what it got.
+    /// Whether a plain get leaves out the fields that only writers need. Lists and watches do so,
+    /// unless the client keeps them ([`Trim::Keep`](crate::http::Trim)). Default: false, so that a
+    /// program can write the object back.
     const TRIMMED_ON_GET: bool = false;
 
-    /// The resource that objects of this type belong to.
+    /// Returns the resource of this type.
     fn resource() -> Resource;
 
-    /// The object's name; empty when the server sent none.
+    /// Returns the object's name; empty when the server sent none.
     fn name(&self) -> &str;
 
-    /// The object's namespace; empty for cluster-scoped objects.
+    /// Returns the object's namespace; empty for cluster-scoped objects.
     fn namespace(&self) -> &str;
 
-    /// The object's uid; empty when the server sent none.
+    /// Returns the object's uid; empty when the server sent none.
     fn uid(&self) -> &str;
 
-    /// The object's resource version as text; empty when the server sent none.
+    /// Returns the object's resource version as text; empty when the server sent none.
     fn version(&self) -> &str;
 
-    /// The value of one label. The default knows no labels.
+    /// Returns the value of one label. The default knows no labels.
     fn label(&self, _name: &str) -> Option<&str> {
         None
     }
 
-    /// When the server created the object. The default does not know.
+    /// Returns when the server created the object. Default: `None`.
     fn creation_timestamp(&self) -> Option<Time> {
         None
     }
 
-    /// Leaves out what only writers need: the managed fields and the last-applied annotation. The
-    /// default changes nothing.
+    /// Removes the fields that only writers need: the managed fields and the last-applied
+    /// annotation. The default changes nothing.
     fn trim(&mut self) {}
 
-    /// Overwrites what must not stay in memory, before the object is dropped. The default does
-    /// nothing; that of `Secret` overwrites its values and kubectl's copy of them.
+    /// Overwrites values that must not stay in memory, before the object is dropped. The default
+    /// does nothing. For `Secret` it overwrites the values and kubectl's copy of them.
     ///
-    /// The caches overwrite the bytes they read and all that their decoder copies of them. The
-    /// fields of the program's own type are its own: this method overwrites those of a whole
-    /// object. It is not called for an object of which a field does not decode; a
-    /// [`SecretText`] is overwritten then too. Serde makes copies of its own for flattened fields,
-    /// untagged enums and raw values.
+    /// The caches overwrite the bytes that they read, and their decoder's copies. The fields of the
+    /// program's own type are this method's task, for a whole object. The cache does not call it
+    /// for an object with a field that does not decode; a [`SecretText`] is overwritten even then.
+    /// Serde makes its own copies for flattened fields, untagged enums and raw values.
     fn wipe(&mut self) {}
 
-    /// The object's namespace and name.
+    /// Returns the object's namespace and name.
     fn key(&self) -> ObjectKey {
         ObjectKey::new(self.namespace(), self.name())
     }
 
-    /// The object's resource version; empty when the server sent none.
+    /// Returns the object's resource version; empty when the server sent none.
     fn resource_version(&self) -> ResourceVersion {
         ResourceVersion::from(self.version())
     }
 }
 
-/// What an object has of [`Object`] by its metadata, a field or a method.
+/// Implements the methods of [`Object`] by the metadata, a field or a method.
 macro_rules! object_of_metadata {
     ($($metadata:tt)+) => {
         fn name(&self) -> &str {
@@ -205,12 +205,12 @@ impl<'a> KeyRef<'a> {
     }
 }
 
-/// Whether two objects of one key are the same state of the same object.
+/// Whether two objects with one key are the same state of the same object.
 pub(crate) fn is_same_state<K: Object>(a: &K, b: &K) -> bool {
     !a.version().is_empty() && a.version() == b.version() && a.uid() == b.uid()
 }
 
-/// One object of the type, as the field's messages write it: `secret`, `deployment.apps` (OC-9).
+/// The word for one object of the type in Kubernetes messages: `secret`, `deployment.apps` (OC-9).
 pub(crate) fn resource_name<K: Object>() -> String {
     K::resource().singular()
 }

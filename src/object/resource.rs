@@ -1,5 +1,5 @@
-//! A resource of the API server as a value: where its objects are found, and what messages call
-//! them.
+//! A resource of the API server as a value: the location of its objects, and their name in
+//! messages.
 
 use std::any::TypeId;
 use std::borrow::Cow;
@@ -9,8 +9,8 @@ use k8s_openapi::NamespaceResourceScope;
 
 /// A resource of the API server: group, version, plural, kind, and whether it has namespaces.
 ///
-/// Each [`Object`](crate::object::Object) type has one. A program makes one itself for a type of
-/// its own, such as one that stands for a CRD.
+/// Each [`Object`](crate::object::Object) type has one. A program makes one for its own type, such
+/// as one for a CRD.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// A resource whose objects have namespaces. The core group is the empty text.
+    /// Makes a resource whose objects have namespaces. The core group is the empty text.
     pub fn new(
         group: impl Into<Cow<'static, str>>,
         version: impl Into<Cow<'static, str>>,
@@ -58,19 +58,19 @@ impl Resource {
         }
     }
 
-    /// What a type has that stands for every resource: no group, version or kind.
+    /// The resource of a type that stands for every resource: no group, version or kind.
     pub(crate) fn any() -> Self {
         Self::new("", "", "objects", "")
     }
 
-    /// The same resource, with objects that have no namespace.
+    /// Makes the resource cluster-scoped: its objects have no namespace.
     #[must_use]
     pub fn cluster_scoped(mut self) -> Self {
         self.namespaced = false;
         self
     }
 
-    /// The resource of a type that says its own at compile time.
+    /// Returns the resource of a type that knows it at compile time.
     pub fn of<K: k8s_openapi::Resource>() -> Self
     where
         K::Scope: 'static,
@@ -85,32 +85,32 @@ impl Resource {
         }
     }
 
-    /// The API group, such as `apps`; empty for the core group.
+    /// Returns the API group, such as `apps`; empty for the core group.
     pub fn group(&self) -> &str {
         &self.group
     }
 
-    /// The version within the group, such as `v1`.
+    /// Returns the version within the group, such as `v1`.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// The plural, as it stands in paths: `deployments`.
+    /// Returns the plural, as in paths: `deployments`.
     pub fn plural(&self) -> &str {
         &self.plural
     }
 
-    /// The kind, as it stands in objects: `Deployment`.
+    /// Returns the kind, as in objects: `Deployment`.
     pub fn kind(&self) -> &str {
         &self.kind
     }
 
-    /// Group and version, and the kind, as they stand in objects.
+    /// Group and version, and the kind, as in objects.
     pub(crate) fn type_names(self) -> (Cow<'static, str>, Cow<'static, str>) {
         (self.api_version, self.kind)
     }
 
-    /// The kind, to keep.
+    /// The kind as an owned value.
     pub(crate) fn kind_name(self) -> Cow<'static, str> {
         self.kind
     }
@@ -120,12 +120,12 @@ impl Resource {
         self.namespaced
     }
 
-    /// Group and version, as they stand in objects: `apps/v1`, or `v1` for the core group.
+    /// Returns group and version, as in objects: `apps/v1`, or `v1` for the core group.
     pub fn api_version(&self) -> &str {
         &self.api_version
     }
 
-    /// One object of it, as the field's messages write it: `secret`, `deployment.apps` (OC-9).
+    /// The word for one object in Kubernetes messages: `secret`, `deployment.apps` (OC-9).
     pub(crate) fn singular(&self) -> String {
         let kind = self.kind.to_ascii_lowercase();
         match self.group() {

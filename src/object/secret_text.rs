@@ -1,4 +1,4 @@
-//! A text of a program's own type that is overwritten when it is dropped.
+//! Text for a program's own types that is overwritten on drop.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,11 +6,11 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer};
 use zeroize::Zeroizing;
 
-/// A text that may be secret, for the fields of a program's own [`Object`](super::Object).
+/// Text that may be secret, for the fields of a program's own [`Object`](super::Object).
 ///
-/// It is copied once out of the JSON, and overwritten when it is dropped: also when another field
-/// of the object does not decode, of which [`wipe`](super::Object::wipe) is not told. Its `Debug`
-/// does not show it.
+/// It is copied once from the JSON, and overwritten on drop. That holds even if another field of
+/// the object does not decode, when [`wipe`](super::Object::wipe) is not called. Its `Debug` does
+/// not show it.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ impl fmt::Debug for SecretText {
 
 impl<'de> Deserialize<'de> for SecretText {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        // A string out of the JSON is copied into room of its size.
+        // A string from the JSON is copied into memory of its exact size.
         String::deserialize(from).map(|text| Self(Zeroizing::new(text)))
     }
 }

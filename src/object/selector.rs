@@ -1,4 +1,4 @@
-//! Which objects a request is about: namespace, field and label selectors. Rendering only.
+//! Selects the objects of a request by namespace, field and label selectors. Renders them only.
 
 use super::ObjectKey;
 
@@ -52,8 +52,7 @@ impl LabelSelector {
     }
 }
 
-/// The set of objects that a list or watch asks for: of one namespace or all, narrowed by
-/// selectors.
+/// The set of objects that a list or watch asks for: one namespace or all, narrowed by selectors.
 ///
 /// # Examples
 ///
@@ -71,12 +70,12 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Every object of the kind: all namespaces, or the cluster-scoped ones.
+    /// Selects every object of the kind: in all namespaces, or cluster-scoped.
     pub fn all() -> Self {
         Self::default()
     }
 
-    /// The objects of one namespace.
+    /// Selects the objects of one namespace.
     pub fn namespace(namespace: impl Into<String>) -> Self {
         Self {
             namespace: Some(namespace.into()),
@@ -84,7 +83,7 @@ impl Scope {
         }
     }
 
-    /// The one object of that key, by field selector on its name.
+    /// Selects the object with that key, by a field selector on its name.
     pub fn object(key: &ObjectKey) -> Self {
         let namespace = (!key.namespace().is_empty()).then(|| key.namespace().to_owned());
         Self {
@@ -108,17 +107,17 @@ impl Scope {
         self
     }
 
-    /// The namespace; `None` if the scope has all namespaces.
+    /// Returns the namespace; `None` for all namespaces.
     pub fn namespace_name(&self) -> Option<&str> {
         self.namespace.as_deref()
     }
 
-    /// The field selector.
+    /// Returns the field selector.
     pub fn field_selector(&self) -> &FieldSelector {
         &self.fields
     }
 
-    /// The label selector.
+    /// Returns the label selector.
     pub fn label_selector(&self) -> &LabelSelector {
         &self.labels
     }

@@ -1,5 +1,5 @@
-//! An object as the caches hold it: shared, silent in `Debug`, secret values overwritten when the
-//! last holder drops it.
+//! An object as the caches hold it: shared, without its values in `Debug`, and with secret values
+//! overwritten on the last drop.
 
 use std::fmt;
 use std::ops::Deref;
@@ -9,9 +9,9 @@ use crate::sync::Arc;
 
 /// An object as the caches hold it; it derefs to `K`.
 ///
-/// Its `Debug` prints key and version only, and the values of a `Secret` are overwritten when it is
-/// dropped. An object out of a cache is not for writing back: `metadata.managedFields` and the
-/// last-applied annotation were skipped while it was decoded, unless they were asked for.
+/// Its `Debug` prints only key and version, and the values of a `Secret` are overwritten on drop.
+/// Do not write an object from a cache back to the server: the decoder skipped
+/// `metadata.managedFields` and the last-applied annotation, unless the client keeps them.
 pub struct StoredObject<K: Object>(K);
 
 impl<K: Object> StoredObject<K> {
@@ -20,8 +20,7 @@ impl<K: Object> StoredObject<K> {
         Self(object)
     }
 
-    /// The object after `edit`: in place if nobody else holds it, else a copy of it. For
-    /// transforms.
+    /// Edits the object, for transforms: in place if it is not shared, otherwise on a copy.
     ///
     /// # Examples
     ///
@@ -50,7 +49,7 @@ impl<K: Object> StoredObject<K> {
         Arc::new(copy)
     }
 
-    /// The object, which nothing else refers to yet.
+    /// The object, before anything else refers to it.
     pub(crate) fn inner_mut(&mut self) -> &mut K {
         &mut self.0
     }
@@ -97,7 +96,7 @@ mod tests {
         );
     }
 
-    /// What is shared is never changed: no detector has to look for it.
+    /// A shared object never changes, so no mutation detector is needed.
     #[test]
     fn md_1_who_edits_a_shared_object_edits_a_copy() {
         let alone = Arc::new(StoredObject::new(Secret::default()));

@@ -5,7 +5,7 @@ use crate::error::{Error, ErrorKind, clone_of};
 use crate::guard::guard_call;
 use crate::sync::Arc;
 
-/// Changes objects; leaves their namespace and name as they are.
+/// Changes objects, except their namespace and name.
 pub(crate) struct Transform<K: Object>(
     #[expect(clippy::type_complexity, reason = "named by the type it is in")]
     Arc<dyn Fn(Arc<StoredObject<K>>) -> Result<Arc<StoredObject<K>>, Error> + Send + Sync>,
@@ -23,7 +23,7 @@ impl<K: Object> Transform<K> {
 
     /// # Errors
     ///
-    /// The function's own, `Panicked` if it panics, `Config` if it changes the object's key.
+    /// The function's own error, `Panicked` if it panics, `Config` if it changes the object's key.
     pub(crate) fn apply(
         &self,
         object: Arc<StoredObject<K>>,

@@ -1,12 +1,12 @@
-//! The opaque position in the server's history, with the one comparison rule.
+//! An opaque position in the server's history, with its comparison rule.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use crate::sync::Arc;
 
-/// A version of an object or a list, as the server gave it. Two versions have an order only if both
-/// are decimal numbers. Cheap to clone.
+/// A version of an object or a list, as the server sent it. Only two decimal numbers have an order.
+/// Cheap to clone.
 ///
 /// # Examples
 ///
@@ -23,12 +23,12 @@ use crate::sync::Arc;
 pub struct ResourceVersion(Arc<str>);
 
 impl ResourceVersion {
-    /// The empty version. A list at it is the most recent, read from etcd with quorum.
+    /// Returns the empty version. A list at it is the most recent, read from etcd with quorum.
     pub fn most_recent() -> Self {
         Self::default()
     }
 
-    /// The version `0`. A list at it may have any age, as the server's cache has it.
+    /// Returns the version `0`. A list at it comes from the server's cache, and may have any age.
     pub fn any() -> Self {
         Self::from("0")
     }
@@ -53,7 +53,7 @@ impl ResourceVersion {
         self.numeric_order(other) == Some(Ordering::Less)
     }
 
-    /// The order of two decimal versions of any length; `None` when one of them is not a number.
+    /// Returns the order of two decimal versions of any length; `None` when one is not a number.
     pub fn numeric_order(&self, other: &Self) -> Option<Ordering> {
         numeric_order(&self.0, &other.0)
     }

@@ -1,13 +1,13 @@
-//! What a cache leaves out of an object, and what it overwrites before the memory is freed.
+//! Removes the fields that a cache leaves out, and overwrites secrets before their memory is freed.
 
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use zeroize::Zeroize as _;
 
-/// Where kubectl keeps a copy of the whole object, the values of a Secret included.
+/// The annotation in which kubectl keeps a copy of the whole object, including a Secret's values.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// Leaves out what only writers need, of an object that was not trimmed while it was decoded (B19).
+/// Removes the fields that only writers need from an object that the decoder did not trim (B19).
 pub(crate) fn trim(metadata: &mut ObjectMeta) {
     metadata.managed_fields = None;
     overwrite_copy(metadata);

@@ -1,5 +1,5 @@
-//! A folder that is open, and what is done in it by name. No link is followed on the way, so that
-//! nobody who can write elsewhere leads the outlet there.
+//! An open folder, and operations in it by name. They follow no link, so that a user who can write
+//! elsewhere cannot lead the outlet there.
 
 use std::fs::File;
 use std::hash::{Hash as _, Hasher};
@@ -20,18 +20,18 @@ pub(super) type OwnerIds = Option<(u32, u32)>;
 const FOLDER: Mode = Mode::RWXU;
 pub(super) const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// For others on their way to a file whose name they know.
+/// The mode for users on their way to a file whose name they know.
 const PASSAGE: Mode = FOLDER.union(Mode::XGRP).union(Mode::XOTH);
-/// For others who may see the names of files.
+/// The mode for users who may see the names of files.
 const SHARED: Mode = PASSAGE.union(Mode::RGRP).union(Mode::ROTH);
 
 #[derive(Debug)]
 pub(super) struct Folder(OwnedFd);
 
-/// Who may use the files of an object, and the folders that lead to them.
+/// The rights to an object's files, and to the folders that lead to them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
-    /// Whose the folders are.
+    /// The owner of the folders.
     pub(super) owner: OwnerIds,
     pub(super) of_files: OwnerIds,
     pub(super) file: Mode,
@@ -64,7 +64,7 @@ impl AsFd for Folder {
 
 impl Folder {
     /// Opens a directory by its path, whose links are the administrator's, and makes it if need be.
-    /// One that it makes is for others to pass, if that is said.
+    /// `passes` lets other users pass through a directory that it makes.
     pub(super) fn root(path: &Path, owner: OwnerIds, passes: bool) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         if let Ok(root) = fs::open(path, flags, Mode::empty()) {
@@ -81,11 +81,11 @@ impl Folder {
         Ok(Self(root))
     }
 
-    /// Whether it is still what that path leads to.
+    /// Whether the path still leads to this folder.
     ///
     /// # Errors
     ///
-    /// Another disk is there now, or the directory would be made anew on one.
+    /// The path leads to another disk now, or the directory would be created on one.
     pub(super) fn is_at(&self, path: &Path) -> io::Result<bool> {
         let held = fs::fstat(&self.0)?;
         let there = match fs::stat(path) {
@@ -100,7 +100,7 @@ impl Folder {
         Ok(held.st_ino == there.st_ino)
     }
 
-    /// Fails if users can write in it who are neither the outlet's owner nor root.
+    /// Fails if users other than the outlet's owner and root can write in it.
     pub(super) fn check_private(&self, owner: OwnerIds) -> io::Result<()> {
         let facts = fs::fstat(&self.0)?;
         let (user, mode) = (facts.st_uid, facts.st_mode & 0o7777);
@@ -119,12 +119,12 @@ impl Folder {
         )))
     }
 
-    /// Whether it is the owner's, with the mode of a folder of files.
+    /// Whether it belongs to the owner, and has the mode of a folder of files.
     pub(super) fn is_as_made(&self, access: Access) -> io::Result<bool> {
         is_as_made(&self.0, access.folder(), access.owner)
     }
 
-    /// Fails if others who use files in it cannot pass.
+    /// Fails if users of files in it cannot pass through it.
     pub(super) fn check_passage(&self, access: Access) -> io::Result<()> {
         let mode = Mode::from_raw_mode(fs::fstat(&self.0)?.st_mode);
         if access.shares && !mode.intersects(Mode::XGRP | Mode::XOTH) {
@@ -134,8 +134,8 @@ impl Folder {
         Ok(())
     }
 
-    /// Adds what the system knows of what has the name, except its content: which one it is, whose,
-    /// and when it was changed.
+    /// Hashes the system's facts about the file of that name, except its content: identity, owner
+    /// and time of change.
     pub(super) fn add_facts(&self, name: &str, to: &mut impl Hasher) -> io::Result<()> {
         let facts = fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         add_identity(&facts, to);
@@ -149,14 +149,14 @@ impl Folder {
         Ok(())
     }
 
-    /// Adds which folder it is, and whose.
+    /// Hashes the folder's identity and owner.
     pub(super) fn add_own_facts(&self, to: &mut impl Hasher) -> io::Result<()> {
         add_identity(&fs::fstat(&self.0)?, to);
         Ok(())
     }
 
-    /// As [`child`](Self::child), for one of the outlet's own: somebody may have taken the right to
-    /// open it from its owner.
+    /// As [`child`](Self::child), for the outlet's own folder, whose owner may have lost the right
+    /// to open it.
     pub(super) fn own_child(&self, name: &str) -> io::Result<Option<Self>> {
         match self.child(name) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -167,7 +167,7 @@ impl Folder {
         }
     }
 
-    /// The folder of that name, `None` if there is none.
+    /// Opens the folder of that name; `None` if there is none.
     pub(super) fn child(&self, name: &str) -> io::Result<Option<Self>> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match fs::openat(&self.0, name, flags, Mode::empty()) {
@@ -177,8 +177,8 @@ impl Folder {
         }
     }
 
-    /// The folder of that name, made if need be, as its owner's, on the way to files. One that
-    /// others can write is refused.
+    /// Opens the folder of that name on the way to files, and makes it for its owner if need be.
+    /// Refuses a folder that other users can write.
     pub(super) fn make(&self, name: &str, access: Access) -> io::Result<Self> {
         let owner = access.owner;
         let child = match self.child(name)? {
@@ -196,12 +196,12 @@ impl Folder {
         Ok(child)
     }
 
-    /// Gives it the mode of a folder of files.
+    /// Sets the mode of a folder of files.
     pub(super) fn set_access(&self, access: Access) -> io::Result<()> {
         Ok(fs::fchmod(&self.0, access.folder())?)
     }
 
-    /// Makes a folder of files that was not there.
+    /// Makes a new folder of files.
     pub(super) fn make_new(&self, name: &str, access: Access) -> io::Result<Self> {
         self.make_with_mode(name, access.owner, access.folder())
     }
@@ -215,17 +215,17 @@ impl Folder {
         Ok(child)
     }
 
-    /// Opens a plain file for reading, `None` if there is none that is as this outlet makes them.
+    /// Opens a plain file for reading; `None` unless it is as this outlet makes them.
     pub(super) fn file_as_made(&self, name: &str, access: Access) -> io::Result<Option<File>> {
         match self.file(name) {
             Ok(Some(file)) if is_as_made(&file, access.file, access.of_files)? => Ok(Some(file)),
-            // Somebody took the right to read it from its owner.
+            // Its owner has lost the right to read it.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
             other => other.map(|_| None),
         }
     }
 
-    /// Whether what has the name is of this type. Opens nothing.
+    /// Whether the name is of a file of this type. Opens nothing.
     pub(super) fn is(&self, name: &str, file_type: FileType) -> io::Result<bool> {
         match fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(facts) => Ok(FileType::from_raw_mode(facts.st_mode) == file_type),
@@ -234,7 +234,7 @@ impl Folder {
         }
     }
 
-    /// Opens a plain file for reading, `None` if there is none. Waits for nobody.
+    /// Opens a plain file for reading; `None` if there is none. Never waits for another process.
     pub(super) fn file(&self, name: &str) -> io::Result<Option<File>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         match fs::openat(&self.0, name, flags, Mode::empty()) {
@@ -247,7 +247,7 @@ impl Folder {
         }
     }
 
-    /// Makes a file that was not there. Its owner is set first: the mode is for that one's group.
+    /// Makes a new file. Sets its owner first, because the mode applies to the owner's group.
     pub(super) fn new_file(&self, name: &str, access: Access) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = fs::openat(&self.0, name, flags, FILE)?;
@@ -256,7 +256,7 @@ impl Folder {
         Ok(File::from(file))
     }
 
-    /// Where the link of that name leads, `None` if it is no link.
+    /// Reads the target of the link of that name; `None` if it is not a link.
     pub(super) fn link(&self, name: &str) -> io::Result<Option<String>> {
         match fs::readlinkat(&self.0, name, Vec::new()) {
             Ok(target) => Ok(target.into_string().ok()),
@@ -265,25 +265,25 @@ impl Folder {
         }
     }
 
-    /// Lets the link of that name lead to `target`. It has a name that begins with `new` before.
-    /// Whatever file or link had the name is replaced in one step.
+    /// Points the link of that name at `target`. Makes it under a name that begins with `new`, then
+    /// replaces any file or link of the final name in one step.
     pub(super) fn set_link(&self, name: &str, target: &str, new: &str) -> io::Result<()> {
         let new = unique_name(new);
         fs::symlinkat(target, &self.0, &new)?;
         self.rename(&new, name)
     }
 
-    /// Gives what has the one name the other, in one step.
+    /// Renames a file in one step.
     pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let renamed = fs::renameat(&self.0, from, &self.0, to);
         if renamed.is_err() {
-            // The error of the rename is the one to tell.
+            // The error of the rename matters more than this one.
             drop(self.remove(from));
         }
         Ok(renamed?)
     }
 
-    /// Removes a file, a link, or a folder in which nothing is.
+    /// Removes a file, a link, or an empty folder.
     pub(super) fn remove(&self, name: &str) -> io::Result<()> {
         if self.child(name)?.is_some() {
             return self.remove_if_empty(name);
@@ -294,7 +294,7 @@ impl Folder {
         }
     }
 
-    /// Removes a folder, unless something is in it or it is none.
+    /// Removes an empty folder, and nothing else.
     pub(super) fn remove_if_empty(&self, name: &str) -> io::Result<()> {
         match fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => Ok(()),
@@ -302,7 +302,7 @@ impl Folder {
         }
     }
 
-    /// The names of what is in it. One that is not text is changed, so that nothing is found by it.
+    /// The names in the folder. A name that is not text is changed, so that it matches no file.
     pub(super) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -315,7 +315,7 @@ impl Folder {
     }
 }
 
-/// Refuses what leads out of a folder, or looks like a file of the outlet's own.
+/// Refuses a name that leads out of a folder, or looks like one of the outlet's own files.
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     if name.is_empty() {
         Err("is empty")
@@ -330,17 +330,18 @@ pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     }
 }
 
-/// The user whose files they are: of the options, else of the process.
+/// The user who owns the files: from the options, otherwise the user of the process.
 fn user_of(owner: OwnerIds) -> u32 {
     owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(user, _)| user)
 }
 
-/// Whether it is the owner's. A process without an owner has files of any of its groups.
+/// Whether the file belongs to the owner. Without an owner in the options, any group of the process
+/// will do.
 fn is_owned(facts: &fs::Stat, owner: OwnerIds) -> bool {
     facts.st_uid == user_of(owner) && owner.is_none_or(|(_, group)| facts.st_gid == group)
 }
 
-/// Gives it to the owner, unless it is the owner's.
+/// Gives the file to the owner, unless it belongs to the owner already.
 fn own(fd: impl AsFd, owner: OwnerIds) -> io::Result<()> {
     if !is_owned(&fs::fstat(&fd)?, owner) {
         let group = owner.map(|(_, group)| Gid::from_raw(group));
@@ -349,7 +350,7 @@ fn own(fd: impl AsFd, owner: OwnerIds) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether it has this mode and is the owner's.
+/// Whether the file has this mode and belongs to the owner.
 fn is_as_made(fd: impl AsFd, mode: Mode, owner: OwnerIds) -> io::Result<bool> {
     let facts = fs::fstat(fd)?;
     Ok(is_owned(&facts, owner) && facts.st_mode & 0o7777 == mode.as_raw_mode())

@@ -1,4 +1,4 @@
-//! How a program lays out the files of an object: their names, contents, mode and owner.
+//! The layout of an object's files by the program: their names, contents, mode and owner.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,31 +12,31 @@ use crate::error::Error;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
 
-/// What is known of an object whose files are laid out.
+/// The state of an object whose files the program lays out.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Presence<'a> {
-    /// The bytes of each of its keys.
+    /// The object exists: the bytes of each of its keys.
     There(&'a BTreeMap<&'a str, &'a [u8]>),
-    /// The server has it no more, and its files are there.
+    /// The server no longer has it, but its files exist.
     Deleted,
-    /// The server has none of this name, and there are no files of it.
+    /// The server has no such object, and there are no files.
     Missing,
 }
 
-/// What becomes of the files of an object.
+/// The program's decision about the files of an object.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Laid {
-    /// These are its files.
+    /// The object has these files.
     Files(Layout),
     /// Its files stay as they are.
     Kept,
-    /// Its files go.
+    /// Its files are removed.
     Removed,
 }
 
-/// The files of an object. Their contents are wiped when they are dropped.
+/// The files of an object. Their contents are overwritten on drop.
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// A layout without files. Files have mode 0600, and the owner of the outlet.
+    /// Makes a layout without files. Files have mode 0600, and the owner of the outlet.
     pub fn new() -> Self {
         Self {
             files: BTreeMap::new(),
@@ -78,16 +78,16 @@ impl Layout {
         self
     }
 
-    /// Gives the files this mode. Default: `0o600`.
+    /// Sets the mode of the files. Default: `0o600`.
     ///
-    /// A mode with rights for the group or for others opens the folders of the object to all users
-    /// of the machine. They can then see the names of the files.
+    /// A mode with rights for the group or for others opens the object's folders to all users of
+    /// the machine. They can then see the file names.
     pub fn mode(self, mode: u32) -> Self {
         Self { mode, ..self }
     }
 
-    /// Gives the files to this user. The folders stay the outlet's, and all users can see the names
-    /// of the files. Default: the user of the outlet.
+    /// Sets the user who owns the files. The folders still belong to the outlet, and all users can
+    /// see the file names. Default: the user of the outlet.
     pub fn user(self, user: u32) -> Self {
         Self {
             user: Some(user),
@@ -95,7 +95,8 @@ impl Layout {
         }
     }
 
-    /// Gives the files to this group, as [`user`](Self::user). Default: the group of the outlet.
+    /// Sets the group of the files, with the effects of [`user`](Self::user). Default: the group of
+    /// the outlet.
     pub fn group(self, group: u32) -> Self {
         Self {
             group: Some(group),
@@ -108,7 +109,7 @@ impl Layout {
         self.files.keys().map(String::as_str)
     }
 
-    /// Who may use the files of an outlet with that owner.
+    /// The rights to these files in an outlet with that owner.
     pub(super) fn access(&self, owner: OwnerIds) -> Access {
         let mut access = Access::of_owner(owner);
         if self.user.is_some() || self.group.is_some() {
@@ -122,7 +123,7 @@ impl Layout {
         access
     }
 
-    /// Says what no outlet can write.
+    /// Refuses a layout that no outlet can write.
     pub(super) fn check(&self) -> Result<(), String> {
         for name in self.files.keys() {
             check_name(name).map_err(|why| format!("file {name:?} {why}"))?;
@@ -153,7 +154,7 @@ impl fmt::Debug for Layout {
     }
 }
 
-/// A program's function that lays out the files of the objects of a kind.
+/// A program's function that lays out the files of objects.
 type LayOut = dyn Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync;
 
 /// The function of the options, if there is one.

@@ -1,5 +1,5 @@
-//! The folder of one object, which changes as a whole: files in a folder beside it, a link that
-//! leads there, and a link per key. What has not this layout is somebody else's.
+//! The folder of one object, which changes as a whole: a folder with the files, a link to that
+//! folder, and a link per key. Anything without this layout belongs to someone else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -12,20 +12,20 @@ use zeroize::Zeroizing;
 use super::folder::{Access, Folder};
 use crate::unique_name::is_unique_name;
 
-/// The link that leads to the files of now.
+/// The link to the present files.
 const CURRENT: &str = "..data";
-/// How the name of a link begins until it replaces another one.
+/// The prefix of a link's name until the link replaces another one.
 const NEW_LINK: &str = "..link_new";
 
-/// So long do replaced files stay, for a reader that has opened them.
+/// How long replaced files stay, for a reader that has opened them.
 pub(super) const KEPT: Duration = Duration::from_secs(10);
 
 type Data<'a> = BTreeMap<&'a str, &'a [u8]>;
 
-/// Is called before each file. Its error ends the work there: the next process finishes it.
+/// A check before each file. Its error stops the work, which the next process finishes.
 pub(super) type Check<'a> = &'a dyn Fn() -> io::Result<()>;
 
-/// How a folder is written.
+/// The parameters of a write.
 #[derive(Clone, Copy)]
 pub(super) struct Writing<'a> {
     pub(super) access: Access,
@@ -34,7 +34,7 @@ pub(super) struct Writing<'a> {
     pub(super) check: Check<'a>,
 }
 
-/// Makes the object's files these. Returns whether others were there.
+/// Publishes these files of the object. Returns whether that changed anything.
 pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
     if !is_of_outlet(folder)? {
         let why = "the folder has files that no outlet wrote; move them elsewhere";
@@ -57,7 +57,7 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
             name
         }
     };
-    // A process that was killed in between may have left any of this undone.
+    // A killed process may have left any of this undone.
     for key in data.keys() {
         (how.check)()?;
         let target = target(key);
@@ -75,7 +75,7 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
     Ok(!holds)
 }
 
-/// Removes what a process that was killed had not finished: no link has led a reader there.
+/// Removes the unfinished files of a killed process, to which no link has led a reader.
 fn remove_unfinished(folder: &Folder, current: Option<&str>, check: Check<'_>) -> io::Result<()> {
     let current = current.and_then(generation).unwrap_or_default();
     for name in folder.names()? {
@@ -100,8 +100,8 @@ pub(super) fn sweep(folder: &Folder, now: Duration, check: Check<'_>) -> io::Res
     Ok(())
 }
 
-/// Whether it is of the present files, or a reader may still have it open: the next generation was
-/// made less than [`KEPT`] ago, and its name says when.
+/// Whether it belongs to the present files, or a reader may still have it open. The next
+/// generation's name says when it was made; a reader may keep the old one for [`KEPT`].
 fn is_kept(name: &str, names: &[String], current: &str, now: Duration) -> bool {
     let Some(number) = generation(name) else {
         return name == CURRENT;
@@ -112,8 +112,8 @@ fn is_kept(name: &str, names: &[String], current: &str, now: Duration) -> bool {
     name == current || now.as_nanos().abs_diff(replaced) < KEPT.as_nanos()
 }
 
-/// Sums up what is there without a look into files. Another sum means that somebody changed,
-/// replaced, added or removed a file, a link or a folder.
+/// Hashes the folder's facts without reading files. A different hash means that a file, a link or a
+/// folder was changed, replaced, added or removed.
 pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
     let mut sum = DefaultHasher::new();
     folder.add_own_facts(&mut sum)?;
@@ -133,7 +133,7 @@ pub(super) fn sum(folder: &Folder) -> io::Result<u64> {
     Ok(sum.finish())
 }
 
-/// Removes all that has the layout, and leaves the folder: first what readers open.
+/// Removes everything of the layout, but not the folder. The links that readers open go first.
 pub(super) fn withdraw(folder: &Folder, check: Check<'_>) -> io::Result<()> {
     let mut names = folder.names()?;
     names.sort_by_key(|name| (name != CURRENT, is_generation(name)));
@@ -145,8 +145,8 @@ pub(super) fn withdraw(folder: &Folder, check: Check<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what has that name. Of a folder it removes the plain files in it and then the folder,
-/// which stays if something else is in it.
+/// Removes the entry of that name. In a folder it first removes the plain files; the folder stays
+/// if it contains anything else.
 fn remove(folder: &Folder, name: &str, check: Check<'_>) -> io::Result<()> {
     check()?;
     if let Some(files) = folder.own_child(name)? {
@@ -160,7 +160,7 @@ fn remove(folder: &Folder, name: &str, check: Check<'_>) -> io::Result<()> {
     folder.remove(name)
 }
 
-/// Whether an outlet wrote in it, or nobody did.
+/// Whether only an outlet wrote in it, or it is empty.
 pub(super) fn is_of_outlet(folder: &Folder) -> io::Result<bool> {
     if is_whole(folder)? {
         return Ok(true);
@@ -181,7 +181,7 @@ pub(super) fn is_whole(folder: &Folder) -> io::Result<bool> {
         .is_some_and(|name| is_generation(&name)))
 }
 
-/// The names in it that no outlet made.
+/// The entries in it that no outlet made.
 pub(super) fn strays(folder: &Folder) -> io::Result<Vec<String>> {
     let mut strays = Vec::new();
     for name in folder.names()? {
@@ -198,7 +198,7 @@ pub(super) fn strays(folder: &Folder) -> io::Result<Vec<String>> {
     Ok(strays)
 }
 
-/// Whether the name and what has it are of the layout.
+/// Whether an entry, by its name and type, belongs to the layout.
 fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
     if is_generation(name) {
         return folder.is(name, FileType::Directory);
@@ -208,7 +208,7 @@ fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
     };
     Ok(match name {
         CURRENT => is_generation(&leads_to),
-        // Earlier versions gave it no number.
+        // Earlier versions had no number in the name.
         name if name == NEW_LINK => true,
         name => {
             let is_new = is_unique_name(name.as_bytes(), NEW_LINK.as_bytes());
@@ -217,7 +217,7 @@ fn is_ours(folder: &Folder, name: &str) -> io::Result<bool> {
     })
 }
 
-/// Whether it is the name of a folder of files.
+/// Whether the name is of a folder of files.
 fn is_generation(name: &str) -> bool {
     let number = name.strip_prefix("..").unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
@@ -231,12 +231,12 @@ fn generation(name: &str) -> Option<u128> {
         .ok()
 }
 
-/// Where the link of a key leads.
+/// The target of a key's link.
 fn target(key: &str) -> String {
     format!("{CURRENT}/{key}")
 }
 
-/// Whether a folder has these files and no others, for those who may use them.
+/// Whether a folder has exactly these files, with these rights.
 fn holds(files: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
     let mut names = files.names()?;
     names.sort();
@@ -260,12 +260,12 @@ fn holds(files: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> 
     Ok(true)
 }
 
-/// Writes the files into a new folder, and returns its name. If that fails, the folder goes, unless
-/// the check forbids that too.
+/// Writes the files into a new folder, and returns its name. If that fails, removes the folder,
+/// unless the check forbids that too.
 fn write(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<String> {
     let Writing { access, now, check } = how;
-    // It begins with two points, so that no key has it. A clock that stands still or goes back
-    // meets the folder of another time.
+    // The name begins with two dots, so that no key has it. A clock that stands still or goes back
+    // may meet an existing folder.
     let mut number = now.as_nanos();
     let (name, files) = loop {
         let name = format!("..{number}");

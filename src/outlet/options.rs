@@ -24,21 +24,21 @@ pub struct OutletOptions {
 }
 
 setters! { [] OutletOptions;
-    /// Names the program that writes. It stands in the directory's marker, and an outlet of another
-    /// name refuses the directory. At most 255 bytes, without control characters. Default:
-    /// `kubecache`.
+    /// Sets the name of the program that writes. The directory's marker contains it, and an outlet
+    /// with another name refuses the directory. At most 255 bytes, without control characters.
+    /// Default: `kubecache`.
     name(name: impl Into<String>) = name.into();
 
-    /// Takes a directory that is not the outlet's: one with other files, or with the marker of an
-    /// outlet of another name. What no outlet made stays there. Default: `false`, which refuses it.
+    /// Sets whether the outlet takes a directory with other files, or with another outlet's marker.
+    /// It leaves strays alone. Default: `false`, which refuses such a directory.
     adopt(adopts: bool) in adopts;
 
-    /// Replaces the clock, for tests. Default: the system's.
+    /// Sets the clock, for tests. Default: the system's.
     clock(clock: Clock);
 }
 
 impl OutletOptions {
-    /// Options with that directory, and else the defaults.
+    /// Makes options with that directory, and otherwise the defaults.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -50,8 +50,8 @@ impl OutletOptions {
         }
     }
 
-    /// Gives files and folders to a user and a group. Default: those of the process. The process
-    /// needs the right to do so.
+    /// Sets the user and group that own files and folders. Default: those of the process. The
+    /// process needs the right to give files away.
     pub fn owner(self, user: u32, group: u32) -> Self {
         Self {
             owner: Some((user, group)),
@@ -59,13 +59,12 @@ impl OutletOptions {
         }
     }
 
-    /// Lays out the files of each object by a function of the program: it is given the kind, the
-    /// object's name, and what is known of the object. Default: a file per key, which stays when
-    /// the server deletes the object.
+    /// Sets a function that lays out the files of each object. It receives the kind, the object's
+    /// key, and its state. Default: a file per key, which stays when the server deletes the object.
     ///
-    /// The thread that writes calls it before each write, under no lock. Where the server has no
-    /// object, that is in each round of a [`Publisher`](super::Publisher). Its error is the
-    /// object's failure. Its panic is such an error too. Either leaves the files as they are.
+    /// The writing thread calls it before each write, without a lock. If the server has no such
+    /// object, a [`Publisher`](super::Publisher) calls it in each round. An error or a panic
+    /// becomes the object's failure, and leaves the files as they are.
     ///
     /// # Examples
     ///
@@ -98,7 +97,8 @@ impl OutletOptions {
         Folder::root(&self.directory, self.owner, self.layouts.0.is_some())
     }
 
-    /// Refuses a number that, to the system, leaves the owner as it is, and a name that is no line.
+    /// Refuses an owner number that means "unchanged" to the system, and a name that is not one
+    /// line.
     pub(super) fn check(&self) -> Result<(), String> {
         if let Some((user, group)) = self.owner
             && (user == u32::MAX || group == u32::MAX)

@@ -1,5 +1,5 @@
-//! The pod-status cache's public face: each call decides in the table under the one lock, and acts
-//! after it.
+//! The pod-status cache's public side: each call decides in the table under the one lock, and acts
+//! after releasing it.
 
 use super::reading::{PodReading, StatusError, Timestamp};
 use super::status::{CachedStatus, PodStatus};
@@ -14,11 +14,10 @@ use crate::worker::StopToken;
 /// wait for a newer one. Cheap to clone; all clones are one cache.
 ///
 /// Only [`get_newer_than`](Self::get_newer_than), [`get_newer_than_by`](Self::get_newer_than_by)
-/// and [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls take one lock
-/// for the time of a map access. Calls about all pods or all waiters hold it for a walk over them.
-/// The cache has no thread. It calls [`CachedStatus::with_id`] on the thread of the reader, and
-/// nothing else of the program. The code that sets statuses also deletes them: the cache never
-/// evicts an entry.
+/// and [`get_newer_than_or_stop`](Self::get_newer_than_or_stop) wait. The other calls hold one lock
+/// for a map access; calls about all pods or all waiters, for a walk over them. The cache has no
+/// thread. The only code of the program that it calls is [`CachedStatus::with_id`], on the reader's
+/// thread. The code that sets statuses also deletes them: the cache never evicts an entry.
 ///
 /// # Examples
 ///
@@ -54,13 +53,13 @@ pub struct PodStatusCache<S: CachedStatus = PodStatus> {
 }
 
 impl<S: CachedStatus> PodStatusCache<S> {
-    /// Makes an empty cache, whose deadlines are those of `clock`.
+    /// Makes an empty cache whose deadlines follow `clock`.
     pub fn new(clock: Clock) -> Self {
         Self::over(PodTable::new(false), clock)
     }
 
     /// Makes an empty cache that refuses a status older than the one it holds. Use it if several
-    /// threads set statuses of one pod, as the kubelet does with its gate `EventedPLEG`.
+    /// threads set the status of one pod, as the kubelet does with its feature gate `EventedPLEG`.
     #[doc(alias = "EventedPLEG")]
     pub fn evented(clock: Clock) -> Self {
         Self::over(PodTable::new(true), clock)
@@ -71,7 +70,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
         Self { table, clock }
     }
 
-    /// Returns what is known of the pod now, whatever its age. Never waits.
+    /// Returns the pod's present entry, whatever its age. Never waits.
     ///
     /// A pod without an entry reads as a status with only its UID.
     #[doc(alias = "Get")]
@@ -80,7 +79,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
         PodReading::of(uid, found)
     }
 
-    /// Every entry with its UID, in no particular order.
+    /// Returns every entry with its UID, in no particular order.
     #[doc(alias = "GetAll")]
     pub fn get_all(&self) -> Vec<(Arc<str>, PodReading<S>)> {
         let table = self.table.lock();
@@ -90,8 +89,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
             .collect()
     }
 
-    /// Blocks until something newer than `min_time` is known of the pod, and returns it. Has no
-    /// deadline.
+    /// Blocks, without a deadline, until the cache knows something newer than `min_time` about the
+    /// pod, and returns it.
     ///
     /// The call returns at once if the entry, or the global time, is **strictly after** `min_time`.
     /// Otherwise it waits for the first set, observed time or global time that is **not before**
@@ -104,8 +103,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
     /// # Errors
     ///
     /// [`Stopped`](crate::ErrorKind::Stopped) if it would have to wait and the cache is
-    /// [closed](Self::close), or is closed meanwhile. That the runtime could not inspect the pod is
-    /// no error of this call: see [`PodReading::error`].
+    /// [closed](Self::close), or is closed meanwhile. A failed inspection by the runtime is not an
+    /// error of this call: see [`PodReading::error`].
     #[doc(alias = "GetNewerThan")]
     pub fn get_newer_than(&self, uid: &str, min_time: Timestamp) -> Result<PodReading<S>, Error> {
         self.get_newer_than_by(uid, min_time, Deadline::NEVER)
@@ -116,8 +115,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline; the text names the pod, how long was
-    /// waited, and what is known of the pod. [`Stopped`](crate::ErrorKind::Stopped) as in
+    /// [`Timeout`](crate::ErrorKind::Timeout) at the deadline; the text has the pod, the length of
+    /// the wait, and the pod's entry. [`Stopped`](crate::ErrorKind::Stopped) as in
     /// `get_newer_than`.
     pub fn get_newer_than_by(
         &self,
@@ -129,14 +128,14 @@ impl<S: CachedStatus> PodStatusCache<S> {
         self.wait_for(uid, min_time, deadline, None)
     }
 
-    /// As [`get_newer_than_by`](Self::get_newer_than_by), and ended by `stop` within milliseconds:
-    /// for a pod worker that is a [`Worker`](crate::worker::Worker), whose drop joins it. An answer
-    /// that is there beats the stop.
+    /// As [`get_newer_than_by`](Self::get_newer_than_by), but `stop` also ends it within
+    /// milliseconds. This is for a pod worker that is a [`Worker`](crate::worker::Worker), whose
+    /// drop joins it. A present answer beats the stop.
     ///
     /// # Errors
     ///
     /// [`Stopped`](crate::ErrorKind::Stopped) if the stop is raised, or the cache closed, before an
-    /// answer is there; [`Timeout`](crate::ErrorKind::Timeout) at the deadline.
+    /// answer comes; [`Timeout`](crate::ErrorKind::Timeout) at the deadline.
     ///
     /// # Examples
     ///
@@ -168,11 +167,10 @@ impl<S: CachedStatus> PodStatusCache<S> {
     }
 
     /// Stores the pod's status or error as of `timestamp`, and wakes the threads that wait for this
-    /// pod with that time or an earlier one. Returns whether it was stored; only an
-    /// [evented](Self::evented) cache refuses.
+    /// pod with that time or an earlier one. Returns whether the cache stored it; only an
+    /// [evented](Self::evented) cache may refuse.
     ///
-    /// Take the timestamp **before** asking the runtime. Either of `status` and `error` may be
-    /// missing, or both.
+    /// Take the timestamp **before** asking the runtime. `status`, `error` or both may be `None`.
     #[doc(alias = "Set")]
     pub fn set(
         &self,
@@ -186,26 +184,26 @@ impl<S: CachedStatus> PodStatusCache<S> {
         if let Some(bell) = bell {
             bell.ring();
         }
-        // After the lock, and after those who wait were woken: the last holder of a status runs the
-        // user's code.
+        // After the lock and the wake-ups: the drop of the last pointer to a status may run code of
+        // the program.
         drop(unused);
         is_stored
     }
 
-    /// Removes the entry of a pod that is gone. Wakes nobody.
+    /// Removes the entry of a pod that is gone. Wakes no thread.
     ///
-    /// Threads that wait for the pod go on waiting, until an [`update_time`](Self::update_time)
-    /// that is late enough.
+    /// Threads that wait for the pod keep waiting, until a late enough
+    /// [`update_time`](Self::update_time).
     #[doc(alias = "Delete")]
     pub fn delete(&self, uid: &str) {
         let deleted = self.table.lock().delete(uid);
         drop(deleted);
     }
 
-    /// Says that every pod, with or without an entry, is known as of `timestamp`: the global time.
-    /// Wakes all threads that wait for that time or an earlier one.
+    /// Sets the global time: every pod, with or without an entry, is known as of `timestamp`. Wakes
+    /// all threads that wait for that time or an earlier one.
     ///
-    /// It may go backwards: later calls then wait again.
+    /// The global time may go backwards; later calls then wait again.
     #[doc(alias = "UpdateTime")]
     pub fn update_time(&self, timestamp: Timestamp) {
         let bells = self.table.lock().update_time(timestamp);
@@ -214,8 +212,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
         }
     }
 
-    /// Says that the runtime still agreed with the pod's entry at `timestamp`. Wakes the threads
-    /// that wait for this pod with that time or an earlier one. Makes no entry where there is none.
+    /// Notes that the runtime still agreed with the pod's entry at `timestamp`. Wakes the threads
+    /// that wait for this pod with that time or an earlier one. Does not create an entry.
     #[doc(alias = "SetObservedTime")]
     pub fn set_observed_time(&self, uid: &str, timestamp: Timestamp) {
         let bell = self.table.lock().set_observed_time(uid, timestamp);
@@ -224,7 +222,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
         }
     }
 
-    /// The global time; `None` before it was first set.
+    /// Returns the global time; `None` before it was first set.
     pub fn global_time(&self) -> Option<Timestamp> {
         self.table.lock().global()
     }
@@ -239,7 +237,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
         }
     }
 
-    /// The clock whose times the cache knows.
+    /// The cache's clock.
     pub(super) fn clock(&self) -> &Clock {
         &self.clock
     }
@@ -249,7 +247,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
         self.table.lock().is_closed()
     }
 
-    /// Lists the threads that wait: for which pod, for which time, and since when. Those of one pod
+    /// Lists the waiting threads: for which pod, for which time, and since when. Those of one pod
     /// come in the order of their calls.
     pub fn waiting(&self) -> Vec<PodWaiter> {
         self.table.lock().waits().cloned().collect()
@@ -274,7 +272,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
             deadline,
         };
         let ticket = table.subscribe(wait.clone());
-        // A stop that was raised already wakes at once, which takes the table's lock.
+        // A stop that is already raised wakes at once, which takes the table's lock.
         drop(table);
         let wake = wake_at(&self.table, &ticket.bell);
         let _registered = stop.map(|stop| stop.register(&wake));

@@ -1,5 +1,5 @@
-//! What a read of the cache gives: a status, an error, either or both, and their times. These are
-//! monotonic, with a zero before all others.
+//! The result of a read of the cache: a status, an error, either or both, and their times. These
+//! are monotonic, with a zero before all others.
 
 use std::error::Error as StdError;
 use std::time::Instant;
@@ -12,19 +12,19 @@ use crate::sync::Arc;
 /// The error of an inspection, shared by all readers of the pod.
 pub type StatusError = Arc<dyn StdError + Send + Sync>;
 
-/// What the cache knows of a pod: a status, an error, either or both. Cheap to clone.
+/// The cache's knowledge of a pod: a status, an error, either or both. Cheap to clone.
 ///
-/// The status is shared with the cache and with other readers, and cannot be modified.
+/// The cache and all readers share the status, so it cannot be modified.
 pub struct PodReading<S> {
     pub(super) status: Option<Arc<S>>,
     pub(super) error: Option<StatusError>,
-    /// `None` of a pod without an entry.
+    /// `None` for a pod without an entry.
     pub(super) modified: Option<Timestamp>,
     pub(super) observed: Option<Timestamp>,
 }
 
 impl<S> PodReading<S> {
-    /// What is set at one time.
+    /// Creates the reading of a set at `time`.
     pub(super) fn new(
         status: Option<Arc<S>>,
         error: Option<StatusError>,
@@ -38,13 +38,13 @@ impl<S> PodReading<S> {
         }
     }
 
-    /// The status that was set; `None` after a failed inspection. A pod that is not stored has a
-    /// status with nothing but its UID.
+    /// Returns the status that was set; `None` after a failed inspection. A pod without an entry
+    /// has a status with only its UID.
     pub fn status(&self) -> Option<&Arc<S>> {
         self.status.as_ref()
     }
 
-    /// The error of the inspection, if it failed.
+    /// Returns the error of the inspection, if it failed.
     pub fn error(&self) -> Option<&StatusError> {
         self.error.as_ref()
     }
@@ -54,13 +54,13 @@ impl<S> PodReading<S> {
         self.modified.is_some()
     }
 
-    /// The timestamp with which the entry was set; `None` if there is no entry.
+    /// Returns the timestamp of the entry's set; `None` if there is no entry.
     pub fn modified_time(&self) -> Option<Timestamp> {
         self.modified
     }
 
-    /// When the runtime last agreed with the entry: the timestamp of the last set, or of a later
-    /// [`set_observed_time`](super::PodStatusCache::set_observed_time); `None` if there is no
+    /// Returns when the runtime last agreed with the entry: the timestamp of the last set, or of a
+    /// later [`set_observed_time`](super::PodStatusCache::set_observed_time); `None` if there is no
     /// entry.
     pub fn observed_time(&self) -> Option<Timestamp> {
         self.observed
@@ -68,7 +68,7 @@ impl<S> PodReading<S> {
 }
 
 impl<S: CachedStatus> PodReading<S> {
-    /// Gives a pod without an entry a status with nothing but its UID (PC-2). Runs the user's code.
+    /// Adds a status with only the UID for a pod without an entry (PC-2). Runs code of the program.
     pub(super) fn of(uid: &str, found: Self) -> Self {
         if found.is_stored() {
             return found;
@@ -77,20 +77,19 @@ impl<S: CachedStatus> PodReading<S> {
     }
 }
 
-// Derived, it would ask for `S: Clone`.
+// A derived impl would require `S: Clone`.
 clone_of!([S] PodReading<S>: status, error, modified, observed);
 
-// Leaves the status out: it need not be printable, and reading it is the user's code.
+// Leaves the status out: it need not be printable, and printing it would run code of the program.
 debug_of!([S] PodReading<S>, |it|
     has_status: it.status.is_some(), error: it.error, modified_time: it.modified,
     observed_time: it.observed, ..);
 
 /// A point on the monotonic clock, or [`ZERO`](Self::ZERO), which lies before every other.
 ///
-/// Timestamps of one process can be compared with each other, whatever happens to the wall clock
-/// meanwhile: a step back of the wall clock cannot make a fresh status look old, as it does in the
-/// kubelet. They mean nothing in another process or on another machine. On Linux the clock stands
-/// still while the machine is suspended.
+/// Timestamps of one process can be compared, whatever the wall clock does: when it is set back, a
+/// fresh status does not look old, as in the kubelet. They mean nothing in another process or on
+/// another machine. On Linux the clock stands still while the machine is suspended.
 ///
 /// # Examples
 ///
@@ -106,15 +105,15 @@ debug_of!([S] PodReading<S>, |it|
 pub struct Timestamp(Option<Instant>);
 
 impl Timestamp {
-    /// The time before every other. A worker that has never synced its pod asks with it.
+    /// The time before every other. A worker that has never synced its pod asks with this.
     pub const ZERO: Self = Self(None);
 
-    /// The current time of `clock`.
+    /// Returns the current time of `clock`.
     pub fn now(clock: &Clock) -> Self {
         Self(Some(clock.now()))
     }
 
-    /// The instant; `None` for [`ZERO`](Self::ZERO).
+    /// Returns the instant; `None` for [`ZERO`](Self::ZERO).
     pub fn instant(self) -> Option<Instant> {
         self.0
     }

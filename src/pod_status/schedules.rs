@@ -22,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 type Answer = Result<PodReading<PodStatus>, Error>;
 
 impl Stage {
-    /// Asks on a thread of the model checker for what is newer than "now".
+    /// Asks, on a thread of the model checker, for a status newer than "now".
     fn ask_in_model(&self, uid: &'static str, deadline: Deadline) -> JoinHandle<Answer> {
         let (cache, now) = (self.cache.clone(), self.at(0));
         thread::spawn(move || cache.get_newer_than_by(uid, now, deadline))
@@ -130,7 +130,7 @@ fn the_clock_is_never_missed() {
     );
 }
 
-/// The stop comes before, while or after the wait looks: that wait ends, and no other.
+/// The stop comes before, during or after the wait's check: that wait ends, and no other.
 #[test]
 fn a_stop_is_never_missed() {
     shuttle::check_random(
@@ -152,8 +152,8 @@ fn a_stop_is_never_missed() {
     );
 }
 
-/// A set, the deadline and the close at once: some answer comes, the right one for what happened,
-/// and no place is left.
+/// A set, the deadline and the close at once: a fitting answer comes, and no place remains in the
+/// table.
 #[test]
 fn every_end_of_a_wait_at_once() {
     shuttle::check_random(
@@ -185,7 +185,7 @@ fn every_end_of_a_wait_at_once() {
     );
 }
 
-/// Each pod has a bell of its own: no wake-up of one pod's waiter is taken by the other's.
+/// Each pod has its own bell: no waiter takes the wake-up of another pod's waiter.
 #[test]
 fn two_pods_lose_nothing_to_each_other() {
     shuttle::check_random(
@@ -209,7 +209,7 @@ fn two_pods_lose_nothing_to_each_other() {
 }
 
 /// The pod's last waiter leaves at its deadline while another comes: the new waiter does not wait
-/// on a bell that is not rung any more.
+/// on a bell that no longer rings.
 #[test]
 fn a_bell_that_goes_takes_nobody_with_it() {
     shuttle::check_random(
@@ -230,8 +230,8 @@ fn a_bell_that_goes_takes_nobody_with_it() {
     );
 }
 
-/// Who waits before the set is answered with what was set, though it is deleted at once (PC-8). Who
-/// comes afterwards is answered by the global time (PC-4).
+/// A caller that waits before the set gets its value, although it is deleted at once (PC-8). The
+/// global time answers a later caller (PC-4).
 #[test]
 fn a_delete_in_between_loses_no_answer() {
     shuttle::check_random(
@@ -262,7 +262,7 @@ fn a_delete_in_between_loses_no_answer() {
     );
 }
 
-/// A waiter of the same shape as the cache's, over the same table, with each of its steps at hand.
+/// A waiter like the cache's, over the same table, whose steps can be run one by one.
 struct Parts {
     table: Arc<Mutex<PodTable<PodStatus>>>,
     clock: Clock,
@@ -303,8 +303,7 @@ impl Parts {
     }
 }
 
-/// Negative control: the look at the entry and the subscription under two locks. A set in between
-/// is missed.
+/// Negative control: a check of the entry and a subscription under two locks miss a set in between.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_look_outside_the_lock_loses_the_wake_up() {
@@ -331,8 +330,8 @@ fn a_look_outside_the_lock_loses_the_wake_up() {
     );
 }
 
-/// Negative control: the bell is rung before the answer is in the slot. The waiter looks, finds
-/// nothing and sleeps on.
+/// Negative control: the bell rings before the answer is in the slot. The waiter finds nothing and
+/// sleeps on.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_bell_rung_before_the_answer_is_there_loses_the_wake_up() {

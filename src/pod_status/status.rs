@@ -1,11 +1,11 @@
-//! What the cache keeps of a pod: the field's status type, and what a user's own must say of
-//! itself.
+//! The types that the cache keeps for a pod: the kubelet's status, and the trait for a program's
+//! own type.
 
 use std::time::SystemTime;
 
 /// The type that the cache keeps for a pod: [`PodStatus`], or a type of the program's own.
 ///
-/// The cache itself reads no field of it.
+/// The cache itself reads none of its fields.
 ///
 /// # Examples
 ///
@@ -31,20 +31,20 @@ use std::time::SystemTime;
 pub trait CachedStatus: Send + Sync + 'static {
     /// Makes the status of a pod that the runtime does not know: only its UID is set.
     ///
-    /// Called on the reader's thread, under no lock.
+    /// The reader's thread calls it, without a lock.
     fn with_id(uid: &str) -> Self;
 
     /// Copies from the last good status what this new one should keep, before the loop stores it.
     /// The default copies nothing.
     ///
-    /// Called by the [relist loop](super::Relist) on its own thread, under no lock.
+    /// The [relist loop](super::Relist) calls it on its own thread, without a lock.
     fn keep_from(&mut self, _before: &Self) {}
 }
 
-/// What the container runtime last said of a pod, as the kubelet keeps it.
+/// The container runtime's last word on a pod, as the kubelet keeps it.
 ///
-/// This is the runtime's view, not the API's `PodStatus`. Wall-clock times in it are the runtime's
-/// and only for showing: what is newer is decided by [`Timestamp`](super::Timestamp)s.
+/// This is the runtime's view, not the API's `PodStatus`. Its wall-clock times come from the
+/// runtime and are only for display: [`Timestamp`](super::Timestamp)s decide which status is newer.
 ///
 /// # Examples
 ///
@@ -74,19 +74,19 @@ pub struct PodStatus {
     /// All addresses of the pod, the primary one first.
     #[doc(alias = "IPs")]
     pub ips: Vec<String>,
-    /// Every container the runtime has, those of earlier attempts included.
+    /// Every container that the runtime has, including earlier attempts.
     pub container_statuses: Vec<ContainerStatus>,
     /// The containers of the newest sandbox.
     pub active_container_statuses: Vec<ContainerStatus>,
     /// The pod's sandboxes, newest first.
     pub sandbox_statuses: Vec<SandboxStatus>,
-    /// When the runtime recorded this, by its wall clock; `None` where it does not say.
+    /// When the runtime recorded this, by its wall clock; `None` if it does not say.
     #[doc(alias = "TimeStamp")]
     pub timestamp: Option<SystemTime>,
 }
 
 impl PodStatus {
-    /// The first container of that name in `container_statuses`.
+    /// Returns the first container of that name in `container_statuses`.
     #[doc(alias = "FindContainerStatusByName")]
     pub fn find_container(&self, name: &str) -> Option<&ContainerStatus> {
         let mut containers = self.container_statuses.iter();
@@ -108,9 +108,9 @@ impl CachedStatus for PodStatus {
         }
     }
 
-    /// A status without addresses keeps those of the one before while no sandbox is ready: the
-    /// network of a pod that ends may be gone before its last status is read, and the API server is
-    /// still to be told where the pod was.
+    /// A status without addresses keeps the earlier ones while no sandbox is ready. The network of
+    /// an ending pod may be gone before its last status is read, but the API server must still
+    /// learn the pod's addresses.
     fn keep_from(&mut self, before: &Self) {
         if self.ips.is_empty() && !self.has_ready_sandbox() {
             self.ips.clone_from(&before.ips);
@@ -127,7 +127,7 @@ pub struct ContainerStatus {
     pub id: String,
     /// The container's name in the pod's spec.
     pub name: String,
-    /// What the container is doing.
+    /// The container's state.
     pub state: ContainerState,
     /// When it was created, by the runtime's wall clock.
     pub created_at: Option<SystemTime>,
@@ -141,7 +141,7 @@ pub struct ContainerStatus {
     pub image: String,
     /// The runtime's ID of that image.
     pub image_id: String,
-    /// How often the container was started again.
+    /// How often the container was restarted.
     pub restart_count: u32,
     /// Why it is in its state, in one word such as `OOMKilled`.
     pub reason: String,
@@ -149,11 +149,11 @@ pub struct ContainerStatus {
     pub message: String,
 }
 
-/// What a container is doing.
+/// The state of a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ContainerState {
-    /// Created and not started.
+    /// Created but not started.
     Created,
     /// Running.
     Running,
@@ -164,7 +164,7 @@ pub enum ContainerState {
     Unknown,
 }
 
-/// One sandbox of a pod: what its containers share, above all the network.
+/// One sandbox of a pod, which its containers share, above all its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SandboxStatus {
@@ -174,7 +174,7 @@ pub struct SandboxStatus {
     pub state: SandboxState,
     /// When it was created, by the runtime's wall clock.
     pub created_at: Option<SystemTime>,
-    /// Which attempt at a sandbox for the pod this is, from 0.
+    /// The number of this attempt at a sandbox for the pod, from 0.
     pub attempt: u32,
     /// All addresses of the sandbox, the primary one first.
     pub ips: Vec<String>,
@@ -186,7 +186,7 @@ pub struct SandboxStatus {
 pub enum SandboxState {
     /// Ready for containers.
     Ready,
-    /// Not ready: not yet, or no more.
+    /// Not ready: not yet, or not any more.
     #[default]
     NotReady,
 }

@@ -1,5 +1,5 @@
 //! The content under the cache's one lock: entries, the global time and the waiters. It decides,
-//! and never calls user code.
+//! and never calls code of the program.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,8 +13,8 @@ use crate::sync::{Arc, Bell};
 
 /// Entries, the global time and the waiters.
 ///
-/// A pod without an entry is found as a reading without anything. Values that fall out of the table
-/// are handed to the caller, who drops them after the lock is released.
+/// A pod without an entry has an empty reading. The table hands removed values to the caller, which
+/// drops them after the lock.
 pub(super) struct PodTable<S> {
     pods: HashMap<Arc<str>, PodReading<S>>,
     /// `None` until it is first set, which is not the same as the zero time (PC-6).
@@ -29,20 +29,20 @@ pub(super) struct PodTable<S> {
 /// The waiters of one pod.
 struct Waited<S> {
     bell: Arc<Bell>,
-    /// By ticket, so in the order in which they came.
+    /// By ticket, which is the order of arrival.
     waiters: BTreeMap<u64, Waiter<S>>,
 }
 
 struct Waiter<S> {
     wait: PodWaiter,
-    /// The slot into which its answer is put, once (PC-11): later changes of the entry do not
-    /// change the answer (PC-8).
+    /// The slot for its only answer (PC-11): later changes of the entry do not change the answer
+    /// (PC-8).
     answer: Option<PodReading<S>>,
 }
 
 /// A thread that waits in
 /// [`PodStatusCache::get_newer_than`](super::PodStatusCache::get_newer_than). It shows why a worker
-/// does not go on.
+/// stands still.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PodWaiter {
@@ -56,7 +56,7 @@ pub struct PodWaiter {
     pub deadline: Deadline,
 }
 
-/// A waiter's place in the table; given back by `take_answer` or `leave`.
+/// A waiter's place in the table. `take_answer` or `leave` frees it.
 pub(super) struct Ticket {
     uid: Arc<str>,
     number: u64,
@@ -106,8 +106,8 @@ impl<S> PodTable<S> {
             .then(|| found(entry))
     }
 
-    /// Stores an entry. Returns whether it was stored, the entry that was replaced or refused, and
-    /// the bell of those whom it answers.
+    /// Stores an entry. Returns whether it did, the replaced or refused entry, and the bell of the
+    /// waiters that it answers.
     pub(super) fn set(
         &mut self,
         uid: &str,
@@ -164,7 +164,7 @@ impl<S> PodTable<S> {
         Ticket { uid, number, bell }
     }
 
-    /// The answer, if there is one; the ticket is used up then.
+    /// Takes the answer, if there is one, which uses the ticket up.
     pub(super) fn take_answer(&mut self, ticket: &Ticket) -> Option<PodReading<S>> {
         let waited = self.waited.get_mut(&ticket.uid)?;
         let answer = waited.waiters.get_mut(&ticket.number)?.answer.take()?;
@@ -182,7 +182,7 @@ impl<S> PodTable<S> {
         }
     }
 
-    /// How many pods have a waiter or an answer that was not taken, and how many waiters there are.
+    /// The number of pods with a waiter or an answer not taken yet, and the number of waiters.
     #[cfg(test)]
     pub(super) fn waiters(&self) -> (usize, usize) {
         let waited = self.waited.values();
@@ -196,7 +196,7 @@ impl<S> PodTable<S> {
     }
 }
 
-/// The entry of a pod, or that of a pod without one.
+/// The entry of a pod, or the empty reading without one.
 fn found<S>(entry: Option<&PodReading<S>>) -> PodReading<S> {
     entry
         .cloned()
@@ -204,8 +204,8 @@ fn found<S>(entry: Option<&PodReading<S>>) -> PodReading<S> {
 }
 
 impl<S> Waited<S> {
-    /// Answers those who are told of `time`: not before what they asked for, so the same time
-    /// counts (PC-8). Gives the bell if there is anybody to wake.
+    /// Answers the waiters for whom `time` is not before the time they asked for; an equal time
+    /// counts (PC-8). Returns the bell if it must ring.
     fn notify(&mut self, time: Timestamp, entry: Option<&PodReading<S>>) -> Option<Arc<Bell>> {
         let mut is_anybody_met = false;
         for waiter in self.waiters.values_mut() {

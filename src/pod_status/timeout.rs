@@ -1,5 +1,5 @@
-//! Why a wait ended without an answer, in words: the pod, how long was waited, and what is known of
-//! it.
+//! Describes a wait that ended without an answer: the pod, the length of the wait, and the pod's
+//! entry.
 
 use std::time::Instant;
 
@@ -7,8 +7,7 @@ use super::reading::{PodReading, Timestamp};
 use super::table::PodWaiter;
 use crate::error::{Error, ErrorKind};
 
-/// The end of a wait at its deadline, with what is known of the pod then: its entry and the global
-/// time.
+/// The error of a wait at its deadline, with the pod's entry and the global time.
 pub(super) fn timed_out<S>(
     wait: &PodWaiter,
     found: &PodReading<S>,
@@ -51,7 +50,7 @@ pub(super) fn relative(time: Timestamp, now: Instant) -> String {
     }
 }
 
-/// By how much a time misses what was asked for: both may be the same once they are rounded.
+/// How far a time falls short of the time asked for: rounded, both may look the same.
 fn shortfall(time: Timestamp, min_time: Timestamp) -> String {
     match (time.instant(), min_time.instant()) {
         (Some(time), Some(asked)) if time == asked => ", at that very time".to_owned(),

@@ -1,4 +1,4 @@
-//! What came instead of what was asked for, as far as the policy decides by it.
+//! Classifies the answers to failed requests, as far as the policy needs.
 
 use std::error::Error as StdError;
 use std::io;
@@ -6,7 +6,7 @@ use std::io;
 use crate::error::{Error, ErrorKind};
 use crate::object::{Reason, Status};
 
-/// What a failed request was answered with.
+/// The answer to a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     /// No process listens at the server's address.
@@ -20,24 +20,25 @@ pub(crate) enum Answer {
     /// The request was not sent: an unknown name, configuration, credentials, TLS, the system, a
     /// stop, a panic.
     Unsent,
-    /// The answer is not what the protocol says: no JSON, of another type.
+    /// The answer breaks the protocol: it is not JSON, or of another type.
     Malformed,
-    /// More came than the options allow.
+    /// The answer is larger than the options allow.
     OverLimit,
     Unauthorized,
     Forbidden,
     NotFound,
     NotAcceptable,
-    /// 400 and 422: of a request at a version, the server may not read that version.
+    /// 400 and 422: to a request at a version, these may mean that the server cannot read that
+    /// version.
     Unreadable,
-    /// The version, or the token of a page, fell out of the server's history: 410 with `Expired`.
+    /// The server's history no longer has the version, or the page's token: 410 with `Expired`.
     Expired,
-    /// The same with `Gone`, or without a reason.
+    /// 410 with `Gone`, or without a reason.
     Gone,
     /// The version lies in the server's future (RF-13).
     TooLarge,
     TooMany,
-    /// The server failed inside (RF-38).
+    /// The server had an internal error (RF-38).
     Internal,
     /// 502, 503, 504, and 500 for another reason.
     Unavailable,
@@ -46,7 +47,7 @@ pub(crate) enum Answer {
 }
 
 impl Answer {
-    /// What an error was.
+    /// Classifies an error.
     pub(crate) fn of(error: &Error) -> Self {
         use ErrorKind as Kind;
         let status = error.status();
@@ -60,7 +61,7 @@ impl Answer {
             _ if status.is_some_and(Status::is_internal_error) => Self::Internal,
             Kind::TooLarge => Self::OverLimit,
             Kind::Unreachable if is_refused(error) => Self::Refused,
-            // The server's name is not known.
+            // The server's name is unknown.
             Kind::Unreachable if is_io(error, &[io::ErrorKind::NotFound]) => Self::Unsent,
             Kind::Unreachable => Self::Cut,
             Kind::Timeout => Self::Silent,
@@ -99,7 +100,7 @@ impl Answer {
     }
 }
 
-/// How the system tells that a connection ended.
+/// The system's error kinds for a connection that ended.
 const CUT: [io::ErrorKind; 4] = [
     io::ErrorKind::UnexpectedEof,
     io::ErrorKind::ConnectionReset,

@@ -1,4 +1,4 @@
-//! The arithmetic of waiting: backoff, reopening, fast first syncs, the retry window. Pure; chance
+//! The arithmetic of waits: backoff, reopening, fast first syncs, the retry window. Pure; chance
 //! comes from a seed.
 
 use std::time::{Duration, Instant};
@@ -6,31 +6,29 @@ use std::time::{Duration, Instant};
 use crate::clock::later;
 use crate::setters::setters;
 
-/// First wait of a first sync that a caller waits for (B3), of a watch that did not last (B9), and
-/// of a get that failed.
+/// The first wait of a first sync with a waiting caller (B3), after a watch that did not last (B9),
+/// and after a get that failed.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
-/// The fast series ends where the steady one begins: 50, 100, 200 and 400 ms fit into the second
-/// that a read waits.
+/// The end of the fast series, where the steady one begins: 50, 100, 200 and 400 ms fit into the
+/// second that a read waits.
 const FAST_WAIT_END: Duration = Duration::from_millis(800);
-/// Least time from one fast series to the next, so that readers that come and go cannot keep it
-/// going.
+/// The minimum time between two fast series, so that readers that come and go cannot sustain it.
 const FAST_SERIES_GAP: Duration = Duration::from_secs(10);
-/// Share of a fast wait that chance adds; with more, four waits would not fit into a second.
+/// The share of a fast wait that chance adds. With more, four waits would not fit into a second.
 const FAST_JITTER: f64 = 0.25;
-/// A watch that lived so long is reopened at once, and counts as one that served.
+/// The lifetime after which a watch is reopened at once, and counts as having served.
 pub(crate) const REOPEN_AT_ONCE: Duration = Duration::from_secs(5);
-/// A watch that lived so long makes the next short one wait the first wait again.
+/// The lifetime of a watch that resets the waits after short watches.
 const REOPEN_RESET: Duration = Duration::from_secs(30);
 /// The longest wait before a watch is reopened.
 const REOPEN_WAIT_MAX: Duration = Duration::from_secs(5);
-/// The first pause of streamed lists that are refused, and the longest; the random share may double
-/// them.
+/// The first pause after refused streamed lists, and the longest. The random share may double them.
 const STREAM_PAUSE: Duration = Duration::from_secs(30);
 const STREAM_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
-/// The first pause of a read that a caller waits for, and the longest.
+/// The first pause of a read with a waiting caller, and the longest.
 const READ_PAUSE: Duration = Duration::from_millis(200);
 const READ_PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Internal errors further apart than this begin a new series (BK-9).
+/// An internal error later than this begins a new series (BK-9).
 const RETRY_SERIES_GAP: Duration = Duration::from_secs(60);
 
 /// The waits after failed lists and watches. Each is a random time from its base up to base × (1 +
@@ -72,21 +70,21 @@ setters! { [] BackoffOptions;
 
     /// Sets the largest base while a refusal lasts: 403, or 404 for the resource, for longer than
     /// the [grace](crate::reflector::ReflectorOptions::forbidden_grace). The [`cap`](Self::cap)
-    /// applies where it is more. Default: 150 seconds, so that the server is asked at least every 5
+    /// applies if it is more. Default: 150 seconds, so that the reflector asks at least every 5
     /// minutes.
     ///
-    /// A read shortens a wait to one of the cap's.
+    /// A read shortens such a wait to one within the cap.
     refused_cap(base: Duration);
 
-    /// Sets the largest random share of the base that is added to it. Default: 1, so that a wait is
-    /// in [base, 2 × base).
+    /// Sets the largest random share of the base that is added to each wait. Default: 1, so that a
+    /// wait is in [base, 2 × base).
     jitter(share: f64);
 
-    /// Sets how long after the opening of a watch the waits start again at the first base. Zero
-    /// keeps them there. Default: 2 minutes.
+    /// Sets how long after the opening of a watch the waits restart at the first base. Zero keeps
+    /// them there. Default: 2 minutes.
     ///
-    /// They start again sooner when the server proves that it works: by an event, a watch that
-    /// lived five seconds, an expired version, or an answer other than 5xx and 429.
+    /// They restart sooner when the server proves that it works: by an event, a watch that lived
+    /// five seconds, an expired version, or an answer other than 5xx and 429.
     reset_after(health: Duration);
 }
 
@@ -159,17 +157,17 @@ impl Backoff {
         Self { options, base }
     }
 
-    /// The waits before a watch is opened again that did not fail (B9).
+    /// Creates the waits between a watch that did not fail and its reopening (B9).
     pub(crate) fn of_reopening() -> Self {
         Self::doubling(FIRST_WAIT, REOPEN_WAIT_MAX, 0.0)
     }
 
-    /// The pauses of streamed lists that are refused: ten minutes at the most.
+    /// Creates the pauses after refused streamed lists: at most ten minutes.
     pub(crate) fn of_streams() -> Self {
         Self::doubling(STREAM_PAUSE, STREAM_PAUSE_MAX, 1.0)
     }
 
-    /// The pauses of a read that a caller waits for, where the server names none.
+    /// Creates the pauses of a read with a waiting caller, if the server names none.
     pub(crate) fn of_reads() -> Self {
         Self::doubling(READ_PAUSE, READ_PAUSE_MAX, 0.0)
     }
@@ -183,20 +181,19 @@ impl Backoff {
         })
     }
 
-    /// Notes the health before a failure: only when it lasted does the sequence start again (B10,
-    /// BK-5).
+    /// Notes the health before a failure. Only lasting health restarts the sequence (B10, BK-5).
     pub(crate) fn after(&mut self, health: Duration) {
         if health > self.options.reset_after || self.options.reset_after.is_zero() {
             self.restart();
         }
     }
 
-    /// Starts the sequence again: the server has proved that it lives (B10).
+    /// Restarts the sequence: the server has proved that it lives (B10).
     pub(crate) fn restart(&mut self) {
         self.base = self.options.initial;
     }
 
-    /// A first wait, which uses nothing up of the sequence.
+    /// A first wait, which does not advance the sequence.
     pub(crate) fn first(&self, chance: &mut Chance) -> Duration {
         chance.stretch(self.options.initial, self.options.jitter)
     }
@@ -212,7 +209,7 @@ impl Backoff {
         self.next_up_to(self.options.refused_cap.max(self.options.cap), chance)
     }
 
-    /// A wait as it would be if no refusal lasted; uses nothing up of the sequence.
+    /// The wait without a lasting refusal. Does not advance the sequence.
     pub(crate) fn wanted(&self, chance: &mut Chance) -> Duration {
         chance.stretch(self.capped_base(), self.options.jitter)
     }
@@ -228,7 +225,7 @@ impl Backoff {
         self.base.min(self.options.cap.max(self.options.initial))
     }
 
-    /// The wait after a watch that lived so long; zero only after one that lived long enough.
+    /// The wait after a watch of this lifetime; zero only after one that lived long enough.
     pub(crate) fn after_watch(&mut self, lived: Duration, chance: &mut Chance) -> Duration {
         if lived >= REOPEN_RESET {
             self.restart();
@@ -253,7 +250,7 @@ fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
     Duration::try_from_secs_f64(base.as_secs_f64() * factor).map_or(cap, |next| next.min(cap))
 }
 
-/// The fast retries of a first sync that a caller waits for (B3).
+/// The fast retries of a first sync with a waiting caller (B3).
 #[derive(Clone, Debug)]
 pub(crate) struct Fast {
     began: Option<Instant>,
@@ -282,13 +279,13 @@ impl Fast {
         (self.waits.base < FAST_WAIT_END).then(|| self.waits.next(chance))
     }
 
-    /// From when on a new series may begin; `None` when none has begun yet.
+    /// The time from which a new series may begin; `None` before the first.
     pub(crate) fn next_series(&self) -> Option<Instant> {
         self.began.map(|began| later(began, FAST_SERIES_GAP))
     }
 }
 
-/// How long one class of errors is retried, counted from the first of a series (BK-9).
+/// How long a class of errors is retried, from the first of a series (BK-9).
 #[derive(Clone, Debug)]
 pub(crate) struct RetryWindow {
     length: Duration,
@@ -303,10 +300,10 @@ impl RetryWindow {
         }
     }
 
-    /// Notes an error of the class, and says whether it is still retried: within the window, its
-    /// end included.
+    /// Notes an error of the class, and returns whether to retry it: within the window, including
+    /// its end.
     ///
-    /// Once the window is over it says no, and the next error begins a new series.
+    /// After the window it returns false, and the next error begins a new series.
     pub(crate) fn admits(&mut self, now: Instant) -> bool {
         if self.length.is_zero() {
             return false;

@@ -1,5 +1,5 @@
-//! One policy for each refusal: what is asked next, when, and how often. A table that the code runs
-//! on and the manual prints.
+//! The policy for each refusal: the next request, its time, and the number of tries. A table that
+//! the code runs on and the manual prints.
 
 mod answer;
 mod backoff;
@@ -16,36 +16,36 @@ use std::time::Duration;
 
 use crate::error::Error;
 
-/// How long the node authorizer may lag behind the binding of a pod (R4): a single request that is
-/// refused waits as long before the refusal is an answer.
+/// How long the node authorizer may lag behind the binding of a pod (R4). A refused single request
+/// is retried for as long, before the refusal is an answer.
 pub(crate) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
-/// The longest wait a server can ask for, of any request: beyond it a wrong header would silence a
+/// The longest wait that a server can ask for. Without this cap a wrong header would silence a
 /// cache for hours.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
-/// So many waits in a row that the server names are followed as they are.
+/// How many named waits in a row are followed as they are.
 pub(crate) const NAMED_MAX: u32 = 10;
-/// A row whose first step holds without end.
+/// For a row whose first step applies without end.
 const EVER: u32 = u32::MAX;
 
-/// What was asked for.
+/// The kind of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
-    /// A get, or a page of a list, that a caller waits for.
+    /// A get, or a page of a list, with a waiting caller.
     Read,
     /// The first get of a manager with `Cache`, whose own backoff follows its failures.
     FirstRead,
-    /// A request of the program's own, writes among them.
+    /// A request that the program composes itself, including writes.
     Raw,
-    /// Any request, as one call of those above sends it.
+    /// Any request, as a call of the kinds above sends it once.
     Sent,
-    /// The same of one that may change something, of which bytes went out.
+    /// A sent request that may change something, and of which bytes went out.
     Update,
     /// A reflector's list at no version or at `0`.
     List,
     /// A reflector's list at a version.
     ListAt,
     LaterPage,
-    /// A streamed list: its opening, and what ends it with an error.
+    /// A streamed list: its opening, or an error that ends it.
     Stream,
     /// The opening of a watch.
     Open,
@@ -55,7 +55,7 @@ pub(crate) enum RequestKind {
     Probe,
 }
 
-/// What is asked next.
+/// The next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextRequest {
     /// The same request.
@@ -68,13 +68,13 @@ pub(crate) enum NextRequest {
     ListWhole,
     /// A list at no version: the most recent.
     MostRecent,
-    /// The same request with other credentials, where the source has some that differ by value.
+    /// The same request with other credentials, if the source has some with another value.
     Renewed,
-    /// Nothing: the caller has the error.
+    /// None: the caller gets the error.
     Fail,
 }
 
-/// When it is asked.
+/// The time of the next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitRule {
     AtOnce,
@@ -82,13 +82,13 @@ pub(crate) enum WaitRule {
     Soon,
     /// The next wait of the backoff.
     Backoff,
-    /// The wait that the server names; after ten in a row the backoff's where that is longer.
+    /// The wait that the server names; after ten in a row, the backoff's if that is longer.
     Named,
     /// The wait that the server names or the backoff's, whichever is longer.
     Longer,
 }
 
-/// What is asked next, and when.
+/// The next request, and its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyStep {
     pub(crate) next: NextRequest,
@@ -99,12 +99,12 @@ pub(crate) struct PolicyStep {
 #[derive(Debug)]
 struct Row {
     requests: &'static [RequestKind],
-    /// Empty stands for each answer that no row above has.
+    /// Empty stands for every answer that no earlier row has.
     answers: &'static [Answer],
-    /// Whether the server names a wait; `None` where that is all the same.
+    /// Whether the server names a wait; `None` if that does not matter.
     named: Option<bool>,
     first: PolicyStep,
-    /// How often in a row `first` is done.
+    /// How many times in a row `first` applies.
     times: u32,
     then: PolicyStep,
 }
@@ -130,7 +130,7 @@ const YES: Option<bool> = Some(true);
 const NO: Option<bool> = Some(false);
 const EITHER: Option<bool> = None;
 
-/// The first row that fits is the one that counts. A last one fits each request.
+/// The first row that fits counts. The last row of each request always fits.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     row!([Read FirstRead]; [Expired Gone TooLarge NotFound]; EITHER; Fail AtOnce),
@@ -182,14 +182,14 @@ impl Row {
     }
 }
 
-/// What follows the answer `error` to `request`, of which so many in a row have failed alike, this
-/// one included.
+/// The step after the answer `error` to `request`; `failed` such requests in a row have failed
+/// alike, including this one.
 pub(crate) fn after(request: RequestKind, error: &Error, failed: u32) -> PolicyStep {
     let named = asked_wait(error).is_some();
     step(request, Answer::of(error), named, failed)
 }
 
-/// What the transport sends after the first such answer to a request, an update or not.
+/// The transport's next request after the first such answer, to an update or another request.
 pub(crate) fn next(is_update: bool, answer: Answer) -> NextRequest {
     let sent = if is_update {
         RequestKind::Update
@@ -214,7 +214,7 @@ fn step(request: RequestKind, answer: Answer, named: bool, failed: u32) -> Polic
     })
 }
 
-/// The wait that the server asks for before the same request, as far as it is followed.
+/// The wait that the server asks for before the same request, capped.
 pub(crate) fn asked_wait(error: &Error) -> Option<Duration> {
     let asked = error.retry_after().filter(|wait| !wait.is_zero());
     asked.map(|wait| wait.min(RETRY_AFTER_MAX))

@@ -1,21 +1,22 @@
-//! When what gives a client's credentials is asked again.
+//! When a client asks the source of its credentials again.
 
 use std::time::Duration;
 
-/// How a source of credentials is asked, and what a request does meanwhile.
+/// The rules of a source of credentials, and of requests meanwhile.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RenewalRow {
-    /// How long a request waits while there are credentials that can be used.
+    /// How long a request waits while there are usable credentials.
     pub(crate) wait_with: Duration,
-    /// How long a request waits while there are none; its own limits may be shorter.
+    /// How long a request waits while there are none. Its own limits may be shorter.
     pub(crate) wait_without: Duration,
-    /// When the source is asked again while there are credentials that can be used.
+    /// When the client asks the source again while there are usable credentials.
     pub(crate) retry_with: Duration,
-    /// The pauses after failures while there are none: the first, and the longest.
+    /// The pauses after failures while there are no usable credentials: the first, and the longest.
     pub(crate) pauses: (Duration, Duration),
-    /// A 401 within this time of the last one asks nothing.
+    /// A 401 within this time of the last one does not ask the source.
     pub(crate) between_rejections: Duration,
-    /// Whether what a 401 rejects stays in use while the source works, and after it fails.
+    /// Whether credentials rejected by a 401 stay in use while the source works, and after it
+    /// fails.
     pub(crate) keeps_rejected: bool,
 }
 
@@ -39,7 +40,7 @@ pub(crate) const PROGRAM: RenewalRow = RenewalRow {
     ..PLUGIN
 };
 
-/// A file that cannot be read costs a request little, so nothing but the last good token waits.
+/// Reading a file costs a request little, so no request waits; the last good token serves.
 pub(crate) const TOKEN_FILE: RenewalRow = RenewalRow {
     wait_with: Duration::from_millis(500),
     wait_without: seconds(10),
@@ -49,8 +50,8 @@ pub(crate) const TOKEN_FILE: RenewalRow = RenewalRow {
     keeps_rejected: false,
 };
 
-/// What stands in a kubeconfig is all that there is, so that it serves until there is a better one.
-/// The file is read after a 401 alone.
+/// A kubeconfig's credentials are the only ones, so they serve until there are better ones. The
+/// client reads the file again only after a 401.
 pub(crate) const KUBECONFIG: RenewalRow = RenewalRow {
     wait_with: seconds(10),
     retry_with: Duration::MAX,

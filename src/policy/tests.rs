@@ -1,4 +1,4 @@
-//! The rows of the table: that they are whole, that the manual prints them, what they promise.
+//! The rows of the table: they are complete, the manual prints them, and they keep their promises.
 
 use std::io;
 
@@ -171,7 +171,7 @@ fn the_manual_prints_the_rows_of_credentials() {
     );
 }
 
-/// Each answer of the protocol, and what it is to the policy.
+/// Each answer of the protocol, and its class in the policy.
 #[test]
 fn answers_are_told_apart() {
     let status = |code: u16, reason: &str| {
@@ -230,7 +230,7 @@ fn answers_are_told_apart() {
     assert_eq!(Answer::of(&future), Answer::TooLarge);
 }
 
-/// The requests that a caller waits for. A reflector makes the others.
+/// The requests with a waiting caller. A reflector makes the others.
 const FOR_CALLERS: [RequestKind; 5] = [
     RequestKind::Read,
     RequestKind::FirstRead,
@@ -239,7 +239,7 @@ const FOR_CALLERS: [RequestKind; 5] = [
     RequestKind::Update,
 ];
 
-/// What no row of a reflector says: that nothing is asked again.
+/// No row of a reflector ends the requests.
 #[test]
 fn a_reflector_never_ends_and_a_read_ends_after_ten_tries() {
     for (request, answer, named) in cases() {
@@ -251,8 +251,8 @@ fn a_reflector_never_ends_and_a_read_ends_after_ten_tries() {
     }
 }
 
-/// A request of the program's own is never asked again, and of an update that may have been applied
-/// no connection gets a second copy: only a server that did not read it says 401.
+/// A request that the program composed is never repeated. No connection gets a second copy of an
+/// update that may have been applied: only a server that did not read it says 401.
 #[test]
 fn what_may_change_something_is_sent_once() {
     for (request, answer, named) in cases() {
@@ -267,7 +267,8 @@ fn what_may_change_something_is_sent_once() {
     }
 }
 
-/// A first read leaves to its manager's backoff what names no wait, and is else as any read.
+/// A first read leaves answers without a named wait to its manager's backoff, and is otherwise like
+/// any read.
 #[test]
 fn a_first_read_waits_as_the_server_asks_alone() {
     for (_, answer, named) in cases() {
@@ -282,8 +283,8 @@ fn a_first_read_waits_as_the_server_asks_alone() {
     }
 }
 
-/// A wait that is named is never shortened, and calls for the same request the first time, unless
-/// the position is gone.
+/// A named wait is never shortened. The first time, the same request follows it, unless the
+/// position is gone.
 #[test]
 fn a_named_wait_is_a_wait() {
     let gone = [Answer::Expired, Answer::Gone, Answer::TooLarge];

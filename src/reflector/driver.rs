@@ -330,8 +330,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         publish(&self.core, &self.status, &mut self.sink);
         let mut next = Next::DeadlinePassed;
         if backlog == Backlog::Bytes {
-            // An event in bytes that have come is read at once. Bytes of an incomplete event are no
-            // backlog.
+            // An event in bytes that have come is read at once. Bytes of an incomplete event are
+            // not a backlog.
             let at_once = Deadline::at(self.clock.now());
             next = self.source.reading(|| stream.next(at_once))?;
             if matches!(next, Next::DeadlinePassed) {

@@ -79,7 +79,7 @@ pub struct ReflectorStatus {
 }
 
 impl ReflectorStatus {
-    /// Describes what the reflector waits for at `now`, for an error. `None` if that is not known.
+    /// Describes the reflector's wait at `now`, for an error. `None` if it is unknown.
     pub fn describe_activity(&self, now: Instant) -> Option<String> {
         let Some(next) = self.next_attempt else {
             return self.progress.as_ref()?.describe();
@@ -137,8 +137,8 @@ impl ReflectorStatus {
     ///   the idle limit, from the last event, bookmark or answer. Three times the longest time
     ///   between two bookmarks applies instead if that is more.
     /// - Before that, a server may be quiet while nothing changes. One watch may be quiet until its
-    ///   own time-out and 30 s more. A probe follows it, and only its answer lets the next watch be
-    ///   as quiet.
+    ///   own time-out and 30 s more. A probe follows it, and only its answer allows the next watch
+    ///   to be as quiet.
     /// - Otherwise (after a watch, in a backoff, during a request, before the first answer): the
     ///   idle limit. It counts from the last contact, or from the end of a watch that ended in
     ///   time. Failures, refusals and opened watches are not contacts.

@@ -1,5 +1,4 @@
-//! Rounds of work on a thread: whoever asks for one can wait until one that began after that is
-//! over.
+//! Rounds of work on a thread. A caller that asks for a round can wait until a later one has ended.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -12,7 +11,7 @@ use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{Arc, Monitor, Rank};
 
-/// What is asked of a thread, and what it has done. `S` is how it stands after a round.
+/// The rounds that a thread was asked for, and those it has done. `S` is its status after a round.
 pub(crate) struct Rounds<S> {
     state: Arc<Monitor<RoundsState<S>>>,
     wake: Sender<()>,
@@ -22,11 +21,11 @@ struct RoundsState<S> {
     asked: u64,
     has_ended: bool,
     status: S,
-    /// Of each round that somebody waits for: how the thread stood after it, once it is over.
+    /// For each round with a waiter: the thread's status after it, once it has ended.
     outcomes: BTreeMap<u64, Option<S>>,
 }
 
-/// Whoever waits learns that no more rounds come.
+/// Tells waiters that no more rounds come.
 pub(crate) struct RoundsEnd<'a, S>(&'a Rounds<S>);
 
 impl<S> Drop for RoundsEnd<'_, S> {
@@ -37,7 +36,7 @@ impl<S> Drop for RoundsEnd<'_, S> {
 }
 
 impl<S: Clone + Send + 'static> Rounds<S> {
-    /// Rounds of a thread that has done none, and the channel that wakes it.
+    /// Makes the rounds of a new thread, and the channel that wakes it.
     pub(crate) fn new(status: S) -> (Self, Receiver<()>) {
         let (wake, woken) = bounded(1);
         let state = RoundsState {
@@ -50,7 +49,7 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         (Self { state, wake }, woken)
     }
 
-    /// Orders a round that begins after this.
+    /// Asks for a round that begins after this call.
     pub(crate) fn ask(&self) {
         self.order(&mut self.state.lock());
     }
@@ -63,13 +62,13 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         state.asked
     }
 
-    /// Orders a round that begins after this, waits until it is over, and returns how the thread
-    /// stood then, however many rounds came after it.
+    /// Asks for a round that begins after this call, and waits for its end. Returns the thread's
+    /// status after that round, even if more have followed.
     ///
     /// # Errors
     ///
-    /// `Timeout` at the deadline, `Stopped` once the thread has ended; both say `what` was waited
-    /// for.
+    /// `Timeout` at the deadline, `Stopped` once the thread has ended; both name `what`, the
+    /// subject of the wait.
     pub(crate) fn wait(&self, what: &str, deadline: Deadline) -> Result<S, Error> {
         let clock = Clock::system();
         let mut state = self.state.lock();
@@ -92,22 +91,22 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         outcome
     }
 
-    /// How the thread stood after its last round.
+    /// The thread's status after its last round.
     pub(crate) fn status(&self) -> S {
         self.state.lock().status.clone()
     }
 
-    /// Whether somebody waits for a round.
+    /// Whether a caller waits for a round.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.state.lock().outcomes.is_empty()
     }
 
-    /// The thread begins a round. Returns the number that [`end`](Self::end) needs.
+    /// Begins a round, on the thread. Returns the number that [`end`](Self::end) needs.
     pub(crate) fn begin(&self) -> u64 {
         self.state.lock().asked
     }
 
-    /// The round is over that began with this number.
+    /// Ends the round that began with this number.
     pub(crate) fn end(&self, began: u64, status: S) {
         let mut state = self.state.lock();
         for (_, outcome) in state.outcomes.range_mut(..=began) {
@@ -119,7 +118,7 @@ impl<S: Clone + Send + 'static> Rounds<S> {
         drop(before);
     }
 
-    /// To be held by the thread: its drop, also by a panic, ends all waits.
+    /// A guard for the thread. Its drop, even by a panic, ends all waits.
     pub(crate) fn until_dropped(&self) -> RoundsEnd<'_, S> {
         RoundsEnd(self)
     }

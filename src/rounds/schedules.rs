@@ -14,7 +14,7 @@ use crate::sync::{
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 5_000;
 
-/// A worker that does rounds of this work until it is told to end.
+/// A worker that does rounds of this work until its stop.
 fn rounds_of(
     rounds: &Rounds<usize>,
     woken: &crossbeam_channel::Receiver<()>,
@@ -67,14 +67,14 @@ fn whoever_asks_for_a_round_waits_for_one_that_began_after_that() {
     shuttle::check_random(|| whoever_asks_sees_its_own_change(false), SCHEDULES);
 }
 
-/// Negative control: a round that counts for those who asked while it ran.
+/// Negative control: a round that counts for callers that asked while it ran.
 #[test]
 #[should_panic(expected = "a round that began before the change")]
 fn a_round_that_counts_for_those_who_asked_during_it_misses_their_change() {
     shuttle::check_random(|| whoever_asks_sees_its_own_change(true), SCHEDULES);
 }
 
-/// The first round is for one of them at least, however late that one wakes.
+/// The first round is for at least one of the callers, however late it wakes.
 #[test]
 fn whoever_waits_for_a_round_gets_the_outcome_of_that_one() {
     let model = || {

@@ -1,4 +1,4 @@
-//! A manager as the snapshot's thread sees it: what of it goes into the next file.
+//! A manager as the snapshot's thread sees it: its part of the next file.
 
 use std::hash::{DefaultHasher, Hash as _};
 use std::io::{self, Write as _};
@@ -13,19 +13,19 @@ use crate::guard::guard;
 use crate::manager::seeds::{KeptObject, KeptObjects};
 use crate::sync::Arc;
 
-/// While nothing but the time of the last contact changes, the file has it this exactly.
+/// The precision of the last contact in the file, while nothing else changes.
 const CONTACT_SECONDS: u64 = 60 * 60;
 
-/// A manager whose objects are kept.
+/// A manager whose objects the snapshot keeps.
 pub(super) trait Attached: Send + Sync {
     fn kind(&self) -> &str;
 
-    /// Adds to what tells its state from others, without a look into objects: their versions, and
-    /// the hour of the last contact with the server. Runs code of the program: under no lock.
+    /// Hashes its state without reading the objects: their versions, and the hour of the last
+    /// contact with the server. Runs code of the program, so no lock may be held.
     fn add_state(&self, unclaimed: &KindPart, state: &mut DefaultHasher);
 
-    /// Writes the lines of its kind, with what nobody has claimed yet. Adds to the objects that are
-    /// left out. Runs code of the program: under no lock.
+    /// Writes the lines of its kind, including unclaimed objects. Adds the objects that it leaves
+    /// out to `left_out`. Runs code of the program, so no lock may be held.
     fn write(
         &self,
         to: &mut PlainText,
@@ -83,7 +83,7 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
             let begin = to.bytes.len();
             content::write_object(to, &kept.key, wall_time(kept.contact, clock))?;
             let written = write_json(&kept, to);
-            // Also where the program's code does not tell.
+            // This fails on a full file even if the program's code hid that.
             to.write_all(b"\n")?;
             if let Err(error) = written {
                 to.bytes.truncate(begin);
@@ -99,7 +99,7 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
     }
 }
 
-/// Writes an object, by the code of the program.
+/// Writes an object with the program's code.
 fn write_json<K: SnapshotObject>(kept: &KeptObject<K>, to: &mut PlainText) -> Result<(), Error> {
     let port = format!("write_json of {} {}", K::resource().kind(), kept.key);
     let begin = to.bytes.len();

@@ -1,5 +1,5 @@
-//! The text of a snapshot: lines of JSON. First the time, then of each kind its owners and its
-//! objects, each object after a line with the time of its confirmation.
+//! The text of a snapshot: lines of JSON. First the time, then for each kind its owners and its
+//! objects. A line with the time of its confirmation precedes each object.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::manager::Owner;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
 
-/// What a snapshot has of one kind. Clones share the objects.
+/// A snapshot's content of one kind. Clones share the objects.
 #[derive(Clone, Default)]
 pub(super) struct KindPart {
     pub(super) owners: BTreeMap<Owner, Vec<ObjectKey>>,
@@ -52,7 +52,7 @@ pub(super) fn write_owners(
     Ok(())
 }
 
-/// The line before an object. The object's own has to follow, with an end of line.
+/// Writes the line before an object. The object's own line must follow, with its end of line.
 pub(super) fn write_object(
     to: &mut dyn Write,
     key: &ObjectKey,
@@ -84,7 +84,7 @@ fn time(millis: &Value) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis.as_u64()?))
 }
 
-/// Reads a text. Fails with the number of the line that is no part of one.
+/// Reads a text. Fails with the number of the first invalid line.
 pub(super) fn read(text: &[u8]) -> Result<(SystemTime, Parts), usize> {
     let mut lines = text.split(|byte| *byte == b'\n').enumerate();
     let mut parts = Parts::new();

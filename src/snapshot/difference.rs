@@ -1,15 +1,15 @@
-//! What happened to an object while no process kept it.
+//! The fate of an object while no process kept it.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use crate::object::ObjectKey;
 
-/// An object that is another one at the server's first word than in the snapshot.
+/// An object that differs between the snapshot and the server's first answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SnapshotDifference {
-    /// The server has another version of it, or another object of the name.
+    /// The server has another version of it, or another object of that name.
     ChangedWhileDown {
         /// Its kind, such as `Secret`.
         kind: Cow<'static, str>,

@@ -14,14 +14,14 @@ use crate::local_file::directory_of;
 use crate::unique_name::{is_unique_name, unique_name};
 use crate::writer_lock::{WriterLock, this_process};
 
-/// What is written stands under this end of name, with a number behind it, until it is whole.
+/// The suffix of an unfinished file's name, followed by a number.
 const NEW: &str = ".new";
-/// The file whose lock lets one process write has this end of name.
+/// The suffix of the lock file, whose lock admits one writing process.
 const LOCK: &str = ".lock";
-/// So much of that file names a process.
+/// The maximum size of the lock file's text, which names a process.
 const LOCK_BYTES_MAX: u64 = 1024;
-/// A file that could not be used is kept under this end of name, with a number behind it if another
-/// file has that name.
+/// The suffix under which an unusable file is kept, followed by a number if another file has that
+/// name.
 const UNUSABLE: &str = ".unusable";
 
 fn beside(path: &Path, end: &str) -> PathBuf {
@@ -53,10 +53,10 @@ pub(super) fn read(path: &Path, bytes_max: usize) -> io::Result<Option<Zeroizing
     Ok(Some(bytes))
 }
 
-/// Lets this process alone write the file, until what this returns is dropped. `WouldBlock` names
-/// the process that has the lock.
+/// Reserves the file for writes by this process, until the lock is dropped. `WouldBlock` names the
+/// process that holds it.
 ///
-/// The lock is on a file beside it: the file itself is another one after each write.
+/// The lock is on a file beside it, because each write replaces the file itself.
 pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
     let beside = beside(path, LOCK);
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -91,13 +91,13 @@ pub(super) fn lock(path: &Path) -> io::Result<WriterLock> {
     Ok(lock)
 }
 
-/// Whether a text names a process, or is the begin of such a name.
+/// Whether a text names a process, or is the beginning of such a name.
 fn names_a_process(text: &str) -> bool {
     let number = text.split_whitespace().next().unwrap_or_default();
     number.parse::<u32>().is_ok()
 }
 
-/// Removes what processes that were killed had not written to the end.
+/// Removes the unfinished files of killed processes.
 fn remove_leftovers(path: &Path) -> io::Result<()> {
     let new = beside(path, NEW);
     let Some(begin) = new.file_name() else {
@@ -113,8 +113,8 @@ fn remove_leftovers(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the file by these pieces. A reader, and who comes after a power cut, finds the old file
-/// or the new one, and both whole.
+/// Replaces the file by these pieces. A reader finds the whole old file or the whole new one, even
+/// after a power cut.
 pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Result<()> {
     let new = beside(path, &unique_name(NEW));
     let written = write(&new, pieces).and_then(|()| {
@@ -124,7 +124,7 @@ pub(super) fn replace(path: &Path, pieces: &[&[u8]], keep_old: bool) -> io::Resu
         Ok(fs::rename(&new, path)?)
     });
     if written.is_err() {
-        // The error of the write is the one to tell.
+        // The error of the write matters more than this one.
         drop(std::fs::remove_file(&new));
     }
     written?;
@@ -136,7 +136,7 @@ fn keep(path: &Path) -> io::Result<()> {
     let usual = beside(path, UNUSABLE);
     match fs::renameat_with(CWD, path, CWD, &usual, RenameFlags::NOREPLACE) {
         Ok(()) | Err(Errno::NOENT) => return Ok(()),
-        // Some file systems do not know how.
+        // Some file systems do not support this.
         Err(_) => {}
     }
     let other = beside(path, &unique_name(UNUSABLE));

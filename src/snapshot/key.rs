@@ -1,4 +1,4 @@
-//! The key of a snapshot: where it comes from, and how its file is read.
+//! The key of a snapshot: its source, and how to read a key file.
 
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,29 +16,29 @@ use crate::local_file;
 use crate::sync::Arc;
 use crate::worker::{StopToken, Worker};
 
-/// The bytes of a key.
+/// The length of a key.
 pub(super) const KEY_BYTES: usize = 32;
 
-/// A key in one place: a value that moves leaves copies behind.
+/// A key that stays in one place, because a value that moves leaves copies behind.
 #[derive(Default)]
 pub(super) struct KeyBytes(pub(super) Box<Zeroizing<[u8; KEY_BYTES]>>);
 
-/// A key file has at most so many bytes: 32 bytes as base64, with an end of line.
+/// The maximum size of a key file: 32 bytes as base64, with an end of line.
 const FILE_BYTES_MAX: u64 = 64;
 
-/// So long the end of a snapshot waits for its key.
+/// How long the end of a snapshot waits for its key.
 const WAIT_AT_THE_END: Duration = Duration::from_millis(750);
 
 impl KeyBytes {
-    /// Asks the program for the key. Blocks for as long as that takes.
+    /// Asks the program for the key. Blocks until it answers.
     pub(super) fn of(key: &Arc<dyn SnapshotKey>) -> Result<Self, Error> {
         let mut bytes = Self::default();
         guard_call("the key of a snapshot", || key.read(&mut bytes.0))?;
         Ok(bytes)
     }
 
-    /// Asks for the key on a thread of its own: a key that hangs holds up a stop for
-    /// [`WAIT_AT_THE_END`] alone.
+    /// Asks for the key on a separate thread, so that a key that hangs delays a stop only by
+    /// [`WAIT_AT_THE_END`].
     pub(super) fn until_stopped(
         key: &Arc<dyn SnapshotKey>,
         stop: &StopToken,
@@ -65,24 +65,24 @@ impl KeyBytes {
     }
 }
 
-/// Where the key of a snapshot comes from: a file, a TPM, a keyring.
+/// The source of a snapshot's key: a file, a TPM, a keyring.
 ///
-/// The snapshot asks for it when it opens the file, and on a thread of its own before each write.
-/// It keeps no key in between, and overwrites what it was given.
+/// The snapshot asks for the key when it opens the file, and on a separate thread before each
+/// write. It keeps no key in between, and overwrites the bytes after use.
 pub trait SnapshotKey: Send + Sync + 'static {
-    /// Writes the key to `to`: 32 bytes that nobody else knows.
+    /// Writes the key to `to`: 32 secret bytes.
     ///
-    /// It may block: that holds up the snapshot alone, and its drop for less than a second. A panic
-    /// is an error of that write.
+    /// It may block, which delays only the snapshot, and its drop by less than a second. If it
+    /// panics, that write fails.
     ///
     /// # Errors
     ///
-    /// The program's own; the snapshot tells it, and tries again with its next write.
+    /// The program's own. The snapshot reports it, and tries again at its next write.
     fn read(&self, to: &mut [u8; 32]) -> Result<(), Error>;
 }
 
-/// A key in a plain file: 32 bytes, or the same as base64 text. Only its owner may have rights to
-/// it.
+/// A key in a plain file: 32 bytes, or the same as base64 text. The file's mode must give rights
+/// only to its owner.
 ///
 /// `head -c 32 /dev/urandom > FILE` makes one. A file that is replaced applies to the next write.
 ///
@@ -99,7 +99,7 @@ pub trait SnapshotKey: Send + Sync + 'static {
 pub struct SnapshotKeyFile(PathBuf);
 
 impl SnapshotKeyFile {
-    /// The key in that file. Reads nothing yet.
+    /// Creates the key for that file, without reading it yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
@@ -110,8 +110,8 @@ impl SnapshotKey for SnapshotKeyFile {
     ///
     /// # Errors
     ///
-    /// `Config` names the file: it cannot be read, others than its owner have rights to it, or it
-    /// does not hold 32 bytes.
+    /// `Config` names the file: it cannot be read, users other than its owner have rights to it, or
+    /// it does not contain 32 bytes.
     fn read(&self, to: &mut [u8; 32]) -> Result<(), Error> {
         read(&self.0, to).map_err(|why| {
             let text = format!("the key of the snapshot, {}: {why}", self.0.display());
@@ -137,7 +137,7 @@ fn read(path: &Path, to: &mut [u8; KEY_BYTES]) -> Result<(), String> {
         to.copy_from_slice(&bytes);
         return Ok(());
     }
-    // The estimate of what a text may come to is larger.
+    // The decoder's estimate of the length is larger.
     let mut decoded = Zeroizing::new(vec![0; 2 * KEY_BYTES]);
     let length = STANDARD.decode_slice(bytes.trim_ascii(), &mut decoded);
     if length == Ok(KEY_BYTES) {

@@ -1,4 +1,5 @@
-//! What an earlier process has left, until each object is referenced again or nobody wants it.
+//! The content that an earlier process left, until the program references each object or its time
+//! is over.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -20,14 +21,14 @@ use crate::wire::{DecodeOptions, decode_object};
 /// The parts of a file.
 pub(super) struct Loaded(pub(super) Mutex<Parts>);
 
-/// How a kind is called in a file.
+/// The name of a kind in a file.
 pub(super) fn kind_of<K: Object>() -> String {
     let resource = K::resource();
     format!("{}/{}", resource.api_version(), resource.plural())
 }
 
 impl Loaded {
-    /// What is known of the owners of a kind.
+    /// The owners of a kind, with their references.
     pub(super) fn owners<K: Object>(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
         let kind = kind_of::<K>();
         let parts = self.0.lock();
@@ -35,8 +36,8 @@ impl Loaded {
         part.map(|part| part.owners.clone()).unwrap_or_default()
     }
 
-    /// The manager has the owner's references: a file that is written has them from either.
-    /// Returns whether they were here.
+    /// Notes that the manager has the owner's references now, so that the next file has them from
+    /// either. Returns whether they were here.
     pub(super) fn claim_owner<K: Object>(&self, owner: &Owner) -> bool {
         let kind = kind_of::<K>();
         let mut parts = self.0.lock();
@@ -70,7 +71,7 @@ impl<K: SnapshotObject> SeedSource<K> for Seeds<K> {
                 return None;
             }
         };
-        // A clock that was put back tells nothing of the age.
+        // A clock that was set back says nothing about the age.
         let age = SystemTime::now()
             .duration_since(kept.contact)
             .unwrap_or_default();

@@ -1,13 +1,14 @@
 //! The content of managers in a sealed file, for a node that boots while its API server is away.
 //!
-//! A [`Snapshot`] is attached to managers. Its thread writes what they hold after changes, at the
-//! end, and once an hour while the server confirms what is unchanged. The next process attaches it
-//! to its own managers. Then an object that is referenced has an answer at once: what the file has,
-//! marked as stale, with its age. The server's first word about the object takes its place.
+//! The program attaches a [`Snapshot`] to managers. Its thread writes their content after changes,
+//! at the end, and once an hour while the server confirms unchanged content. The next process
+//! attaches it to its own managers. Reads of a referenced object then have an answer at once: the
+//! file's object, marked as stale, with its age. The server's first answer about the object
+//! replaces it.
 //!
-//! The file is sealed with ChaCha20-Poly1305 under a key of the program's ([`SnapshotKey`]). Nobody
-//! without the key reads a value in it, or changes it unnoticed. Who can write the file's directory
-//! can put an older file of the same node back; the ages tell.
+//! The file is sealed with ChaCha20-Poly1305 under the program's key ([`SnapshotKey`]). Without the
+//! key, no one can read a value in it, or change it unnoticed. A user who can write the file's
+//! directory can put back an older file of the same node; the ages show that.
 
 mod attached;
 mod content;
@@ -47,18 +48,18 @@ use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::{StopToken, Worker};
 use crate::writer_lock::WriterLock;
 
-/// How a snapshot stands.
+/// The status of a snapshot.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct SnapshotStatus {
-    /// When this process wrote the file last.
+    /// When this process last wrote the file.
     pub written: Option<SystemTime>,
     /// The size of that file in bytes.
     pub bytes: usize,
-    /// Why the last write failed; the file of before is still there, whole. Else the first of
-    /// `left_out`. The next interval tries again.
+    /// Why the last write failed, which leaves the earlier file whole; otherwise the first error of
+    /// `left_out`. The snapshot tries again after the next interval.
     pub last_error: Option<Error>,
-    /// The objects that this file leaves out, because `write_json` failed or panicked: each error
+    /// The objects that this file leaves out because `write_json` failed or panicked. Each error
     /// names one.
     pub left_out: Vec<Error>,
 }
@@ -66,8 +67,7 @@ pub struct SnapshotStatus {
 /// The content of managers in a sealed file.
 ///
 /// A drop writes once more, which blocks on the disk, and joins the thread. It waits less than a
-/// second for the key. The snapshot holds the content of the attached managers in memory until
-/// then.
+/// second for the key. Until then the snapshot keeps the attached managers' content in memory.
 ///
 /// # Examples
 ///
@@ -132,35 +132,35 @@ struct SnapshotCore {
     writes: Rounds<SnapshotStatus>,
 }
 
-/// What the thread remembers from write to write.
+/// The thread's memory between writes.
 struct LastWrite {
-    /// What tells the state in the file from others, and which objects it leaves out, as a sum.
+    /// The hashes of the state in the file, and of the objects that it leaves out.
     state: Option<(u64, u64)>,
-    /// Whether the file that is there could not be used, and is somebody's perhaps.
+    /// Whether the present file was unusable, and may belong to another program.
     keeps_old: bool,
-    /// No file is written without it.
+    /// The lock, without which no file is written.
     lock: Option<WriterLock>,
 }
 
 impl Snapshot {
-    /// Reads the file, if there is one, and starts the thread, which is called `snapshot`.
+    /// Reads the file, if there is one, and starts the thread `snapshot`.
     ///
-    /// A file that cannot be used is [`load_error`](Self::load_error), and the start is one without
-    /// it. The first write renames it to its name with `.unusable` behind it, and a number if there
-    /// is such a file.
+    /// If the file is unusable, [`load_error`](Self::load_error) says why, and the snapshot starts
+    /// without it. The first write appends `.unusable` to its name, and a number if such a file
+    /// exists.
     ///
-    /// The file is this snapshot's alone until the snapshot is dropped: by a lock on the file that
-    /// has its name with `.lock` behind it.
+    /// Until its drop, only this snapshot writes the file: it holds a lock on a file of the same
+    /// name plus `.lock`.
     ///
-    /// Blocks on the disk, and on the program's key.
+    /// Blocks on the disk and on the program's key.
     ///
     /// # Errors
     ///
-    /// - `Config`: the name is too long, or the error of the key. Without a key nothing is read or
-    ///   written.
+    /// - `Config`: the name is too long, or the key failed. Without a key the snapshot reads and
+    ///   writes nothing.
     /// - `Config`: another process or snapshot writes the file. The message names the process.
     /// - `Panicked`: the key panicked.
-    /// - `Resources`: the system has no thread to give.
+    /// - `Resources`: the system refuses a thread.
     pub fn open(options: SnapshotOptions) -> Result<Self, Error> {
         if !seal::is_name(&options.name) {
             let text = "the name of the snapshot is longer than 1024 bytes";
@@ -173,7 +173,7 @@ impl Snapshot {
                 let text = format!("the snapshot {}: {error}", options.path.display());
                 return Err(Error::new(ErrorKind::Config, text));
             }
-            // Of use for a read nevertheless; the first write tells what is wrong.
+            // Reads still work; the first write will report the problem.
             Err(_) => None,
         };
         let (loaded, load_error) = match loaded {
@@ -215,23 +215,23 @@ impl Snapshot {
         })
     }
 
-    /// Why the file that was there is not used: it is damaged, cut off, too old, too large, no
-    /// snapshot, or was written with another key, name or form. The message names it.
+    /// Returns why the existing file is unusable: it is damaged, cut off, too old, too large, not a
+    /// snapshot, or was written with another key, name or format. The message names it.
     pub fn load_error(&self) -> Option<&Error> {
         self.load_error.as_ref()
     }
 
-    /// Keeps the objects of a manager from now on, and answers its readers from the file, for
-    /// references that are added from now on.
+    /// Keeps the manager's objects from now on, and answers its readers from the file, for
+    /// references added from now on.
     ///
-    /// Reads get the file's object, with [`Cached::is_stale`](crate::manager::Cached::is_stale) and
-    /// its age, until the server has been heard about it. With `Cache` a read still asks the server
-    /// first. [`get_fresh`](ObjectManager::get_fresh) and
-    /// [`get_at_least`](ObjectManager::get_at_least) never get it.
+    /// Reads return the file's object, with [`Cached::is_stale`](crate::manager::Cached::is_stale)
+    /// and its age, until the server has answered about it. With `Cache`, a read still asks the
+    /// server first. [`get_fresh`](ObjectManager::get_fresh) and
+    /// [`get_at_least`](ObjectManager::get_at_least) never return it.
     ///
     /// # Errors
     ///
-    /// `Config`: the manager keeps no objects (`Get`), or has a snapshot already, or the snapshot
+    /// `Config`: the manager keeps no objects (`Get`), it has a snapshot already, or the snapshot
     /// has a manager of this kind.
     pub fn attach<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Result<(), Error> {
         let refused = |why: &str| Error::new(ErrorKind::Config, why.to_owned());
@@ -255,11 +255,11 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Adds the references that owners had in the process before, and returns those owners. For
-    /// programs that learn their owners from the server. Once they are known, take back those that
-    /// are gone: [`set_references`](ObjectManager::set_references) with none.
+    /// Adds the references that owners had in the earlier process, and returns those owners. This
+    /// is for programs that learn their owners from the server. Once you know them, remove those
+    /// that are gone: call [`set_references`](ObjectManager::set_references) with none.
     ///
-    /// Returns none at the second call.
+    /// A second call returns none.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
         let loaded = &self.core.loaded;
         let restored = loaded.owners::<K>().into_iter().filter(|(owner, keys)| {
@@ -269,12 +269,12 @@ impl Snapshot {
         restored.map(|(owner, _)| owner).collect()
     }
 
-    /// Waits until a file is written that has what is in memory now, or until `deadline`.
+    /// Blocks until a file with the present content is written, or until `deadline`.
     ///
     /// # Errors
     ///
-    /// [`SnapshotStatus::last_error`] after the write, also that of an object that the file leaves
-    /// out; `Timeout` at the deadline.
+    /// [`SnapshotStatus::last_error`] after the write, even if the file only leaves an object out;
+    /// `Timeout` at the deadline.
     pub fn write_by(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&Clock::system());
         let what = format!("writing the snapshot {}", self.core.options.path.display());
@@ -282,7 +282,7 @@ impl Snapshot {
         status.last_error.map_or(Ok(()), Err)
     }
 
-    /// Returns how it stands. Never blocks on the disk.
+    /// Returns the snapshot's status. Never blocks on the disk.
     pub fn status(&self) -> SnapshotStatus {
         self.core.writes.status()
     }
@@ -290,12 +290,12 @@ impl Snapshot {
 
 debug_of!([] Snapshot, |it| path: it.core.options.path, status: it.status(), ..);
 
-/// The lock of a file, and its parts or why it is not used.
+/// The lock of a file, and its parts or the reason why it is unusable.
 type Opened = (io::Result<WriterLock>, Result<Parts, String>);
 
 impl SnapshotOptions {
-    /// Reads the key and the file. A thread that hangs in either takes no signal of its process,
-    /// and the caller's may be the main one.
+    /// Reads the key and the file on another thread. A thread that hangs in either takes no
+    /// signals, and the caller's may be the main thread.
     fn read_on_a_thread(&self) -> Result<Opened, Error> {
         let options = self.clone();
         let (send, opened) = bounded(1);
@@ -314,7 +314,7 @@ impl SnapshotOptions {
         opened.unwrap_or_else(|_ended| Err(Error::stopped("reading the snapshot")))
     }
 
-    /// The parts of the file, none without a file. Fails with why it is not used.
+    /// The parts of the file; none without a file. Fails with the reason why it is unusable.
     fn load(&self, key: &KeyBytes, now: SystemTime) -> Result<Parts, String> {
         let most = self.bytes_max.saturating_add(seal::HEAD_BYTES_MAX);
         let read = file::read(&self.path, most).map_err(|error| error.to_string())?;
@@ -340,7 +340,7 @@ impl SnapshotOptions {
 impl SnapshotCore {
     fn run(&self, woken: &Receiver<()>, stop: &StopToken, last: &mut LastWrite) {
         let name = format!("the snapshot {}", self.options.path.display());
-        // So old, the file would soon be too old for the next process.
+        // At this age the file would soon be too old for the next process.
         let ageing = self.options.age_max.and_then(|most| most.checked_div(2));
         let ageing = ageing.unwrap_or(Duration::MAX);
         loop {
@@ -358,7 +358,7 @@ impl SnapshotCore {
             if is_asked || age.is_none_or(|age| age >= ageing) {
                 last.state = None;
             }
-            // The manager's objects may have code of the program beside `write_json`.
+            // The manager's objects may run code of the program besides `write_json`.
             let written = guard_call(&name, || self.write(last, stop));
             match written {
                 Ok(Some((bytes, left_out))) => {
@@ -385,7 +385,7 @@ impl SnapshotCore {
     }
 
     /// Writes the file if anything changed since the last write. Returns its size if it did, and
-    /// which objects it leaves out.
+    /// the objects that it leaves out.
     fn write(
         &self,
         last: &mut LastWrite,
@@ -408,7 +408,7 @@ impl SnapshotCore {
         let Some((state, parts)) = self.look() else {
             return Ok(None);
         };
-        // An object that could not be written may be written now.
+        // An object that failed before may succeed now.
         if last.state == Some((state, sum_of(&[]))) {
             return Ok(None);
         }
@@ -445,8 +445,8 @@ impl SnapshotCore {
         Ok(Some((bytes.into_iter().sum(), left_out)))
     }
 
-    /// Returns what tells the state of the managers from others, and what each has that nobody has
-    /// claimed; `None` before a manager is attached.
+    /// Returns a hash of the managers' state, and the unclaimed objects of each; `None` before a
+    /// manager is attached.
     fn look(&self) -> Option<(u64, Vec<AttachedPart>)> {
         let attached = self.attached.lock().clone();
         if attached.is_empty() {
@@ -459,7 +459,7 @@ impl SnapshotCore {
         }
         let mut state = DefaultHasher::new();
         let parts = attached.into_iter().map(|manager| {
-            // Before the manager's own objects: the entry of one that is claimed has it by then.
+            // Read before the manager's own objects: by then the entry of a claimed object has it.
             let unclaimed = self.loaded.0.lock().get(manager.kind()).cloned();
             let unclaimed = unclaimed.unwrap_or_default();
             manager.add_state(&unclaimed, &mut state);
@@ -470,10 +470,10 @@ impl SnapshotCore {
     }
 }
 
-/// A manager, and what of its kind nobody has claimed.
+/// A manager, and the unclaimed objects of its kind.
 type AttachedPart = (Arc<dyn Attached>, content::KindPart);
 
-/// Sums up which objects are left out, and why.
+/// Hashes the objects that are left out, and the reasons.
 fn sum_of(left_out: &[Error]) -> u64 {
     let mut sum = DefaultHasher::new();
     for error in left_out {

@@ -1,4 +1,4 @@
-//! How objects are written into a snapshot: as JSON, without copies of secret values.
+//! Writes objects into a snapshot: as JSON, without copies of secret values.
 
 use std::io::{self, Write};
 
@@ -9,23 +9,24 @@ use zeroize::Zeroizing;
 
 use crate::object::Object;
 
-/// So many bytes of a value are encoded at a time: a multiple of three, so that the pieces make one
-/// text.
+/// The number of bytes of a value that are encoded at a time: a multiple of three, so that the
+/// pieces make one text.
 const PIECE: usize = 3 * 1024;
 
 /// An object that a [`Snapshot`](super::Snapshot) can hold.
 ///
-/// A program implements it for a kind of its own, mostly with `serde_json::to_writer`.
+/// A program implements this for its own kinds, usually with `serde_json::to_writer`.
 pub trait SnapshotObject: Object {
-    /// Writes the object as the API's JSON, on one line. `to` overwrites what it was given when it
-    /// is done; copies that the implementation makes are its own.
+    /// Writes the object as the API's JSON, on one line. `to` overwrites its bytes after use; the
+    /// implementation must do so with its own copies.
     ///
-    /// It runs on the thread of the snapshot, under no lock, and may block: that holds up the
-    /// snapshot alone. After a panic, a second line or an error, the file leaves the object out.
+    /// The snapshot's thread calls it, without a lock. It may block, which delays only the
+    /// snapshot. After a panic, a second line or an error, the file leaves the object out.
     ///
     /// # Errors
     ///
-    /// Those of `to`: the snapshot is full, and is not written. Any other one is the object's.
+    /// The errors of `to`: the snapshot is full, and is not written. Any other error concerns only
+    /// this object.
     fn write_json(&self, to: &mut dyn Write) -> io::Result<()>;
 }
 
@@ -36,8 +37,8 @@ impl SnapshotObject for ConfigMap {
 }
 
 impl SnapshotObject for Secret {
-    /// Nothing is copied on the way: annotations may hold values too. The values are encoded piece
-    /// by piece, because the JSON library would make a copy of each.
+    /// It copies nothing, because annotations may contain values too. It encodes values piece by
+    /// piece, because the JSON library would copy each.
     fn write_json(&self, to: &mut dyn Write) -> io::Result<()> {
         to.write_all(br#"{"apiVersion":"v1","kind":"Secret""#)?;
         if let Some(immutable) = self.immutable {

@@ -1,4 +1,4 @@
-//! What can be set about a snapshot.
+//! The options of a snapshot.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use crate::hooks::Hook;
 use crate::setters::setters;
 use crate::sync::Arc;
 
-/// How soon after a write there may be another one.
+/// The minimum time between two writes.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// The Secrets and `ConfigMaps` of a full node are some megabytes.
+/// The Secrets and `ConfigMaps` of a full node take a few megabytes.
 const BYTES_MAX: usize = 32 * 1024 * 1024;
-/// By then the pods of a node are known.
+/// By then the program knows the pods of its node.
 const CLAIM_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Options of a [`Snapshot`](super::Snapshot).
@@ -32,34 +32,34 @@ pub struct SnapshotOptions {
 }
 
 setters! { [] SnapshotOptions;
-    /// Names whose objects these are, such as the server's address: a file that was written under
-    /// another name is not used. At most 1,024 bytes; it stands in the file as it is. Default:
-    /// empty.
+    /// Sets a name for the source of the objects, such as the server's address. The snapshot does
+    /// not use a file with another name. At most 1,024 bytes; the file contains it in plain text.
+    /// Default: empty.
     name(name: impl Into<String>) = name.into();
 
-    /// Sets the least time between two writes. Default: 10 seconds.
+    /// Sets the minimum time between two writes. Default: 10 seconds.
     interval(interval: Duration);
 
-    /// Sets the most bytes of the file's text. A larger one is neither written nor read. Default:
-    /// 32 MiB.
+    /// Sets the maximum size of the file's text, in bytes. The snapshot neither writes nor reads a
+    /// larger one. Default: 32 MiB.
     bytes_max(bytes_max: usize);
 
-    /// Uses no file that was written longer ago. While nothing changes, the file is written again
-    /// at half of that age. Default: any age.
+    /// Sets the maximum age of a file that the snapshot uses. While nothing changes, it writes the
+    /// file again at half that age. Default: any age.
     age_max(age_max: Duration) = Some(age_max);
 
-    /// Sets for how long after the start objects are kept that nobody references yet. Default: 10
-    /// minutes.
+    /// Sets how long after the start the snapshot keeps objects that no owner references yet.
+    /// Default: 10 minutes.
     claim_within(claim_within: Duration);
 
-    /// Sets a hook that is told of each object that changed or went while the process was down.
+    /// Sets a hook for each object that changed or went while the process was down.
     ///
-    /// It is called once per object, on the thread that brings the server's word, under no lock.
+    /// The thread with the server's answer calls it once per object, without a lock.
     on_difference(hook: Hook<SnapshotDifference>) = Some(hook);
 }
 
 impl SnapshotOptions {
-    /// Options with that file and that key, and else the defaults.
+    /// Makes options with that file and key, and otherwise the defaults.
     pub fn new(path: impl Into<PathBuf>, key: impl SnapshotKey) -> Self {
         Self {
             path: path.into(),

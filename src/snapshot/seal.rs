@@ -1,8 +1,8 @@
-//! The sealed form of a snapshot: a head that says what it is, and a text that only the key opens
-//! and that nobody can change unnoticed. Pure.
+//! The sealed form of a snapshot: a head that describes it, and a text that only the key opens and
+//! protects against changes. Pure.
 //!
-//! Each write has a salt of its own, from which and from the key come the key of its text and a
-//! mark by which the key is known again. The head is part of what is sealed.
+//! Each write has its own salt. From it and the key come the key of the text, and a mark that
+//! identifies the key. The seal covers the head too.
 
 use std::hint::black_box;
 
@@ -13,7 +13,7 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use super::key::{KEY_BYTES, KeyBytes};
 
 const MAGIC: &[u8] = b"kubecache snapshot\n";
-/// Raised with every change of the form.
+/// The number of the format, raised with every change.
 const FORM: u8 = 1;
 const SALT_BYTES: usize = 32;
 const MARK_BYTES: usize = 16;
@@ -23,7 +23,7 @@ const NAME_BYTES_MAX: usize = 1024;
 const TEXT_KEY: &[u8] = b"kubecache snapshot text";
 const MARK: &[u8] = b"kubecache snapshot mark";
 
-/// Why a file cannot be used, in words that follow its name.
+/// Why a file is unusable, in words that follow its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unusable {
     NoSnapshot,
@@ -36,7 +36,7 @@ pub(super) enum Unusable {
 }
 
 impl Unusable {
-    /// `name` is the one that was expected.
+    /// Words the reason; `name` is the expected name.
     pub(super) fn words(self, name: &str) -> String {
         match self {
             Self::NoSnapshot => "it is no snapshot of kubecache".to_owned(),
@@ -53,7 +53,7 @@ impl Unusable {
     }
 }
 
-/// The length of a mark, for the library.
+/// The length of a mark, for the cryptographic library.
 struct MarkLength;
 
 impl KeyType for MarkLength {
@@ -62,7 +62,7 @@ impl KeyType for MarkLength {
     }
 }
 
-/// What comes of a key and a salt.
+/// The secret derived from a key and a salt.
 struct Derived(Prk);
 
 impl Derived {
@@ -77,7 +77,7 @@ impl Derived {
         Some(mark)
     }
 
-    /// Does this with the key of the text, and overwrites the key.
+    /// Calls `what` with the key of the text, then overwrites that key.
     fn with_key<R>(&self, what: impl FnOnce(&LessSafeKey) -> Option<R>) -> Option<R> {
         let okm = self.0.expand(&[TEXT_KEY], &CHACHA20_POLY1305).ok()?;
         let mut key = Box::new(LessSafeKey::new(UnboundKey::from(okm)));
@@ -90,7 +90,7 @@ impl Derived {
     }
 }
 
-/// Overwrites what the library left of the key on the stack, below the caller's frame.
+/// Overwrites remains of the key that the library left on the stack, below the caller's frame.
 #[inline(never)]
 fn overwrite_stack() {
     let mut stack = [0_u8; 16 * 1024];
@@ -140,11 +140,11 @@ pub(super) fn is_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX
 }
 
-/// The most bytes beside the text.
+/// The maximum number of bytes besides the text.
 pub(super) const HEAD_BYTES_MAX: usize =
     MAGIC.len() + 1 + SALT_BYTES + MARK_BYTES + 2 + NAME_BYTES_MAX + 8 + TAG_BYTES;
 
-/// Opens a file in its own memory, and gives the place of its text.
+/// Opens a file in its own memory, and returns its text.
 pub(super) fn open<'f>(
     key: &KeyBytes,
     name: &str,
@@ -182,7 +182,7 @@ fn open_text<'f>(key: &KeyBytes, name: &str, file: &'f mut [u8]) -> Result<&'f [
     }
 }
 
-/// The head of a file, and how long it and the text are.
+/// The head of a file, with its length and that of the text.
 struct Head<'f> {
     salt: &'f [u8],
     mark: &'f [u8],
@@ -253,7 +253,7 @@ mod tests {
         assert_ne!(sealed(b"the text"), file, "each has a salt of its own");
     }
 
-    /// No file panics, and none but the whole one opens.
+    /// No file causes a panic, and only the whole one opens.
     #[test]
     fn a_file_that_was_cut_or_changed_anywhere_is_told_from_a_whole_one() {
         let file = sealed(b"the text");

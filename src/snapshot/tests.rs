@@ -1,5 +1,4 @@
-//! Snapshots over a fake server and a real disk: what a process leaves, and what the next one
-//! makes of it.
+//! Snapshots over a fake server and a real disk: the file of one process, and its use by the next.
 
 use std::cell::RefCell;
 use std::fs;
@@ -42,7 +41,7 @@ fn soon() -> Deadline {
 }
 
 fn options(path: &Path) -> SnapshotOptions {
-    // Only what a test asks for is written, and the last state.
+    // The snapshot writes only when a test asks, and at the end.
     SnapshotOptions::new(path, Key(7)).interval(PATIENCE)
 }
 
@@ -71,7 +70,7 @@ fn read(secrets: &Secrets, name: &str) -> String {
     String::from_utf8(data["password"].0.clone()).unwrap()
 }
 
-/// A process that has these objects in memory and ends.
+/// Plays a process that has these objects in memory and ends.
 fn leave(path: &Path, server: &FakeSource<Secret>, names: &[&str]) {
     let snapshot = Snapshot::open(options(path)).unwrap();
     let secrets = manager(server, ChangeDetection::Watch);
@@ -308,7 +307,7 @@ fn what_nobody_references_goes_with_the_next_write_once_it_was_claimed() {
         )
     };
     assert_eq!(names(), ("a b c".to_owned(), "a b c".to_owned()));
-    // Another owner claims one: the others stay for those who have not come yet.
+    // Another owner claims one: the others stay for owners that have not come yet.
     let snapshot = Snapshot::open(options(&path)).unwrap();
     let secrets = manager(&server, ChangeDetection::Watch);
     snapshot.attach(&secrets).unwrap();
@@ -316,7 +315,7 @@ fn what_nobody_references_goes_with_the_next_write_once_it_was_claimed() {
     secrets.add_reference(&other, &key("a"));
     snapshot.write_by(soon()).unwrap();
     assert_eq!(names().1, "a b c");
-    // All claimed, and one of them given up.
+    // All claimed, then one given up.
     snapshot.restore(&secrets);
     secrets.set_references(&owner(), [key("a"), key("c")]);
     snapshot.write_by(soon()).unwrap();
@@ -381,7 +380,7 @@ fn a_file_that_cannot_be_used_is_named_and_the_start_is_one_without_it() {
     refused(usual(), "symbolic link");
 }
 
-/// It may be somebody's.
+/// The file may belong to another program.
 #[test]
 fn a_file_that_cannot_be_used_is_kept_beside_the_new_one() {
     let directory = TempDirectory::new("snapshot-kept");
@@ -461,7 +460,7 @@ fn one_snapshot_at_a_time_writes_a_file() {
     Snapshot::open(options(&path)).unwrap();
 }
 
-/// Such a file was half written by a process that was killed.
+/// A process that was killed left such a file half written.
 #[test]
 fn what_killed_processes_left_goes_and_nothing_else() {
     let directory = TempDirectory::new("snapshot-leftovers");
@@ -488,7 +487,7 @@ fn what_killed_processes_left_goes_and_nothing_else() {
     assert_eq!(names, stay);
 }
 
-/// A lock that cannot be made holds up no start, and no file is written without it.
+/// A snapshot that cannot make its lock still starts, but writes no file.
 #[test]
 fn without_its_lock_a_snapshot_is_read_and_not_written() {
     let directory = TempDirectory::new("snapshot-no-lock");
@@ -637,7 +636,7 @@ fn a_secret_and_a_config_map_are_written_as_they_are() {
     assert_eq!(map.name(), "m");
 }
 
-/// With a fault that answers nothing at all, too.
+/// Also with a server that never answers.
 #[test]
 fn a_silent_server_holds_up_no_reader() {
     let directory = TempDirectory::new("snapshot-silent");
@@ -651,15 +650,15 @@ fn a_silent_server_holds_up_no_reader() {
     assert!(secrets.get("shop", "b").unwrap().is_stale());
 }
 
-/// An object of a program's own, whose code does what its test wants.
+/// A program's own object, whose code the test controls.
 #[derive(Clone)]
 struct Rack {
     metadata: ObjectMeta,
-    /// What it does beside writing itself.
+    /// The function that it calls when it is written.
     writes: Option<Arc<WriteJson>>,
 }
 
-/// Tells that it is entered, and waits for its end.
+/// Reports its entry, and waits for the test.
 struct Gate(Sender<()>, Receiver<()>);
 
 thread_local! {
@@ -811,8 +810,8 @@ fn an_object_that_the_programs_code_cannot_write_is_left_out_and_named() {
     drop(server);
 }
 
-/// No other object could be left out for this one: the file is too large, whatever its code makes
-/// of that.
+/// Leaving this object out does not help: the file is too large, even if the object's code hides
+/// that.
 #[test]
 fn a_full_file_is_told_also_where_the_programs_code_does_not_tell() {
     let directory = TempDirectory::new("snapshot-full");
@@ -832,13 +831,13 @@ fn a_full_file_is_told_also_where_the_programs_code_does_not_tell() {
     drop((racks, server));
 }
 
-/// The program's code uses the manager from its thread and from others, and waits for them: no lock
-/// is held meanwhile.
+/// The program's code uses the manager from its own thread and others, and waits for them, so no
+/// lock may be held.
 #[test]
 fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
     let directory = TempDirectory::new("snapshot-under-way");
     let path = directory.join("snapshot");
-    // The process before has left what is claimed below.
+    // The earlier process left the object that is claimed below.
     let (before, all, _server) = racks(&path, |_, _| Ok(()));
     for name in ["b", "c"] {
         all.add_reference(&owner(), &key(name));
@@ -849,7 +848,7 @@ fn references_are_added_while_an_object_is_written_also_by_its_own_code() {
     let (go, gate) = channel::<()>();
     let at_gate = Mutex::new((Some(inside), gate));
     let manager = Arc::new(OnceLock::<ObjectManager<Rack>>::new());
-    // The manager has the objects that have this.
+    // The manager's objects hold this.
     let used = Arc::downgrade(&manager);
     let (snapshot, racks, server) = racks(&path, move |_, _| {
         let used = used.upgrade();
@@ -925,7 +924,7 @@ fn a_file_that_is_written_while_an_object_is_decoded_has_that_object() {
             snapshot.write_by(soon()).unwrap();
         });
         assert!(racks.get_by("shop", "a", soon()).unwrap().is_stale());
-        // The last write would have it again.
+        // The last write would include it again.
         let kept = directory.join("kept");
         fs::copy(&path, &kept).unwrap();
         drop((snapshot, racks));
@@ -951,7 +950,8 @@ fn an_object_that_is_referenced_anew_while_it_is_decoded_is_not_lost() {
     }
 }
 
-/// The reference of the first decoding is gone, and so does not claim what the next one needs.
+/// The reference behind the first decoding is gone, so it must not claim the object that the next
+/// one needs.
 #[test]
 fn an_object_whose_reference_goes_while_it_is_decoded_stays_unclaimed() {
     let directory = TempDirectory::new("snapshot-unclaimed");
@@ -964,7 +964,7 @@ fn an_object_whose_reference_goes_while_it_is_decoded_stays_unclaimed() {
     drop(snapshot);
 }
 
-/// A node may be healthy and unchanged for longer than a file may be old.
+/// A healthy node may be unchanged for longer than the maximum age of a file.
 #[test]
 fn an_unchanged_file_is_written_again_before_it_is_too_old() {
     let directory = TempDirectory::new("snapshot-ages");

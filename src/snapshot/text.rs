@@ -1,11 +1,11 @@
-//! The plain text of a snapshot while it is in memory: it grows without leaving copies behind, and
-//! is overwritten when it is dropped.
+//! The plain text of a snapshot in memory: it grows without leaving copies behind, and is
+//! overwritten on drop.
 
 use std::io;
 
 use zeroize::Zeroizing;
 
-/// The plain text. It refuses to grow beyond its limit, and takes nothing more after that.
+/// The plain text. It refuses to grow beyond its limit, and all writes after that.
 pub(super) struct PlainText {
     pub(super) bytes: Zeroizing<Vec<u8>>,
     limit: usize,

@@ -1,8 +1,8 @@
-//! The one door to locks, condvars, atomics and threads: `parking_lot` and the system, or a model
-//! checker under `--cfg shuttle`.
+//! The only source of locks, condvars, atomics and threads: `parking_lot` and the system, or a
+//! model checker under `--cfg shuttle`.
 //!
-//! Locks are taken only upwards in [`Rank`], which debug builds check. Under none of them is there
-//! I/O, a join, user code or logging.
+//! Threads take locks only upwards in [`Rank`], which debug builds check. No thread does I/O,
+//! joins, runs code of the program or logs while it holds one.
 
 mod rank;
 mod read_copies;
@@ -22,14 +22,14 @@ mod imp {
     pub(crate) use std::sync::atomic;
     pub(crate) use std::thread::{self, JoinHandle, ThreadId};
 
-    /// Threads that have asked for their number.
+    /// The number of threads that have asked for theirs.
     static NUMBERED: atomic::AtomicUsize = atomic::AtomicUsize::new(0);
 
     std::thread_local! {
         static NUMBER: usize = NUMBERED.fetch_add(1, atomic::Ordering::Relaxed);
     }
 
-    /// The calling thread's number; 0 where it is ending.
+    /// The calling thread's number; 0 if it is ending.
     #[inline]
     pub(super) fn thread_number() -> usize {
         NUMBER.try_with(|number| *number).unwrap_or_default()
@@ -49,8 +49,7 @@ mod imp {
         mut guard: MutexGuard<'a, T>,
         until: std::time::Instant,
     ) -> MutexGuard<'a, T> {
-        // The caller looks at its clock after every wake-up, so whether this one was a time-out
-        // says nothing more.
+        // The caller reads its clock after every wake-up, so the time-out result adds nothing.
         let _timed_out = bell.wait_until(&mut guard, until);
         guard
     }
@@ -76,7 +75,7 @@ mod imp {
         bell.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The checker knows no timed wait: models advance the fake clock instead.
+    /// The checker has no timed wait: models advance the fake clock instead.
     pub(super) fn wait_until<'a, T>(
         bell: &Condvar,
         guard: MutexGuard<'a, T>,
@@ -86,20 +85,20 @@ mod imp {
     }
 }
 
-/// A number of the whole process, for names and readings that nobody waits for: the system's, also
+/// A number of the whole process, for names and readings without waiters. It is the system's even
 /// under the checker, whose own atomics belong to one model.
 pub(crate) use std::sync::atomic::AtomicU64 as ProcessCounter;
 
-/// A lock of the whole process, held for moments in which nothing else of the checker's happens: as
-/// above.
+/// A lock of the whole process, held only for moments without a step of the checker; the system's,
+/// too.
 pub(crate) use parking_lot::Mutex as ProcessMutex;
 
-/// A flag of the whole process: as above.
+/// A flag of the whole process; the system's, too.
 pub(crate) use std::sync::atomic::AtomicBool as ProcessFlag;
 
 pub(crate) use imp::{Arc, JoinHandle, ThreadId, atomic, thread};
 
-/// The thread that calls, for what must not wait for itself.
+/// The calling thread, for code that must not wait for itself.
 pub(crate) fn current_thread() -> ThreadId {
     thread::current().id()
 }
@@ -121,7 +120,7 @@ pub(crate) struct MutexGuard<'a, T> {
 }
 
 impl<T> Mutex<T> {
-    /// A mutex without a rank, which nothing checks: for tests and what serves them.
+    /// Makes a mutex without a rank and its checks, for tests and test servers.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn new(value: T) -> Self {
         Self {
@@ -137,7 +136,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Blocks until no other thread holds the lock. A panic under it poisons nothing.
+    /// Blocks until no other thread holds the lock. A panic under it does not poison it.
     ///
     /// # Panics
     ///
@@ -168,7 +167,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 
 /// One mutex and its one condvar: the usual shape of waiting in the crate.
 ///
-/// The data a waiter looks at changes under this mutex, so no wake-up is lost.
+/// The data that waiters check changes under this mutex, so no wake-up is lost.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor<T> {
     state: Mutex<T>,
@@ -176,7 +175,7 @@ pub(crate) struct Monitor<T> {
 }
 
 impl<T> Monitor<T> {
-    /// A monitor without a rank, which nothing checks: for models and what serves tests.
+    /// Makes a monitor without a rank and its checks, for models and test servers.
     #[cfg(any(all(test, shuttle), feature = "testing"))]
     pub(crate) fn new(state: T) -> Self {
         Self {
@@ -219,28 +218,28 @@ impl<T> Monitor<T> {
 
 /// Ends a blocking wait of another thread, such as a poll of a socket.
 pub trait Wake: Send + Sync {
-    /// Makes the wait return soon. Called at most once per registration, on the thread that stops,
-    /// under no lock.
+    /// Makes the wait return soon. The stopping thread calls it, at most once per registration,
+    /// without a lock.
     fn wake(&self);
 }
 
-/// Wakes every waiter, so that each looks at what it waits for once more.
+/// Wakes every waiter, so that each checks its condition again.
 impl<T: Send> Wake for Monitor<T> {
     fn wake(&self) {
-        // Taking the waiter's mutex first closes the gap between its look and its wait.
+        // Taking the waiter's mutex first closes the gap between its check and its wait.
         drop(self.lock());
         self.notify_all();
     }
 }
 
-/// A condvar of which several stand beside one mutex, each for what some of its waiters wait for:
-/// ringing it wakes those and no others. All uses of one bell are with the same mutex.
+/// One of several condvars for the same mutex, each for some of the waiters: ringing it wakes only
+/// those. All uses of one bell must be with the same mutex.
 #[derive(Debug, Default)]
 pub(crate) struct Bell(imp::Condvar);
 
 impl Bell {
-    /// Wakes everybody who waits for this bell. The caller holds the mutex, or has changed the data
-    /// under it.
+    /// Wakes all waiters of this bell. The caller holds the mutex, or has changed the data under
+    /// it.
     pub(crate) fn ring(&self) {
         self.0.notify_all();
     }
@@ -274,7 +273,7 @@ impl<F: Fn() + Send + Sync> Wake for F {
     }
 }
 
-/// Wakes those who wait at `bell` with the guard of `mutex`.
+/// Makes a wake-up for the waiters at `bell` with the guard of `mutex`.
 pub(crate) fn wake_at<T: Send + 'static>(mutex: &Arc<Mutex<T>>, bell: &Arc<Bell>) -> Arc<dyn Wake> {
     let (mutex, bell) = (Arc::clone(mutex), Arc::clone(bell));
     Arc::new(move || {

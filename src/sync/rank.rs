@@ -1,7 +1,7 @@
-//! The order in which locks are taken: the rank of each lock, and its check in debug builds.
+//! The order of locks: the rank of each lock, and its check in debug builds.
 
-/// The place of a lock in the order. A thread takes locks only upwards: each has a higher number
-/// than all that the thread holds.
+/// The place of a lock in the order. A thread takes locks only upwards: each must have a higher
+/// number than all that the thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Rank {
     order: u8,
@@ -76,7 +76,7 @@ ranks! {
 
 pub(crate) use check::held;
 
-/// What a lock knows of its rank: nothing in builds without checks, nor where it has none.
+/// A lock's knowledge of its rank: none in builds without checks, or for a lock without a rank.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Order(check::Known);
 
@@ -111,7 +111,7 @@ mod check {
 
     pub(super) type Known = Option<Rank>;
 
-    /// Locks that one thread may hold at a time.
+    /// The maximum number of locks that one thread may hold.
     const HELD_MAX: usize = 8;
 
     impl super::Order {

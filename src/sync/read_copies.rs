@@ -1,4 +1,4 @@
-//! Copies of what a lock guards, so that threads which read it at once write nothing in common.
+//! Copies of guarded data, so that concurrent readers do not write to shared memory.
 
 use std::hash::Hash;
 
@@ -6,19 +6,19 @@ use hashbrown::{Equivalent, HashMap};
 
 use super::{Mutex, Rank, thread_number};
 
-/// Places for copies. Threads share them out in turns.
+/// The number of places for copies, which threads share out in turn.
 const PLACES: usize = if cfg!(shuttle) { 2 } else { 8 };
 
-/// What readers have found behind a master's lock, once for each group of threads: a reader finds
-/// it again without that lock.
+/// Copies of the values that readers found behind a master's lock, one for each group of threads. A
+/// reader finds them again without that lock.
 ///
 /// The master adds and takes back copies under its own lock, and takes them back before it releases
-/// a change. So who misses waits for the change, and no reader sees an older state than another
-/// has seen before.
+/// a change. So a reader that misses waits for the change, and no reader sees an older state than
+/// another saw before.
 #[derive(Debug)]
 pub(crate) struct ReadCopies<K, V>([CopyPlace<K, V>; PLACES]);
 
-/// Two places share no cache line, nor the pair of lines that some processors fetch together.
+/// Two places share neither a cache line nor a pair of lines that some processors fetch together.
 #[derive(Debug)]
 #[repr(align(128))]
 struct CopyPlace<K, V>(Mutex<HashMap<K, V>>);
@@ -31,7 +31,7 @@ impl<K, V> Default for ReadCopies<K, V> {
 }
 
 impl<K: Eq + Hash, V> ReadCopies<K, V> {
-    /// Looks at the copy of the calling thread's group. Allocates nothing.
+    /// Reads the copy of the calling thread's group. Allocates nothing.
     pub(crate) fn read<R>(
         &self,
         key: &(impl Hash + Equivalent<K>),
@@ -53,8 +53,8 @@ impl<K: Eq + Hash, V> ReadCopies<K, V> {
         }
     }
 
-    /// Takes back each copy, which is dropped here. The caller holds the master's lock, and what
-    /// else keeps alive whatever is not to be dropped under it.
+    /// Takes back and drops each copy. The caller holds the master's lock, and keeps alive any
+    /// value that must not be dropped under it.
     pub(crate) fn take_back(&self, key: &(impl Hash + Equivalent<K>), mut look: impl FnMut(&V)) {
         for CopyPlace(copies) in &self.0 {
             let copy = copies.lock().remove(key);

@@ -1,4 +1,4 @@
-//! A source that panics where a test says so: code of a program's own that is wrong.
+//! A source that panics when a test says so, like a program's own wrong code.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use crate::worker::StopToken;
 pub(crate) struct Faulty(Arc<Mutex<Vec<(&'static str, usize)>>>);
 
 impl Faulty {
-    /// The next `times` calls of `method` panic.
+    /// Makes the next `times` calls of `method` panic.
     pub(crate) fn panic_in(&self, method: &'static str, times: usize) {
         self.0.lock().push((method, times));
     }

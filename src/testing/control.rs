@@ -1,4 +1,4 @@
-//! The control port: how programs in other languages steer an API server of their tests.
+//! The control port, through which programs in other languages steer the API server of their tests.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::sync::{Arc, Monitor, Wake};
 use crate::worker::StopToken;
 
-/// A request that waits is answered after so long at the latest.
+/// The maximum time before a waiting request gets its answer.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// A second port of an [`ApiServer`], through which any program steers it over HTTP and JSON.
@@ -39,10 +39,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// | `POST /clock/SECONDS` | lets time pass, for a server with a clock of its own |
 /// | `GET /kubeconfig` | tells a kubeconfig |
 ///
-/// A refusal is a `Status` of the API that says why. Each request with an `Origin` is refused
-/// (403): a browser sends it for a page, which has no business here. A wait ends after 60 s at the
-/// latest, of the system's clock; its answer is `{"count": …}`, the number that there is by then.
-/// This value owns a thread per connection; dropping it ends and joins them.
+/// A refusal is a `Status` of the API with the reason. It refuses each request with an `Origin`
+/// (403), which a browser sends for a page. A wait ends after at most 60 s of the system's clock;
+/// its answer is `{"count": …}`, the number by then. This value owns a thread per connection;
+/// dropping it ends and joins them.
 ///
 /// # Examples
 ///
@@ -67,13 +67,13 @@ struct Control {
 }
 
 impl ControlServer {
-    /// Listens on that loopback port, or on a free one for 0. `clock` is the server's, if it has
-    /// one of its own.
+    /// Starts to listen on that loopback port, or on a free one for 0. `clock` is the server's fake
+    /// clock, if it has one.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system has no socket, port or
-    /// thread to give.
+    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system refuses a socket, port
+    /// or thread.
     pub fn start(
         server: Arc<ApiServer>,
         clock: Option<FakeClock>,
@@ -86,7 +86,7 @@ impl ControlServer {
         HttpServer::start("control", Control { server, clock }, options).map(Self)
     }
 
-    /// Its address as a URL.
+    /// Returns its address as a URL.
     pub fn url(&self) -> String {
         self.0.url()
     }
@@ -95,7 +95,7 @@ impl ControlServer {
 /// A code with its reason and message.
 type Refused = (u16, &'static str, String);
 
-/// What a request comes to.
+/// The outcome of a request.
 type Outcome = Result<Value, Refused>;
 
 impl Backend for Control {
@@ -189,7 +189,7 @@ impl Control {
         was_there.then_some(()).ok_or_else(none)
     }
 
-    /// Does to the server what a request without an answer of its own asks for.
+    /// Performs a request on the server that has no answer of its own.
     fn act(&self, what: &str, which: &str) -> Result<(), Refused> {
         match (what, which) {
             ("compact", "") => self.server.compact(),
@@ -213,7 +213,7 @@ impl Control {
     }
 }
 
-/// The answer of a request that waits until there are enough of something.
+/// The answer to a request that waits for a count.
 struct WaitForCount<'a, T> {
     monitor: &'a Arc<Monitor<T>>,
     enough: usize,
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(server.version(), before);
     }
 
-    /// Whatever part of it came, and also behind another request.
+    /// For any part of it that came, and also after another request.
     #[test]
     fn a_request_that_is_never_finished_ends_its_connection() {
         let options = ServerOptions {

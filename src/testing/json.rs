@@ -1,12 +1,12 @@
-//! Where the values of a JSON text stand: a scan that keeps byte ranges, so that values can be
-//! replaced in place and texts be carried verbatim.
+//! Scans a JSON text for the byte ranges of its values, so that they can be replaced in place and
+//! texts copied verbatim.
 
 use std::ops::Range;
 
-/// Containers nested deeper than this are refused: no API object is, and the scan recurses.
+/// The maximum depth of nesting, because the scan recurses. No API object is deeper.
 const DEPTH_MAX: usize = 128;
 
-/// A value and the bytes it stands on.
+/// A value and its byte range.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Object(Vec<Member>),
@@ -17,12 +17,12 @@ pub(super) enum Node {
     Literal(Range<usize>),
 }
 
-/// One member of an object, its key with escapes resolved.
+/// One member of an object, with the escapes of its key decoded.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Member {
     pub(super) key: String,
     pub(super) value: Node,
-    /// The whole value, quotes and braces included.
+    /// The whole value, with its quotes or braces.
     pub(super) span: Range<usize>,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Scanned {
     pub(super) root: Node,
-    /// Whether the text ended before its value did: then open containers end where the text does.
+    /// Whether the text ended before its value did. Open containers then end with the text.
     pub(super) cut: bool,
 }
 
@@ -53,8 +53,8 @@ impl Node {
     }
 }
 
-/// Scans one value and the white space around it; a text that ends too early is scanned as far as
-/// it goes.
+/// Scans one value and the white space around it. Scans a text that ends too early as far as it
+/// goes.
 pub(super) fn scan(text: &[u8]) -> Result<Scanned, NotJson> {
     let mut scanner = Scanner {
         text,
@@ -83,7 +83,7 @@ impl Scanner<'_> {
         NotJson { at: self.at }
     }
 
-    /// The next byte; at the end of the text `None`, and the text counts as cut.
+    /// The next byte; `None` at the end of the text, which then counts as cut.
     fn peek(&mut self) -> Option<u8> {
         let byte = self.text.get(self.at).copied();
         self.cut |= byte.is_none();
@@ -170,7 +170,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Steps over a comma, or over the end of the container, or to the end of a cut text.
+    /// Steps over a comma or the end of the container, or to the end of a cut text.
     fn ends_with(&mut self, end: u8) -> Result<bool, NotJson> {
         self.space();
         match self.peek() {

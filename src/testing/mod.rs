@@ -1,8 +1,9 @@
 //! For tests of this crate and of others: an API server in memory, recordings of real servers, the
 //! server that replays them, and builders of objects. Feature `testing`.
 //!
-//! A test server misbehaves on command: [`FAULTS`] and [`SERVER_FAULTS`] are the tables of what it
-//! can do, each with an example and with what a correct client does. A [`Fault`] says who meets it.
+//! A test server misbehaves on command. The tables [`FAULTS`] and [`SERVER_FAULTS`] list all
+//! faults, each with an example and the behaviour of a correct client. A [`Fault`] selects the
+//! requests that meet it.
 
 pub mod objects;
 
@@ -30,8 +31,8 @@ pub use source::{FakeSource, RequestKind, SeenRequest, SourceFault};
 
 pub use crate::wire::{EventDecoder, ListDecoder};
 
-/// Returns the names of the crate's locks that the calling thread holds, for tests of code that the
-/// crate calls: it holds none there. Builds without debug assertions know none.
+/// Returns the names of the crate's locks that the calling thread holds. Code that the crate calls
+/// can test with it that the crate holds none. Builds without debug assertions return none.
 pub fn held_locks() -> Vec<&'static str> {
     crate::sync::held().collect()
 }

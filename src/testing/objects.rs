@@ -1,4 +1,4 @@
-//! Builders of the objects that tests of a cache need: short to write, complete enough to be real.
+//! Builders of objects for tests of a cache: short to write, complete enough to be real.
 //!
 //! # Examples
 //!
@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Makes metadata whose uid is made of namespace and name, so that equal names are the same object.
+/// Makes metadata with a uid from namespace and name, so that equal names mean the same object.
 pub fn metadata(namespace: &str, name: &str, resource_version: &str) -> ObjectMeta {
     ObjectMeta {
         namespace: (!namespace.is_empty()).then(|| namespace.to_owned()),
@@ -66,8 +66,7 @@ pub fn config_map(
     }
 }
 
-/// Makes a pod bound to `node` that mounts each of the Secrets and ConfigMaps as a volume of its
-/// name.
+/// Makes a pod bound to `node` that mounts each Secret and ConfigMap as a volume of the same name.
 pub fn pod(namespace: &str, name: &str, node: &str, secrets: &[&str], config_maps: &[&str]) -> Pod {
     let secrets = secrets.iter().map(|secret| Volume {
         name: format!("secret-{secret}"),

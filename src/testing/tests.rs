@@ -1,4 +1,4 @@
-//! As much of an HTTP client as the tests of this room need: it reads what comes, piece by piece.
+//! A small HTTP client for the tests of this room, which reads answers piece by piece.
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -56,7 +56,7 @@ impl Client {
         }
     }
 
-    /// The next byte, if one comes before the end; an error is a reset.
+    /// Reads the next byte, if one comes before the end; an error is a reset.
     pub(super) fn try_read(&mut self) -> io::Result<usize> {
         self.0.read(&mut [0])
     }
@@ -94,7 +94,7 @@ impl Client {
         }
     }
 
-    /// Asks for what is not recorded; the message of the answer.
+    /// Sends an unrecorded request, and returns the message of the answer.
     pub(super) fn unmatched(&mut self) -> String {
         let head = self.ask("/api/v1/namespaces/shop/configmaps");
         assert_eq!(head.status, 404);

@@ -19,7 +19,7 @@ const IN_PLACE_STEP_BYTES: usize = 64 * 1024;
 pub(crate) struct Growth {
     /// The current size.
     pub(crate) held: usize,
-    /// Whether the old buffer is held beside the new one while bytes are moved.
+    /// Whether the old buffer is held along with the new one while bytes are moved.
     pub(crate) moves: bool,
     /// The minimum of the new size.
     pub(crate) least: usize,

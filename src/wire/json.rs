@@ -1,4 +1,4 @@
-//! Decodes JSON in one pass over its bytes, and passes over what a cache does not keep.
+//! Decodes JSON in one pass over its bytes, and passes over the fields that a cache does not keep.
 //!
 //! It finds the end of the value while it decodes, so no scan for the end comes first. Its errors
 //! quote no value.
@@ -50,7 +50,7 @@ pub(super) struct Noted<'de> {
 /// Where a member is noted.
 type NotedMember<'de> = for<'a> fn(&'a mut Noted<'de>) -> &'a mut Option<&'de [u8]>;
 
-/// A container of which some members matter.
+/// A container with members that matter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Place {
     Object,
@@ -60,7 +60,7 @@ enum Place {
     Elsewhere,
 }
 
-/// What the decoder does with a member.
+/// The decoder's treatment of a member.
 enum MemberUse<'de> {
     Skip,
     /// Noted and passed over.

@@ -94,7 +94,7 @@ impl<'de> DeserializeSeed<'de> for Name<'_> {
     }
 }
 
-/// Writes values that are no secret.
+/// Writes values that are not secret.
 macro_rules! written {
     ($($visit:ident $type:ty)*) => {
         $(fn $visit<E>(self, value: $type) -> Result<(), E> {

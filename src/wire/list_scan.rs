@@ -37,7 +37,7 @@ enum ListMember {
     PassedOver,
 }
 
-/// What the scan has reached. The pending bytes begin there.
+/// The part that the scan has reached. The pending bytes begin there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListPart {
     /// An item begins here. Unless the caller passes it, the scan looks for its end.
@@ -152,7 +152,7 @@ impl ListScan {
         self.member == ListMember::PassedOver
     }
 
-    /// Refuses a part of which more bytes than allowed have come.
+    /// Refuses a part that is longer than allowed.
     fn limit(&self, part: MemberPart, length: usize) -> Result<(), Error> {
         let is_passed_over = part == MemberPart::Value && self.is_passed_over();
         if part == MemberPart::Item && length > self.item_bytes_max {

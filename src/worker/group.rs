@@ -1,4 +1,4 @@
-//! The bounded end of several threads: all are asked to end, and those that are late are named.
+//! Ends several threads within a bound: asks all to end, and names those that are late.
 
 use super::{StopSource, Worker};
 use crate::clock::{Clock, Deadline};
@@ -6,8 +6,8 @@ use crate::sync::{Mutex, Rank};
 
 /// Threads that end together.
 ///
-/// Dropping the group stops and joins them, except those that [`join`](Self::join) named as late:
-/// these end detached, and the log says so.
+/// Dropping the group stops and joins them, except those that [`join`](Self::join) named as late,
+/// which end detached, with a line in the log.
 #[derive(Debug)]
 pub(crate) struct WorkerGroup(Mutex<Vec<Member>>);
 
@@ -33,7 +33,7 @@ impl WorkerGroup {
             members.push(Member { worker, is_late });
             ended
         };
-        // Joins threads that have passed their last act.
+        // Joins threads that have ended.
         drop(ended);
     }
 
@@ -46,14 +46,15 @@ impl WorkerGroup {
                 .map(|member| member.worker.stop.clone())
                 .collect()
         };
-        // A stop wakes what the thread is blocked in, which takes other locks.
+        // A stop wakes a blocked thread, which takes other locks.
         stops.iter().for_each(StopSource::stop);
     }
 
     /// Blocks until all threads have ended, at most until `deadline`; returns the names of those
     /// that have not.
     ///
-    /// The calling thread is not waited for, nor is one that waits for it, over others or not.
+    /// It does not wait for the calling thread, nor for one that waits for it, directly or through
+    /// others.
     pub(crate) fn join(&self, clock: &Clock, deadline: Deadline) -> Vec<String> {
         let ends: Vec<_> = {
             let members = self.0.lock();
@@ -114,7 +115,7 @@ mod tests {
     use super::*;
     use crate::worker::StopToken;
 
-    /// A thread that ends when its gate is opened, whatever its stop.
+    /// A thread that ends only when its gate opens, whatever its stop.
     fn gated(name: &str, gate: Receiver<()>) -> Worker {
         Worker::spawn(name, move |_| {
             let _open = gate.recv();
@@ -132,7 +133,7 @@ mod tests {
         let end = slow.ending();
         group.add(slow);
         group.stop();
-        // Late only for what cannot end: the other one has all the time it takes.
+        // Only the thread that cannot end is late; the other one gets all the time that it needs.
         while group.join(&clock, clock.after(Duration::ZERO)) != ["t-slow"] {
             std::thread::yield_now();
         }

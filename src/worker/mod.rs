@@ -1,5 +1,4 @@
-//! A named OS thread with a stop token: joined when its owner is dropped, its panic reported and
-//! not lost.
+//! A named OS thread with a stop token. The owner's drop joins it, and its panic is reported.
 
 mod group;
 #[cfg(all(test, shuttle))]
@@ -22,12 +21,12 @@ use crate::sync::{
     thread,
 };
 
-/// Bytes of stack each worker reserves. The size costs nothing resident; deep objects need it.
+/// The stack size of each worker, in bytes. Deep objects need it, and unused parts take no memory.
 const STACK_BYTES: usize = 2 * 1024 * 1024;
 
 static LIVE: ProcessCounter = ProcessCounter::new(0);
 
-/// Returns how many worker threads of this crate are alive in the process. A test for leaks asserts
+/// Returns how many worker threads of this crate are alive in the process. A leak test asserts
 /// zero.
 pub fn live_workers() -> usize {
     usize::try_from(LIVE.load(Ordering::SeqCst)).unwrap_or(usize::MAX)
@@ -35,9 +34,8 @@ pub fn live_workers() -> usize {
 
 /// The owner of a named thread. A drop stops the thread and joins it.
 ///
-/// Dropped on its own thread (by user code that owns it there) it cannot join itself: it raises the
-/// stop and detaches, and says so in the log. It does the same if the thread waits, directly or
-/// through others, for the thread that drops it.
+/// If its own thread drops it, it cannot join itself: it raises the stop, detaches, and logs that.
+/// It does the same if the thread waits, directly or through others, for the thread that drops it.
 #[derive(Debug)]
 pub struct Worker {
     ending: Ending,
@@ -45,7 +43,7 @@ pub struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// How a thread has ended, with the text of its panic; `None` before its last act.
+/// The end of a thread, with the text of its panic; `None` before its end.
 type End = Option<Result<(), String>>;
 
 impl Worker {
@@ -56,7 +54,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// The system's own error when it has no thread to give.
+    /// The system's own error when it refuses a thread.
     pub fn spawn(
         name: impl Into<String>,
         body: impl FnOnce(&StopToken) + Send + 'static,
@@ -72,7 +70,7 @@ impl Worker {
             .name(name.clone())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                // Captured whole, whatever the body does.
+                // Moved into the thread as a whole, whatever the body does.
                 let alive = &mut alive;
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&token))) {
                     let said = panic_literal(payload.as_ref());
@@ -116,12 +114,12 @@ impl Worker {
         self.ending.thread
     }
 
-    /// What somebody else than the owner needs to wait for the thread.
+    /// A handle with which threads other than the owner wait for the thread.
     pub(crate) fn ending(&self) -> Ending {
         self.ending.clone()
     }
 
-    /// Raises the stop and waits for the thread's end; returns the text of its panic, if it
+    /// Raises the stop and waits for the thread's end. Returns the text of its panic, if it
     /// panicked.
     ///
     /// Blocks until the thread has ended: milliseconds for a thread of this crate.
@@ -134,10 +132,10 @@ impl Worker {
         self.ending.end.lock().clone().unwrap_or(Ok(()))
     }
 
-    /// Raises the stop and lets go of the thread without waiting for its end.
+    /// Raises the stop and detaches the thread, without waiting for its end.
     ///
-    /// For threads inside what nothing can interrupt: a name lookup in the system's resolver, code
-    /// of the user's.
+    /// For threads in calls that nothing can interrupt: a name lookup in the system's resolver, or
+    /// code of the program.
     pub(crate) fn abandon(mut self) {
         self.stop.stop();
         drop(self.thread.take());
@@ -150,7 +148,7 @@ impl Worker {
         };
         let (id, name) = (self.ending.thread, &self.ending.name);
         match ThreadWait::begin(id, name) {
-            // The body's panic was caught and reported, so a join error cannot carry news.
+            // The body's panic was caught and reported, so a join error brings nothing new.
             Ok(_waiting) => drop(thread.join()),
             Err(_) if id == current_thread() => {
                 log::warn!("thread {name} was dropped by itself: it ends detached");
@@ -162,7 +160,7 @@ impl Worker {
     }
 }
 
-/// The end of a worker, to be waited for by any number, while its owner keeps it.
+/// The end of a worker, for which any number of threads can wait while its owner keeps it.
 #[derive(Clone, Debug)]
 pub(crate) struct Ending {
     name: String,
@@ -176,13 +174,12 @@ impl Ending {
         &self.name
     }
 
-    /// Blocks until the thread has passed its last act, at most until `deadline`; `false` if it has
-    /// not.
+    /// Blocks until the thread has ended, at most until `deadline`; `false` if it has not.
     ///
     /// # Errors
     ///
-    /// The thread waits for the caller, or is the caller: it has not ended, and does not before the
-    /// caller goes on.
+    /// The thread waits for the caller, or is the caller, so it cannot end before the caller goes
+    /// on.
     pub(crate) fn wait_until(&self, clock: &Clock, deadline: Deadline) -> Result<bool, String> {
         if self.has_come() {
             return Ok(true);
@@ -194,7 +191,7 @@ impl Ending {
         Ok(ended.is_some())
     }
 
-    /// Whether the thread has passed its last act.
+    /// Whether the thread has ended.
     pub(crate) fn has_come(&self) -> bool {
         self.end.lock().is_some()
     }
@@ -206,8 +203,8 @@ impl Drop for Worker {
     }
 }
 
-/// Counts a live thread from before its start to its very end, unwinding included, and says then
-/// how it has ended.
+/// Counts a live thread from before its start to its very end, unwinding included, and then records
+/// its end.
 struct Alive {
     end: Arc<Monitor<End>>,
     result: Result<(), String>,
@@ -231,7 +228,7 @@ impl Drop for Alive {
     }
 }
 
-/// What a panic said, if it said it in words.
+/// The text of a panic, if it has one.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
@@ -240,8 +237,8 @@ pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_else(|| "a panic without text".to_owned())
 }
 
-/// What a panic said, if the words stand in the program's text: formatted ones may hold what is in
-/// an object.
+/// The text of a panic, if it is a literal of the program. Formatted text may contain parts of an
+/// object.
 pub(crate) fn panic_literal(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<&str>();
     text.map(|text| format!(": {text}")).unwrap_or_default()
@@ -267,7 +264,7 @@ mod tests {
         assert!(end.has_come());
     }
 
-    /// F21: a name out of a program's configuration is no reason to panic.
+    /// F21: an odd name from a program's configuration must not cause a panic.
     #[test]
     fn a_name_that_no_thread_can_have_is_mended() {
         let worker = Worker::spawn("t-a\0b", StopToken::wait).unwrap();

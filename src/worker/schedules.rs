@@ -51,7 +51,7 @@ fn a_stop_and_the_clock_at_once() {
     );
 }
 
-/// Something a thread is blocked in: woken by the stop through its registration.
+/// A thread's blocking call, which the stop wakes through its registration.
 struct Blocked {
     woken: Monitor<bool>,
     calls: AtomicUsize,
@@ -65,7 +65,7 @@ impl Wake for Blocked {
     }
 }
 
-/// Whenever the wake-up is registered, before or after the stop, it is called exactly once.
+/// A wake-up that is registered before or after the stop is called exactly once.
 #[test]
 fn a_stop_is_never_missed_by_a_registration() {
     shuttle::check_random(
@@ -93,8 +93,8 @@ fn a_stop_is_never_missed_by_a_registration() {
     );
 }
 
-/// Negative control: a wake-up that is registered after a look at the flag, without looking again,
-/// is missed, and the checker sees that.
+/// Negative control: a wake-up that is registered after a check of the flag, without a second
+/// check, is missed, and the checker sees that.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_wait_that_looks_before_it_registers_misses_the_stop() {

@@ -1,5 +1,5 @@
-//! The stop of a worker: a flag, a channel that closes, and the wake-up of whatever the thread is
-//! blocked in.
+//! The stop of a worker: a flag, a channel that closes, and the wake-up of the thread's blocking
+//! call.
 
 use std::convert::Infallible;
 
@@ -32,7 +32,7 @@ struct Shared {
 }
 
 struct StopState {
-    /// Dropped by the stop: that closes the channel.
+    /// The stop drops it, which closes the channel.
     open: Option<Sender<Infallible>>,
     wakes: Vec<(u64, Arc<dyn Wake>)>,
     next_id: u64,
@@ -46,7 +46,7 @@ impl std::fmt::Debug for StopState {
     }
 }
 
-/// The side that asks a thread to stop. A drop does not stop anything; the owner of a thread is its
+/// The side that asks a thread to stop. Dropping it stops nothing; the owner of a thread is its
 /// [`Worker`](super::Worker).
 #[derive(Clone, Debug)]
 pub struct StopSource(Arc<Shared>);
@@ -77,12 +77,12 @@ impl StopSource {
         }))
     }
 
-    /// A token that observes this stop.
+    /// Returns a token that observes this stop.
     pub fn token(&self) -> StopToken {
         StopToken(Arc::clone(&self.0))
     }
 
-    /// Raises the stop: ends every wait on a token of it. Idempotent; returns at once.
+    /// Raises the stop, which ends every wait on its tokens. Idempotent; returns at once.
     pub fn stop(&self) {
         let wakes = {
             let mut state = self.0.state.lock();
@@ -108,7 +108,7 @@ impl StopToken {
         self.0.stopped.load(Ordering::SeqCst)
     }
 
-    /// A channel that carries nothing and closes when the stop is raised, for `select!`.
+    /// Returns a channel for `select!`, which carries nothing and closes when the stop is raised.
     pub fn channel(&self) -> &Receiver<Infallible> {
         &self.0.closed
     }
@@ -118,8 +118,7 @@ impl StopToken {
         self.wait_until(&Clock::system(), Deadline::NEVER);
     }
 
-    /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to let time
-    /// go by.
+    /// Blocks until the stop is raised or `deadline` has passed: the crate's only way to sleep.
     pub fn wait_until(&self, clock: &Clock, deadline: impl IntoDeadline) -> WaitEnd {
         let deadline = deadline.into_deadline(clock);
         let state = self.0.state.lock();
@@ -130,11 +129,11 @@ impl StopToken {
         }
     }
 
-    /// Registers what wakes the thread that is about to block; drop the registration after the
+    /// Registers a wake-up for the thread that is about to block. Drop the registration after the
     /// wait.
     ///
-    /// If the stop was raised already, `wake` is called at once, so no stop falls between a look
-    /// and a wait.
+    /// If the stop was raised already, this calls `wake` at once, so no stop is lost between a
+    /// check and a wait.
     pub fn register(&self, wake: &Arc<dyn Wake>) -> WakeRegistration {
         let id = {
             let mut state = self.0.state.lock();
@@ -172,7 +171,7 @@ impl Drop for WakeRegistration {
             let place = wakes.position(|(registered, _)| *registered == id);
             let wake = place.map(|place| state.wakes.remove(place));
             drop(state);
-            // The user's value, of which this may be the last holder: its drop may use this very
+            // This may be the last pointer to the program's value, whose drop may use this very
             // stop.
             drop(wake);
         }
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(count.0.load(Ordering::SeqCst), 2);
     }
 
-    /// A wake whose drop waits for somebody else to use the stop it was registered with.
+    /// A wake whose drop waits until another thread uses the stop of its registration.
     struct Last {
         stop: StopSource,
         used: Arc<crate::sync::Mutex<Option<bool>>>,

@@ -1,22 +1,22 @@
-//! Which thread waits for which other one: so that threads never wait for each other's end in a
+//! Records which thread waits for which, so that threads never wait for each other's end in a
 //! circle.
 
 use crate::sync::{Arc, ProcessFlag, ProcessMutex, ThreadId, atomic::Ordering, current_thread};
 
-/// All waits of the process for the end of a thread or of its task. Few at any time: one per thread
-/// that waits.
+/// All waits of the process for the end of a thread or of its task: at most one per waiting thread,
+/// so few.
 static WAITS: ProcessMutex<Vec<Wait>> = ProcessMutex::new(Vec::new());
 
 struct Wait {
     waiter: ThreadId,
     target: ThreadId,
     target_name: String,
-    /// Whether the task that is waited for is over, although the waiter has not woken yet; `None`
-    /// for the end of a thread, which waits for nothing after that.
+    /// Whether the awaited task is over, although the waiter has not woken yet. `None` for the end
+    /// of a thread, which waits for nothing afterwards.
     is_over: Option<Arc<ProcessFlag>>,
 }
 
-/// What a thread does that others wait for, and that ends before the thread does.
+/// A task of a thread for which others wait, and which ends before the thread does.
 #[derive(Debug)]
 pub(crate) struct Task {
     by: ThreadId,
@@ -24,7 +24,7 @@ pub(crate) struct Task {
 }
 
 impl Task {
-    /// A task of the calling thread, under way until this is dropped.
+    /// Begins a task of the calling thread, which lasts until this is dropped.
     pub(crate) fn begin() -> Self {
         Self {
             by: current_thread(),
@@ -36,7 +36,7 @@ impl Task {
     ///
     /// # Errors
     ///
-    /// As there.
+    /// As there: the circle of waits.
     pub(crate) fn wait(&self, name: &str) -> Result<ThreadWait, String> {
         ThreadWait::register(self.by, name, Some(Arc::clone(&self.is_over)))
     }
@@ -48,21 +48,20 @@ impl Drop for Task {
     }
 }
 
-/// The calling thread waits for the end of another one until this is dropped.
+/// The calling thread's wait for the end of another thread, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct ThreadWait {
     waiter: ThreadId,
 }
 
 impl ThreadWait {
-    /// Registers a wait of the calling thread; `name` is what its target is called in an error.
+    /// Registers a wait of the calling thread. `name` names its target in an error.
     ///
     /// # Errors
     ///
-    /// The target waits for the caller, over others or not, or is the caller: it cannot end before
-    /// the caller goes on. The text says which thread waits for which, from the target to the
-    /// caller: `a waits for the end of b, and b waits for the end of c`. It is empty where the
-    /// target is the caller.
+    /// The target is the caller, or waits for it, directly or through others, so it cannot end
+    /// before the caller goes on. The text has the chain from the target to the caller: `a waits
+    /// for the end of b, and b waits for the end of c`. It is empty if the target is the caller.
     pub(crate) fn begin(target: ThreadId, name: &str) -> Result<Self, String> {
         Self::register(target, name, None)
     }
@@ -76,7 +75,7 @@ impl ThreadWait {
         let mut waits = WAITS.lock();
         let (mut at, mut at_name) = (target, name.to_owned());
         let mut circle = Vec::new();
-        // A thread waits for one end at a time. There is no circle in the table, so this ends.
+        // A thread waits for one end at a time, and the table has no circle, so this ends.
         while at != waiter {
             let Some(next) = waits.iter().rfind(|wait| wait.waiter == at && wait.is_on()) else {
                 waits.push(Wait {
@@ -126,7 +125,7 @@ mod tests {
         assert_eq!(circle, "");
     }
 
-    /// The test's thread is waited for by a second one, and that by a third one.
+    /// A second thread waits for the test's thread, and a third one for the second.
     #[test]
     fn who_would_close_a_circle_is_told_all_of_it_until_one_wait_ends() {
         let first = current_thread();
@@ -153,7 +152,7 @@ mod tests {
         let text = "third waits for the end of second, and second waits for the end of first";
         assert_eq!(circle, text);
         drop(go);
-        // Not joined: that would be a wait, too, while theirs still stand in the table.
+        // Not joined: that would be a wait, too, while theirs are still in the table.
         for (worker, _) in &workers {
             while !worker.is_finished() {
                 std::thread::yield_now();
@@ -162,7 +161,7 @@ mod tests {
         drop(ThreadWait::begin(target.0, target.1).unwrap());
     }
 
-    /// Who has not woken yet from a wait that is over waits for nobody.
+    /// A thread that has not woken yet from a finished wait waits for no other.
     #[test]
     fn a_task_that_is_over_closes_no_circle() {
         let (go, gate) = bounded::<()>(0);

@@ -11,20 +11,22 @@ use zeroize::Zeroizing;
 use super::scalar::ScalarValue;
 use crate::sync::Arc;
 
-/// How much aliases and merge keys (`<<`) may add to a text. An alias of a list of aliases costs a
-/// few bytes of text and, written out, any amount of memory. Go's parser has such a limit too.
+/// The maximum number of bytes that aliases and merge keys (`<<`) may add to a text. An alias of a
+/// list of aliases costs a few bytes of text but, written out, any amount of memory. Go's parser
+/// has such a limit too.
 const ADDED_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// What a node counts for besides its text.
+/// The size that a node counts for, besides its text.
 const NODE_BYTES: usize = 64;
 
-/// Levels of nesting, with aliases written out. The parser has this limit without them.
+/// The maximum depth of nesting, with aliases written out. The parser has the same limit without
+/// them.
 const DEPTH_MAX: usize = 255;
 
-/// Longer paths have no line.
+/// The maximum length of a path that has a line.
 const PATH_BYTES_MAX: usize = 256;
 
-/// How many warnings a document can give.
+/// The maximum number of warnings for a document.
 const WARNINGS_MAX: usize = 10;
 
 /// A node of a document.
@@ -33,7 +35,7 @@ pub(crate) enum Node {
     Scalar {
         /// As written.
         text: Zeroizing<String>,
-        /// What the text means to Go's parser.
+        /// The value of the text to Go's parser.
         value: ScalarValue,
     },
     Sequence(Vec<Arc<Node>>),
@@ -100,7 +102,7 @@ impl Node {
     }
 }
 
-/// A document, and what is odd in it.
+/// A document, with warnings about its oddities.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
     /// `None` if it is empty.
@@ -115,19 +117,19 @@ pub(super) type Lines = HashMap<String, usize>;
 struct Reader<'a> {
     source: &'a str,
     events: Parser<'a, StrInput<'a>>,
-    /// The place of the last event.
+    /// The position of the last event.
     place: Span,
     anchors: HashMap<usize, (Arc<Node>, Extent)>,
     /// Bytes that aliases and merge keys have added.
     added: usize,
     warnings: Vec<String>,
-    /// The path of the node that is read.
+    /// The path of the present node.
     path: String,
     /// `None`: errors of fields name no line.
     lines: Option<Lines>,
 }
 
-/// How large a node is with its aliases written out.
+/// The size of a node with its aliases written out.
 #[derive(Clone, Copy, Default)]
 struct Extent {
     bytes: usize,
@@ -141,11 +143,11 @@ impl Extent {
     }
 }
 
-/// Parses the first document of `source`. What follows it is not read, as in Go.
+/// Parses the first document of `source`. Ignores the rest, like Go.
 ///
-/// The length of the text and the limits of [`Reader`] bound the memory, also of who writes the
-/// aliases out. Errors and warnings name the line; they repeat keys, and of values no more than one
-/// character.
+/// The length of the text and the limits of [`Reader`] bound the memory, even of a caller that
+/// writes the aliases out. Errors and warnings name the line. They repeat keys, and at most one
+/// character of a value.
 pub(crate) fn parse(source: &str) -> Result<Document, String> {
     let mut reader = Reader::new(source);
     let root = reader.document()?;
@@ -167,8 +169,8 @@ pub(super) fn parse_with_lines(source: &str) -> Result<(Document, Lines), String
     Ok((document, reader.lines.unwrap_or_default()))
 }
 
-/// Parses the first document of `bytes`, which may be secret and are no kubeconfig; `None` if it is
-/// empty. Errors repeat no more than one character.
+/// Parses the first document of `bytes`, which may be secret but are not a kubeconfig; `None` if it
+/// is empty. Errors repeat no more than one character.
 pub(crate) fn yaml_document(bytes: Zeroizing<Vec<u8>>) -> Result<Option<Arc<Node>>, String> {
     Ok(parse(&decode(bytes)?)?.root)
 }
@@ -203,7 +205,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the next document, an empty one as a null; `None` at the end of the text.
+    /// Reads the next document, or an empty one as null; `None` at the end of the text.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "all other events begin nodes"
@@ -292,7 +294,7 @@ impl<'a> Reader<'a> {
         Ok((node, extent))
     }
 
-    /// The same, one step further along the path.
+    /// Reads the node, one step further along the path.
     fn node_at(&mut self, step: &str, event: Event<'a>) -> Result<(Arc<Node>, Extent), String> {
         let Some(lines) = &mut self.lines else {
             return self.node(event);
@@ -327,8 +329,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whether a dash and then a tab stand before the last event. Go's parser takes only spaces
-    /// there.
+    /// Whether a dash and a tab come before the last event. Go's parser accepts only spaces there.
     fn follows_tab_after_dash(&self) -> bool {
         let end = self.place.start.byte_offset().unwrap_or_default();
         let before = self.source.get(..end).unwrap_or_default();
@@ -377,8 +378,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Adds the fields of a merge key: of a mapping, or of several, of which the first counts. As
-    /// in Go, they replace the fields before the key, and give way to those after it.
+    /// Adds the fields of a merge key, from one mapping or several; the first one with a field
+    /// counts. As in Go, they replace fields before the key, and give way to fields after it.
     fn merge(&mut self, merged: &Node, fields: &mut Fields) -> Result<(), String> {
         let wrong = "a merge key (<<) needs a mapping or a list of mappings";
         match merged {
@@ -402,13 +403,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether the tag is `!!binary`, which is of YAML 1.1.
+/// Whether the tag is `!!binary`, from YAML 1.1.
 fn is_binary(tag: Option<&Tag>) -> bool {
     let name = tag.and_then(|tag| tag.suffix_in_namespace("tag:yaml.org,2002:"));
     name.as_deref() == Some("binary")
 }
 
-/// Decodes a scalar with the tag `!!binary`. The error repeats nothing of it.
+/// Decodes a scalar with the tag `!!binary`. The error does not repeat its text.
 fn of_base64(text: &str) -> Result<Zeroizing<String>, &'static str> {
     let mut compact = Zeroizing::new(String::with_capacity(text.len()));
     compact.extend(text.chars().filter(|letter| !letter.is_ascii_whitespace()));
@@ -430,8 +431,8 @@ fn scalar_value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> ScalarValu
     }
 }
 
-/// The name of a field as Go makes it of a key: of a truth value or a number without quotes, its
-/// usual spelling.
+/// The name of a field as Go derives it from a key: for a truth value or a number without quotes,
+/// the canonical spelling.
 fn key_name(text: &str, value: &ScalarValue) -> String {
     match value {
         ScalarValue::Bool(value) => value.to_string(),
@@ -447,7 +448,7 @@ fn key_name(text: &str, value: &ScalarValue) -> String {
 #[derive(Default)]
 struct Fields {
     entries: Vec<(String, Arc<Node>)>,
-    /// The place of each name in `entries`, and whether the field itself stands in the mapping.
+    /// The place of each name in `entries`, and whether the mapping itself has the field.
     places: HashMap<String, (usize, bool)>,
 }
 
@@ -468,7 +469,7 @@ impl Fields {
     }
 }
 
-/// Makes text of a file's bytes: UTF-8, or UTF-16 that begins with its mark.
+/// Decodes a file's bytes into text: UTF-8, or UTF-16 with its byte order mark.
 ///
 /// # Errors
 ///
@@ -490,7 +491,7 @@ pub(crate) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>,
     if !rest.is_empty() {
         return Err(wrong.to_owned());
     }
-    // A character of UTF-16 has two bytes at least, and three of UTF-8 for two of them at most.
+    // Two bytes of UTF-16 become at most three bytes of UTF-8.
     let room = bytes.len().saturating_add(units.len());
     let mut text = Zeroizing::new(String::with_capacity(room));
     let units = units.iter().skip(1).map(|pair| unit(*pair));
@@ -500,7 +501,7 @@ pub(crate) fn decode(mut bytes: Zeroizing<Vec<u8>>) -> Result<Zeroizing<String>,
     Ok(text)
 }
 
-/// Returns a node as JSON. Scalars without quotes are read as YAML 1.1 reads them.
+/// Returns a node as JSON. Reads scalars without quotes as YAML 1.1 does.
 pub(crate) fn json(node: &Node) -> Value {
     match node {
         Node::Scalar { text, value } => match value {
@@ -709,7 +710,7 @@ mod tests {
     /// Writes a level of a document, with its name and the aliases in it.
     type WriteLevel<'a> = &'a dyn Fn(&str, &str) -> String;
 
-    /// Ten levels of ten aliases each would be ten thousand million nodes, written out.
+    /// Ten levels of ten aliases each would be ten billion nodes, written out.
     #[test]
     fn aliases_add_a_limited_amount() {
         let lists = |level: &str, below: &str| format!("{level}: &{level} [{below}]\n");
@@ -731,7 +732,7 @@ mod tests {
             let expected = "aliases and merge keys (<<) add more than 8388608 bytes at line ";
             assert!(why.starts_with(expected), "{why}");
         }
-        // A long text counts as what it is.
+        // A long text counts with its length.
         let long = format!(
             "a: &a {}\nb: [{}]\n",
             "x".repeat(100_000),
@@ -746,7 +747,7 @@ mod tests {
         assert!(parse(&some).is_ok());
     }
 
-    /// Also a chain of aliases, which is written out in a recursion.
+    /// Also a chain of aliases, which recursion writes out.
     #[test]
     fn depth_is_bounded_with_aliases_written_out() {
         let chain = |levels: usize| -> String {

@@ -1,7 +1,8 @@
-//! YAML as a program's declaration of its own: mappings whose fields are read by type, with errors
-//! that name file, line and field.
+//! YAML for a program's own declarations: reads the fields of mappings by type, with errors that
+//! name file, line and field.
 //!
-//! Kubeconfigs are read by it too. Memory is bounded by the text: what aliases add has a limit.
+//! The crate reads kubeconfigs with it too. The text bounds the memory, because aliases have a
+//! limit.
 
 mod document;
 mod scalar;

@@ -1,4 +1,4 @@
-//! What a scalar of YAML is besides its text: the types of YAML 1.1, as Go's parser reads them.
+//! The value of a YAML scalar: the types of YAML 1.1, as Go's parser reads them.
 
 use serde_json::Number;
 
@@ -7,7 +7,7 @@ use serde_json::Number;
 pub(crate) enum ScalarValue {
     Null,
     Bool(bool),
-    /// `None` is infinite, or no number (`.nan`).
+    /// `None` is infinite, or not a number (`.nan`).
     Number(Option<Number>),
     Text,
 }
@@ -28,7 +28,7 @@ impl ScalarValue {
         }
     }
 
-    /// The value of a scalar with a tag of YAML's own, such as `bool` for `!!bool`.
+    /// The value of a scalar with one of YAML's own tags, such as `bool` for `!!bool`.
     pub(crate) fn tagged(suffix: &str, text: &str) -> Self {
         match suffix {
             "bool" | "int" | "float" | "null" => Self::plain(text),

@@ -9,8 +9,8 @@ use crate::sync::Arc;
 
 /// A mapping with its location, such as `/file: line 7: entries[0].items`. The default is empty.
 ///
-/// A field that is null counts as missing. Scalars without quotes are read as YAML 1.1 and Go read
-/// them: `yes` is a truth value.
+/// A null field counts as missing. Scalars without quotes mean what they do in YAML 1.1 and Go:
+/// `yes` is a truth value.
 ///
 /// # Examples
 ///
@@ -29,19 +29,19 @@ use crate::sync::Arc;
 pub struct Section {
     node: Arc<Node>,
     file: Arc<PathBuf>,
-    /// Empty, if the file is no declaration.
+    /// Empty if the file is not a declaration.
     lines: Arc<Lines>,
     /// The path from the document's root; empty at the root.
     path: String,
 }
 
 impl Section {
-    /// Parses the first document of a text. `file` names it in errors; no file is read.
+    /// Parses the first document of a text. `file` names it in errors; this reads no file.
     ///
     /// # Errors
     ///
-    /// `Config`: it is not YAML, a key stands twice in a mapping, aliases add more than 8 MiB, or
-    /// the document is no mapping. The error repeats keys, and of values at most one character.
+    /// `Config`: it is not YAML, a mapping has a key twice, aliases add more than 8 MiB, or the
+    /// document is not a mapping. The error repeats keys, and at most one character of a value.
     pub fn parse(file: impl Into<PathBuf>, text: &str) -> Result<Self, Error> {
         let file = file.into();
         let wrong = |why: &str| Error::config(format!("{}: {why}", file.display()));
@@ -69,7 +69,7 @@ impl Section {
         }
     }
 
-    /// Fails if there are other fields than these, and names the first.
+    /// Fails if there are other fields than these. The error names the first.
     ///
     /// # Errors
     ///
@@ -81,7 +81,7 @@ impl Section {
         }
     }
 
-    /// Returns the text or number of a field as it stands in the file; `None` if it is missing or
+    /// Returns the text or number of a field as the file spells it; `None` if it is missing or
     /// empty.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Section {
     /// The location of a field, for messages.
     pub(crate) fn location(&self, field: &str) -> String {
         let path = self.path_to(field);
-        // A field that is missing has the line of its mapping.
+        // A missing field has the line of its mapping.
         let line = self.lines.get(&path).or_else(|| self.lines.get(&self.path));
         let line = line.map(|line| format!("line {line}: "));
         format!("{}: {}{path}", self.file(), line.unwrap_or_default())
@@ -126,7 +126,7 @@ impl Section {
         format!("{}{dot}{field}", self.path)
     }
 
-    /// Makes the error of a field, of kind `Config`: its location, and then `why`.
+    /// Makes the error of a field, of kind `Config`: its location, then `why`.
     pub fn error(&self, field: &str, why: &str) -> Error {
         Error::config(format!("{}: {why}", self.location(field)))
     }

@@ -39,7 +39,7 @@ mod tests {
         );
     }
 
-    /// The control port of a test server takes them too.
+    /// The control port of a test server also reads them.
     #[test]
     fn many_documents_have_the_limits_of_one_and_the_work_of_their_size() {
         crate::wire::steps::grow_with_the_size("documents", |bytes| {

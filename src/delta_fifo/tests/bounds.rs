@@ -43,7 +43,7 @@ fn a_list_beyond_the_bound_keeps_what_the_consumer_holds() {
     }
 }
 
-/// A list, and a resync, of a reflector whose consumer takes nothing.
+/// A list and a resync, while the consumer takes nothing.
 #[test]
 fn a_list_waits_until_less_than_the_bound_of_lists_waits() {
     let options = [

@@ -12,7 +12,7 @@ fn df_4_the_changes_of_one_object_are_one_pop() {
 }
 
 /// DF-4, `TestDeltaFIFO_detectLineJumpers`: an object keeps its place, however often it changes,
-/// and is put at the end once it was taken.
+/// and goes to the end once it was taken.
 #[test]
 fn df_4_an_object_keeps_its_place() {
     let mut rig = Rig::compressed("");
@@ -132,8 +132,8 @@ fn df_6_nothing_else_is_merged() {
     }
 }
 
-/// DF-6, B18: of two deletions that the watch told of, the one that is later in the server's
-/// history; it counts for both.
+/// DF-6, B18: of two deletions from the watch, the later one in the server's history counts for
+/// both.
 #[test]
 fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
     assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["-a5"]);
@@ -199,7 +199,7 @@ fn df_8_a_listed_object_is_replaced() {
 }
 
 /// DF-8, `TestDeltaFIFO_replaceWithDeleteDeltaIn`: an object that was deleted and is listed again
-/// is told of.
+/// comes.
 #[test]
 fn df_8_a_list_brings_back_what_was_deleted() {
     assert_eq!(Rig::compressed("a1").feed("-a2 =a3").drain(), ["-a2,=a3"]);

@@ -60,8 +60,8 @@ fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
     }
 }
 
-/// B4, B18: a list that is older than what was written before would end what is newer: the queue
-/// refuses it, so that the reflector asks for the most recent, which counts whatever its version.
+/// B4, B18: a list that is older than an earlier write would end newer objects: the queue refuses
+/// it, so that the reflector asks for the most recent, which counts whatever its version.
 #[test]
 fn b4_b18_a_list_that_is_too_old_is_refused() {
     for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {

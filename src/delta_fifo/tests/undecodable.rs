@@ -99,7 +99,7 @@ fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
     }
 }
 
-/// B12, promise 6: objects of which no state ever decoded are deleted by a list without them,
+/// B12, promise 6: a list deletes missing objects even if none of their states ever decoded,
 /// however many wait.
 #[test]
 fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {

@@ -52,9 +52,9 @@ setters! { [] HandlerOptions;
     /// in order, and no delete of an object that the handler knows is lost. The order between
     /// different objects is lost.
     ///
-    /// An object that was created and deleted while the queue was full still comes, as an add and a
-    /// delete, unless it was created again since. Beyond another 10,000 notifications the queue
-    /// drops both, so that the number of objects bounds its memory.
+    /// An object that came and went while the queue was full is still delivered, as an add and a
+    /// delete, unless it exists again. Beyond another 10,000 notifications the queue drops both, so
+    /// that the number of objects bounds its memory.
     ///
     /// With `None` the queue never merges. If the handler is too slow, memory then grows without
     /// bound, as in client-go.

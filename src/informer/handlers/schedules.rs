@@ -158,8 +158,8 @@ fn a_notification_is_never_missed() {
     });
 }
 
-/// SI-11: handlers that join while the store changes and handlers are told miss nothing, and are
-/// told nothing twice.
+/// SI-11: handlers that join while the store changes and others are told miss nothing, and get
+/// nothing twice.
 #[test]
 fn handlers_join_between_turns() {
     check(SCHEDULES, || {

@@ -14,7 +14,7 @@ use crate::reflector::ReflectorMetric;
 /// A sample's name and labels.
 type Series = (String, BTreeMap<String, String>);
 
-/// What a scraper makes of a text.
+/// A text as a scraper parses it.
 #[derive(Debug, Default)]
 struct Scraped {
     types: BTreeMap<String, String>,
@@ -132,7 +132,7 @@ impl Scraped {
     }
 }
 
-/// A generator of which each seed gives the same numbers everywhere (xorshift).
+/// A generator that yields the same numbers for the same seed everywhere (xorshift).
 struct Dice(u64);
 
 impl Dice {
@@ -219,7 +219,7 @@ fn rf_51_rf_52_names_and_types_are_those_of_the_originals_and_of_the_page() {
             Some((name.to_owned(), kind.to_owned()))
         })
         .collect();
-    // They change with the time, so that no text that was looked at by hand has them.
+    // They change with time, so the text checked by hand does not have them.
     for name in [
         "rest_client_exec_plugin_ttl_seconds",
         "kubecache_client_certificate_ttl_seconds",

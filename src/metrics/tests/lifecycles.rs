@@ -7,7 +7,7 @@ use crate::informer::{Forward, Handlers};
 use crate::manager::{ConfigMapManager, ManagerMetric};
 use crate::worker::Worker;
 
-/// Kubernetes took its reflector metrics out because their series were never freed.
+/// Kubernetes removed its reflector metrics because their series were never freed.
 #[test]
 fn rf_51_a_reflectors_series_are_gone_when_it_has_ended() {
     let world = World::new();
@@ -36,7 +36,7 @@ fn rf_52_an_informers_series_are_gone_when_it_has_ended() {
     assert_eq!(world.exposition.text(), "");
 }
 
-/// It counted nothing yet, and has a handle: its series say so.
+/// It has counted nothing yet, but has a hook, so its counters exist.
 #[test]
 fn an_informer_that_was_not_started_has_counters_and_no_readings() {
     let world = World::new();
@@ -111,7 +111,7 @@ fn rf_52_a_name_is_not_empty() {
     assert_eq!(refused.to_string(), "reflector name cannot be empty");
 }
 
-/// What counts under the labels of another would be worse than no metrics.
+/// Counts under the labels of another manager would be worse than no metrics.
 #[test]
 fn a_manager_of_another_kind_or_strategy_is_refused() {
     let exposition = Exposition::new();
@@ -136,7 +136,7 @@ fn a_manager_of_another_kind_or_strategy_is_refused() {
     assert!(refused.to_string().ends_with("one of Secret by Watch"));
 }
 
-/// No lock is held while owners are looked at, and none of an owner's while it tells.
+/// A scrape holds no lock while it reads owners, and an owner holds none while it calls a hook.
 #[test]
 fn a_handler_can_ask_for_the_text() {
     let world = World::new();
@@ -177,8 +177,7 @@ fn scrapes_bear_owners_that_come_and_go() {
     assert_eq!(world.exposition.text(), "");
 }
 
-/// A manager's reflectors come and go by the thousand; what is kept for readings does not grow with
-/// them.
+/// A manager's reflectors come and go by the thousand; the readings do not accumulate.
 #[test]
 fn readings_of_owners_that_are_over_are_let_go() {
     let readings = crate::metrics::readings::Readings::default();

@@ -1,4 +1,4 @@
-//! What stands in the text: the whole of it once, and the readings as they change.
+//! The text: once as a whole, and the readings as they change.
 
 use std::time::SystemTime;
 
@@ -10,8 +10,7 @@ use crate::informer::{HandlerOptions, Handlers};
 use crate::object::Status;
 use crate::testing::{RequestKind, SourceFault};
 
-/// The whole text of an informer, a reflector, a manager and a client, against the one that was
-/// looked at by hand.
+/// The whole text of an informer, a reflector, a manager and a client, against one checked by hand.
 #[test]
 fn rf_51_rf_52_the_whole_text() {
     let world = World::new();
@@ -25,7 +24,7 @@ fn rf_51_rf_52_the_whole_text() {
     world.run(&informer);
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert!(was_told.recv().is_ok());
-    // The reflector's thread counts a change after all handlers were told of it.
+    // The reflector's thread counts a change after all handlers have got it.
     let pops = || world.of("informer_processing_latency_seconds_count", "settings");
     while pops().unwrap() == "0" {
         std::thread::yield_now();
@@ -293,8 +292,8 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     informer.shutdown(Deadline::NEVER).unwrap();
 }
 
-/// SI-18: what was lost stays counted when the handler leaves, and handlers without a name are no
-/// series each.
+/// SI-18: lost notifications stay counted after the handler leaves, and handlers without a name
+/// share one series.
 #[test]
 fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() {
     let world = World::new();
@@ -328,8 +327,7 @@ fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() 
     assert_eq!(world.exposition.text(), "");
 }
 
-/// Reads out of memory and waits share a histogram; failures are told apart by kind, never by
-/// object.
+/// Reads from memory and waits share a histogram; failures are split by kind, never by object.
 #[test]
 fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
     let world = World::new();

@@ -1,5 +1,5 @@
-//! Whose directory it is: a marker in it says so. Without one an outlet takes a directory that is
-//! empty, or that has nothing but what an outlet writes.
+//! The ownership of the directory, which a marker in it names. Without a marker an outlet takes a
+//! directory that is empty, or contains only files that an outlet writes.
 
 use std::io::{self, Read as _, Write as _};
 
@@ -10,53 +10,53 @@ use crate::unique_name::{is_unique_name, unique_name};
 use crate::writer_lock::{WriterLock, this_process};
 
 const MARKER: &str = ".kubecache";
-/// How the name of a marker begins until it is whole.
+/// The prefix of an unfinished marker's name.
 const NEW_MARKER: &str = ".kubecache.new";
-/// How the first line of a marker begins. A number follows.
+/// The beginning of a marker's first line. A number follows.
 const FORMAT: &str = "kubecache outlet, format ";
 const NEWEST_FORMAT: u32 = 1;
-/// A marker has at most so many bytes.
+/// The maximum size of a marker.
 const MARKER_BYTES_MAX: u64 = 4096;
-/// A disk has this folder from the start.
+/// A new disk contains this folder.
 const OF_THE_DISK: &str = "lost+found";
-/// So many names of what is not an outlet's are told.
+/// The maximum number of strays that an error names.
 const STRAYS_MAX: usize = 5;
-/// The folders of objects are so deep in the directory.
+/// The depth of objects' folders in the directory.
 const DEPTH: u8 = 3;
 
-/// What the directory has for a marker.
+/// The directory's marker.
 enum RootMarker {
     No,
     /// One of an outlet: its name, its id, and the process that wrote it.
     By([String; 3]),
-    /// Something that is no marker, and why.
+    /// An invalid marker, and the reason.
     Wrongly(&'static str),
     ByNewer,
 }
 
-/// What there is in the directory beside the marker.
+/// The content of the directory besides the marker.
 #[derive(Default)]
 struct Found {
-    /// Whether the files of an object are there.
+    /// Whether it has files of an object.
     has_objects: bool,
     is_empty: bool,
-    /// Where something is that no outlet made: the first few.
+    /// The first few strays.
     strays: Vec<String>,
 }
 
-/// A directory that is this outlet's alone.
+/// A directory that belongs to this outlet alone.
 #[derive(Debug)]
 pub(super) struct Claim {
     pub(super) folder: Folder,
-    /// What its marker has.
+    /// The id in its marker.
     id: String,
     _lock: WriterLock,
 }
 
-/// What the log is to be told, under no lock.
+/// A message to log once no lock is held.
 pub(super) type Notice = Option<String>;
 
-/// Takes the directory for this outlet, if it is an outlet's or may become one.
+/// Claims the directory for this outlet, if it is or may become an outlet's.
 pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, Notice), String> {
     let root = &folder;
     let told = |error: io::Error| error.to_string();
@@ -71,7 +71,7 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
         };
         format!("another process writes there: {holder}")
     })?;
-    // It may have been replaced before the lock was taken.
+    // The directory may have been replaced before this took the lock.
     if !root.is_at(&options.directory).map_err(told)? {
         return Err("another directory is there now; try again".to_owned());
     }
@@ -117,7 +117,7 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
     let is_marked = id.is_some();
     let id = id.unwrap_or_else(|| unique_name(&unique_name("")));
     let written = write(root, &options.name, &id);
-    // In a marker that stays, only the process that holds it is out of date.
+    // If the old marker stays, only its process is outdated.
     if let (Err(error), false) = (written, is_marked) {
         return Err(format!("its marker {MARKER} cannot be written: {error}"));
     }
@@ -129,8 +129,7 @@ pub(super) fn claim(folder: Folder, options: &OutletOptions) -> Result<(Claim, N
     Ok((claim, notice))
 }
 
-/// Fails unless a directory that was claimed is still this outlet's. A marker that is gone is
-/// written again.
+/// Fails unless a claimed directory still belongs to this outlet. Writes a missing marker again.
 pub(super) fn check(root: &Claim, options: &OutletOptions) -> io::Result<Notice> {
     root.folder.check_private(options.owner)?;
     match read(&root.folder)? {
@@ -149,7 +148,7 @@ pub(super) fn check(root: &Claim, options: &OutletOptions) -> io::Result<Notice>
     }
 }
 
-/// Says how the directory can be used nevertheless.
+/// Adds to the refusal how to use the directory anyway.
 fn refused(why: &str) -> String {
     format!(
         "{why}. Name a directory of the outlet's own, or adopt this one (OutletOptions::adopt; the \
@@ -191,9 +190,9 @@ fn parse(text: &str) -> RootMarker {
     }
 }
 
-/// Writes a marker that is whole whenever this process is killed.
+/// Writes a marker that is whole, even if this process is killed.
 fn write(root: &Folder, name: &str, id: &str) -> io::Result<()> {
-    // A process that was killed may have left one.
+    // A killed process may have left one.
     for left in root.names()? {
         if is_new_marker(&left) && root.file(&left)?.is_some() {
             root.remove(&left)?;
@@ -211,12 +210,12 @@ fn write(root: &Folder, name: &str, id: &str) -> io::Result<()> {
     root.rename(&new, MARKER)
 }
 
-/// Whether it is the name of a marker that is not whole yet.
+/// Whether the name is of an unfinished marker.
 fn is_new_marker(name: &str) -> bool {
     is_unique_name(name.as_bytes(), NEW_MARKER.as_bytes())
 }
 
-/// Looks at all that is there.
+/// Walks through the directory.
 fn look(root: &Folder) -> io::Result<Found> {
     let mut found = Found::default();
     let names = root.names()?.into_iter();

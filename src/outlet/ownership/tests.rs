@@ -1,4 +1,4 @@
-//! Whose directory it is: what is taken, what is refused, and that nothing of others goes.
+//! The ownership of a directory: accepted and refused ones, and the safety of other users' files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -73,12 +73,12 @@ fn a_tree_of_somebodys_is_refused_and_never_removed() {
     );
     assert!(outlet.publish(&settings()).unwrap());
     drop(outlet);
-    // The marker says now whose it is.
+    // The marker names the owner now.
     open(&directory).unwrap();
     assert_eq!(fs::read_to_string(list).unwrap(), "somebody's");
 }
 
-/// Makes what is in a directory.
+/// Makes the content of a directory.
 type Make = fn(&Path);
 
 #[test]
@@ -157,7 +157,7 @@ fn what_is_empty_or_an_outlets_is_taken() {
             write(&at.join(".kubecache.new0123456789abcdef"));
         }),
         ("objects", |at| write_object(&at.join("a/secrets/b"))),
-        // A process that was killed left it.
+        // A killed process left it.
         ("debris", |at| {
             write_object(&at.join("a/secrets/b"));
             symlink("..1790000000000000001", at.join("a/secrets/b/..link_new")).unwrap();
@@ -212,7 +212,7 @@ fn a_marker_is_one_of_this_form_and_name() {
     let process = format!("process: {} on ", std::process::id());
     assert!(lines[3].starts_with(&process), "{whole}");
 
-    // It keeps its id, and names the process that has it.
+    // It keeps its id, and names its present process.
     let of_another = whole.replace(&process, "process: 1 on ");
     fs::write(&marker, &of_another).unwrap();
     drop(open(&directory).unwrap());

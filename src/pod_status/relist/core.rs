@@ -1,13 +1,12 @@
-//! The relist's decisions: which pods to inspect and which are gone, without thread, clock, runtime
-//! or cache.
+//! The relist's decisions: the pods to inspect and the pods that are gone, without thread, clock,
+//! runtime or cache.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::runtime::RuntimePod;
 
-/// What is known of each pod from the relists before. By uid, so that every relist goes through the
-/// pods in one order.
+/// The records of earlier relists, by uid, so that every relist visits the pods in the same order.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     pods: BTreeMap<String, Record>,
@@ -15,13 +14,13 @@ pub(super) struct Records {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// How the pod looked at its last good inspection; none before the first one.
+    /// The pod at its last good inspection; `None` before the first one.
     inspected: Option<RuntimePod>,
     /// Whether the last inspection failed (PL-3).
     marked: bool,
 }
 
-/// What one list asks for.
+/// The work that one list calls for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// Uids to delete from the cache (PL-2).
@@ -31,8 +30,8 @@ pub(super) struct Plan {
 }
 
 impl Records {
-    /// Begins with what the cache holds from before: those pods are inspected anew, or deleted if
-    /// they are not listed.
+    /// Begins with the pods that the cache already holds. A list inspects them anew, or deletes
+    /// them if it lacks them.
     pub(super) fn knowing(uids: impl IntoIterator<Item = String>) -> Self {
         let pods = uids.into_iter().map(|uid| (uid, Record::default()));
         Self {
@@ -40,9 +39,9 @@ impl Records {
         }
     }
 
-    /// Compares a list with the records. Nothing is taken as done: that is what
-    /// [`inspected`](Self::inspected) and [`deleted`](Self::deleted) say, so a relist that is cut
-    /// off is made up for by the next.
+    /// Compares a list with the records. Only [`inspected`](Self::inspected) and
+    /// [`deleted`](Self::deleted) record work as done, so the next relist makes up for one that was
+    /// cut off.
     pub(super) fn listed(&mut self, pods: Vec<RuntimePod>) -> Plan {
         let mut current = BTreeMap::<String, RuntimePod>::new();
         for pod in pods {
@@ -68,9 +67,9 @@ impl Records {
         Plan { gone, inspect }
     }
 
-    /// Takes the end of an inspection: only one whose status is in the cache moves the record on;
-    /// any other is to be repeated (PL-3). Returns whether this is news: the first failure after a
-    /// good one, or the first good one after a failure.
+    /// Takes the end of an inspection. Only a status that the cache stored updates the record; any
+    /// other inspection is repeated (PL-3). Returns whether this is news: the first failure after a
+    /// success, or the first success after a failure.
     pub(super) fn inspected(&mut self, pod: RuntimePod, is_stored: bool) -> bool {
         let record = self.pods.entry(pod.uid().to_owned()).or_default();
         if is_stored {
@@ -84,8 +83,7 @@ impl Records {
         self.pods.remove(uid);
     }
 
-    /// How many pods are known, and how many of them are to be inspected again because their last
-    /// inspection failed.
+    /// The number of known pods, and of those whose last inspection failed and is due again.
     pub(super) fn count(&self) -> (usize, usize) {
         let marked = self.pods.values().filter(|record| record.marked);
         (self.pods.len(), marked.count())

@@ -15,18 +15,18 @@ use crate::pod_status::{CachedStatus as _, PodStatusCache, StatusError, Timestam
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, WaitEnd};
 
-/// The loop and what it works with.
+/// The loop and its resources.
 pub(super) struct RelistLoop<R: Runtime> {
     runtime: R,
     cache: PodStatusCache<R::Status>,
     options: RelistOptions,
     clock: Clock,
     records: Records,
-    /// The last good status of pods whose inspection fails: the cache holds an error in its place,
-    /// and the next good one may want to keep something of it (PL-5).
+    /// The last good status of pods whose inspection fails. The cache holds an error instead, and
+    /// the next good status may keep parts of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
     progress: Arc<Mutex<Progress>>,
-    /// What the log is told of relists that fail.
+    /// Logs relists that fail.
     log: FailureReporter,
 }
 
@@ -50,7 +50,7 @@ impl<R: Runtime> RelistLoop<R> {
         }
     }
 
-    /// Relists at once and then again a period after each end (WP-8), until the stop is raised.
+    /// Relists at once, and then a period after each end (WP-8), until the stop is raised.
     pub(super) fn run(mut self, stop: &StopToken) {
         let held = self.cache.get_all().into_iter();
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
@@ -65,7 +65,7 @@ impl<R: Runtime> RelistLoop<R> {
     /// Runs one relist and records its end. Returns whether the stop cut it off.
     pub(super) fn round(&mut self, stop: &StopToken) -> bool {
         let began = self.clock.now();
-        // The runtime and the status are the user's; whatever panics costs one relist.
+        // The runtime and the status are code of the program; a panic costs only one relist.
         let relisted = guarded(|| self.relist(began, stop));
         self.end(began, relisted)
     }
@@ -74,7 +74,7 @@ impl<R: Runtime> RelistLoop<R> {
         stop.wait_until(&self.clock, self.clock.after(self.options.period))
     }
 
-    /// One relist; `None` if the stop cut it off. Its time is taken before the runtime is asked
+    /// Runs one relist; `None` if the stop cut it off. It takes its time before it asks the runtime
     /// (PL-1).
     fn relist(&mut self, asked: Instant, stop: &StopToken) -> Result<Option<()>, StatusError> {
         self.begin_call("listing its pods".to_owned());
@@ -100,12 +100,12 @@ impl<R: Runtime> RelistLoop<R> {
         if stop.is_stopped() {
             return Ok(None);
         }
-        // Behind all pods: whoever waits for this time finds what it brought (PL-4).
+        // After all pods, so that a waiter for this time finds the relist's results (PL-4).
         self.cache.update_time(Timestamp::from(asked));
         Ok(Some(()))
     }
 
-    /// Inspects a pod and sets its entry, also when the inspection failed (PL-2).
+    /// Inspects a pod and sets its entry, even if the inspection failed (PL-2).
     fn inspect(&mut self, pod: RuntimePod, stop: &StopToken) {
         let timestamp = Timestamp::now(&self.clock);
         let (uid, namespace, name) = (pod.uid().to_owned(), pod.namespace(), pod.name());
@@ -140,8 +140,7 @@ impl<R: Runtime> RelistLoop<R> {
                     log::debug!("{what}: {why}");
                 }
                 self.progress.lock().inspection_failed();
-                // A cache that refuses it has something newer; the pod is inspected again in any
-                // case.
+                // A cache that refuses it has something newer. The pod is inspected again anyway.
                 let _stored = self.cache.set(&uid, None, Some(error), timestamp);
             }
         }
@@ -155,7 +154,7 @@ impl<R: Runtime> RelistLoop<R> {
         cached.or_else(|| self.last_good.get(uid).cloned())
     }
 
-    /// Takes the end of a relist, and returns whether the stop was what ended it.
+    /// Takes the end of a relist, and returns whether the stop ended it.
     fn end(&mut self, began: Instant, relisted: Result<Option<()>, StatusError>) -> bool {
         let failure = match relisted {
             Ok(None) => return true,
@@ -165,7 +164,7 @@ impl<R: Runtime> RelistLoop<R> {
         self.log(failure.as_ref());
         let took = self.clock.now().saturating_duration_since(began);
         let pods = self.records.count();
-        // The error before is the user's value: it is dropped when the lock is not held any more.
+        // The earlier error is a value of the program, so it is dropped after the lock.
         let _before = self.progress.lock().relisted(failure, took, pods);
         false
     }
@@ -175,7 +174,7 @@ impl<R: Runtime> RelistLoop<R> {
             self.log.recovered();
             return;
         };
-        // What a runtime fails by has no kind of ours.
+        // A runtime's error has a kind only if it is an error of this crate.
         let kind = failure.downcast_ref::<Error>().map(Error::kind);
         let kind = kind.unwrap_or(ErrorKind::Api);
         let error = Error::new(kind, format!("relisting pods: {}", text_of(failure)));
@@ -192,8 +191,8 @@ impl<R: Runtime> RelistLoop<R> {
     }
 }
 
-/// Ends the waits before the drop of the runtime, which is code of the program: it may take its
-/// time, or wait for a thread that waits on the cache.
+/// Ends the waits before the drop of the runtime. That is code of the program, which may take long,
+/// or wait for a thread that waits on the cache.
 impl<R: Runtime> Drop for RelistLoop<R> {
     fn drop(&mut self) {
         if self.options.close_cache {
@@ -203,12 +202,12 @@ impl<R: Runtime> Drop for RelistLoop<R> {
     }
 }
 
-/// Runs code that calls the user's, and gives its panic as an error.
+/// Runs code that calls the program's, and turns its panic into an error.
 fn guarded<T>(run: impl FnOnce() -> Result<T, StatusError>) -> Result<T, StatusError> {
     guard("the runtime", run).unwrap_or_else(|error| Err(Arc::new(error)))
 }
 
-/// What a user's error says of itself; one that panics instead costs its text and nothing else.
+/// The text of a program's error. If that panics, only the text is lost.
 fn text_of(error: &StatusError) -> String {
     guard("the text of an error of the runtime", || error.to_string())
         .unwrap_or_else(|error| error.to_string())

@@ -1,5 +1,5 @@
-//! Durations in Go's text, such as `3m0.001s`: what users of the kubelet search for in the texts
-//! about health.
+//! Durations in Go's notation, such as `3m0.001s`, for which users of the kubelet search in health
+//! messages.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ const MICRO: u32 = 1_000;
 const MILLI: u32 = 1_000_000;
 const SECOND: u32 = 1_000_000_000;
 
-/// A duration as Go shows it: hours and minutes as far as needed, a fraction without closing zeros,
+/// Formats a duration like Go: hours and minutes as needed, a fraction without trailing zeros,
 /// small ones in `ms`, `µs` or `ns`.
 pub(super) fn go_duration(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
@@ -28,7 +28,7 @@ pub(super) fn go_duration(duration: Duration) -> String {
     }
 }
 
-/// A whole number, the `digits` of its fraction as far as they are not zero, and the unit.
+/// Formats a whole number, its fraction of `digits` digits without trailing zeros, and the unit.
 fn with_fraction(whole: u64, fraction: u32, digits: usize, unit: &str) -> String {
     let fraction = format!("{fraction:0digits$}");
     let fraction = fraction.trim_end_matches('0');

@@ -1,10 +1,10 @@
-//! The relist loop: asks a container runtime once per period what changed, and fills the pod-status
-//! cache with it.
+//! The relist loop: asks a container runtime once per period for changes, and fills the pod-status
+//! cache with them.
 //!
-//! The kubelet's generic PLEG without its events: each relist lists the runtime's pods, inspects
-//! those that changed, sets their entries, deletes those that are gone, and at last moves the
-//! cache's global time to the time before the list. The status that a waiter gets is therefore
-//! never older than the time it asked for.
+//! It is the kubelet's generic PLEG without its events. Each relist lists the runtime's pods,
+//! inspects the changed ones, sets their entries, and deletes those that are gone. At last it moves
+//! the cache's global time to the time before the list. So a waiter never gets a status older than
+//! the time that it asked for.
 
 mod core;
 mod driver;
@@ -31,28 +31,27 @@ use crate::worker::{Wake, WakeRegistration, Worker};
 use driver::RelistLoop;
 use progress::Progress;
 
-/// The handle of a running relist loop, whose thread is named `relist`. A drop stops the loop,
+/// The handle to a running relist loop, whose thread is named `relist`. A drop stops the loop,
 /// closes the cache and joins the thread: it blocks until the runtime returns from its present
 /// call. [`shutdown`](Self::shutdown) bounds that.
 ///
-/// What holds: a status in the cache was found by an inspection that began at the entry's time or
-/// later. The cache's global time moves only when every changed pod of a list was inspected. An
-/// error of the runtime when it lists changes nothing. An error when it inspects becomes the pod's
-/// entry. The pod is then inspected again at each relist until that succeeds.
+/// The loop promises: the inspection behind a cached status began at the entry's time or later. The
+/// cache's global time moves only after every changed pod of a list was inspected. If the runtime
+/// cannot list, nothing changes. If it cannot inspect a pod, the error becomes the pod's entry, and
+/// each relist inspects the pod again until that succeeds.
 ///
-/// Not promised: that every state is seen. What begins and ends between two lists goes unseen, as
-/// in the kubelet. Inspections run one after the other: one that is slow delays the pods after it,
-/// and with them the end of the relist and everybody who waits for the global time.
+/// It does not promise to see every state. As in the kubelet, it misses a state that begins and
+/// ends between two lists. Inspections run one after the other: a slow one delays the pods after
+/// it, the end of the relist, and every waiter for the global time.
 ///
-/// Times are of the cache's clock. The loop owns the content of the cache: it deletes entries of
-/// pods that its runtime does not list, also those it finds when it starts.
+/// Times come from the cache's clock. The loop owns the content of the cache: it deletes the entry
+/// of every pod that its runtime does not list, even entries from before its start.
 ///
 /// # Examples
 ///
-/// What reads the cache is one worker per pod, here over a runtime of one pod. Before each sync it
-/// waits for a status newer than the end of its previous sync. So it never acts twice on the same
-/// status. The first time it asks with the zero time. A program that runs whole is
-/// `examples/pod_status.rs`.
+/// One worker per pod reads the cache, here over a runtime with one pod. Before each sync it waits
+/// for a status newer than the end of its previous sync, so it never acts twice on the same status.
+/// The first time it asks with the zero time. `examples/pod_status.rs` is a complete program.
 ///
 /// ```
 /// use kubecache::clock::Clock;
@@ -120,7 +119,8 @@ use progress::Progress;
 #[doc(alias("GenericPLEG", "PLEG"))]
 pub struct Relist {
     worker: Worker,
-    /// Closes the cache at the stop: the waits end although the runtime may not return for long.
+    /// Closes the cache at the stop, so that waits end even if the runtime does not return for
+    /// long.
     _closing: Option<WakeRegistration>,
     progress: Arc<Mutex<Progress>>,
     clock: Clock,
@@ -131,12 +131,12 @@ impl Relist {
     /// Starts a loop that keeps `cache` equal to what `runtime` reports, until the loop is stopped
     /// or dropped.
     ///
-    /// Returns at once; the runtime is called on the loop's own thread, `relist`, and dropped
-    /// there. One cache has one loop.
+    /// Returns at once. The loop's own thread, `relist`, calls the runtime and drops it. One cache
+    /// has one loop.
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no thread to give; the cache stays open, for another try.
+    /// `Resources` when the system refuses a thread; the cache stays open, for another try.
     #[doc(alias = "NewGenericPLEG")]
     pub fn spawn<R: Runtime>(
         runtime: R,
@@ -169,8 +169,8 @@ impl Relist {
     ///
     /// `NotSynced` before the first successful list: `pleg has yet to be successful`. `Timeout`
     /// when the last one is older than the threshold: `pleg was last seen active 3m0.001s ago;
-    /// threshold is 3m0s`. Below it, as `source`, stands why: the call into the runtime that does
-    /// not return, and the failure of the last relist. `Stopped` when the loop has ended.
+    /// threshold is 3m0s`. Its `source` has the cause: the call into the runtime that does not
+    /// return, and the failure of the last relist. `Stopped` when the loop has ended.
     #[doc(alias = "Healthy")]
     pub fn health(&self) -> Result<(), Error> {
         if self.worker.is_finished() {
@@ -180,8 +180,8 @@ impl Relist {
         self.progress.lock().health(now, self.health_threshold)
     }
 
-    /// When the last successful list was asked for: [`Timestamp::ZERO`] before the first one. Never
-    /// blocks.
+    /// Returns when the loop asked for its last successful list: [`Timestamp::ZERO`] before the
+    /// first one. Never blocks.
     pub fn last_relist(&self) -> Timestamp {
         let last = self.progress.lock().report.last_relist;
         last.map_or(Timestamp::ZERO, Timestamp::from)
@@ -195,8 +195,7 @@ impl Relist {
     /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache)
     /// says otherwise; returns at once.
     ///
-    /// The loop ends within milliseconds; out of a call into the runtime it ends when the call
-    /// returns.
+    /// The loop ends within milliseconds, or when a running call into the runtime returns.
     pub fn stop(&self) {
         self.worker.stop();
     }
@@ -210,9 +209,9 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `Timeout` when the runtime does not return from a call, or from its drop: the message names
-    /// the thread, and the call is its `source`. The thread is then left alone: it ends when the
-    /// call returns, and what the call found is dropped.
+    /// `Timeout` when the runtime does not return from a call, or from its drop. The message names
+    /// the thread, and its `source` the call. The thread then ends by itself when the call returns,
+    /// and drops the result.
     pub fn shutdown(self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&self.clock);
         self.stop();

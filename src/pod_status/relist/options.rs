@@ -1,4 +1,4 @@
-//! What can be set about the relist loop: each option with its unit, default and reason.
+//! The options of the relist loop, each with its unit, default and reason.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use crate::setters::setters;
 
 /// The kubelet's pause between two relists (PL-6).
 const PERIOD: Duration = Duration::from_secs(1);
-/// What the kubelet takes as the sign that its runtime hangs (PL-6).
+/// The time after which the kubelet considers its runtime hung (PL-6).
 const HEALTH_THRESHOLD: Duration = Duration::from_secs(3 * 60);
 
-/// Options of a [`Relist`](super::Relist); start from the default and set what differs.
+/// Options of a [`Relist`](super::Relist). Start from the default and change what you need.
 ///
 /// # Examples
 ///
@@ -39,19 +39,19 @@ impl Default for RelistOptions {
 }
 
 setters! { [] RelistOptions;
-    /// The pause from the end of one relist to the begin of the next. Default 1 s. Zero asks the
-    /// runtime without a pause.
+    /// Sets the pause from the end of one relist to the beginning of the next. Default: 1 second.
+    /// Zero asks the runtime without a pause.
     #[doc(alias = "RelistPeriod")]
     period(period: Duration);
 
-    /// How old the last successful list may be before [`health`](super::Relist::health) is an
-    /// error: more than this, not exactly this. Default 3 minutes.
+    /// Sets the age of the last successful list above which [`health`](super::Relist::health) is an
+    /// error. Default: 3 minutes.
     #[doc(alias = "RelistThreshold")]
     health_threshold(threshold: Duration);
 
-    /// Whether the end of the loop closes the cache, which ends every wait on it with
-    /// [`Stopped`](crate::ErrorKind::Stopped). Default true: no other thread would end those waits.
-    /// With false the cache stays open for the next loop. That loop inspects every pod anew and
-    /// deletes the pods that are gone. Until then waiters wait.
+    /// Sets whether the end of the loop closes the cache, which ends every wait on it with
+    /// [`Stopped`](crate::ErrorKind::Stopped). Default: true, because no other thread would end
+    /// those waits. With false, the cache stays open for the next loop, which inspects every pod
+    /// anew and deletes the pods that are gone. Until then waiters wait.
     close_cache(close: bool);
 }

@@ -1,5 +1,5 @@
-//! How the relist loop is doing, shared between its thread and its owner: what health and the
-//! report are made of.
+//! The state of the relist loop, shared between its thread and its owner: the basis of health and
+//! the report.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use super::go_duration::go_duration;
 use crate::error::{Error, ErrorKind};
 use crate::pod_status::StatusError;
 
-/// What the loop's thread shares with its owner.
+/// The state that the loop's thread shares with its owner.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     pub(super) report: RelistReport,
     /// Why the last relist failed, until one succeeds.
     last_error: Option<StatusError>,
-    /// The call into the runtime that is under way, in words, and when it began.
+    /// The running call into the runtime, in words, and when it began.
     pub(super) call: Option<(String, Instant)>,
 }
 
@@ -30,10 +30,10 @@ pub(super) struct Progress {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RelistReport {
-    /// When the last successful list was asked for; `None` before the first one.
+    /// When the loop asked for its last successful list; `None` before the first one.
     #[doc(alias = "kubelet_pleg_last_seen_seconds")]
     pub last_relist: Option<Instant>,
-    /// How long the last relist took, inspections included; `None` before the end of the first one.
+    /// How long the last relist took, with its inspections; `None` before the end of the first one.
     #[doc(alias = "kubelet_pleg_relist_duration_seconds")]
     pub last_duration: Option<Duration>,
     /// The time between the beginnings of the last two successful relists.
@@ -45,21 +45,21 @@ pub struct RelistReport {
     pub failures: u64,
     /// How many inspections failed.
     pub failed_inspections: u64,
-    /// Pods known at the end of the last relist: those of the last list that did not fail, and
-    /// before it those which the cache held.
+    /// The number of pods known at the end of the last relist: those of the last successful list,
+    /// or before it those in the cache.
     pub pods: usize,
-    /// Pods whose last inspection failed: they are inspected again.
+    /// The number of pods whose last inspection failed. The loop inspects them again.
     pub failing_pods: usize,
 }
 
 impl Progress {
-    /// Takes a successful list that was asked for at `asked`.
+    /// Notes a successful list, asked for at `asked`.
     pub(super) fn listed(&mut self, asked: Instant) {
         let before = self.report.last_relist.replace(asked);
         self.report.last_interval = before.map(|before| asked.saturating_duration_since(before));
     }
 
-    /// Takes the end of a relist, and gives back the failure before it for the caller to drop.
+    /// Notes the end of a relist, and returns the earlier failure for the caller to drop.
     pub(super) fn relisted(
         &mut self,
         failure: Option<StatusError>,
@@ -78,7 +78,7 @@ impl Progress {
         std::mem::replace(&mut self.last_error, failure)
     }
 
-    /// Takes a failed inspection.
+    /// Notes a failed inspection.
     pub(super) fn inspection_failed(&mut self) {
         let report = &mut self.report;
         report.failed_inspections = report.failed_inspections.saturating_add(1);
@@ -102,7 +102,7 @@ impl Progress {
         Err(self.because(unhealthy, now))
     }
 
-    /// Adds what keeps the loop: the call that does not return, and below it the last failure.
+    /// Adds the cause of the delay: the call that does not return, and below it the last failure.
     pub(super) fn because(&self, error: Error, now: Instant) -> Error {
         let because_of_failure = |error: Error| error.caused_by(self.last_error.clone());
         match &self.call {

@@ -1,4 +1,4 @@
-//! What the relist loop asks of a container runtime: the port that the user implements.
+//! The relist loop's port to a container runtime, which the program implements.
 
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
@@ -9,14 +9,14 @@ use crate::worker::StopToken;
 /// The error of a [`Runtime`]; `?` converts any error into it.
 pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 
-/// A container runtime, which the program implements for the relist loop: it lists its pods and
-/// inspects one.
+/// A container runtime, implemented by the program for the relist loop: it lists its pods and
+/// inspects single ones.
 ///
-/// Both calls are made on the loop's own thread, one after the other, under no lock of this crate;
-/// they may block. The token is raised when the loop is to end: a call that gives up then lets the
-/// end come at once. Whatever a call returns after that is dropped.
+/// The loop's own thread makes both calls, one at a time, without a lock of this crate. They may
+/// block. The token is raised when the loop must end; if the call then gives up, the loop ends at
+/// once. The loop drops results that come later.
 ///
-/// A call that panics has failed: the panic is reported like an error, and the loop goes on with
+/// A call that panics counts as failed: the loop reports the panic like an error, and keeps using
 /// the same value.
 ///
 /// # Examples
@@ -50,14 +50,13 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 /// # assert_eq!(runtime.inspect_pod(&pods[0], &StopToken::never()).unwrap().id, "uid-1");
 /// ```
 pub trait Runtime: Send + 'static {
-    /// What an inspection finds, and what the cache holds.
+    /// The type that an inspection returns and the cache holds.
     type Status: CachedStatus;
 
-    /// Lists every pod that exists, also those whose containers have all exited, with the states of
-    /// its containers and sandboxes. A pod that is missing here is gone: its entry leaves the
-    /// cache.
+    /// Lists every existing pod with the states of its containers and sandboxes, even if all its
+    /// containers have exited. A pod that is missing here is gone: its entry leaves the cache.
     ///
-    /// Called once per period, so it should be cheap.
+    /// The loop calls it once per period, so it should be cheap.
     ///
     /// # Errors
     ///
@@ -65,8 +64,8 @@ pub trait Runtime: Send + 'static {
     #[doc(alias = "GetPods")]
     fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError>;
 
-    /// Looks closely at one pod of the last list. Called for a pod that changed since its last good
-    /// inspection, and again at each relist after a failure.
+    /// Inspects one pod of the last list. The loop calls it for a pod that changed since its last
+    /// good inspection, and at each relist after a failure.
     ///
     /// # Errors
     ///
@@ -96,13 +95,13 @@ impl<R: Runtime + ?Sized> Runtime for Box<R> {
     }
 }
 
-/// A pod in a runtime's list: its names, and the states by which the loop sees that it changed.
+/// A pod in a runtime's list: its names, and the states by which the loop detects a change.
 ///
 /// A change is a container or sandbox that appears, disappears, or has another state under the same
-/// id. A runtime that starts a container again therefore gives it a new id, as CRI runtimes do: an
-/// end and a start between two lists is seen only by that.
+/// id. So a runtime must give a restarted container a new id, as CRI runtimes do: only the id shows
+/// an end and a start between two lists.
 ///
-/// Pods of one list with the same uid are taken together.
+/// The loop merges pods of one list with the same uid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimePod {
     uid: String,
@@ -113,7 +112,7 @@ pub struct RuntimePod {
 }
 
 impl RuntimePod {
-    /// A pod without containers and sandboxes.
+    /// Creates a pod without containers and sandboxes.
     pub fn new(
         uid: impl Into<String>,
         namespace: impl Into<String>,
@@ -167,7 +166,7 @@ impl RuntimePod {
         &self.sandboxes
     }
 
-    /// Whether the same containers and sandboxes are in the same states.
+    /// Whether both have the same containers and sandboxes in the same states.
     pub(super) fn looks_like(&self, other: &Self) -> bool {
         self.containers == other.containers && self.sandboxes == other.sandboxes
     }

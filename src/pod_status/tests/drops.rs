@@ -1,5 +1,5 @@
-//! The user's code runs under no lock: neither what makes a default status nor what happens when
-//! the last holder drops one.
+//! Code of the program runs without a lock: the constructor of a default status, and the drop by
+//! the last holder.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -12,7 +12,8 @@ thread_local! {
     static CACHE: RefCell<Option<PodStatusCache<Nosy>>> = const { RefCell::new(None) };
 }
 
-/// Reads of the cache from inside the user's code; one under the lock would never return.
+/// Counts reads of the cache from inside code of the program. A read under the lock would never
+/// return.
 static READS: AtomicUsize = AtomicUsize::new(0);
 
 /// A status, and an error, that reads the cache whenever its code runs.

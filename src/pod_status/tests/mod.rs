@@ -1,5 +1,4 @@
-//! The pod-status cache, row by row: what is read, who is answered at once, who is told, what ends
-//! a wait.
+//! The pod-status cache, row by row: reads, answers at once, answers to waiters, ends of waits.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -24,7 +23,7 @@ use crate::sync::Arc;
 use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
-/// Far from the clock's start, so that times before it can be named.
+/// Far from the clock's start, so that tests can use earlier times.
 const START: Duration = Duration::from_secs(1_000);
 
 /// After this an answer is lost for good, and the test fails instead of hanging.
@@ -60,7 +59,7 @@ impl Stage {
         }
     }
 
-    /// So many seconds from "now".
+    /// The time this many seconds from "now".
     pub(super) fn at(&self, seconds: i64) -> Timestamp {
         let seconds = seconds + i64::try_from(START.as_secs()).unwrap();
         let seconds = Duration::from_secs(seconds.try_into().unwrap());
@@ -72,7 +71,7 @@ impl Stage {
         assert!(self.cache.set(uid, Some(status(uid, name)), None, time));
     }
 
-    /// Whether who asks now is answered at once.
+    /// Whether a caller that asks now gets an answer at once.
     fn answers(&self, uid: &str, min_time: Timestamp) -> bool {
         let now = self.clock.after(Duration::ZERO);
         match self.cache.get_newer_than_by(uid, min_time, now) {
@@ -84,7 +83,7 @@ impl Stage {
         }
     }
 
-    /// Asks on a thread of its own, and returns when that waits.
+    /// Asks on a new thread, and returns when that waits.
     fn ask(&self, uid: &str, min_time: Timestamp) -> Asking {
         self.ask_until(uid, min_time, Deadline::NEVER)
     }
@@ -96,7 +95,7 @@ impl Stage {
         asking
     }
 
-    /// The pods that are waited for, and the times asked for.
+    /// The pods with waiters, and the times they ask for.
     fn waiting(&self) -> Vec<(String, Timestamp)> {
         let waiting = self.cache.waiting();
         let mut waiting: Vec<_> = waiting
@@ -112,7 +111,7 @@ impl Stage {
     }
 }
 
-/// Somebody who waits on a thread; dropping it stops and joins.
+/// A waiting thread. Its drop stops and joins it.
 struct Asking<S: CachedStatus = PodStatus> {
     told: Receiver<Result<PodReading<S>, Error>>,
     worker: Worker,
@@ -124,7 +123,7 @@ impl<S: CachedStatus> Asking<S> {
         let (asked, uid) = (cache.clone(), uid.to_owned());
         let worker = Worker::spawn("t-asking", move |stop| {
             let answer = asked.get_newer_than_or_stop(&uid, min_time, deadline, stop);
-            // A test that is over does not listen any more.
+            // A test that has ended no longer listens.
             drop(tell.send(answer));
         });
         Self {
@@ -165,7 +164,7 @@ fn name(reading: &PodReading<PodStatus>) -> &str {
     &reading.status().unwrap().name
 }
 
-/// So much later.
+/// The time `by` later.
 pub(super) fn later(time: Timestamp, by: Duration) -> Timestamp {
     Timestamp::from(time.instant().unwrap() + by)
 }

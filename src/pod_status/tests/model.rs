@@ -14,7 +14,7 @@ const TIMES: u64 = 8;
 /// More waiters at a time only make it slower.
 const WAITERS_MAX: usize = 6;
 
-/// A status that can be told from every other.
+/// A status that differs from every other.
 #[derive(Debug, PartialEq)]
 struct Numbered {
     uid: String,
@@ -115,7 +115,7 @@ impl Model {
             subscribers.retain(|subscription| {
                 let is_told = time >= subscription.min_time;
                 if is_told {
-                    // Whoever gave up does not listen any more.
+                    // A waiter that gave up no longer listens.
                     let _gone = subscription.tell.send(seen.clone());
                 }
                 !is_told
@@ -267,8 +267,8 @@ impl Story {
         }
     }
 
-    /// Every question the model has answered is answered alike; of the others those whose time is
-    /// up are timed out.
+    /// Checks that the cache answered every question that the model answered, equally, and that the
+    /// others time out when due.
     fn collect(&mut self) {
         let now = self.fake.now();
         let open = std::mem::take(&mut self.open);

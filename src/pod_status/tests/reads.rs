@@ -1,4 +1,4 @@
-//! Reads that do not wait: what is stored, and what a pod without an entry looks like.
+//! Reads that do not wait: of stored pods, and of pods without an entry.
 
 use super::*;
 

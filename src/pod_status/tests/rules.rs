@@ -1,9 +1,9 @@
-//! Who is answered at once: strictly after what was asked for, by the entry or by the global time.
+//! Answers at once: the entry's time or the global time is strictly after the time asked for.
 
 use super::*;
 
-/// `TestCacheNotInitialized`: without a global time and an entry nobody is answered, whatever the
-/// time asked for.
+/// `TestCacheNotInitialized`: without a global time and an entry no caller gets an answer, whatever
+/// time it asks for.
 #[test]
 fn pc_6_a_cache_that_was_never_filled_answers_nobody() {
     let stage = Stage::new();

@@ -11,7 +11,7 @@ fn pl_11_the_zero_time_lies_before_every_other() {
     assert_eq!(Timestamp::ZERO.instant(), None);
 }
 
-/// The wall clock is nowhere asked: what the cache compares comes from the monotonic clock alone.
+/// The cache never reads the wall clock: it compares only monotonic times.
 #[test]
 fn pc_15_times_come_from_the_monotonic_clock() {
     let stage = Stage::new();

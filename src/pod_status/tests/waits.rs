@@ -1,4 +1,4 @@
-//! Waits: who is told, with which answer, and what else ends a wait.
+//! Waits: the waiters that a time answers, their answers, and the other ends of a wait.
 
 use super::*;
 use crate::pod_status::table::PodTable;
@@ -19,7 +19,8 @@ fn wait(stage: &Stage, uid: &str, min_time: Timestamp) -> PodWaiter {
     }
 }
 
-/// `TestRegisterNotification`: who waits is told when the time is not before what was asked for.
+/// `TestRegisterNotification`: a waiter gets an answer when the time is not before the one that it
+/// asked for.
 #[test]
 fn pc_8_who_waits_is_told_at_the_very_time() {
     let stage = Stage::new();
@@ -59,7 +60,7 @@ fn pc_8_without_an_entry_who_waits_is_told_the_default() {
     assert_eq!(reading.status().unwrap().id, "uid-1");
 }
 
-/// What is told is the entry at that moment, also if it changes or goes before the waiter runs.
+/// The answer is the entry at that moment, even if it changes or goes before the waiter runs.
 #[test]
 fn pc_8_the_answer_is_the_entry_of_the_moment() {
     let stage = Stage::new();
@@ -74,7 +75,8 @@ fn pc_8_the_answer_is_the_entry_of_the_moment() {
     assert_eq!(table.waiters(), (0, 0));
 }
 
-/// The same set and the same question: who asks first is answered, who asks afterwards waits.
+/// The same set and the same question: a caller that asks before the set gets an answer, one that
+/// asks afterwards waits.
 #[test]
 fn pc_9_the_order_of_asking_and_setting_decides_at_equal_times() {
     let stage = Stage::new();
@@ -84,8 +86,7 @@ fn pc_9_the_order_of_asking_and_setting_decides_at_equal_times() {
     assert!(!stage.answers("uid-1", stage.at(0)));
 }
 
-/// The plain call: no time that passes ends it, nor what happens to other pods; the next answer
-/// does, or the close.
+/// The plain call: neither passing time nor other pods end it, only the next answer or the close.
 #[test]
 fn pc_10_a_wait_without_a_deadline_ends_by_an_answer_or_the_close_alone() {
     let stage = Stage::new();
@@ -299,7 +300,7 @@ fn b15_an_answer_that_came_beats_a_deadline_that_passed_meanwhile() {
     let stage = Stage::new();
     let deadline = stage.clock.after(SECOND);
     let asking = stage.ask_until("uid-1", stage.at(1), deadline);
-    // The bell is not rung: it is the clock that wakes the waiter.
+    // The bell does not ring: the clock wakes the waiter.
     let (_, _, bell) = stage
         .cache
         .table
@@ -311,7 +312,7 @@ fn b15_an_answer_that_came_beats_a_deadline_that_passed_meanwhile() {
     stage.assert_nobody_is_left();
 }
 
-/// As above, with the worker's stop or the close of the cache in the deadline's place.
+/// As above, with the worker's stop or the close of the cache instead of the deadline.
 #[test]
 fn b15_an_answer_that_came_beats_a_stop_and_a_close_of_meanwhile() {
     let ends: [fn(&Stage, &Asking); 2] =
@@ -319,7 +320,7 @@ fn b15_an_answer_that_came_beats_a_stop_and_a_close_of_meanwhile() {
     for end in ends {
         let stage = Stage::new();
         let asking = stage.ask("uid-1", stage.at(1));
-        // The bell is not rung: it is the end that wakes the waiter.
+        // The bell does not ring: the end wakes the waiter.
         let mut table = stage.cache.table.lock();
         let (_, _, bell) = table.set("uid-1", entry("web", stage.at(1)));
         drop(table);
@@ -385,7 +386,7 @@ fn b15_a_closed_cache_still_answers_what_needs_no_wait() {
     assert!(stage.cache.get_newer_than("uid-2", stage.at(1)).is_ok());
 }
 
-/// R14: who waits, for what, since when.
+/// R14: the waiters, their pods and times, and since when they wait.
 #[test]
 fn b15_who_waits_can_be_listed() {
     let stage = Stage::new();

@@ -15,7 +15,7 @@ use super::steps::{AfterPause, Core, Cycle, Listing, Step, use_up};
 const PAGE_SIZE: u32 = 500;
 impl Core {
     /// Asks for the first page: at the most recent version if the last one is unavailable, at `0`
-    /// before the first success, else at the last version (RF-9).
+    /// before the first success, otherwise at the last version (RF-9).
     pub(super) fn list(&mut self, cycle: Cycle) -> Action {
         let asked = if self.state.history == History::Unavailable {
             ResourceVersion::most_recent()

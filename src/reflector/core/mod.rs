@@ -156,7 +156,7 @@ impl Core {
         }
     }
 
-    /// Starts a cycle: a streamed list where it is wanted and known to work, else a plain one.
+    /// Starts a cycle: a streamed list if it is wanted and may work, otherwise a plain one.
     fn begin_cycle(&mut self) -> Action {
         if self.facts.streams && self.state.may_stream(self.facts.now) {
             self.open_stream(Cycle::default())

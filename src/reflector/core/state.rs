@@ -428,7 +428,7 @@ impl ReflectorState {
             None => until,
         };
         if is_refused && !self.status.synced {
-            // The refusal is the answer until the server is asked again, however rarely.
+            // The refusal is the answer until the next request, however rare those are.
             self.unconfirmed_since = until;
         }
         let expedited = if self.status.synced {

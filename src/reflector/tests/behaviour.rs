@@ -126,7 +126,7 @@ fn a_restored_server_is_followed_back() {
 }
 
 /// B4, OC-22: a restart lists at 0, and once more at the most recent when that answer is older than
-/// what was known.
+/// the known version.
 #[test]
 fn a_restart_asks_once_more_when_the_cache_lags() {
     let mut world = World::new();
@@ -531,7 +531,7 @@ fn b10_a_read_shortens_a_backoff() {
     world.source.wait_for_watches(1);
 }
 
-/// A server's objects, of which one is selected.
+/// A server's objects, with one selected.
 struct Selected(FakeSource<ConfigMap>, &'static str);
 
 impl ListerWatcher<ConfigMap> for Selected {

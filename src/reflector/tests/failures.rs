@@ -81,7 +81,7 @@ fn nobody_waits_nobody_hurries() {
     assert_eq!(world.source.requests().len(), 2);
 }
 
-/// B3: a reader who comes in the middle of a steady backoff does not wait for its end.
+/// B3: a reader that comes in the middle of a steady backoff does not wait for its end.
 #[test]
 fn a_late_reader_wakes_the_backoff() {
     let world = World::new();
@@ -305,7 +305,7 @@ fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
     assert!(told.is_empty());
 }
 
-/// A stop is no failure, and a hook that panics harms no caller.
+/// A stop is not a failure, and a hook that panics harms no caller.
 #[test]
 fn an_error_hook_that_panics_ends_nothing_and_a_stop_is_not_told() {
     let mut world = World::new();

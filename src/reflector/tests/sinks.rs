@@ -157,7 +157,7 @@ fn what_the_sink_refuses_is_listed_again() {
     );
 }
 
-/// A sink that panics ends its reflector; the panic is reported, the source let go.
+/// A sink that panics ends its reflector; the panic is reported, the source dropped.
 #[test]
 fn a_panic_in_the_sink_is_reported() {
     let world = World::new();
@@ -274,7 +274,7 @@ fn b11_events_that_have_come_are_no_silence() {
     reflector.join().unwrap();
 }
 
-/// An open watch that has the beginning of an event, whose end does not come.
+/// An open watch with the beginning of an event that never ends.
 struct Cut {
     calls: Arc<Mutex<Vec<String>>>,
     clock: Clock,
@@ -359,7 +359,8 @@ impl Sink<ConfigMap> for CutSource {
     }
 }
 
-/// Bytes are no event: what was put off for the next event is not put off for the rest of it.
+/// Bytes are not an event: work put off until the next event does not wait for the rest of that
+/// event.
 #[test]
 fn the_sink_is_told_that_nothing_has_come_before_the_reflector_waits_for_the_rest_of_an_event() {
     let world = World::new();

@@ -105,7 +105,7 @@ fn half_a_stream_is_no_list() {
     assert_eq!(names(&store), ["a", "b"]);
 }
 
-/// B8: a reflector that is told not to stream does not, whatever the source says.
+/// B8: a reflector whose options forbid streams does not stream, whatever the source supports.
 #[test]
 fn streaming_can_be_switched_off() {
     let mut world = World::new();

@@ -17,7 +17,7 @@ thread_local! {
     static STORE: RefCell<Option<Store<Touchy>>> = const { RefCell::new(None) };
 }
 
-/// A type of the program's own whose drop looks at the store.
+/// A program's own type whose drop reads the store.
 #[derive(Default)]
 struct Touchy(ObjectMeta);
 
@@ -71,7 +71,7 @@ fn touchy(version: &str) -> Arc<StoredObject<Touchy>> {
     Arc::new(StoredObject::new(object))
 }
 
-/// Runs on a thread whose drops look at the store.
+/// Runs on a thread whose drops read the store.
 fn in_time(run: impl FnOnce(&Store<Touchy>, StoreWriter<Touchy>) + Send + 'static) {
     let (send, ended) = crossbeam_channel::bounded(1);
     let (store, writer) = Store::new(Indexers::new(), Clock::system());

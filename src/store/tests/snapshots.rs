@@ -84,8 +84,7 @@ fn mx_2_reads_bookmarks_and_what_is_refused_push_nothing() {
     assert_eq!(store.resource_version().as_str(), "8");
 }
 
-/// The same contract as of the plain store (`TestUndeltaStore`), its waits and its indices
-/// included.
+/// The contract of the plain store (`TestUndeltaStore`), including its waits and its indices.
 #[test]
 fn mx_2_the_store_behind_it_is_a_store() {
     let (store, mut writer, pushes) = pushing();

@@ -1,4 +1,4 @@
-//! Who asks, and whether they may: bearer tokens, client certificates, and rules by user, verb,
+//! Authentication and authorization: bearer tokens, client certificates, and rules by user, verb,
 //! kind, namespace and name.
 
 use super::refusal::Refusal;
@@ -11,14 +11,14 @@ use crate::testing::http::message::Request;
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
 
-/// Who makes a request.
+/// The user of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ApiUser {
     pub(super) name: String,
     pub(super) groups: Vec<String>,
 }
 
-/// What some users may do: RBAC in one value. What is not set is not limited.
+/// The rights of some users: RBAC in one value. An unset property is not limited.
 ///
 /// # Examples
 ///
@@ -63,12 +63,12 @@ impl AccessRule {
         }
     }
 
-    /// A rule for a user, which without more allows everything.
+    /// Makes a rule for a user, which allows everything until it is limited.
     pub fn for_user(name: impl Into<String>) -> Self {
         Self::new(Subject::User(name.into()))
     }
 
-    /// A rule for the users of a group, which without more allows everything.
+    /// Makes a rule for the users of a group, which allows everything until it is limited.
     pub fn for_group(name: impl Into<String>) -> Self {
         Self::new(Subject::Group(name.into()))
     }
@@ -94,7 +94,7 @@ impl AccessRule {
         self
     }
 
-    /// Limits it to what is in these namespaces.
+    /// Limits it to objects in these namespaces.
     #[must_use]
     pub fn namespaces(mut self, namespaces: &[&str]) -> Self {
         self.namespaces = owned(namespaces);
@@ -131,25 +131,25 @@ fn owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
 }
 
-/// What a request wants to do, as rules see it.
+/// The access that a request wants, as rules see it.
 struct WantedAccess<'a> {
     verb: &'a str,
     group: &'a str,
-    /// With the subresource behind a slash.
+    /// The plural, with the subresource after a slash.
     resource: String,
     namespace: Option<&'a str>,
     name: &'a str,
 }
 
-/// The users that the server knows, and what they may do.
+/// The users that the server knows, and their rights.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Access {
     tokens: Vec<(String, ApiUser)>,
     /// Without a rule, every user may do everything.
     rules: Vec<AccessRule>,
-    /// Certificates are asked for and name their users.
+    /// Whether the server asks for client certificates, which name their users.
     takes_certificates: bool,
-    /// Users are known, or were: nobody is anonymous.
+    /// Whether the server knows users, or knew some, so that no user is anonymous.
     knows_users: bool,
 }
 
@@ -186,7 +186,7 @@ impl Access {
         self.tokens.first().map(|(token, _)| &**token)
     }
 
-    /// Who asks; the refusal is a 401.
+    /// The user of a request; the refusal is a 401.
     pub(super) fn user(&self, request: &Request, caller: &Caller) -> Result<ApiUser, Refusal> {
         if self.takes_certificates
             && let Some(subject) = caller
@@ -225,7 +225,7 @@ impl Access {
         }
     }
 
-    /// Refuses what no rule allows, with a 403.
+    /// Refuses a request that no rule allows, with a 403.
     pub(super) fn check(
         &self,
         user: &ApiUser,
@@ -244,7 +244,7 @@ impl Access {
             "" => selected.unwrap_or_default(),
             name => name,
         };
-        // A namespace is the namespace of itself, as far as rules go.
+        // To rules, a namespace is in itself.
         let namespace = if resource.is("", "namespaces") && !route.name.is_empty() {
             Some(&*route.name)
         } else {

@@ -1,4 +1,4 @@
-//! From a request to its answer: who asks, what for, and which room answers.
+//! The way from a request to its answer: the user, the object, and the module that answers.
 
 use std::time::{Duration, Instant};
 
@@ -74,7 +74,7 @@ impl Backend for ApiBackend {
 }
 
 impl ApiBackend {
-    /// Where the request goes, if whoever asks may go there.
+    /// The route of the request, if its user may take it.
     fn route(&self, request: &Request, caller: &Caller) -> Result<Route, Refusal> {
         if is_open(&request.target.path) {
             return Ok(Route::Server);
@@ -182,8 +182,8 @@ impl ApiBackend {
         }
     }
 
-    /// Patches an object, outside of the lock, so that no other client waits for a large patch.
-    /// Begins anew if the object has changed meanwhile.
+    /// Patches an object outside the lock, so that no other client waits for a large patch. Starts
+    /// over if the object changed meanwhile.
     pub(super) fn patch(
         &self,
         route: &ObjectRoute,
@@ -267,8 +267,8 @@ impl ApiBackend {
         if !accept.contains("proto-openapi") {
             return Err(Refusal::not_acceptable());
         }
-        // kubectl insists on protobuf before it applies a `kind: List`. No bytes are a document
-        // that describes nothing, and kubectl does not check what is not described.
+        // kubectl insists on protobuf before it applies a `kind: List`. An empty body is a document
+        // that describes nothing, and kubectl does not check undescribed kinds.
         Ok(JsonAnswer {
             content_type: "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
             ..JsonAnswer::ok(Vec::new())
@@ -276,7 +276,7 @@ impl ApiBackend {
     }
 }
 
-/// Paths that everybody may read.
+/// Whether every user may read the path.
 fn is_open(path: &str) -> bool {
     is_health(path) || path == "/version"
 }
@@ -289,7 +289,7 @@ fn header(name: &str, value: &str) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// Makes the reply, compressed if the client takes that and it is worth it.
+/// Makes the reply, compressed if the client accepts that and the size is worth it.
 fn whole(request: &Request, answer: Result<JsonAnswer, Refusal>) -> Reply<'static> {
     let mut headers = vec![header("cache-control", "no-cache, private")];
     let answer = answer.unwrap_or_else(|refusal| {
@@ -339,7 +339,7 @@ fn compressed(_request: &Request, _body: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// The object in the body of a request, which is of that kind.
+/// Reads the object in the body of a request, which must be of that kind.
 fn read_object(resource: &ApiResource, request: &Request) -> Result<Value, Refusal> {
     let media_type = request.header("content-type").unwrap_or("application/json");
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
@@ -366,7 +366,7 @@ fn read_object(resource: &ApiResource, request: &Request) -> Result<Value, Refus
     Ok(object)
 }
 
-/// Refuses an object of another type. One that does not say its type is of the right one.
+/// Refuses an object of another type. An object without a type is accepted.
 pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), Refusal> {
     if !object.is_object() {
         return Err(Refusal::bad_request(
@@ -412,7 +412,7 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
     Ok(())
 }
 
-/// The object as the patch of the request makes it.
+/// Applies the patch of the request to the object.
 fn patched(
     old: Option<&StoredVersion>,
     route: &ObjectRoute,
@@ -422,7 +422,7 @@ fn patched(
     let content_type = request.header("content-type").unwrap_or_default();
     let present = old.map_or(Value::Null, |old| old.value_as(resource));
     let patched = patches::apply(resource, content_type, &present, &request.body);
-    // A type of patch that the server does not know is worth telling of an absent object too.
+    // The server reports an unknown patch type even for a missing object.
     if patched.as_ref().is_err_and(|refusal| refusal.code == 415) {
         return patched;
     }
@@ -435,7 +435,7 @@ fn patched(
     Ok(patched)
 }
 
-/// The options of a delete, out of its body and its parameters.
+/// Reads the options of a delete from its body and its parameters.
 fn read_delete(request: &Request) -> Result<DeleteRequest, Refusal> {
     let body: Value = if request.body.is_empty() {
         Value::Object(Map::new())
@@ -506,7 +506,7 @@ mod tests {
     use crate::testing::ApiServer;
     use crate::testing::objects;
 
-    /// Others write while the patch is being applied, and it is applied to what they wrote.
+    /// Other clients write during the patch, which is then applied to their result.
     #[test]
     fn a_patch_makes_no_other_client_wait() {
         let server = ApiServer::new().unwrap();

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::sync::{Arc, Monitor, Mutex};
 use crate::testing::http::{Fault, HttpServer, ServerOptions, ServerTls, TestAuthority};
 
-/// Watches that take bookmarks get one so often, as from a real server.
+/// How often watches that take bookmarks get one, as from a real server.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 
 /// The namespaces of a new cluster.
@@ -47,12 +47,12 @@ impl Default for ApiServerBuilder {
 }
 
 impl ApiServer {
-    /// Starts a server with the common kinds, on a free port, without TLS, for everybody.
+    /// Starts a server with the common kinds, on a free port, without TLS and access control.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system has no socket, port or
-    /// thread to give.
+    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system refuses a socket, port
+    /// or thread.
     pub fn new() -> Result<Self, Error> {
         Self::builder().start()
     }
@@ -64,46 +64,46 @@ impl ApiServer {
 }
 
 impl ApiServerBuilder {
-    /// Sets the clock of all that the server does; with a fake one, time passes when a test
-    /// advances it. The default is the system's.
+    /// Sets the server's clock. With a fake one, time passes when a test advances it. Default: the
+    /// system's.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.options.clock = clock;
         self
     }
 
-    /// Sets the time of day at which the server starts; the default is the system's. From then on
-    /// it passes as the clock does.
+    /// Sets the time of day at which the server starts. From then on it follows the clock. Default:
+    /// the system's.
     #[must_use]
     pub fn time_of_day(mut self, time: SystemTime) -> Self {
         self.started_at = Some(time);
         self
     }
 
-    /// Sets the port; the default, 0, is a free one.
+    /// Sets the port. Default: 0, a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.options.port = port;
         self
     }
 
-    /// Adds a kind: an [`ApiResource`], or a plain [`Resource`](crate::object::Resource). One with
-    /// the same group, version and plural is replaced.
+    /// Adds a kind: an [`ApiResource`], or a plain [`Resource`](crate::object::Resource). It
+    /// replaces a kind with the same group, version and plural.
     #[must_use]
     pub fn resource(mut self, resource: impl Into<ApiResource>) -> Self {
         self.registry.register(resource.into());
         self
     }
 
-    /// Sets how often a watch that takes bookmarks gets one; the default is a minute.
+    /// Sets how often a watch that takes bookmarks gets one. Default: a minute.
     #[must_use]
     pub fn bookmark_every(mut self, every: Duration) -> Self {
         self.bookmark_every = every;
         self
     }
 
-    /// Sets what the server makes of `drop=metadata.managedFields` in an `Accept` header. Default:
-    /// it leaves the managed fields out.
+    /// Sets how the server treats `drop=metadata.managedFields` in an `Accept` header. Default: it
+    /// leaves the managed fields out.
     #[must_use]
     pub fn drop_parameter(mut self, drop: DropParameter) -> Self {
         self.drop_parameter = drop;
@@ -118,7 +118,8 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Adds a rule. From the first one on, users may do what rules allow, and get 403 for the rest.
+    /// Adds a rule. From the first one on, users may do only what a rule allows, and get 403 for
+    /// the rest.
     #[must_use]
     pub fn rule(mut self, rule: AccessRule) -> Self {
         self.access.add_rule(rule);
@@ -132,13 +133,13 @@ impl ApiServerBuilder {
         self
     }
 
-    /// Speaks TLS with these certificates (a chain, the server's own first) and their key, both in
-    /// PEM.
+    /// Makes the server speak TLS with these certificates (a chain, the server's own first) and
+    /// their key, both in PEM.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when they cannot be used; the message says
-    /// which of them and why.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when it cannot use them; the message says
+    /// which one and why.
     pub fn tls(
         mut self,
         certificates: &[u8],
@@ -149,9 +150,9 @@ impl ApiServerBuilder {
         Ok(self)
     }
 
-    /// Speaks TLS as [`tls`](Self::tls) does, and takes client certificates of these authorities: a
-    /// certificate's common name is the user, its organizations are the groups. A client without
-    /// one may show a token.
+    /// Makes the server speak TLS as [`tls`](Self::tls) does, and take client certificates of these
+    /// authorities. A certificate's common name is the user, its organizations are the groups. A
+    /// client without one may send a token.
     ///
     /// # Errors
     ///
@@ -169,24 +170,24 @@ impl ApiServerBuilder {
         Ok(self)
     }
 
-    /// Speaks TLS with a certificate of that authority, and takes client certificates of it, as
-    /// [`tls_with_clients`](Self::tls_with_clients) does.
+    /// Makes the server speak TLS with a certificate of that authority, and take its client
+    /// certificates, as [`tls_with_clients`](Self::tls_with_clients) does.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the authority's provider does not sign.
+    /// [`ErrorKind::Config`](crate::ErrorKind::Config) when the authority's provider cannot sign.
     pub fn tls_by(mut self, authority: &TestAuthority) -> Result<Self, Error> {
         self.options.tls = Some(ServerTls::of_authority(authority)?);
         self.access.take_certificates();
         Ok(self)
     }
 
-    /// Listens and serves from now on.
+    /// Starts the server.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system has no socket, port or
-    /// thread to give.
+    /// [`ErrorKind::Resources`](crate::ErrorKind::Resources) when the system refuses a socket, port
+    /// or thread.
     pub fn start(self) -> Result<ApiServer, Error> {
         let started_at = self.started_at.unwrap_or_else(SystemTime::now);
         let storage = Storage::new(self.registry, self.options.clock.clone(), started_at);

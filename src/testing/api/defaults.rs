@@ -1,5 +1,5 @@
-//! What the server fills in when an object is written: metadata of its own, and the fields of the
-//! common kinds that clients take for granted.
+//! The fields that the server fills in when an object is written: its own metadata, and fields of
+//! the common kinds that clients expect.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::resources::{ApiResource, CRDS};
 use super::storage::metadata_mut;
 
-/// Fills in what clients rely on. What is there stays.
+/// Fills in the fields on which clients rely. Present fields stay.
 pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
     if !resource.traits().is_built_in {
         return;
@@ -55,7 +55,7 @@ pub(super) fn fill_in(resource: &ApiResource, object: &mut Value) {
     }
 }
 
-/// Fills in what has pods.
+/// Fills in the fields of a kind with pods.
 fn fill_in_workload(plural: &str, object: &mut Value) {
     match plural {
         "deployments" => {
@@ -102,7 +102,7 @@ fn fill_in_workload(plural: &str, object: &mut Value) {
     }
 }
 
-/// Sets a field by its path, unless it is there. Objects on the way are made.
+/// Sets a field by its path, unless it is present. Makes objects on the way.
 fn set_default(object: &mut Value, path: &str, value: Value) {
     let mut at = object;
     let mut names = path.split('/').skip(1).peekable();
@@ -189,7 +189,7 @@ fn fill_in_ports(ports: Option<&mut Value>) {
     }
 }
 
-/// A definition is accepted and established as soon as it is there.
+/// Marks a definition as accepted and established at once.
 fn establish(definition: &mut Value) {
     let names = definition
         .pointer("/spec/names")
@@ -230,10 +230,10 @@ pub(super) fn uid(number: u64) -> String {
     format!("00000000-0000-4000-8000-{number:012x}")
 }
 
-/// The longest part of `generateName` that a name has.
+/// The maximum length of the part of a name from `generateName`.
 const PREFIX_MAX: usize = 58;
 
-/// A name that begins with `prefix`, as far as there is space before the random letters.
+/// A name that begins with `prefix`, cut to leave space for the random letters.
 pub(super) fn generated_name(prefix: &str, number: u64) -> String {
     // A name with other letters is refused, whatever its length.
     let (prefix, _cut) = prefix.split_at_checked(PREFIX_MAX).unwrap_or((prefix, ""));
@@ -253,11 +253,11 @@ fn name_suffix(number: u64) -> String {
     letters.collect()
 }
 
-/// Removes what only the server writes, and what it does not write.
+/// Removes fields that only the server writes, and fields that it does not write.
 pub(super) fn drop_server_fields(object: &mut Value) {
     if let Some(metadata) = metadata_mut(object) {
         metadata.remove("selfLink");
-        // What is empty is not there when the server writes it.
+        // The server does not write empty fields.
         for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
             let is_empty = match metadata.get(field) {
                 Some(Value::Object(fields)) => fields.is_empty(),

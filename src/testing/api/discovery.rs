@@ -1,12 +1,11 @@
-//! What the server tells of itself: its version, its groups, and the kinds of each, one by one or
-//! all at once.
+//! Discovery: the server's version, its groups, and the kinds of each, one by one or all at once.
 
 use serde_json::{Value, json};
 
 use super::resources::{ApiResource, Registry};
 use crate::sync::Arc;
 
-/// The release that the server says it is.
+/// The release that the server reports.
 const RELEASE: &str = "v1.37.2";
 
 pub(super) fn version() -> Value {
@@ -63,7 +62,7 @@ fn group_value(group: &str, versions: &[&str]) -> Value {
     json!({"name": group, "preferredVersion": told.first(), "versions": told})
 }
 
-/// The verbs of a kind, in the order in which the server tells them.
+/// The verbs of a kind, in the server's order.
 fn verbs(resource: &ApiResource) -> Vec<&'static str> {
     let all = if resource.traits().is_built_in {
         [
@@ -137,7 +136,7 @@ fn resource_value(resource: &ApiResource) -> Value {
     told
 }
 
-/// `/api` or `/apis` for those who ask for all at once.
+/// `/api` or `/apis`, for clients that ask for all at once.
 pub(super) fn aggregated(registry: &Registry, is_core: bool, version: &str) -> Value {
     let groups = registry.groups();
     let groups = groups
@@ -170,7 +169,7 @@ pub(super) fn aggregated(registry: &Registry, is_core: bool, version: &str) -> V
 }
 
 fn aggregated_resource(resource: &Arc<ApiResource>) -> Value {
-    // Of its own types the server says no group: it is that of the list.
+    // The server names no group for its own types: it is the group of the list.
     let (group, version) = if resource.traits().is_built_in {
         ("", "")
     } else {

@@ -1,5 +1,4 @@
-//! The parameters of lists and watches: the version that is asked for, and what does not go
-//! together.
+//! The parameters of lists and watches: the requested version, and conflicts between parameters.
 
 use super::refusal::{FieldComplaint, Refusal};
 use crate::testing::recording::{Target, is_true};
@@ -40,18 +39,18 @@ impl AskedVersion {
     }
 }
 
-/// A parameter; empty when it is not there.
+/// A parameter; empty when it is missing.
 pub(super) fn text<'a>(target: &'a Target, name: &str) -> &'a str {
     target.value(name).unwrap_or_default()
 }
 
-/// Whether a parameter that is true or false is true; `None` when it is not there.
+/// The value of a boolean parameter; `None` when it is missing.
 pub(super) fn flag(target: &Target, name: &str) -> Option<bool> {
     let value = target.value(name).filter(|value| !value.is_empty());
     value.map(is_true)
 }
 
-/// A parameter that is a number; `None` when it is not there.
+/// The value of a numeric parameter; `None` when it is missing.
 pub(super) fn number(target: &Target, name: &str) -> Result<Option<i64>, Refusal> {
     match text(target, name) {
         "" => Ok(None),
@@ -82,7 +81,7 @@ fn refuse(complaints: &[FieldComplaint]) -> Result<(), Refusal> {
 
 const WITH_CONTINUE: &str = "resourceVersionMatch is forbidden when continue is provided";
 
-/// Refuses parameters of a list that do not go together.
+/// Refuses conflicting parameters of a list.
 pub(super) fn check_list(target: &Target) -> Result<(), Refusal> {
     let (version, matching) = (text(target, "resourceVersion"), text(target, MATCH));
     let mut complaints = Vec::new();
@@ -110,7 +109,7 @@ pub(super) fn check_list(target: &Target) -> Result<(), Refusal> {
     refuse(&complaints)
 }
 
-/// Refuses parameters of a watch that do not go together.
+/// Refuses conflicting parameters of a watch.
 pub(super) fn check_watch(target: &Target) -> Result<(), Refusal> {
     let (matching, sends) = (text(target, MATCH), flag(target, "sendInitialEvents"));
     let mut complaints = Vec::new();

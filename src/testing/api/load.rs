@@ -1,4 +1,4 @@
-//! Objects out of files: manifests in YAML or JSON, and the lists of a recording.
+//! Loads objects from files: manifests in YAML or JSON, and the lists of a recording.
 
 use serde_json::Value;
 
@@ -10,12 +10,12 @@ use crate::yaml::yaml_values;
 
 impl ApiServer {
     /// Writes the objects of manifests, as [`apply_value`](Self::apply_value) does: YAML documents
-    /// or JSON, lists too. Returns how many there were.
+    /// or JSON, including lists. Returns their number.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when the text is no YAML, with the line. The error of the first object
-    /// that the server refuses, with its kind and name; those before it are written.
+    /// [`ErrorKind::Config`] when the text is not YAML, with the line. The error of the first
+    /// object that the server refuses, with its kind and name; earlier objects are written.
     ///
     /// # Examples
     ///
@@ -42,12 +42,12 @@ impl ApiServer {
         self.write_all(&objects)
     }
 
-    /// Writes the objects that a recording has, from its lists and watches, each as the last word
-    /// of the recording has it. Returns how many changes that were.
+    /// Writes the objects from the lists and watches of a recording, each in its last recorded
+    /// state. Returns the number of changes.
     ///
     /// # Errors
     ///
-    /// Those of [`load`](Self::load).
+    /// As [`load`](Self::load).
     pub fn load_recording(&self, recording: &Recording) -> Result<usize, Error> {
         let mut changes = 0_usize;
         let answers = recording.exchanges().iter().map(Exchange::answer);
@@ -69,7 +69,7 @@ impl ApiServer {
         Ok(changes)
     }
 
-    /// Does what the event of a watch tells; how many changes that are.
+    /// Applies the event of a watch. Returns the number of changes.
     fn follow(&self, event: &Value) -> Result<usize, Error> {
         let object = event.get("object").unwrap_or(&Value::Null);
         Ok(match event.get("type").and_then(Value::as_str) {
@@ -79,8 +79,8 @@ impl ApiServer {
         })
     }
 
-    /// Writes a recorded object; how many changes that were. One that cannot follow on the one that
-    /// is there is another of the same name, and nobody has recorded the delete between them.
+    /// Writes a recorded object. Returns the number of changes. If it cannot follow the present
+    /// one, it is another object of that name, and the delete between them was not recorded.
     fn replay(&self, object: &Value) -> Result<usize, Error> {
         if self.apply_value(object).is_err() {
             self.remove(object)?;
@@ -89,7 +89,7 @@ impl ApiServer {
         Ok(1)
     }
 
-    /// Deletes an object, which another watch may have done; how many that were.
+    /// Deletes an object, unless another watch did so already. Returns the number of changes.
     fn remove(&self, object: &Value) -> Result<usize, Error> {
         let deleted = self.write(object, |writer, state, route, _| {
             writer.delete(state, route, &DeleteRequest::default())
@@ -126,7 +126,7 @@ fn is_list(value: &Value) -> bool {
     has_items && kind.is_some_and(|kind| kind.ends_with("List"))
 }
 
-/// The objects of a list, which say there what they are, or the object itself.
+/// The objects of a list, which name their type there, or the object itself.
 fn objects_of(mut value: Value) -> Vec<Value> {
     if !is_list(&value) {
         return vec![value];

@@ -1,5 +1,4 @@
-//! An API server in memory that any client can use: its state, its history and its watches are
-//! made, not recorded.
+//! An API server in memory for any client. Its state, history and watches are real, not recorded.
 
 mod access;
 mod backend;

@@ -1,11 +1,11 @@
-//! As much OpenAPI as kubectl insists on before it writes: the kinds of each group, and that a
-//! patch takes `fieldValidation`. Their fields are not described.
+//! The OpenAPI that kubectl requires before it writes: the kinds of each group, and
+//! `fieldValidation` for patches. It does not describe fields.
 
 use serde_json::{Map, Value, json};
 
 use super::resources::{ApiResource, Registry};
 
-/// `/openapi/v3`: where the groups are described.
+/// `/openapi/v3`: the locations of the groups' descriptions.
 pub(super) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for (group, versions) in registry.groups() {

@@ -8,23 +8,23 @@ use serde_json::{Map, Value};
 use super::refusal::Refusal;
 use super::resources::ApiResource;
 
-/// A JSON patch has at most so many operations, as on a real server.
+/// The maximum number of operations of a JSON patch, as on a real server.
 const OPERATIONS_MAX: usize = 10_000;
 
-/// The operations of a JSON patch copy at most so many bytes, as on a real server.
+/// The maximum number of bytes that a JSON patch may copy, as on a real server.
 const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Levels of nesting that a JSON patch may make: those that the body of a request may have.
+/// The maximum depth of nesting from a JSON patch, as in the body of a request.
 const DEPTH_MAX: usize = 128;
 
-/// The operations of a JSON patch look at, or move, at most so many values.
+/// The maximum number of values that a JSON patch may read or move.
 const STEPS_MAX: usize = 50_000_000;
 
-/// Why a JSON patch does not apply; the server does not tell its clients.
+/// A JSON patch that does not apply. The server does not tell its clients why.
 #[derive(Debug)]
 struct NotApplicable;
 
-/// What the operations of one JSON patch have cost so far.
+/// The costs of one JSON patch so far.
 #[derive(Debug, Default)]
 struct PatchCosts {
     copied: usize,
@@ -145,7 +145,7 @@ fn merge(target: &mut Value, patch: Value) {
     }
 }
 
-/// RFC 6902. Of a patch that fails, the target is left as it is half way.
+/// RFC 6902. A patch that fails leaves the target half changed.
 fn json_patch(target: &mut Value, steps: &[Value]) -> Result<(), NotApplicable> {
     let mut costs = PatchCosts::default();
     for step in steps {
@@ -180,7 +180,7 @@ fn json_patch(target: &mut Value, steps: &[Value]) -> Result<(), NotApplicable> 
     Ok(())
 }
 
-/// The container of a path, and the last name in it.
+/// The container that a path leads to, and the last name in it.
 fn parent<'a>(target: &'a mut Value, path: &str) -> Result<(&'a mut Value, String), NotApplicable> {
     let (parent, last) = path.rsplit_once('/').ok_or(NotApplicable)?;
     let last = last.replace("~1", "/").replace("~0", "~");
@@ -235,8 +235,8 @@ fn remove(target: &mut Value, path: &str, costs: &mut PatchCosts) -> Result<Valu
     }
 }
 
-/// Names under which the lists of the common kinds merge their items, by the field that holds the
-/// list. Where a field is not here, the patch replaces the list.
+/// The keys by which lists of the common kinds merge their items, by the field of the list. A patch
+/// replaces the list of any other field.
 const MERGE_KEYS: &[(&str, &[&str])] = &[
     ("addresses", &["type"]),
     ("conditions", &["type"]),
@@ -250,7 +250,7 @@ const MERGE_KEYS: &[(&str, &[&str])] = &[
     ("initContainers", &["name"]),
     ("ownerReferences", &["uid"]),
     ("podIPs", &["ip"]),
-    // Of a container, then of a Service.
+    // For a container, then for a Service.
     ("ports", &["containerPort", "port"]),
     ("resourceClaims", &["name"]),
     ("secrets", &["name"]),
@@ -269,7 +269,7 @@ const ORDER: &str = "$setElementOrder/";
 const RETAIN: &str = "$retainKeys";
 const DIRECTIVE: &str = "$patch";
 
-/// Merges objects as their Go types say, with the directives of `kubectl apply`.
+/// Merges objects like their Go types, with the directives of `kubectl apply`.
 fn strategic_merge(target: &mut Value, mut patch: Map<String, Value>) {
     if !target.is_object() {
         *target = Value::Object(Map::new());
@@ -333,7 +333,7 @@ fn strategic_merge(target: &mut Value, mut patch: Map<String, Value>) {
     }
 }
 
-/// The key by which items of that list are the same.
+/// The key that identifies the items of that list.
 fn merge_key(field: &str, items: &[Value]) -> Option<&'static str> {
     let (_, keys) = MERGE_KEYS.iter().find(|(name, _)| *name == field)?;
     let mut keys = keys.iter();
@@ -392,7 +392,7 @@ fn merge_list(field: &str, target: &mut Value, mut patch: Vec<Value>) {
     *target = merged.into_iter().flatten().collect();
 }
 
-/// Where each item stands, by its key or as it is; of those that are alike, the first one.
+/// The position of each item, by its key or its whole value; the first of equal ones.
 fn places(items: &[Value], key: Option<&str>) -> HashMap<Option<String>, usize> {
     let names = items.iter().map(|item| name(item, key));
     names
@@ -472,7 +472,7 @@ mod tests {
         }
     }
 
-    /// As on a real server; the rest is what a patch of that size could still do.
+    /// As on a real server; the other limits bound what a patch of that size can still do.
     #[test]
     fn what_a_json_patch_does_is_bounded() {
         let object = json!({"a": "x".repeat(1000), "l": [0], "d": {}, "m": "old"});
@@ -483,7 +483,7 @@ mod tests {
         let test = json!({"op": "test", "path": "/m", "value": "old"});
         assert!(patch(&test, OPERATIONS_MAX).is_ok());
         assert_eq!(patch(&test, OPERATIONS_MAX + 1), Err(413));
-        // Each doubles what is there, or adds a text.
+        // Each doubles the content, or adds a text.
         let root = json!({"op": "copy", "from": "/l", "path": "/l/-"});
         assert_eq!(patch(&root, 30), Err(422));
         let copy = json!({"op": "copy", "from": "/a", "path": "/l/-"});

@@ -68,7 +68,7 @@ pub(super) fn list(
             .unwrap_or_default();
         let token = PageToken { version, last }.text();
         metadata.insert("continue".to_owned(), Value::from(token));
-        // The server does not count what a selector picks.
+        // The server does not count the remaining items of a selector.
         let selects = target
             .value("labelSelector")
             .or(target.value("fieldSelector"));
@@ -79,7 +79,7 @@ pub(super) fn list(
     Ok(form.write_list(resource, &Value::Object(metadata), &items, now))
 }
 
-/// Where a page begins and how long it is.
+/// The beginning and the length of a page.
 #[derive(Debug)]
 struct Page {
     limit: usize,
@@ -109,8 +109,7 @@ impl Page {
             limit: usize::try_from(limit).unwrap_or_default(),
             token,
             asked: AskedVersion::of_list(target)?,
-            // A page of a certain version is of exactly that version, as it was before the
-            // parameter existed.
+            // A page at a version has exactly that version, as before the parameter existed.
             is_exact: matching == "Exact" || (matching.is_empty() && limit > 0),
         })
     }
@@ -160,7 +159,7 @@ pub(super) fn too_old(asked: u64, oldest: u64) -> Refusal {
     Refusal::expired(format!("too old resource version: {asked} ({oldest})"))
 }
 
-/// What a continue token says. Clients do not look into it.
+/// The content of a continue token, which is opaque to clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct PageToken {
     /// 0 goes on with the present state.

@@ -1,5 +1,4 @@
-//! What the server says when it does not do what it was asked: a `Status`, with the words that
-//! clients match on.
+//! The server's refusals: a `Status`, with the words on which clients match.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +13,7 @@ pub(super) struct Refusal {
     details: Option<Value>,
     /// The token with which a list goes on nevertheless.
     token: Option<String>,
-    /// It is told as plain text.
+    /// Whether it is plain text.
     pub(super) is_page: bool,
 }
 
@@ -23,7 +22,7 @@ pub(super) struct Refusal {
 pub(super) struct FieldComplaint {
     pub(super) field: String,
     pub(super) reason: &'static str,
-    /// Begins with what it is, such as `Required value: `.
+    /// The message, with its type at the beginning, such as `Required value: `.
     pub(super) message: String,
 }
 
@@ -108,7 +107,7 @@ impl Refusal {
         refusal
     }
 
-    /// The server has nothing at all there, and says so as a page of text.
+    /// The server has nothing at that path, and answers with a page of text.
     pub(super) fn no_page() -> Self {
         let mut refusal = Self::new(404, "", "404 page not found");
         refusal.is_page = true;
@@ -132,7 +131,7 @@ impl Refusal {
         refusal
     }
 
-    /// The name is taken, perhaps by an object that is about to go.
+    /// The name is taken, perhaps by an object that is being deleted.
     pub(super) fn already_exists(resource: &ApiResource, name: &str, is_going: bool) -> Self {
         let deleted = if is_going {
             "object is being deleted: "
@@ -148,7 +147,7 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(resource, name)
     }
 
-    /// The object is another version by now.
+    /// The object has another version by now.
     pub(super) fn modified_meanwhile(resource: &ApiResource, name: &str) -> Self {
         let why = "the object has been modified; please apply your changes to the latest version \
             and try again";
@@ -185,7 +184,7 @@ impl Refusal {
         refusal
     }
 
-    /// Fields that the server does not take.
+    /// Fields that the server does not accept.
     pub(super) fn invalid(
         resource: &ApiResource,
         name: &str,
@@ -194,7 +193,7 @@ impl Refusal {
         Self::invalid_of_kind(resource, resource.kind(), name, complaints)
     }
 
-    /// The same, of an update that has to say its version: the server calls the kind by its plural.
+    /// An update without its required version. The server names the kind by its plural.
     pub(super) fn without_version(resource: &ApiResource, name: &str) -> Self {
         let complaint = FieldComplaint {
             field: "metadata.resourceVersion".to_owned(),
@@ -241,7 +240,7 @@ impl Refusal {
         refusal
     }
 
-    /// A JSON patch that the object is not fit for.
+    /// A JSON patch that does not fit the object.
     pub(super) fn patch_does_not_apply() -> Self {
         let message = "the server rejected our request due to an error in our request";
         let mut refusal = Self::new(422, "Invalid", message);
@@ -267,17 +266,17 @@ impl Refusal {
         refusal
     }
 
-    /// Parameters of a list or watch that do not go together.
+    /// Conflicting parameters of a list or watch.
     pub(super) fn invalid_options(complaints: &[FieldComplaint]) -> Self {
         Self::invalid(&ApiResource::list_options(), "", complaints)
     }
 
-    /// What the real server has no better words for either.
+    /// A failure for which the real server has no better words either.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
     }
 
-    /// Nothing is created in a namespace that is about to go.
+    /// A create in a namespace that is being deleted.
     pub(super) fn terminating(resource: &ApiResource, name: &str, namespace: &str) -> Self {
         let why = format!(
             "unable to create new content in namespace {namespace} because it is being terminated"
@@ -294,7 +293,7 @@ impl Refusal {
         refusal
     }
 
-    /// A version that the server has not come to.
+    /// A version that the server has not reached.
     pub(super) fn too_large_version(asked: u64, current: u64) -> Self {
         let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
         let cause = json!({
@@ -306,7 +305,7 @@ impl Refusal {
         refusal
     }
 
-    /// Seconds after which a client may come again.
+    /// The number of seconds after which a client may try again.
     pub(super) fn retry_after(&self) -> Option<u64> {
         self.details.as_ref()?.get("retryAfterSeconds")?.as_u64()
     }

@@ -1,5 +1,4 @@
-//! In which form an answer is given: whole objects, metadata alone or a table, as the `Accept`
-//! header asks.
+//! The form of an answer: whole objects, metadata alone or a table, as the `Accept` header asks.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -13,7 +12,7 @@ use super::tables::{self, TableObject, metadata_of};
 use crate::sync::Arc;
 use crate::testing::recording::Target;
 
-/// What a server makes of the parameter `drop=metadata.managedFields` in an `Accept` header.
+/// How a server treats the parameter `drop=metadata.managedFields` in an `Accept` header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DropParameter {
@@ -23,7 +22,7 @@ pub enum DropParameter {
     Honored,
     /// It ignores the parameter, as kube-apiservers before 1.38 do.
     Ignored,
-    /// It does not accept a media type with the parameter, and goes on to the next one.
+    /// It does not accept a media type with the parameter, and takes the next one.
     Refused,
 }
 
@@ -42,12 +41,12 @@ enum AnswerShape {
     Table(TableObject),
 }
 
-/// What a table of one object needs beside it.
+/// The context of a table of one object.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TableContext {
     /// The time of day, for ages.
     pub(super) now: SystemTime,
-    /// Whether it names its columns: in a watch, only the first does.
+    /// Whether it names its columns; in a watch, only the first table does.
     pub(super) with_columns: bool,
 }
 
@@ -151,7 +150,7 @@ impl AnswerForm {
         form.ok_or_else(Refusal::not_acceptable)
     }
 
-    /// What is told of an object.
+    /// The form of an object in the answer.
     fn told(self, object: &StoredVersion) -> Cow<'_, StoredVersion> {
         let lean = self
             .drops_managed_fields
@@ -220,7 +219,7 @@ impl AnswerForm {
             }
             AnswerShape::Metadata => {
                 let items: Vec<_> = objects.iter().map(|object| metadata_of(object)).collect();
-                // The server's list without objects has none at all, in this form.
+                // In this form, the server's empty list has no items field.
                 let items = (!items.is_empty()).then_some(items);
                 let list = json!({
                     "kind": "PartialObjectMetadataList",

@@ -8,8 +8,7 @@ use serde_json::Value;
 use crate::object::Resource;
 use crate::sync::Arc;
 
-/// A kind that an [`ApiServer`](super::ApiServer) has: its resource, and what discovery tells of
-/// it.
+/// A kind of an [`ApiServer`](super::ApiServer): its resource, and its discovery data.
 ///
 /// # Examples
 ///
@@ -37,21 +36,21 @@ pub struct ApiResource {
     columns: Vec<Value>,
 }
 
-/// What is special about a kind.
+/// The special traits of a kind.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traits {
-    /// The status is written by a subresource of its own.
+    /// Whether clients write the status through a subresource.
     pub(super) has_status: bool,
-    /// The server counts the changes of what is wanted in `metadata.generation`.
+    /// Whether the server counts changes of the desired state in `metadata.generation`.
     pub(super) has_generation: bool,
-    /// A type of the server's own: strategic patches, and items of lists without kind.
+    /// Whether it is built in: strategic patches, and items of lists without kind.
     pub(super) is_built_in: bool,
-    /// An update of an object that is not there creates it.
+    /// Whether an update of a missing object creates it.
     pub(super) creates_on_update: bool,
-    /// A delete answers with the object instead of a `Status`.
+    /// Whether a delete answers with the object instead of a `Status`.
     pub(super) returns_deleted: bool,
-    /// An update has to say the version that it replaces.
+    /// Whether an update must name the version that it replaces.
     pub(super) needs_version: bool,
 }
 
@@ -74,7 +73,7 @@ impl ApiResource {
         }
     }
 
-    /// The kind of a `k8s-openapi` type.
+    /// Makes the kind of a `k8s-openapi` type.
     pub fn of<K: k8s_openapi::Resource>() -> Self
     where
         K::Scope: 'static,
@@ -96,14 +95,14 @@ impl ApiResource {
         self
     }
 
-    /// Sets the singular; the default is the kind in lower case.
+    /// Sets the singular. Default: the kind in lower case.
     #[must_use]
     pub fn singular(mut self, name: impl Into<Cow<'static, str>>) -> Self {
         self.singular = name.into();
         self
     }
 
-    /// Gives it the subresource `status`: other writes then leave `status` as it is.
+    /// Adds the subresource `status`: other writes then leave `status` as it is.
     #[must_use]
     pub fn with_status(mut self) -> Self {
         self.traits.has_status = true;
@@ -115,7 +114,7 @@ impl ApiResource {
         self
     }
 
-    /// What stands for the parameters of a list or watch in errors about them.
+    /// The kind that errors about the parameters of a list or watch name.
     pub(super) fn list_options() -> Self {
         Self::new(Resource::new(
             "meta.k8s.io",
@@ -174,12 +173,12 @@ impl ApiResource {
         self.traits
     }
 
-    /// Whether it is that kind of the server's own.
+    /// Whether it is that built-in kind.
     pub(super) fn is(&self, group: &str, plural: &str) -> bool {
         self.group() == group && self.plural() == plural
     }
 
-    /// What all versions of the kind have in common: they are stored together.
+    /// The key of the storage that all versions of the kind share.
     pub(super) fn storage_key(&self) -> StorageKey {
         StorageKey {
             group: self.group().to_owned(),
@@ -226,7 +225,7 @@ impl Registry {
         }
     }
 
-    /// Adds a kind that needs no definition, or puts it in the place of the one with its name.
+    /// Adds a kind that needs no definition, or replaces the one with its name.
     pub(super) fn register(&mut self, resource: ApiResource) {
         self.all.truncate(self.own);
         self.all.retain(|known| {
@@ -237,7 +236,7 @@ impl Registry {
         self.own = self.all.len();
     }
 
-    /// Knows the kinds of these definitions, and of no others. A kind of the server's own stays.
+    /// Replaces all defined kinds with those of these definitions. Built-in kinds stay.
     pub(super) fn define(&mut self, definitions: &[&Value]) {
         self.all.truncate(self.own);
         for made in definitions.iter().copied().flat_map(of_definition) {
@@ -270,7 +269,7 @@ impl Registry {
         &self.all
     }
 
-    /// The kind whose objects are stored there; of several versions, the first.
+    /// The kind whose objects this storage has; the first of several versions.
     pub(super) fn stored_as(&self, key: &StorageKey) -> Option<&Arc<ApiResource>> {
         self.all
             .iter()
@@ -364,9 +363,9 @@ const fn row(
     }
 }
 
-/// Marks: `c` cluster scope, `s` a status of its own, `g` generations, `a` the category `all`, `x`
+/// Marks: `c` cluster scope, `s` a separate status, `g` generations, `a` the category `all`, `x`
 /// the category `api-extensions`, `u` an update creates, `d` a delete answers with the object, `v`
-/// an update has to say its version.
+/// an update must name its version.
 const BUILT_IN: &[Row] = &[
     row("v1", "configmaps", "ConfigMap", "cm", ""),
     row("v1", "endpoints", "Endpoints", "ep", "u"),

@@ -1,4 +1,4 @@
-//! What a request asks for: the verb of the API, and where its path leads.
+//! The route of a request: the verb of the API, and the target of its path.
 
 use super::refusal::Refusal;
 use super::resources::{ApiResource, Registry};
@@ -72,7 +72,7 @@ pub(super) fn storage_key_of(namespace: &str, name: &str) -> String {
     }
 }
 
-/// Where a request goes.
+/// The route of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Route {
     Objects(ObjectRoute),
@@ -91,7 +91,7 @@ impl Route {
         };
         let find = |plural: &str| registry.find(group, version, plural).cloned();
         let (resource, namespace, rest) = match rest {
-            // What is in a namespace; a namespace itself, and its status, are below.
+            // Objects in a namespace; the namespace itself, and its status, are below.
             ["namespaces", namespace, plural, rest @ ..]
                 if find(plural).is_some_and(|found| found.is_namespaced()) =>
             {

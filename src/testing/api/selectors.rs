@@ -1,5 +1,4 @@
-//! Which objects a list or a watch is about: namespace, labels, and the fields that the server
-//! knows.
+//! The objects of a list or a watch: namespace, labels, and the fields that the server knows.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +10,7 @@ use super::storage::StoredVersion;
 use crate::object::{LabelMatcher, LabelSelector};
 use crate::testing::recording::Target;
 
-/// What one request picks of a kind.
+/// The objects of a kind that one request selects.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectFilter {
     /// `None` is all namespaces.
@@ -56,7 +55,7 @@ impl ObjectFilter {
             && (self.labels.is_everything() || self.labels.matches(Some(&labels_of(&object.value))))
     }
 
-    /// The one object that can match, where the fields name it.
+    /// The only object that can match, if the fields name it.
     pub(super) fn name(&self) -> Option<&str> {
         let mut terms = self.fields.iter();
         let term = terms.find(|term| term.field == "metadata.name" && !term.negated)?;
@@ -76,7 +75,7 @@ fn labels_of(object: &Value) -> BTreeMap<String, String> {
 
 fn parse_fields(resource: &ApiResource, text: &str) -> Result<Vec<FieldTerm>, Refusal> {
     let mut terms = split_terms(text);
-    // The server sorts them, which decides about which one it complains.
+    // The server sorts them, which decides the one that it reports.
     terms.sort_unstable();
     terms.retain(|term| !term.is_empty());
     let terms = terms.into_iter().map(|term| {
@@ -102,7 +101,7 @@ fn parse_fields(resource: &ApiResource, text: &str) -> Result<Vec<FieldTerm>, Re
     ))
 }
 
-/// The terms between the commas that no backslash stands before.
+/// The terms between commas without a backslash before them.
 fn split_terms(text: &str) -> Vec<&str> {
     let mut is_escaped = false;
     text.split(|c| {
@@ -133,7 +132,7 @@ impl FieldTerm {
     }
 }
 
-/// Reads a value in which a backslash stands before each comma, equals sign and backslash.
+/// Reads a value with a backslash before each comma, equals sign and backslash.
 fn unescape(text: &str) -> Result<String, Refusal> {
     let refuse = |why: String| {
         let message = format!("invalid field selector: {why}");
@@ -162,7 +161,7 @@ fn unescape(text: &str) -> Result<String, Refusal> {
 
 const ONLY_BASE: &str = "only \"metadata.name\", \"metadata.namespace\"";
 
-/// Fields beside name and namespace by which a kind can be selected.
+/// The fields besides name and namespace by which clients can select a kind.
 fn selectable(resource: &ApiResource) -> &'static [&'static str] {
     match (resource.group(), resource.plural()) {
         ("", "pods") => &[
@@ -205,7 +204,7 @@ fn is_selectable(resource: &ApiResource, field: &str) -> bool {
         || selectable(resource).contains(&field)
 }
 
-/// The field as the server compares it; empty where the object has none.
+/// The field as the server compares it; empty if the object has none.
 fn value_of(resource: &ApiResource, object: &StoredVersion, field: &str) -> String {
     match field {
         "metadata.name" => return object.name().to_owned(),

@@ -1,5 +1,5 @@
-//! The API server as a test has it in its hand: writes by value, faults of the history, and what
-//! clients have asked.
+//! The API server in a test's hands: writes by value, faults of the history, and the clients'
+//! requests.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::Serialize;
@@ -22,31 +22,30 @@ use crate::testing::http::{
     Fault, FaultId, HttpServer, Received, RequestLog, ServerTls, TestAuthority,
 };
 
-/// An API server in memory, for any client in any language, on a loopback port.
+/// An API server in memory on a loopback port, for clients in any language.
 ///
-/// It has the common kinds of Kubernetes, those that a test registers, and those that a client
-/// registers by a CRD. It answers get, list, watch, create, update, patch, delete and
+/// It has the common kinds of Kubernetes, kinds that a test registers, and kinds that a client
+/// registers with a CRD. It answers get, list, watch, create, update, patch, delete and
 /// deletecollection as a kube-apiserver does. It has discovery, pages, selectors, bookmarks,
 /// streamed lists, tables, conflicts and finalizers. [`compact`](Self::compact),
 /// [`expire_watches`](Self::expire_watches), [`restore`](Self::restore) and
-/// [`add_fault`](Self::add_fault) let it misbehave.
+/// [`add_fault`](Self::add_fault) make it misbehave.
 ///
 /// A test writes by value, without a request: [`create`](Self::create), [`apply`](Self::apply),
-/// [`delete`](Self::delete). Such writes set the status too, make the namespace if it is missing,
-/// and delete pods at once.
+/// [`delete`](Self::delete). Such writes set the status too, create a missing namespace, and delete
+/// pods at once.
 ///
-/// No time passes but that of its [`clock`](crate::testing::ApiServerBuilder::clock), also in
-/// `creationTimestamp`, time-outs of watches and bookmarks.
+/// All its times follow its [`clock`](crate::testing::ApiServerBuilder::clock), including
+/// `creationTimestamp`, bookmarks and the time-outs of watches.
 ///
-/// # What it does not have
+/// # Limits
 ///
-/// - controllers: nothing is scheduled, started or garbage collected; only a deleted namespace is
-///   emptied
-/// - server-side apply, protobuf and YAML bodies: refused by name
-/// - managed fields of its own: an object has those that the test gave it
-/// - validation by schema and conversion of objects between versions; of defaults, only those on
-///   which clients rely
-/// - subresources beside `status`
+/// - no controllers: it schedules, starts and collects nothing; it only empties a deleted namespace
+/// - no server-side apply, protobuf or YAML bodies: it refuses them by name
+/// - no managed fields of its own: an object has only those from the test
+/// - no validation by schema, no conversion between versions, and only the defaults on which
+///   clients rely
+/// - no subresources besides `status`
 ///
 /// # Examples
 ///
@@ -90,17 +89,17 @@ impl ApiServer {
         Self { server }
     }
 
-    /// The loopback address and port on which it listens.
+    /// Returns the loopback address and port on which it listens.
     pub fn address(&self) -> std::net::SocketAddr {
         self.server.address()
     }
 
-    /// The address as a URL, for a client's configuration: `http://127.0.0.1:…`, or `https`.
+    /// Returns the address as a URL for a client's configuration: `http://127.0.0.1:…`, or `https`.
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// The text of a kubeconfig for it: its URL, its certificates, and the first
+    /// Returns the text of a kubeconfig for it: its URL, its certificates, and the first
     /// [`token`](crate::testing::ApiServerBuilder::token).
     pub fn kubeconfig(&self) -> String {
         let token = self
@@ -113,8 +112,8 @@ impl ApiServer {
         kubeconfig::text(&self.url(), certificates.as_deref(), token.as_deref())
     }
 
-    /// Creates an object and returns it as the server has it. The object's own version and uid do
-    /// not count.
+    /// Creates an object and returns the server's state of it. Ignores the object's own version and
+    /// uid.
     ///
     /// # Errors
     ///
@@ -126,7 +125,8 @@ impl ApiServer {
         self.create_value(&encode(object)?).and_then(decode)
     }
 
-    /// Creates an object of any kind that the server has; it says its `apiVersion` and `kind`.
+    /// Creates an object of any kind that the server has. The object names its `apiVersion` and
+    /// `kind`.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ impl ApiServer {
         })
     }
 
-    /// Creates an object, or replaces the one with its name, whatever that one's version is.
+    /// Creates an object, or replaces the one with its name, of any version.
     ///
     /// # Errors
     ///
@@ -171,11 +171,11 @@ impl ApiServer {
         })
     }
 
-    /// Deletes an object, as far as its finalizers let it go.
+    /// Deletes an object, as far as its finalizers allow.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::NotFound`] when it is not there.
+    /// [`ErrorKind::NotFound`] when there is none.
     pub fn delete<K>(&self, namespace: &str, name: &str) -> Result<(), Error>
     where
         K: k8s_openapi::Resource,
@@ -200,11 +200,11 @@ impl ApiServer {
         deleted.map(drop).map_err(|refusal| failed(&refusal))
     }
 
-    /// The object as the server has it; `None` when it is not there.
+    /// Returns the server's state of the object; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Undecodable`] when a client wrote what is not of that type.
+    /// [`ErrorKind::Undecodable`] when a client wrote an object that does not fit the type.
     pub fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, Error>
     where
         K: k8s_openapi::Resource + DeserializeOwned,
@@ -216,7 +216,7 @@ impl ApiServer {
             .transpose()
     }
 
-    /// An object of any kind that the server has; `None` when it is not there.
+    /// Returns an object of any kind that the server has; `None` if there is none.
     ///
     /// # Errors
     ///
@@ -229,41 +229,40 @@ impl ApiServer {
         Ok(found.map(|found| found.value_as(&resource)))
     }
 
-    /// The version of the last change.
+    /// Returns the version of the last change.
     pub fn version(&self) -> u64 {
         self.backend().storage.lock().version()
     }
 
-    /// Forgets the history up to the present version, as a compaction of etcd does: from now on,
+    /// Forgets the history up to the present version, as a compaction of etcd does. From now on,
     /// pages, exact lists and new watches from before it get `410`.
     ///
-    /// Open watches go on and are told every change, as on a real server.
+    /// Open watches go on and get every change, as on a real server.
     /// [`expire_watches`](Self::expire_watches) ends them.
     pub fn compact(&self) {
         self.backend().storage.compact();
     }
 
-    /// Tells each open watch that its version has expired: an `ERROR` event with code 410, and the
-    /// end of the watch.
+    /// Ends each open watch as expired, with an `ERROR` event of code 410.
     pub fn expire_watches(&self) {
         self.backend().storage.expire_watches();
     }
 
-    /// Cuts each open watch off in the middle of its body.
+    /// Cuts off each open watch in the middle of its body.
     pub fn cut_watches(&self) {
         self.backend().storage.cut_watches();
     }
 
-    /// Goes back to the state at `version`, as a server whose etcd was restored from a backup, and
-    /// cuts each open watch off. The next change gets the version after that one once more.
+    /// Goes back to the state at `version`, like a server whose etcd was restored from a backup,
+    /// and cuts off each open watch. The next change gets the version after that one again.
     ///
-    /// As on a real server, watches from before `version` are refused with 410, and states before
-    /// it can be listed. A list, a page or a streamed list at a version that was lost is refused
-    /// with 504. A watch from there opens, and tells what comes after that version.
+    /// As on a real server, watches from before `version` get 410, and lists can still read earlier
+    /// states. A list, a page or a streamed list at a lost version gets 504. A watch from there
+    /// opens, and brings the changes after that version.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Expired`] when the version is compacted, or was not reached yet.
+    /// [`ErrorKind::Expired`] when the version is compacted, or not reached yet.
     pub fn restore(&self, version: u64) -> Result<(), Error> {
         let restored = self.backend().storage.restore(version);
         restored.map_err(|Compacted { oldest }| {
@@ -281,7 +280,7 @@ impl ApiServer {
         self.backend().access.lock().add_token(token, user, groups);
     }
 
-    /// Takes a token back: requests with it get 401. Open watches go on.
+    /// Removes a token: requests with it get 401. Open watches go on.
     pub fn remove_token(&self, token: &str) {
         self.backend().access.lock().remove_token(token);
     }
@@ -292,15 +291,15 @@ impl ApiServer {
         self.backend().access.lock().set_rules(rules);
     }
 
-    /// How many watches are open.
+    /// Returns how many watches are open.
     pub fn open_watches(&self) -> usize {
         *self.backend().open.lock()
     }
 
-    /// Blocks until `enough` says yes to the number of open watches, or until `deadline`. Returns
-    /// whether it said yes.
+    /// Blocks until `enough` accepts the number of open watches, or until `deadline`. Returns
+    /// whether it did.
     ///
-    /// A watch is open when its request was answered; what is written from then on, it tells.
+    /// A watch is open once its request was answered; it brings all later writes.
     pub fn wait_for_watches(
         &self,
         deadline: impl IntoDeadline,
@@ -314,19 +313,19 @@ impl ApiServer {
         clock.wait_for(open, count, deadline, look).0.is_some()
     }
 
-    /// How many connections it has accepted so far, those that a fault met included.
+    /// Returns how many connections it has accepted so far, including those that met a fault.
     pub fn connections(&self) -> u64 {
         self.server.connections()
     }
 
-    /// The requests that came so far, in order: the last 50,000 at least, unless their
-    /// heads take more than 32 MiB.
+    /// Returns the requests so far, in order: at least the last 50,000, unless their heads take
+    /// more than 32 MiB.
     pub fn requests(&self) -> Vec<Received> {
         self.server.requests()
     }
 
-    /// Blocks until `enough` says yes to [`requests`](Self::requests), or until `deadline`. Returns
-    /// whether it said yes.
+    /// Blocks until `enough` accepts [`requests`](Self::requests), or until `deadline`. Returns
+    /// whether it did.
     pub fn wait_for_requests(
         &self,
         deadline: impl IntoDeadline,
@@ -335,14 +334,14 @@ impl ApiServer {
         self.server.wait_for_requests(deadline, enough)
     }
 
-    /// Adds a fault, for connections and requests from now on.
-    /// [`FAULTS`](crate::testing::FAULTS) lists what there is.
+    /// Adds a fault, for connections and requests from now on. [`FAULTS`](crate::testing::FAULTS)
+    /// lists all faults.
     pub fn add_fault(&self, fault: Fault) -> FaultId {
         self.server.add_fault(fault)
     }
 
-    /// Removes a fault: it meets nobody from now on. Returns whether it was there. What it has met
-    /// already goes on: a request that hangs does so until its client gives up.
+    /// Removes a fault: no later connection or request meets it. Returns whether it existed. Its
+    /// effects so far go on: a request that hangs does so until its client gives up.
     pub fn remove_fault(&self, id: FaultId) -> bool {
         self.server.faults().remove(id)
     }
@@ -352,29 +351,29 @@ impl ApiServer {
         self.server.faults().clear();
     }
 
-    /// The faults that were added and not removed, in the order in which they came.
+    /// Returns the present faults, in the order in which they were added.
     pub fn faults(&self) -> Vec<(FaultId, Fault)> {
         self.server.faults().list()
     }
 
-    /// Closes the port and resets all connections, as a server does that is killed. Returns when
-    /// all threads have ended; then connections are refused until [`come_back`](Self::come_back).
+    /// Closes the port and resets all connections, like a killed server. Returns when all threads
+    /// have ended. The system then refuses connections until [`come_back`](Self::come_back).
     pub fn crash(&self) {
         self.server.crash();
     }
 
-    /// Listens again on the same port, after a [`crash`](Self::crash). Its state is what it was.
+    /// Listens again on the same port, after a [`crash`](Self::crash), with the same state.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Resources`] when the port belongs to somebody else
-    /// by now, or the system has no thread to give.
+    /// [`ErrorKind::Resources`] when another process has the port by now, or the system refuses a
+    /// thread.
     pub fn come_back(&self) -> Result<(), Error> {
         self.server.come_back()
     }
 
-    /// Shows certificates of that authority to new connections from now on. A kubeconfig that is
-    /// asked for from now on has it.
+    /// Shows certificates of that authority to new connections from now on. Later kubeconfigs
+    /// contain it.
     ///
     /// # Errors
     ///
@@ -389,7 +388,7 @@ impl ApiServer {
         self.server.rotate_authority(name)
     }
 
-    /// Ends every connection, at once; returns when all threads have ended. Dropping does the same.
+    /// Ends every connection at once. Returns when all threads have ended. A drop does the same.
     pub fn stop(self) {
         self.server.stop();
     }
@@ -416,7 +415,7 @@ impl ApiServer {
         }
     }
 
-    /// Writes an object of the test's, by the kind that it says it is.
+    /// Writes an object of the test, by the kind that it names.
     pub(super) fn write<T, F>(&self, object: &Value, write: F) -> Result<T, Error>
     where
         F: FnOnce(Writer<'_>, &mut StorageState, &ObjectRoute, Value) -> Result<T, Refusal>,

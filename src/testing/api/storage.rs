@@ -1,7 +1,7 @@
-//! What the server holds: the objects, the history of their changes, and where it is cut off.
+//! The content of the server: the objects, the history of their changes, and its beginning.
 //!
-//! Each change makes a version. A former state is the present one with the changes after it undone,
-//! so a page at an old version costs what has changed since.
+//! Each change makes a version. A former state is the present one with later changes undone, so the
+//! cost of a page at an old version grows with the changes since.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant, SystemTime};
@@ -13,14 +13,15 @@ use super::resources::{ApiResource, CRDS, Registry, StorageKey};
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Bell, Mutex, MutexGuard, Wake, wake_at};
 
-/// Changes of a collection that are kept; older ones are compacted, so that a long test does not
-/// keep all of them.
+/// The maximum number of changes kept for a collection. The server compacts older ones, so that a
+/// long test does not keep all.
 const CHANGES_MAX: usize = 100_000;
 
-/// The text of all changes that are kept. The oldest ones are compacted, of whatever kind.
+/// The maximum size of the text of all kept changes. The server compacts the oldest ones, of any
+/// kind.
 const HISTORY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// An object at one version, with its text, which all answers share. Never changed.
+/// An object at one version, with its text, which all answers share. Immutable.
 #[derive(Clone, Debug)]
 pub(super) struct StoredVersion {
     /// `namespace/name`, or the name alone: the order of lists.
@@ -32,7 +33,7 @@ pub(super) struct StoredVersion {
 }
 
 impl StoredVersion {
-    /// Version 0 is none: of an object that is not stored.
+    /// Version 0 means none, for an object that is not stored.
     pub(super) fn new(key: String, version: u64, mut value: Value) -> Self {
         if let Some(metadata) = metadata_mut(&mut value) {
             match version {
@@ -49,12 +50,12 @@ impl StoredVersion {
         }
     }
 
-    /// The same state as of another version: what a watch tells of an object that it loses.
+    /// The same state at another version, for a watch that loses the object.
     pub(super) fn at_version(&self, version: u64) -> Self {
         Self::new(self.key.clone(), version, self.value.clone())
     }
 
-    /// The same without its managed fields; `None` if it has none.
+    /// The same object without its managed fields; `None` if it has none.
     pub(super) fn without_managed_fields(&self) -> Option<Self> {
         self.value.pointer("/metadata/managedFields")?;
         let mut value = self.value.clone();
@@ -117,14 +118,14 @@ pub(super) fn set_type(value: &mut Value, resource: &ApiResource) {
     }
 }
 
-/// Sets a field of the metadata, which is made if it is not there.
+/// Sets a field of the metadata, which it makes if it is missing.
 pub(super) fn set_metadata(value: &mut Value, field: &str, to: Value) {
     if let Some(metadata) = metadata_mut(value) {
         metadata.insert(field.to_owned(), to);
     }
 }
 
-/// The metadata, made if it is not there; `None` of what is no object.
+/// The metadata, made if it is missing; `None` if the value is not an object.
 pub(super) fn metadata_mut(value: &mut Value) -> Option<&mut Map<String, Value>> {
     let metadata = value.as_object_mut()?.entry("metadata");
     let metadata = metadata.or_insert_with(|| Value::Object(Map::new()));
@@ -167,9 +168,9 @@ fn text_behind_type(value: &Value) -> Vec<u8> {
 #[derive(Clone, Debug)]
 pub(super) struct StorageChange {
     pub(super) version: u64,
-    /// What was there before; `None` when the object was created.
+    /// The state before; `None` when the object was created.
     pub(super) before: Option<Arc<StoredVersion>>,
-    /// What is there now; of a delete, the last state at the version of the delete.
+    /// The state afterwards; for a delete, the last state at the version of the delete.
     pub(super) after: Arc<StoredVersion>,
     pub(super) is_delete: bool,
 }
@@ -177,14 +178,14 @@ pub(super) struct StorageChange {
 /// The objects of a kind at one version, by key.
 pub(super) type ObjectsByKey = BTreeMap<String, Arc<StoredVersion>>;
 
-/// The objects of a kind, and how they came to be.
+/// The objects of a kind, and their history.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     pub(super) objects: ObjectsByKey,
     changes: Changes,
     /// Rings at each change.
     bell: Arc<Bell>,
-    /// Version of the newest change that is forgotten.
+    /// The version of the newest forgotten change.
     forgotten: u64,
 }
 
@@ -252,7 +253,7 @@ impl Collection {
         objects
     }
 
-    /// Undoes what happened after that version.
+    /// Undoes the changes after that version.
     fn go_back(&mut self, version: u64) {
         self.objects = self.objects_at(version);
         let kept = self
@@ -277,14 +278,14 @@ pub(super) struct StorageState {
     version: u64,
     /// Versions before this one are compacted.
     compacted: u64,
-    /// The version to which the server went back last.
+    /// The version to which the server last went back.
     began: u64,
     collections: BTreeMap<StorageKey, Collection>,
     /// Moves when the server goes back in time, or ends its watches: those of an older epoch end.
     pub(super) epoch: u64,
-    /// Moves when running watches are told that their version has expired.
+    /// Moves when running watches must end as expired.
     pub(super) expired_watches: u64,
-    /// Objects that were made, for uids and generated names.
+    /// The number of objects made, for uids and generated names.
     made: u64,
 }
 
@@ -321,7 +322,7 @@ impl StorageState {
         version >= self.collection(kind).forgotten
     }
 
-    /// Whether the history of a kind reaches back to what came after that version.
+    /// Whether the history of a kind reaches back to the changes after that version.
     pub(super) fn reaches(&mut self, kind: &StorageKey, version: u64) -> Result<(), Compacted> {
         let oldest = self.compacted.max(self.collection(kind).forgotten);
         if version < oldest {
@@ -330,8 +331,8 @@ impl StorageState {
         Ok(())
     }
 
-    /// Whether a watch from that version can be told what came after it. A server that was restored
-    /// began anew: it knows no former changes, although it can read former states.
+    /// Whether the server can send a watch the changes after that version. A restored server began
+    /// anew: it knows no former changes, although it can read former states.
     pub(super) fn can_be_watched(
         &mut self,
         kind: &StorageKey,
@@ -364,7 +365,7 @@ impl StorageState {
         after
     }
 
-    /// Removes an object, whose last state is `value`, or the one it has.
+    /// Removes an object. Its last state is `value`, or the present one.
     pub(super) fn remove(
         &mut self,
         kind: &StorageKey,
@@ -386,7 +387,7 @@ impl StorageState {
         Some(after)
     }
 
-    /// Reads the definitions again, if the objects that have changed are those.
+    /// Reads the definitions again if they are the changed objects.
     fn redefine(&mut self, kind: &StorageKey) {
         if (kind.group.as_str(), kind.plural.as_str()) == ("apiextensions.k8s.io", CRDS)
             && let Some(definitions) = self.collections.get(kind)
@@ -492,8 +493,8 @@ impl Storage {
             .to_string()
     }
 
-    /// The time so many seconds after one that an object has, but not before the present one, and
-    /// whether it is past. Without a time, it is so many seconds from now.
+    /// The time `seconds` after a time in an object, or the present if that is later, and whether
+    /// it has passed. Without a time, it is `seconds` from now.
     pub(super) fn timestamp_from(&self, time: &str, seconds: i64) -> (String, bool) {
         let now = self.timestamp(Duration::ZERO);
         let from = if time.is_empty() { &now } else { time };
@@ -501,14 +502,14 @@ impl Storage {
             let second = from.as_second().checked_add(seconds)?;
             Timestamp::from_second(second).ok()
         });
-        // Both have the same form, in which the later one is the greater.
+        // Both have the same form, in which the later one compares as greater.
         match moved.map(|moved| moved.to_string()) {
             Some(moved) if moved >= now => (moved, false),
             _ => (now, true),
         }
     }
 
-    /// Waits for a change of a kind, at most until `deadline`. Callers look again.
+    /// Waits for a change of a kind, at most until `deadline`. Callers check again.
     pub(super) fn wait_for_change<'a>(
         &'a self,
         kind: &StorageKey,
@@ -520,7 +521,7 @@ impl Storage {
             .wait_for_bell(&self.state, &bell, state, deadline)
     }
 
-    /// What ends a wait for a change of that kind.
+    /// A wake-up for waits for a change of that kind.
     pub(super) fn wake(&self, kind: &StorageKey) -> Arc<dyn Wake> {
         let bell = Arc::clone(&self.lock().collection(kind).bell);
         wake_at(&self.state, &bell)
@@ -529,27 +530,27 @@ impl Storage {
     /// Refuses the history up to the present version from now on.
     pub(super) fn compact(&self) {
         let mut state = self.lock();
-        // The changes stay for the watches that are open: on a real server those are in the watch
-        // cache already, which no compaction of etcd reaches.
+        // The changes stay for open watches: on a real server these are in the watch cache, which
+        // no compaction of etcd reaches.
         state.compacted = state.version;
     }
 
-    /// Tells the running watches that their version has expired.
+    /// Ends the running watches as expired.
     pub(super) fn expire_watches(&self) {
         let mut state = self.lock();
         state.expired_watches = state.expired_watches.saturating_add(1);
         state.ring_all();
     }
 
-    /// Cuts the running watches off.
+    /// Cuts off the running watches.
     pub(super) fn cut_watches(&self) {
         let mut state = self.lock();
         state.epoch = state.epoch.saturating_add(1);
         state.ring_all();
     }
 
-    /// Goes back to what was at that version, as a server whose etcd was restored, and cuts the
-    /// running watches off.
+    /// Goes back to the state at that version, like a server whose etcd was restored, and cuts off
+    /// the running watches.
     pub(super) fn restore(&self, version: u64) -> Result<(), Compacted> {
         let mut state = self.lock();
         let forgotten = state
@@ -631,7 +632,7 @@ mod tests {
         assert_eq!(at(&mut state, 6), "shop/a shop/a-b");
     }
 
-    /// Also where the objects are large and of several kinds.
+    /// Also for large objects of several kinds.
     #[test]
     fn the_history_is_bounded_by_its_bytes() {
         let storage = storage();

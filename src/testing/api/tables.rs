@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::resources::ApiResource;
 use super::storage::StoredVersion;
 
-/// What a row of a table has of its object: the parameter `includeObject`.
+/// The part of the object in a row of a table: the parameter `includeObject`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableObject {
     None,
@@ -16,7 +16,7 @@ pub(super) enum TableObject {
     Whole,
 }
 
-/// The object with nothing but its metadata.
+/// The object with only its metadata.
 pub(super) fn metadata_of(object: &StoredVersion) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
@@ -56,7 +56,7 @@ pub(super) fn table<'a, I: Iterator<Item = &'a StoredVersion>>(
     })
 }
 
-/// A column: its head, and what it shows of an object.
+/// A column: its head, and its content.
 struct TableColumn {
     name: String,
     kind: String,
@@ -66,9 +66,9 @@ struct TableColumn {
     content: CellContent,
 }
 
-/// What a cell shows.
+/// The content of a cell.
 enum CellContent {
-    /// A field by its path, as it is; otherwise the text.
+    /// A field by its path; the text if it is missing.
     Field(String, &'static str),
     /// A number in a field by its path, or 0.
     Number(&'static str),
@@ -146,7 +146,7 @@ fn since(time: Option<&Value>, now: SystemTime) -> String {
     human(u64::try_from(seconds).unwrap_or_default())
 }
 
-/// A duration as kubectl shows ages: two units at most.
+/// Formats a duration like kubectl's ages: at most two units.
 fn human(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let with = |count: u64, unit: &str, rest: u64, small: &str| match rest {
@@ -182,7 +182,7 @@ fn number(name: &str, path: &'static str) -> TableColumn {
     TableColumn::new(name, "string", CellContent::Number(path))
 }
 
-/// A field by its path, or a text of its own where there is none.
+/// A field by its path, or another text if it is missing.
 fn field_or(name: &str, path: &str, otherwise: &'static str) -> TableColumn {
     TableColumn::new(
         name,
@@ -259,7 +259,7 @@ fn columns_of(resource: &ApiResource) -> Vec<TableColumn> {
     columns
 }
 
-/// The columns behind the name, of kinds outside of the core group.
+/// The columns after the name, for kinds outside the core group.
 fn other_columns(resource: &ApiResource, age: TableColumn) -> Vec<TableColumn> {
     let mut columns = Vec::new();
     match (resource.group(), resource.plural()) {
@@ -307,7 +307,7 @@ fn other_columns(resource: &ApiResource, age: TableColumn) -> Vec<TableColumn> {
     columns
 }
 
-/// A column that a CRD defines. Of its path, only plain fields are followed.
+/// A column that a CRD defines. Its path may contain only plain fields.
 fn of_definition(column: &Value) -> TableColumn {
     let text = |field: &str| {
         column

@@ -1,4 +1,4 @@
-//! The API server as clients see it: over its socket, and by the crate's own client.
+//! The API server as clients see it: over its socket, and with the crate's own client.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -59,7 +59,7 @@ fn get(server: &ApiServer, path: &str) -> Answer {
     ask(server, &format!("GET {path}"), &Value::Null)
 }
 
-/// A watch under way: its events one after the other.
+/// A running watch: its events one by one.
 struct Watch(BufReader<TcpStream>);
 
 impl Watch {
@@ -80,7 +80,7 @@ impl Watch {
             if self.0.read_line(&mut line).unwrap() == 0 || line == "0\r\n" {
                 return None;
             }
-            // What is no event is the framing.
+            // Other lines are the framing.
             if line.starts_with('{') {
                 return Some(serde_json::from_str(&line).unwrap());
             }
@@ -343,7 +343,7 @@ fn an_open_watch_goes_on_over_a_compaction() {
     // Changes of another kind leave a quiet watch at its position.
     server.compact();
     for n in 1..=50_u64 {
-        // The watch may not have been told yet when the history goes.
+        // The watch may not have got the change yet when the history goes.
         server.apply(&config_map("a", &n.to_string())).unwrap();
         server.compact();
     }
@@ -502,7 +502,7 @@ fn a_definition_makes_a_kind_and_takes_it_away() {
     assert_eq!((gone.status, get(&server, path).status), (200, 404));
 }
 
-/// What the server says to bytes that are no request; the client waits with its side open.
+/// The server's answer to bytes that are not a request, while the client keeps its side open.
 fn told(server: &ApiServer, pieces: &[&[u8]]) -> String {
     let mut socket = TcpStream::connect(server.address()).unwrap();
     for piece in pieces {
@@ -615,7 +615,7 @@ fn a_grace_period_is_shortened_from_when_it_began_and_never_into_the_past() {
     assert_eq!(delete(""), (end, json!(60)));
     fake.advance(Duration::from_secs(10));
     assert_eq!(delete("?gracePeriodSeconds=40"), (began + 40, json!(40)));
-    // Its time is over: it goes now, but as a pod that its kubelet still ends.
+    // Its time is over: it goes now, but like a pod that its kubelet still ends.
     assert_eq!(delete("?gracePeriodSeconds=5"), (began + 10, json!(1)));
     assert_eq!(delete("?gracePeriodSeconds=0"), (began + 10, json!(0)));
     assert!(server.get::<Pod>("default", "web").unwrap().is_none());

@@ -1,5 +1,4 @@
-//! What the server refuses of an object that is written: names that it cannot have, and fields that
-//! do not change.
+//! Refuses objects that a client writes: with impossible names, or changes of immutable fields.
 
 use serde_json::Value;
 
@@ -16,7 +15,7 @@ const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alpha
     or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', \
     regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 
-/// Refuses an object whose name, or the beginning of it, is none.
+/// Refuses an object with an invalid name, or an invalid beginning of it.
 pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), Refusal> {
     let (name, prefix) = (
         metadata_text(object, "name"),
@@ -24,7 +23,7 @@ pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), R
     );
     let mut complaints = Vec::new();
     if !prefix.is_empty() {
-        // A dash at the end is followed by letters, and the one before it may be a dash too.
+        // Letters follow a dash at the end, and the character before it may be a dash too.
         let masked = match prefix.strip_suffix('-') {
             Some(rest) if !rest.is_empty() => {
                 let mut letters = rest.chars();
@@ -52,7 +51,7 @@ pub(super) fn check_name(resource: &ApiResource, object: &Value) -> Result<(), R
     }
 }
 
-/// What is wrong with a name in that field, which is `told` in the complaint.
+/// The complaint about a name in that field, which it shows as `told`.
 fn complaint(
     resource: &ApiResource,
     field: &str,
@@ -85,7 +84,7 @@ fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// Refuses a change of what does not change.
+/// Refuses a change of an immutable field.
 pub(super) fn check_update(
     resource: &ApiResource,
     old: &Value,

@@ -21,13 +21,13 @@ use crate::testing::http::{Piece, Pieces};
 use crate::testing::recording::Target;
 use crate::worker::StopToken;
 
-/// A watch without `timeoutSeconds` ends after so long.
+/// The lifetime of a watch without `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_secs(30 * 60);
 
-/// A piece has at most about so many bytes: initial events go out in several.
+/// The approximate maximum size of a piece: initial events go out in several.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// The watches that are open; their number is waited for.
+/// The number of open watches, for waits.
 pub(super) type OpenWatches = Arc<Monitor<usize>>;
 
 /// Counts a watch as open while it lives.
@@ -53,29 +53,29 @@ impl Drop for OpenWatch {
     }
 }
 
-/// What a watch is told to be, before it begins.
+/// The settings of a watch before it begins.
 pub(super) struct WatchSettings {
     pub(super) form: AnswerForm,
     pub(super) bookmark_every: Duration,
     pub(super) open: OpenWatches,
 }
 
-/// One watch under way: the body of its answer.
+/// One running watch: the body of its answer.
 pub(super) struct WatchBody {
     storage: Arc<Storage>,
     resource: Arc<ApiResource>,
     kind: StorageKey,
     filter: ObjectFilter,
     form: AnswerForm,
-    /// All changes up to this version were told.
+    /// The watch has sent all changes up to this version.
     position: u64,
-    /// Objects of the initial state that are still to be told.
+    /// Objects of the initial state that it has not sent yet.
     initial: VecDeque<Arc<StoredVersion>>,
-    /// The initial state ends with a bookmark that says so.
+    /// Whether a bookmark marks the end of the initial state.
     marks_initial_end: bool,
     epoch: u64,
     expired_watches: u64,
-    /// Why there is nothing to tell: the version to begin at is too old, or not reached yet.
+    /// Why the watch cannot begin: its version is too old, or not reached yet.
     refusal: Option<Refusal>,
     bookmark_every: Option<Duration>,
     next_bookmark: Option<Instant>,
@@ -86,7 +86,7 @@ pub(super) struct WatchBody {
 }
 
 impl WatchBody {
-    /// Begins a watch: what happens from now on, it will tell.
+    /// Begins a watch, which will send all changes from now on.
     pub(super) fn begin(
         storage: &Arc<Storage>,
         route: &ObjectRoute,
@@ -189,7 +189,7 @@ impl WatchBody {
         event("BOOKMARK", &self.form.bookmark(&self.resource, &metadata))
     }
 
-    /// The events of the next changes; `None` when there are no more that it tells.
+    /// The events of the next changes; `None` when there are none to send.
     fn changes(&mut self, state: &mut StorageState) -> Option<Vec<u8>> {
         let mut told = Vec::new();
         let (mut position, mut bytes) = (self.position, 0_usize);
@@ -205,8 +205,8 @@ impl WatchBody {
             }
         }
         if bytes <= PIECE_BYTES {
-            // Versions of other kinds are no news, but a bookmark tells them. A version that is
-            // ahead of the server stays.
+            // Versions of other kinds bring no event, but a bookmark includes them. A version ahead
+            // of the server stays.
             position = position.max(version);
         }
         self.position = position;
@@ -217,7 +217,7 @@ impl WatchBody {
         (!text.is_empty()).then_some(text)
     }
 
-    /// What a change is to a client with this selection.
+    /// The change as a client with this selection sees it.
     fn told_of(&self, change: &StorageChange) -> Option<(&'static str, Arc<StoredVersion>)> {
         let matches = |object: &StoredVersion| self.filter.matches(&self.resource, object);
         let before = change.before.as_ref().filter(|before| matches(before));
@@ -237,7 +237,7 @@ impl WatchBody {
         Piece::Bytes(event("ERROR", &refusal.status()))
     }
 
-    /// What is to be sent now, if anything is.
+    /// The piece to send now, if any.
     fn due(&mut self, state: &mut MutexGuard<'_, StorageState>) -> Option<Piece> {
         if state.epoch != self.epoch {
             return Some(Piece::Cut);

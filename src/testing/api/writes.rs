@@ -1,5 +1,5 @@
-//! Creates, updates and deletes: what the server makes of an object that is written, and what a
-//! delete comes to.
+//! Creates, updates and deletes: the server's changes to a written object, and the outcome of a
+//! delete.
 
 use std::time::Duration;
 
@@ -15,35 +15,35 @@ use super::storage::{
 use super::validation::{check_name, check_update, finalizers};
 use crate::sync::Arc;
 
-/// Who writes, and how.
+/// The writer of an object, and its mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Writer<'a> {
     pub(super) storage: &'a Storage,
-    /// Nothing is stored; the answer is as if.
+    /// The server stores nothing, but answers as if it did.
     pub(super) is_dry_run: bool,
-    /// The test itself writes: a status counts, a missing namespace is made, and nothing is
-    /// deleted gracefully.
+    /// The test itself writes: a status counts, a missing namespace is created, and deletes are
+    /// immediate.
     pub(super) is_test: bool,
 }
 
-/// What a write came to.
+/// The outcome of a write.
 #[derive(Debug)]
 pub(super) struct WrittenObject {
     pub(super) object: Arc<StoredVersion>,
     pub(super) is_created: bool,
 }
 
-/// What a delete is asked to do.
+/// The options of a delete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeleteRequest {
     pub(super) grace: Option<i64>,
-    /// The object has to have this uid.
+    /// The object must have this uid.
     pub(super) uid: Option<String>,
-    /// The object has to have this version.
+    /// The object must have this version.
     pub(super) version: Option<String>,
 }
 
-/// What a delete came to.
+/// The outcome of a delete.
 #[derive(Debug)]
 pub(super) struct DeletedObject {
     pub(super) object: Arc<StoredVersion>,
@@ -71,7 +71,7 @@ impl Writer<'_> {
         if !namespace.is_empty() {
             self.check_namespace(state, resource, &name, namespace)?;
         }
-        // One that is no number counts as none, but for an update.
+        // A version that is not a number counts as none, except in an update.
         if written_version(&object).is_ok_and(|version| version != 0) && !self.is_test {
             let message = "resourceVersion should not be set on objects to be created";
             return Err(Refusal::internal(message));
@@ -102,7 +102,7 @@ impl Writer<'_> {
         Ok(self.store(state, resource, &key, object))
     }
 
-    /// Refuses what is created in a namespace that is not there, or about to go.
+    /// Refuses a create in a namespace that is missing, or being deleted.
     fn check_namespace(
         self,
         state: &mut StorageState,
@@ -124,7 +124,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Replaces an object, or its status, by what the client sends.
+    /// Replaces an object, or its status, with the client's.
     pub(super) fn update(
         self,
         state: &mut StorageState,
@@ -212,7 +212,7 @@ impl Writer<'_> {
         Ok(self.store(state, resource, &old.key, object))
     }
 
-    /// The new object with what a client cannot write taken from the old one.
+    /// The new object, with the fields that a client cannot write from the old one.
     fn merged(self, route: &ObjectRoute, old: &StoredVersion, new: Value) -> Value {
         let has_status = route.resource.traits().has_status;
         let mut object = if route.subresource == "status" {
@@ -236,7 +236,7 @@ impl Writer<'_> {
         object
     }
 
-    /// The test alone gives an object managed fields. Writes of others leave them as they are.
+    /// Only the test sets managed fields. Writes of clients leave them as they are.
     fn set_managed_fields(self, object: &mut Value, old: Option<&StoredVersion>) {
         if !self.is_test {
             let old = old.map_or(&Value::Null, |old| &old.value);
@@ -260,7 +260,7 @@ impl Writer<'_> {
         state.put(&resource.storage_key(), key, object)
     }
 
-    /// Deletes one object, as far as finalizers and its grace period let it go.
+    /// Deletes one object, as far as its finalizers and its grace period allow.
     pub(super) fn delete(
         self,
         state: &mut StorageState,
@@ -280,7 +280,7 @@ impl Writer<'_> {
         };
         let object = self.marked(resource, &old.value, grace);
         if finalizers(&old.value).is_empty() && grace == 0 && !is_namespace {
-            // What goes gracefully is marked as deleted first: for watches, a change of its own.
+            // A graceful delete first marks the object as deleted, which watches see as a change.
             let is_graceful = resource.is("", "pods");
             if is_graceful && !self.is_test {
                 self.store(state, resource, &old.key, object.clone());
@@ -306,7 +306,7 @@ impl Writer<'_> {
         })
     }
 
-    /// The object as one that is deleted and goes after `grace` seconds.
+    /// The object, marked as deleted, to go after `grace` seconds.
     fn marked(self, resource: &ApiResource, object: &Value, grace: i64) -> Value {
         let mut object = object.clone();
         let is_namespace = resource.is("", "namespaces");
@@ -335,14 +335,14 @@ impl Writer<'_> {
         object
     }
 
-    /// Seconds until the object goes: pods on a node have some, which their kubelet may shorten.
-    /// `None` when the object goes already, and no sooner by this delete.
+    /// The seconds until the object goes: pods on a node have a grace period, which their kubelet
+    /// may shorten. `None` if the object is already going, and this delete makes it no sooner.
     fn grace(self, resource: &ApiResource, object: &Value, asked: Option<i64>) -> Option<i64> {
         let text = |path: &str| {
             let found = object.pointer(path).and_then(Value::as_str);
             found.unwrap_or_default()
         };
-        // The server takes less than nothing for a second.
+        // The server takes a negative value for one second.
         let asked = asked.map(|asked| if asked < 0 { 1 } else { asked });
         let recorded = recorded_grace(object);
         if !resource.is("", "pods") || self.is_test {
@@ -363,8 +363,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Does what the namespace controller does: deletes what is in a namespace, and the namespace
-    /// once it is empty.
+    /// Acts as the namespace controller: deletes the objects in a namespace, and the namespace once
+    /// it is empty.
     fn empty_namespace(self, state: &mut StorageState, namespace: &str) {
         let prefix = format!("{namespace}/");
         let inside: Vec<_> = state
@@ -393,7 +393,7 @@ impl Writer<'_> {
     }
 }
 
-/// Removes a namespace that is to go, if nothing is in it any more.
+/// Removes a namespace that is being deleted, if it is empty.
 fn end_namespace(state: &mut StorageState, namespace: &str) {
     let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
         return;
@@ -415,7 +415,7 @@ fn end_namespace(state: &mut StorageState, namespace: &str) {
     }
 }
 
-/// Removes an object, and what goes with it.
+/// Removes an object, and the objects that go with it.
 fn remove(
     state: &mut StorageState,
     resource: &ApiResource,
@@ -438,7 +438,7 @@ fn remove(
     Some(gone)
 }
 
-/// Puts an object where its path says.
+/// Sets an object's namespace and name from its path.
 fn place(resource: &ApiResource, namespace: &str, object: &mut Value) -> Result<(), Refusal> {
     let Some(metadata) = metadata_mut(object) else {
         return Err(Refusal::bad_request(
@@ -485,7 +485,7 @@ fn check_preconditions(
     }
 }
 
-/// The version that a written object says it is of. No version is 0, as the server reads it.
+/// The version that a written object names. The server reads none as 0.
 fn written_version(object: &Value) -> Result<u64, Refusal> {
     match metadata_text(object, "resourceVersion") {
         "" => Ok(0),
@@ -521,14 +521,14 @@ fn check_delete(
     Ok(())
 }
 
-/// The grace period of an object that is deleted; `None` of one that is not.
+/// The grace period of a deleted object; `None` if it is not deleted.
 fn recorded_grace(object: &Value) -> Option<i64> {
     let grace = object.pointer("/metadata/deletionGracePeriodSeconds");
     let is_deleted = !metadata_text(object, "deletionTimestamp").is_empty();
     is_deleted.then(|| grace.and_then(Value::as_i64).unwrap_or_default())
 }
 
-/// What a generation counts: everything but metadata and status.
+/// The fields whose changes a generation counts: all but metadata and status.
 fn wanted_state(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     let is_wanted = |name: &str| !matches!(name, "metadata" | "status" | "kind" | "apiVersion");

@@ -1,5 +1,5 @@
-//! A certificate authority for tests: it signs the certificates of a test server and of its
-//! clients, right ones and wrong ones, without any other program.
+//! A certificate authority for tests: signs right and wrong certificates of a test server and its
+//! clients, without any other program.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ use super::faults::CertificateFlaw;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
-/// The key of every certificate here. Whoever has this file has it: it protects nothing.
+/// The key of every certificate here. It is public with this file, so it protects nothing.
 const KEY: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg9sms2gYIlz7wuEXv
 YDACzzA0NhdDkNeC12FJHZPI1lehRANCAARBKFDgEqMjCahe4iTQD2GowbGbeX+o
@@ -22,9 +22,9 @@ KmabZXH/sZSGcHNlkV1i0/4vDiYcu8MN7Wc4Fx5ttWJGbM+D6C3jbu2K
 -----END PRIVATE KEY-----
 ";
 
-/// An authority whose certificates test servers and their clients show.
+/// A certificate authority for test servers and their clients.
 ///
-/// Its key stands in this crate's source: trust it in tests alone. Servers get certificates for
+/// Its key is in this crate's source: trust it only in tests. Servers get certificates for
 /// `localhost` and the loopback addresses, valid from 2020 to 2099.
 ///
 /// # Examples
@@ -69,7 +69,7 @@ impl fmt::Debug for TestAuthority {
     }
 }
 
-/// What a certificate says.
+/// The content of a certificate.
 struct Statement<'a> {
     issuer: &'a str,
     subject: &'a str,
@@ -111,22 +111,22 @@ impl TestAuthority {
         })
     }
 
-    /// An authority of another name, by the same provider.
+    /// Makes an authority of another name, with the same provider.
     pub(super) fn another(&self, name: &str) -> Result<Self, Error> {
         Self::new(name, Arc::clone(&self.provider))
     }
 
-    /// The authority's certificate in PEM, for whoever is to trust it.
+    /// Returns the authority's certificate in PEM, for those who must trust it.
     pub fn pem(&self) -> String {
         pem(&self.certificate)
     }
 
-    /// A certificate for a client, and its key, both in PEM: `user` is the user's name, `groups`
-    /// are the user's groups.
+    /// Makes a client's certificate and key, both in PEM: `user` is the user's name, `groups` are
+    /// the user's groups.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when the provider does not sign.
+    /// [`ErrorKind::Config`] when the provider cannot sign.
     pub fn client(&self, user: &str, groups: &[&str]) -> Result<(String, String), Error> {
         let certificate = self.sign(user, groups, VALID, KeyUse::Client)?;
         Ok((pem(&certificate), KEY.to_owned()))
@@ -149,8 +149,8 @@ impl TestAuthority {
         signed(&*self.key, &statement)
     }
 
-    /// A server's side of TLS: it asks for client certificates of this authority, and `demands`
-    /// says whether it takes nobody without one.
+    /// A server's side of TLS, which asks for client certificates of this authority. `demands` says
+    /// whether it requires one.
     pub(in crate::testing) fn server(
         &self,
         flaw: Option<CertificateFlaw>,
@@ -220,7 +220,7 @@ const SET: u8 = 0x31;
 const OCTETS: u8 = 0x04;
 const BITS: u8 = 0x03;
 
-/// The names of what certificates are made of (OBJECT IDENTIFIER).
+/// The identifiers of the parts of a certificate (OBJECT IDENTIFIER).
 mod oid {
     pub(super) const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
     pub(super) const COMMON_NAME: &[u8] = &[0x55, 4, 3];
@@ -320,7 +320,7 @@ fn extensions(use_of_key: &KeyUse<'_>) -> Vec<u8> {
     der(0xa3, &[&der(SEQUENCE, &[&all])])
 }
 
-/// A certificate with that statement, signed with the key that is in it too.
+/// A certificate with that content, signed with the key that it also contains.
 fn signed(key: &dyn SigningKey, says: &Statement<'_>) -> Result<CertificateDer<'static>, Error> {
     let scheme = SignatureScheme::ECDSA_NISTP256_SHA256;
     let (Some(signer), Some(public)) = (key.choose_scheme(&[scheme]), key.public_key()) else {
@@ -328,7 +328,7 @@ fn signed(key: &dyn SigningKey, says: &Statement<'_>) -> Result<CertificateDer<'
         return Err(Error::new(ErrorKind::Config, message));
     };
     let algorithm = der(SEQUENCE, &[&identifier(oid::ECDSA_WITH_SHA256)]);
-    // Certificates of one authority have different numbers where they say different things.
+    // Certificates of one authority with different content have different numbers.
     let validity = [time(says.validity.0), time(says.validity.1)].concat();
     let subject = name_of(says.subject, says.groups);
     let extensions = extensions(&says.use_of_key);

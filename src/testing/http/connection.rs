@@ -83,7 +83,7 @@ impl<S: Backend> ServerCore<S> {
     }
 }
 
-/// Go's answer to what is no request.
+/// Go's answer to bytes that are not a request.
 const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
     Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request";
 
@@ -91,12 +91,13 @@ const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
 const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
-/// How plain requests begin that Go tells so.
+/// The beginnings of plain requests to which Go gives that answer.
 const PLAIN: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 
 type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
-/// Shakes hands as far as the fault lets it: the stream, or what becomes of the connection.
+/// Performs the handshake as far as the fault allows. Returns the stream, or the fate of the
+/// connection.
 fn handshake(
     tls: &ServerTls,
     socket: TcpStream,
@@ -132,11 +133,11 @@ struct FaultySocket<'a> {
     patience: Patience,
     waits: (&'a Clock, &'a StopToken),
     flow: Flow,
-    /// The first bytes that came, as many as tell a plain request.
+    /// The first bytes, as many as identify a plain request.
     first: Vec<u8>,
 }
 
-/// How long reads wait, all together.
+/// How long reads may wait in all.
 #[derive(Clone, Copy)]
 struct Patience {
     wait: Duration,
@@ -150,7 +151,7 @@ impl Patience {
         Self { wait, until }
     }
 
-    /// Makes the next read of the socket end in time.
+    /// Bounds the next read of the socket.
     fn bound(self, socket: &TcpStream) -> io::Result<()> {
         let left = self
             .until
@@ -162,7 +163,7 @@ impl Patience {
     }
 }
 
-/// A stream of requests, each of which comes in time once it has begun.
+/// A stream of requests, each of which must come in time once it has begun.
 struct Requesting<'a, T> {
     stream: &'a mut T,
     socket: &'a TcpStream,
@@ -194,7 +195,7 @@ impl Write for FaultySocket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut socket = self.socket;
         if PLAIN.contains(&&*self.first) {
-            // In the place of the alert.
+            // Instead of the alert.
             socket.write_all(NO_TLS)?;
             self.flow = Flow::Close;
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -256,7 +257,7 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
         Ok(Flow::Close)
     }
 
-    /// The next request. What is none is told so in a line of text, as Go's servers do.
+    /// The next request. Answers other bytes with a line of text, as Go's servers do.
     fn next(&mut self, requests: &mut Requests, socket: &TcpStream) -> io::Result<Option<Request>> {
         let mut patience = Patience::begun(self.server.request_wait);
         if requests.is_empty() {
@@ -312,7 +313,7 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
     }
 }
 
-/// The request of a client that takes no gzip: a fault changes text.
+/// The request as of a client without gzip, because a fault changes text.
 fn plain(request: &Request, is_changed: bool) -> Option<Request> {
     let is_plain = !is_changed || request.header("accept-encoding").is_none();
     (!is_plain).then(|| {
@@ -322,7 +323,7 @@ fn plain(request: &Request, is_changed: bool) -> Option<Request> {
     })
 }
 
-/// One answer under way.
+/// One answer that is being sent.
 struct Sending<'a, T> {
     clock: &'a Clock,
     stream: &'a mut T,
@@ -375,7 +376,7 @@ impl<T: Read + Write> Sending<'_, T> {
         Ok(flow)
     }
 
-    /// Sends bytes as far as the fault lets them.
+    /// Sends bytes as far as the fault allows.
     fn write(&mut self, part: Sent, bytes: &[u8], framing: Framing) -> io::Result<Flow> {
         let stream = &mut *self.stream;
         let mut out = |bytes: &[u8]| write_piece(stream, bytes, framing);
@@ -388,7 +389,7 @@ impl<T: Read + Write> Sending<'_, T> {
         }
     }
 
-    /// Sends a whole body with a length that is so much off, or a watch with that length.
+    /// Sends a whole body with a length that is wrong by `by`, or a watch with that length.
     fn send_with_length(&mut self, mut reply: Reply<'_>, by: i64) -> io::Result<Flow> {
         let mut body = Vec::new();
         let mut stated = by;

@@ -1,14 +1,13 @@
-//! As much HTTP/1.1 as a test server needs: requests in, bodies out, both in chunks or at a stated
-//! length.
+//! The HTTP/1.1 of a test server: requests in, bodies out, both in chunks or with a stated length.
 
 use std::io::{self, Read, Write};
 
 use crate::testing::recording::Target;
 
-/// A request line with its headers has at most so many bytes; real ones have a few hundred.
+/// The maximum size of a request line with its headers; real ones have a few hundred bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
 
-/// The body of a request has at most so many bytes, as kube-apiservers allow.
+/// The maximum size of a request's body, as in kube-apiservers.
 const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 const TOO_LONG: &str = "the body of the request is too long";
@@ -37,7 +36,7 @@ impl Request {
     }
 }
 
-/// Reads requests off a connection, keeping what came of the next one.
+/// Reads requests from a connection, and keeps the beginning of the next one.
 pub(in crate::testing) struct Requests {
     buffer: Vec<u8>,
 }
@@ -47,7 +46,7 @@ impl Requests {
         Self { buffer: Vec::new() }
     }
 
-    /// Whether nothing has come of the next request.
+    /// Whether no byte of the next request has come.
     pub(in crate::testing) fn is_empty(&self) -> bool {
         self.buffer.is_empty()
     }
@@ -89,7 +88,7 @@ impl Requests {
         Ok(Some(request))
     }
 
-    /// A body in chunks; what stands behind a chunk's length, and trailers, are left out.
+    /// Reads a body in chunks. Ignores chunk extensions and trailers.
     fn chunks(&mut self, stream: &mut impl Read) -> io::Result<Vec<u8>> {
         let mut body = Vec::new();
         loop {
@@ -153,8 +152,8 @@ impl Requests {
     }
 }
 
-/// Refuses what cannot become a request before all of it has come: the hello of a TLS client may
-/// have no line that ends, and its sender waits for an answer.
+/// Refuses bytes early that cannot become a request: the hello of a TLS client may have no end of
+/// line, and its sender waits for an answer.
 fn check_beginning(bytes: &[u8]) -> io::Result<()> {
     let is_method = bytes.first().is_none_or(u8::is_ascii_uppercase);
     match memchr::memchr(b'\n', bytes) {
@@ -200,7 +199,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 pub(in crate::testing) enum Framing {
     /// `transfer-encoding: chunked`.
     Chunked,
-    /// `content-length`, among the headers already.
+    /// `content-length`, already among the headers.
     Length,
 }
 
@@ -215,8 +214,8 @@ pub(in crate::testing) fn write_head(
     stream.flush()
 }
 
-/// Status line and headers; connection-level headers of `headers` are left out, they are this
-/// connection's own.
+/// Status line and headers. Leaves out connection-level ones in `headers`, because this connection
+/// has its own.
 pub(in crate::testing) fn head(
     status: u16,
     headers: &[(String, String)],

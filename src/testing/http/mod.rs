@@ -1,5 +1,5 @@
 //! The HTTP server under every test server: sockets, TLS, heads and bodies, the log of requests,
-//! and the faults on top. What is answered is the business of the [`Backend`] behind it.
+//! and the faults on top. The [`Backend`] behind it makes the answers.
 
 mod authority;
 mod connection;
@@ -27,22 +27,22 @@ pub use self::received::{Answered, Received};
 pub(super) use self::server::{HttpServer, ServerOptions};
 pub(super) use self::tls::ServerTls;
 
-/// What is behind the connections of a test server.
+/// The backend behind the connections of a test server.
 pub(super) trait Backend: Send + Sync + 'static {
-    /// Answers a request that came at `at`. Blocks in the pieces of the body alone.
+    /// Answers a request that came at `at`. Only the pieces of the body may block.
     fn answer<'a>(&'a self, request: &Request, at: Instant, caller: &Caller) -> Reply<'a>;
 }
 
-/// Who is at the other end of a connection.
+/// The client of a connection.
 #[derive(Clone, Debug)]
 pub(super) struct Caller {
     /// Connections count from 1.
     pub(super) connection: u64,
-    /// The chain that the client has shown, its own certificate first.
+    /// The client's certificate chain, its own certificate first.
     pub(super) certificates: Vec<CertificateDer<'static>>,
 }
 
-/// An answer. A stated `content-length` is kept; a body without one goes in chunks.
+/// An answer. A body without a stated `content-length` is sent in chunks.
 pub(super) struct Reply<'a> {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
@@ -50,21 +50,21 @@ pub(super) struct Reply<'a> {
     pub(super) answered: Answered,
 }
 
-/// The pieces of a body, each sent as soon as it is there.
+/// The pieces of a body, each sent at once.
 pub(super) trait Pieces: Send {
-    /// Blocks until the head may be sent; whether it may, before the stop.
+    /// Blocks until the head may be sent. Returns false at the stop.
     fn begin(&mut self, _stop: &StopToken) -> bool {
         true
     }
 
-    /// Blocks until there is a piece, or until the stop.
+    /// Blocks until the next piece, or until the stop.
     fn next(&mut self, stop: &StopToken) -> Piece;
 }
 
 /// A piece of a body.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece {
-    /// The next bytes: of a watch, one event with its newline.
+    /// The next bytes; for a watch, one event with its newline.
     Bytes(Vec<u8>),
     /// The body is complete.
     End,
@@ -72,7 +72,7 @@ pub(super) enum Piece {
     Cut,
 }
 
-/// A body that is known at once.
+/// A body that is complete from the start.
 struct Whole(Option<Vec<u8>>);
 
 impl Pieces for Whole {
@@ -98,7 +98,7 @@ impl Reply<'_> {
         }
     }
 
-    /// A `Status` of the API that says what failed.
+    /// A `Status` of the API with the failure.
     pub(super) fn failure(status: u16, reason: &str, message: &str, answered: Answered) -> Self {
         let text = serde_json::json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,11 +1,12 @@
-//! A loopback port that stays a server's own while it does not listen.
+//! A loopback port that a server keeps while it does not listen.
 
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 
-/// While this lives, the system gives the port to nobody who asks for any, nor to an outgoing
-/// connection. On Linux only: elsewhere a crashed server may find its port taken (untested).
+/// While this lives, the system gives the port neither to a program that asks for any port, nor to
+/// an outgoing connection. Only on Linux: elsewhere a crashed server may find its port taken
+/// (untested).
 #[derive(Debug)]
 pub(super) struct Port {
     number: u16,
@@ -14,7 +15,7 @@ pub(super) struct Port {
 }
 
 impl Port {
-    /// Keeps that port, or a free one for 0.
+    /// Reserves that port, or a free one for 0.
     #[cfg(target_os = "linux")]
     pub(super) fn keep(number: u16) -> io::Result<Self> {
         use rustix::net;

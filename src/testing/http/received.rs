@@ -1,19 +1,20 @@
-//! The log of a test server: what came, when, and how it was answered.
+//! The log of a test server: its requests, their times, and their answers.
 
 use std::time::Instant;
 
 use super::message::Request;
 
-/// So many requests are logged at most: then the older half is forgotten. A server may live long.
+/// The maximum number of logged requests, because a server may live long. Beyond it the log forgets
+/// the older half.
 const LOGGED_MAX: usize = 100_000;
 
-/// So many bytes of requests are logged at most, for requests with long paths and headers.
+/// The maximum size of the log in bytes, for requests with long paths and headers.
 const LOGGED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// What a request counts for besides its texts.
+/// The size that a request counts for, besides its texts.
 const RECEIVED_BYTES: usize = 256;
 
-/// What a header or a parameter counts for besides its texts.
+/// The size that a header or a parameter counts for, besides its texts.
 const PAIR_BYTES: usize = 48;
 
 /// The requests that a server remembers, in order, without their bodies.
@@ -53,13 +54,13 @@ impl RequestLog {
         &self.remembered
     }
 
-    /// How many came so far.
+    /// The number of requests so far.
     pub(in crate::testing) fn count(&self) -> usize {
         self.forgotten.saturating_add(self.remembered.len())
     }
 }
 
-/// About how much memory a request takes without its body.
+/// The approximate memory of a request without its body.
 fn size(request: &Request) -> usize {
     let Request {
         method,
@@ -90,13 +91,13 @@ pub struct Received {
 pub enum Answered {
     /// A recorded answer.
     Recorded,
-    /// An answer to a get of one object, made of what the recording has of that object.
+    /// An answer to a get of one object, derived from the recording.
     Derived,
-    /// An answer of an [`ApiServer`](crate::testing::ApiServer), refusals included.
+    /// An answer of an [`ApiServer`](crate::testing::ApiServer), including refusals.
     Served,
-    /// 404: nothing is recorded for it, or no more.
+    /// 404: the recording has no answer, or none left.
     Unmatched,
-    /// A fault took the answer's place.
+    /// A fault replaced the answer.
     Fault,
 }
 
@@ -106,12 +107,12 @@ impl Received {
         &self.request.method
     }
 
-    /// The path, percent-encoding resolved.
+    /// Returns the path, with percent-encoding decoded.
     pub fn path(&self) -> &str {
         &self.request.target.path
     }
 
-    /// The value of a query parameter.
+    /// Returns the value of a query parameter.
     pub fn query(&self, name: &str) -> Option<&str> {
         self.request.target.value(name)
     }
@@ -121,17 +122,17 @@ impl Received {
         self.request.target.is_watch()
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.request.header(name)
     }
 
-    /// When the request came, on the server's clock.
+    /// Returns when the request came, on the server's clock.
     pub fn at(&self) -> Instant {
         self.at
     }
 
-    /// How it was answered.
+    /// Returns how the server answered it.
     pub fn answered(&self) -> Answered {
         self.answered
     }

@@ -1,4 +1,4 @@
-//! A test server as its owner has it: it listens, logs what comes, and takes faults at run time.
+//! A test server for its owner: it listens, logs requests, and takes faults at run time.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// What every test server can be given before it starts.
+/// The options of every test server before it starts.
 #[derive(Debug, Clone)]
 pub(in crate::testing) struct ServerOptions {
     pub(in crate::testing) clock: Clock,
@@ -23,7 +23,8 @@ pub(in crate::testing) struct ServerOptions {
     pub(in crate::testing) port: u16,
     pub(in crate::testing) tls: Option<ServerTls>,
     pub(in crate::testing) faults: Vec<Fault>,
-    /// A handshake, or a request once it has begun, comes whole in so long, or the connection ends.
+    /// The maximum time for a whole handshake, or a request once it has begun, before the
+    /// connection ends.
     pub(in crate::testing) request_wait: Duration,
 }
 
@@ -44,14 +45,14 @@ impl Default for ServerOptions {
 pub(in crate::testing) struct HttpServer<S> {
     /// None while the server is crashed.
     service: Mutex<Option<Service>>,
-    /// Its own while it is crashed, too.
+    /// Reserved even while the server is crashed.
     _port: Port,
     address: std::net::SocketAddr,
     name: &'static str,
     core: Arc<ServerCore<S>>,
 }
 
-/// What the connections share.
+/// The state that the connections share.
 #[derive(Debug)]
 pub(super) struct ServerCore<S> {
     pub(super) backend: S,
@@ -64,11 +65,11 @@ pub(super) struct ServerCore<S> {
 }
 
 impl<S: Backend> HttpServer<S> {
-    /// Listens and serves from now on. `name` is that of its threads.
+    /// Starts the server. `name` names its threads.
     ///
     /// # Errors
     ///
-    /// `Resources` when the system has no socket, port or thread to give.
+    /// `Resources` when the system refuses a socket, port or thread.
     pub(in crate::testing) fn start(
         name: &'static str,
         backend: S,
@@ -94,8 +95,8 @@ impl<S: Backend> HttpServer<S> {
         })
     }
 
-    /// Closes the port and resets every connection, as a process does that is killed. Returns when
-    /// all threads have ended.
+    /// Closes the port and resets every connection, like a killed process. Returns when all threads
+    /// have ended.
     pub(in crate::testing) fn crash(&self) {
         let service = self.service.lock().take();
         if let Some(service) = service {
@@ -103,7 +104,7 @@ impl<S: Backend> HttpServer<S> {
         }
     }
 
-    /// Listens again, on the same port; does nothing where the server listens.
+    /// Listens again on the same port. Does nothing if the server already listens.
     pub(in crate::testing) fn come_back(&self) -> Result<(), Error> {
         let mut service = self.service.lock();
         if service.is_none() {
@@ -117,13 +118,13 @@ impl<S: Backend> HttpServer<S> {
         *self.core.tls.lock() = Some(tls);
     }
 
-    /// What its clients are to trust, in PEM; `None` without TLS.
+    /// The certificates for its clients to trust, in PEM; `None` without TLS.
     pub(in crate::testing) fn certificates(&self) -> Option<Vec<u8>> {
         let tls = self.core.tls.lock();
         tls.as_ref().map(|tls| tls.certificates().to_vec())
     }
 
-    /// Shows certificates of another authority from now on, of that name.
+    /// Shows certificates of another authority, with that name, from now on.
     pub(in crate::testing) fn rotate_authority(&self, name: &str) -> Result<(), Error> {
         let authority = self
             .core
@@ -172,7 +173,7 @@ impl<S: Backend> HttpServer<S> {
         &self.core.log
     }
 
-    /// Waits until `enough` says yes to the requests so far; whether it did by `deadline`.
+    /// Waits until `enough` accepts the requests so far. Returns whether it did by `deadline`.
     pub(in crate::testing) fn wait_for_requests(
         &self,
         deadline: impl IntoDeadline,

@@ -1,8 +1,8 @@
 //! A loopback listener whose connections are threads with an owner: the ground under the test
 //! servers and the recorder.
 //!
-//! One thread accepts, notices clients that hang up, joins the threads that have ended, and at its
-//! stop ends and joins the others. It alone owns the connections, so they need no lock.
+//! One thread accepts, notices clients that hang up, joins ended threads, and at its stop ends and
+//! joins the others. Only that thread owns the connections, so they need no lock.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -16,20 +16,20 @@ use crate::sync::{
 };
 use crate::worker::{StopToken, Wake, Worker};
 
-/// Until descriptors or threads are looked for again: a waiting client keeps the listener readable
-/// meanwhile.
+/// The pause before the next try after descriptors or threads ran out, while a waiting client keeps
+/// the listener readable.
 const EXHAUSTED_PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 100_000_000,
 };
 
-/// What is done with one connection. Ends when the client has gone or `stop` is raised; both end a
-/// blocked read or write of the socket too.
+/// The handler of one connection. It ends when the client has gone or `stop` is raised; both also
+/// end a blocked read or write of the socket.
 pub(in crate::testing) trait Handler: Send + Sync + 'static {
-    /// What was decided about a connection before it got a thread.
+    /// The decision about a connection before it gets a thread.
     type Admitted: Send + 'static;
 
-    /// Decides about the next connection, in the order in which they came.
+    /// Decides about the next connection, in the order of arrival.
     fn admit(&self) -> Self::Admitted;
 
     fn serve(&self, socket: TcpStream, admitted: Self::Admitted, stop: &StopToken);
@@ -100,8 +100,7 @@ impl Service {
         self.address
     }
 
-    /// Resets every connection, as a process does that is killed; returns when all threads have
-    /// ended.
+    /// Resets every connection, like a killed process. Returns when all threads have ended.
     pub(in crate::testing) fn crash(self) {
         self.crashes.store(true, Ordering::SeqCst);
         self.stop();
@@ -115,13 +114,13 @@ impl Service {
     }
 }
 
-/// Wakes the accepting thread out of its poll.
+/// Wakes the accepting thread from its poll.
 #[derive(Debug)]
 struct Bell(UnixStream);
 
 impl Wake for Bell {
     fn wake(&self) {
-        // A full pipe has woken it already; a closed one belongs to a thread that is past its poll.
+        // A full pipe has already woken it; a closed one belongs to a thread past its poll.
         let _rung = (&self.0).write(&[1]);
     }
 }
@@ -133,8 +132,7 @@ struct Acceptor<H> {
     bell: Arc<Bell>,
     handler: Arc<H>,
     connections: Vec<Connection>,
-    /// The system has nothing to give for another connection: none is looked for until the next
-    /// turn.
+    /// The system has no resources for another connection, so none is accepted until the next turn.
     exhausted: bool,
 }
 
@@ -155,7 +153,7 @@ impl Connection {
     fn end(&mut self) {
         self.hung_up = true;
         self.worker.stop();
-        // It may be closed already; then there is nothing to end.
+        // It may be closed already.
         let _closed = self.socket.shutdown(Shutdown::Both);
     }
 }
@@ -167,8 +165,8 @@ impl Drop for Connection {
 }
 
 impl<H: Handler> Acceptor<H> {
-    /// Has nobody connect any more, whoever else has the listener: a process that is being started
-    /// has it until it runs its own program.
+    /// Prevents further connections, even if another process has the listener: a child has it from
+    /// fork to exec.
     fn close(&self) {
         let closed = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let Err(error) = closed {
@@ -201,7 +199,7 @@ impl<H: Handler> Acceptor<H> {
         }
     }
 
-    /// Blocks until somebody connects, hangs up, ends or stops.
+    /// Blocks until a client connects or hangs up, a thread ends, or the stop.
     fn wait(&mut self) {
         let (arrivals, timeout) = if self.exhausted {
             (PollFlags::empty(), Some(&EXHAUSTED_PAUSE))
@@ -265,18 +263,18 @@ impl<H: Handler> Acceptor<H> {
     }
 }
 
-/// Resets a connection, whoever else has its socket: what is blocked in it returns.
+/// Resets a connection, even if another process has its socket, so that blocked calls return.
 pub(in crate::testing) fn reset(socket: &TcpStream) -> io::Result<()> {
     Ok(rustix::net::connect_unspec(socket)?)
 }
 
 #[cfg(target_os = "linux")]
 const HUNG_UP: PollFlags = PollFlags::RDHUP;
-/// Off Linux only a reset is noticed while an answer waits for its time (untested).
+/// Outside Linux, only a reset is noticed while an answer waits for its time (untested).
 #[cfg(not(target_os = "linux"))]
 const HUNG_UP: PollFlags = PollFlags::HUP;
 
-/// The last act of a connection's thread, a panic included: the client sees the end, the acceptor
+/// The end of a connection's thread, even by a panic: the client sees the end, and the acceptor
 /// joins the thread.
 struct End {
     ended: Arc<AtomicBool>,
@@ -306,7 +304,7 @@ mod tests {
         fn serve(&self, _socket: TcpStream, (): (), _stop: &StopToken) {}
     }
 
-    /// A process that is being started has all descriptors until it runs its own program.
+    /// A child process has all descriptors from fork to exec.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_port_is_closed_although_another_process_has_the_listener_still() {

@@ -1,4 +1,4 @@
-//! A test server's side of TLS: out of a certificate and its key, or of a test authority.
+//! A test server's side of TLS, from a certificate and its key, or from a test authority.
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -12,19 +12,19 @@ use super::faults::Act;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
-/// What a server shows to whoever connects.
+/// The certificates that a server shows.
 #[derive(Clone, Debug)]
 pub(in crate::testing) struct ServerTls {
     config: Arc<ServerConfig>,
-    /// What clients trust, in PEM.
+    /// The certificates that clients trust, in PEM.
     certificates: Vec<u8>,
     /// Signs other certificates, for the faults that need them.
     authority: Option<TestAuthority>,
 }
 
 impl ServerTls {
-    /// Shows these certificates. Takes client certificates of the authorities `clients`, in PEM,
-    /// and clients without one too; with none, it asks for no certificate.
+    /// Shows these certificates. Accepts client certificates of the authorities `clients`, in PEM,
+    /// and clients without one. Without authorities, it asks for no certificate.
     pub(in crate::testing) fn of_pem(
         certificates: &[u8],
         key: &[u8],
@@ -51,7 +51,7 @@ impl ServerTls {
         })
     }
 
-    /// Shows a certificate of that authority, and takes client certificates of it.
+    /// Shows a certificate of that authority, and accepts its client certificates.
     pub(in crate::testing) fn of_authority(authority: &TestAuthority) -> Result<Self, Error> {
         Ok(Self {
             config: authority.server(None, false)?,
@@ -68,7 +68,7 @@ impl ServerTls {
         self.authority.as_ref()
     }
 
-    /// What a connection is shown that meets this fault.
+    /// The configuration for a connection that meets this fault.
     pub(super) fn config(&self, act: Option<&Act>) -> Result<Arc<ServerConfig>, Error> {
         let (flaw, demands) = match act {
             Some(Act::Certificate(flaw)) => (Some(*flaw), false),

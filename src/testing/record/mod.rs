@@ -1,5 +1,5 @@
-//! The recorder: stands between a client and an API server and keeps what passes, with secret
-//! values replaced.
+//! The recorder between a client and an API server: records all traffic, with secret values
+//! replaced.
 
 mod raw_answer;
 mod redact;
@@ -24,36 +24,35 @@ use crate::sync::{
 };
 use crate::worker::{StopToken, WaitEnd};
 
-/// Headers of an answer that mean something to a client's next step; the others are the server's
-/// own business. Of a request none is kept: `Authorization` neither stays nor passes.
+/// The recorded headers of an answer: those that affect a client's next step. No header of a
+/// request is recorded, and `Authorization` is not even passed on.
 const HEADERS_KEPT: [&str; 4] = ["content-type", "content-length", "retry-after", "warning"];
 
-/// For so long a server that was there is waited for: a restart takes seconds.
+/// How long the recorder waits for a server that was there; a restart takes seconds.
 const OUTAGE_MAX: Duration = Duration::from_secs(60);
 
-/// Between two looks whether it is ready again.
+/// The pause between two checks whether it is ready again.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// Bytes read at a time.
+/// The number of bytes per read.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// A reverse proxy on a loopback port that records what passes between clients and a real API
 /// server.
 ///
-/// Clients talk plain HTTP to it, without credentials; it talks to the server with those of its
-/// configuration. It passes only reads (`GET`). While a server that has answered before is gone,
-/// requests wait up to a minute until it says that it is ready (`/readyz`): a client whose
-/// connection was cut by a restart meets the restarted server, with all that this one has
-/// forgotten.
+/// Clients talk plain HTTP to it, without credentials; it talks to the server with the credentials
+/// of its configuration. It passes only reads (`GET`). If a server that has answered before is
+/// gone, requests wait up to a minute until it is ready again (`/readyz`). So a client whose
+/// connection was cut by a restart meets the restarted server, without its earlier history.
 ///
-/// The recorder redacts what it records before it keeps it:
+/// The recorder redacts all data before it keeps it:
 ///
-/// - values of `data` and `stringData` of Secrets, wherever they stand in an answer;
+/// - values of `data` and `stringData` of Secrets, anywhere in an answer;
 /// - all annotations of Secrets, and the last-applied annotation of every object;
 /// - signed and bearer tokens.
 ///
-/// Replacements have the same length, equal values get equal ones. Values of ConfigMaps are kept. A
-/// body that cannot be read as JSON is kept as its length alone.
+/// Replacements have the same length, and equal values get equal ones. Values of ConfigMaps are
+/// kept. Of a body that is not JSON, only the length is kept.
 ///
 /// # Examples
 ///
@@ -81,7 +80,7 @@ struct Shared {
     start: Instant,
     redactor: Arc<Mutex<Redactor>>,
     exchanges: Mutex<Vec<Exchange>>,
-    /// How many requests did not reach the server, and why the last one did not.
+    /// How many requests did not reach the server, and the error of the last one.
     failures: Mutex<(usize, Option<Error>)>,
     /// Whether the server has ever answered.
     seen: AtomicBool,
@@ -94,13 +93,13 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Recorder {
-    /// Starts to record what passes to the server of `config`; listens on `port` of the loopback
+    /// Starts to record traffic to the server of `config`. Listens on `port` of the loopback
     /// address, 0 for a free one.
     ///
     /// # Errors
     ///
-    /// What is wrong with the configuration; [`ErrorKind::Resources`] when the system has no socket
-    /// or thread to give.
+    /// The error of the configuration; [`ErrorKind::Resources`] when the system refuses a socket or
+    /// thread.
     pub fn start(config: &http::Config, port: u16) -> Result<Self, Error> {
         Self::start_on(config, port, Clock::system())
     }
@@ -125,26 +124,25 @@ impl Recorder {
         Ok(Self { service, shared })
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.service.address()
     }
 
-    /// The address as a URL, for a client's configuration.
+    /// Returns the address as a URL, for a client's configuration.
     pub fn url(&self) -> String {
         format!("http://{}", self.address())
     }
 
-    /// How many requests could not be passed on to the server, and why the last of them could not.
-    /// Their clients saw a connection that closed without an answer, and nothing of them is
-    /// recorded.
+    /// Returns how many requests it could not pass to the server, and the error of the last one.
+    /// Their clients saw a connection that closed without an answer, and they are not recorded.
     pub fn failures(&self) -> Option<(usize, Error)> {
         let (count, last) = self.shared.failures.lock().clone();
         last.map(|last| (count, last))
     }
 
-    /// Ends every connection and returns the recording, in the order of the requests. Answers that
-    /// were under way end [`End::Open`].
+    /// Ends every connection and returns the recording, in the order of the requests. Incomplete
+    /// answers end as [`End::Open`].
     pub fn finish(self) -> Recording {
         self.service.stop();
         let mut exchanges = std::mem::take(&mut *self.shared.exchanges.lock());
@@ -178,7 +176,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Passes one request on and its answer back; whether the connection can take another.
+    /// Passes one request on and its answer back. Returns whether the connection can take another.
     fn pass(
         &self,
         request: &Request,
@@ -195,8 +193,7 @@ impl Shared {
             Err(error) if error.is_stopped() => return Ok(false),
             Err(error) => {
                 self.failed(error);
-                // The client sees what it would have seen without a recorder: a connection without
-                // an answer.
+                // The client sees the same as without a recorder: a connection without an answer.
                 return Ok(false);
             }
         };
@@ -208,7 +205,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Asks the server. One that was there before and is gone for a moment is waited for.
+    /// Asks the server. Waits for one that was there before and is gone for a moment.
     fn open(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
         let give_up = self.clock.after(OUTAGE_MAX);
         loop {
@@ -224,7 +221,7 @@ impl Shared {
         }
     }
 
-    /// As a load balancer would: a server that starts refuses everybody until it knows its roles.
+    /// As a load balancer would: a starting server refuses all users until it knows its roles.
     fn is_ready_again(&self, give_up: Deadline, stop: &StopToken) -> bool {
         loop {
             let look = self.clock.after(LOOK_EVERY).earlier(give_up);
@@ -262,7 +259,7 @@ fn refuse(client: &mut TcpStream, code: u16, reason: &str, message: &str) -> io:
     write_piece(client, body.as_bytes(), Framing::Length)
 }
 
-/// An answer on its way.
+/// An answer that is being passed.
 struct Passing<'a> {
     recorder: &'a Shared,
     exchange: Exchange,

@@ -7,20 +7,20 @@ use crate::worker::StopToken;
 /// An answer whose body is not read yet.
 pub(crate) struct RawAnswer {
     pub(crate) status: u16,
-    /// With names in lower case. Values that are not text are left out.
+    /// The headers, with names in lower case, without values that are not text.
     pub(crate) headers: Vec<(String, String)>,
     answer: ResponseReader,
 }
 
 impl Client {
-    /// Sends `GET path`, for JSON that is not compressed.
+    /// Sends `GET path`, for uncompressed JSON.
     ///
     /// The rate limit does not apply, because the program behind the recorder has its own. Blocks
     /// until the head of the answer, a limit of the transport, or the stop.
     ///
     /// # Errors
     ///
-    /// What went wrong on the way. An answer of any status is not an error.
+    /// The failure on the way. An answer of any status is not an error.
     pub(crate) fn raw(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
         let inner = self.inner();
         let call = CallContext::new(stop, NamedDeadline::NEVER)?;
@@ -55,7 +55,7 @@ impl RawAnswer {
     ///
     /// # Errors
     ///
-    /// `Stopped`, or how the body broke off.
+    /// `Stopped`, or the failure of the body.
     pub(crate) fn read(&mut self, into: &mut [u8]) -> Result<usize, Error> {
         let read = self.answer.read(into, NamedDeadline::NEVER);
         read.map_err(|interrupt| self.answer.cut_off(interrupt))

@@ -1,7 +1,7 @@
-//! Secret values in the bodies of answers, replaced in place by made-up ones of the same length.
+//! Replaces secret values in the bodies of answers, in place, with made-up ones of the same length.
 //!
-//! Equal lengths keep what a replay needs true: the sizes, the content length, and where the pieces
-//! of a body were cut. Equal values get equal replacements and different ones different ones, so
+//! Equal lengths preserve what a replay needs: the sizes, the content length, and the cuts between
+//! pieces of a body. Equal values get equal replacements and different values different ones, so
 //! that a changed value still shows.
 
 use std::collections::HashMap;
@@ -22,17 +22,17 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Shorter runs with two dots in them are version numbers and host names, not signed tokens.
 const TOKEN_BYTES_MIN: usize = 30;
 
-/// What stands in place of a body that cannot be read.
+/// The filler for a body that cannot be read.
 const UNREADABLE: u8 = b'x';
 
-/// Replaces secret values. Keeps no value: only keyed hashes, whose key is gone with it.
+/// Replaces secret values. Keeps only keyed hashes, whose key is dropped with it.
 #[derive(Debug, Default)]
 pub(super) struct Redactor {
     key: RandomState,
     numbers: HashMap<u64, usize>,
 }
 
-/// A place in the text, and what becomes of it.
+/// A place in the text, and its replacement.
 struct Change {
     span: Range<usize>,
     how: How,
@@ -47,18 +47,18 @@ enum How {
 }
 
 impl Redactor {
-    /// Replaces what is secret in one JSON text, whole or cut off; returns whether it could be read
-    /// as JSON.
+    /// Replaces the secrets in one JSON text, whole or cut off. Returns whether it could be read as
+    /// JSON.
     ///
-    /// `of_secrets` says that the request was for Secrets, whatever the text says of itself. What
-    /// is not JSON may be anything, and nothing of it is kept.
+    /// `of_secrets` says that the request was for Secrets, whatever kind the text names. A text
+    /// that is not JSON may contain anything, so none of it is kept.
     pub(super) fn redact(&mut self, text: &mut [u8], of_secrets: bool) -> bool {
         let Ok(scanned) = json::scan(text) else {
             blank(text);
             return false;
         };
         let mut changes = Vec::new();
-        // A cut text may not have come to the kind of its objects: all of it counts as secret.
+        // A cut text may end before the kind of its objects, so all of it counts as secret.
         collect(text, &scanned.root, of_secrets || scanned.cut, &mut changes);
         for change in changes {
             self.change(text, change);
@@ -89,8 +89,8 @@ impl Redactor {
         *self.numbers.entry(self.key.hash_one(value)).or_insert(next)
     }
 
-    /// Signed tokens and bearer headers, wherever they stand: a `ServiceAccount`'s token in an env
-    /// value, a log line in a status.
+    /// Replaces signed tokens and bearer headers anywhere, such as a `ServiceAccount`'s token in an
+    /// env value, or a log line in a status.
     fn tokens(&mut self, text: &mut [u8]) {
         for span in token_spans(text) {
             let how = How::Text;
@@ -99,22 +99,22 @@ impl Redactor {
     }
 }
 
-/// Overwrites all but line ends.
+/// Overwrites everything but line ends.
 pub(super) fn blank(text: &mut [u8]) {
     text.iter_mut()
         .filter(|byte| **byte != b'\n')
         .for_each(|byte| *byte = UNREADABLE);
 }
 
-/// Finds what to replace. `secret` holds below an object that is a Secret or a list of them.
+/// Finds the parts to replace. `secret` is true below a Secret or a list of them.
 fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
     let secret = secret || is_secret(text, node);
     match node {
         Node::Object(members) => {
             for member in members {
                 match (member.key.as_str(), &member.value) {
-                    // Whatever their shape: a server that is wrong in one thing may be so in
-                    // another.
+                    // Whatever their shape: a server that is wrong about one thing may be wrong
+                    // about another.
                     ("data" | "stringData", value) if secret => leaves(value, changes),
                     ("annotations", Node::Object(annotations)) if secret => {
                         let private = annotations
@@ -159,7 +159,7 @@ fn leaves(node: &Node, changes: &mut Vec<Change>) {
     }
 }
 
-/// A value of the same length that says that it is made up; base64 where the original was base64.
+/// A value of the same length that shows that it is made up; base64 if the original was base64.
 fn made_up(number: usize, original: &[u8]) -> Vec<u8> {
     let decoded = STANDARD
         .decode(original)
@@ -228,8 +228,7 @@ mod tests {
         STANDARD.encode(text)
     }
 
-    /// The canary: wherever a secret value can stand, nothing of it is left; what is no secret
-    /// stays to the byte.
+    /// The canary: no secret value is left in any place, and everything else stays to the byte.
     #[test]
     fn no_canary_survives_and_nothing_else_changes() {
         let canary = base64("canary-of-a-password");
@@ -266,7 +265,7 @@ mod tests {
         }
     }
 
-    /// F21: a member of another shape than the API's is as secret.
+    /// F21: a member with another shape than the API's is just as secret.
     #[test]
     fn f21_data_of_any_shape_is_replaced() {
         for data in [
@@ -283,7 +282,7 @@ mod tests {
                         _ => format!(r#"{{"kind":"SecretList","items":[{object}]}}"#),
                     };
                     let shows = redacted(&text, false).contains(r#""canary""#);
-                    // The keys of a map are its names, and no value.
+                    // The keys of a map are names, not values.
                     assert_eq!(shows, data.starts_with(r#"{"canary"#), "{text}");
                 }
             }

@@ -1,4 +1,4 @@
-//! One answer under record: pieces in as they pass, redacted pieces out when it has ended.
+//! Records one answer: takes pieces as they pass, and returns redacted pieces at the end.
 
 use std::time::Duration;
 
@@ -6,21 +6,21 @@ use super::redact::{Redactor, blank};
 use crate::sync::{Arc, Mutex};
 use crate::testing::recording::Chunk;
 
-/// Pieces of a body with an end, or of one line, that come closer than this are one: the gap is
-/// this machine's doing, not the server's.
+/// Pieces of a finite body, or of one line, that come closer than this are one: this machine makes
+/// the gap, not the server.
 const TOGETHER: Duration = Duration::from_millis(10);
 
-/// Collects a body. What is kept of it is redacted as soon as it can be read: a watch line by line,
-/// another body when it is whole.
+/// Collects a body, and redacts it as soon as it can be read: a watch line by line, another body as
+/// a whole.
 pub(super) struct Tap {
     redactor: Arc<Mutex<Redactor>>,
     of_secrets: bool,
     lines: bool,
     /// Redacted bytes.
     done: Vec<u8>,
-    /// Bytes that came and cannot be read yet.
+    /// Bytes that cannot be read yet.
     pending: Vec<u8>,
-    /// Where pieces end, and when they came.
+    /// The ends of pieces, and their times.
     ends: Vec<(usize, Duration)>,
 }
 
@@ -36,7 +36,7 @@ impl Tap {
         }
     }
 
-    /// A piece of the body that came `after` the request.
+    /// Adds a piece of the body that came `after` the request.
     pub(super) fn piece(&mut self, bytes: &[u8], after: Duration) {
         let mut total = self.done.len().saturating_add(self.pending.len());
         if self.lines {
@@ -55,7 +55,7 @@ impl Tap {
         self.ends.push((total, after));
     }
 
-    /// The whole body, redacted, cut where it came in pieces.
+    /// Returns the whole body, redacted, cut into its pieces.
     pub(super) fn finish(mut self) -> Vec<Chunk> {
         self.redact();
         if std::str::from_utf8(&self.done).is_err() {
@@ -110,7 +110,7 @@ mod tests {
             .collect()
     }
 
-    /// However a body is cut into pieces, no part of a value passes, and the pieces keep their
+    /// For any cut of a body into pieces, no part of a value passes, and the pieces keep their
     /// places.
     #[test]
     fn values_are_replaced_across_the_borders_of_pieces() {

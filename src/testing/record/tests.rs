@@ -1,4 +1,4 @@
-//! The recorder between a client and a server: what passes is whole, what is kept is redacted.
+//! The recorder between a client and a server: the traffic is whole, the recording is redacted.
 
 use super::*;
 use crate::clock::FakeClock;
@@ -32,8 +32,8 @@ fn recorder(server: &FixtureServer) -> Recorder {
     Recorder::start(&config.with_token("canary-of-the-recorder").unwrap(), 0).unwrap()
 }
 
-/// No byte of a secret value, a token or an applied configuration is in the recording, however the
-/// answers were cut; the client saw every byte of them.
+/// No byte of a secret value, a token or an applied configuration is in the recording, for any cut
+/// of the answers; the client saw every byte.
 #[test]
 fn no_canary_reaches_a_recording() {
     let (list, event) = (list(), event());

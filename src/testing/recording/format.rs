@@ -1,4 +1,4 @@
-//! The recording as text: one JSON value per line, bodies verbatim where they are lines of JSON
+//! The recording as text: one JSON value per line, with bodies verbatim if they are lines of JSON
 //! themselves.
 
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use crate::testing::json;
 const VERSION: u64 = 1;
 
 impl Recording {
-    /// Reads the text of a recording; `name` stands in errors, before the line.
+    /// Reads the text of a recording. Errors contain `name` and the line.
     ///
     /// The first line is `{"recording":1,…}`. An exchange has these lines:
     ///
@@ -27,11 +27,11 @@ impl Recording {
     /// - its end: `{"end":"clean","after":…}`, or `cut`, or `open`.
     ///
     /// Times are in milliseconds: `at` counts from the recording's start, `after` from the request.
-    /// Empty lines and lines that begin with `#` do not count.
+    /// Empty lines and lines that begin with `#` are ignored.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`], naming the line and what is wrong with it.
+    /// [`ErrorKind::Config`], naming the line and its fault.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let mut reader = Reader::default();
         let mut last = 0_usize;
@@ -59,7 +59,7 @@ impl Recording {
         Self::parse(&name, &text)
     }
 
-    /// The recording as the text that [`Recording::parse`] reads.
+    /// Writes the recording as the text that [`Recording::parse`] reads.
     pub fn to_text(&self) -> String {
         let head = json!({"recording": VERSION, "server": self.server, "taken": self.taken});
         let mut text = format!("{head}\n");
@@ -121,8 +121,8 @@ fn write_headers(headers: &[(String, String)], text: &mut String) -> std::fmt::R
     write!(text, ",\"headers\":{}", Value::from(map))
 }
 
-/// A chunk that is one line of JSON stands in the file as it is: no escapes, and the reader gets
-/// back every byte.
+/// The text of a chunk that is one line of JSON, which the file contains without escapes, so that
+/// the reader gets every byte back.
 fn verbatim(chunk: &str) -> Option<&str> {
     let line = chunk.strip_suffix('\n')?;
     if !line.starts_with('{') || !line.ends_with('}') || line.contains(['\n', '\r']) {
@@ -142,7 +142,7 @@ struct Reader {
     open: Option<Open>,
 }
 
-/// An exchange whose end has not been read.
+/// An exchange whose end is not read yet.
 struct Open {
     exchange: Exchange,
     answered: bool,
@@ -410,8 +410,7 @@ mod tests {
         );
     }
 
-    /// Whatever is done to a file, reading it ends with a recording or with an error that names the
-    /// line.
+    /// Reading any damaged file returns a recording, or an error that names the line.
     #[test]
     fn a_damaged_recording_is_an_error_and_no_panic() {
         for at in 0..STORY.len() {

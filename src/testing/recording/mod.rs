@@ -1,4 +1,4 @@
-//! What passed between a client and an API server: exchanges, with the time each piece took.
+//! The traffic between a client and an API server: exchanges, with the times of their pieces.
 
 mod format;
 mod place;
@@ -14,10 +14,10 @@ use crate::object::Object;
 pub(in crate::testing) use place::{Name, Place, Resource, Scope, Selected};
 pub(in crate::testing) use target::{Target, is_true};
 
-/// Requests and their answers, in the order of the requests: written by a
-/// [`Recorder`](super::Recorder), or by a test.
+/// Requests and their answers, in the order of the requests, from a [`Recorder`](super::Recorder)
+/// or a test.
 ///
-/// As a file it is text, one JSON value per line, made to be read and compared; see
+/// As a file it is text, one JSON value per line, easy to read and compare; see
 /// [`Recording::parse`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recording {
@@ -50,7 +50,7 @@ pub struct Answer {
     pub(in crate::testing) end_after: Duration,
 }
 
-/// A piece of a body that came in one piece.
+/// A piece of a body that came at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     pub(in crate::testing) after: Duration,
@@ -63,19 +63,19 @@ pub struct Chunk {
 pub enum End {
     /// The server ended the body.
     Clean,
-    /// The connection broke before the body was at its end.
+    /// The connection broke before the end of the body.
     Cut,
     /// The answer was still open when the recorder or the client stopped. A replay keeps it open.
     Open,
 }
 
 impl Recording {
-    /// An empty recording, to be filled by hand.
+    /// Makes an empty recording, to fill by hand.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says which server answered and on which day, for the first line of the file.
+    /// Sets the server's version and the day, for the first line of the file.
     #[must_use]
     pub fn of_server(mut self, version: &str, day: &str) -> Self {
         version.clone_into(&mut self.server);
@@ -95,24 +95,24 @@ impl Recording {
         self.exchanges.push(exchange);
     }
 
-    /// The version of the server that answered; empty when the recording does not say.
+    /// Returns the version of the server; empty when the recording does not name it.
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// The day it was taken on; empty when the recording does not say.
+    /// Returns the day of the recording; empty when it does not name it.
     pub fn taken(&self) -> &str {
         &self.taken
     }
 
-    /// The exchanges, in the order of their requests.
+    /// Returns the exchanges, in the order of their requests.
     pub fn exchanges(&self) -> &[Exchange] {
         &self.exchanges
     }
 }
 
 impl Exchange {
-    /// A `GET` of `target`, path and query as they stand in a request line, and its answer.
+    /// Makes a `GET` of `target`, path and query as in a request line, and its answer.
     ///
     /// # Examples
     ///
@@ -132,7 +132,7 @@ impl Exchange {
         Self::new("GET", target, answer)
     }
 
-    /// A request with another verb than `GET`.
+    /// Makes a request with another verb than `GET`.
     pub fn new(method: &str, target: &str, answer: Answer) -> Self {
         Self {
             method: method.to_owned(),
@@ -144,8 +144,8 @@ impl Exchange {
         }
     }
 
-    /// Matches only requests whose `parameter` has the recorded value, although replays ignore that
-    /// parameter otherwise (`resourceVersion`, `limit`, …).
+    /// Matches only requests whose `parameter` has the recorded value, even if replays usually
+    /// ignore that parameter (`resourceVersion`, `limit`, …).
     #[must_use]
     pub fn only_with(mut self, parameter: &str) -> Self {
         self.matches.push(parameter.to_owned());
@@ -179,7 +179,7 @@ impl Exchange {
 }
 
 impl Answer {
-    /// An answer without a body yet, of type `application/json`, that comes at once and ends
+    /// Makes an answer without a body, of type `application/json`, that comes at once and ends
     /// cleanly.
     pub fn new(status: u16) -> Self {
         Self {
@@ -192,7 +192,7 @@ impl Answer {
         }
     }
 
-    /// An answer with that body.
+    /// Makes an answer with that body.
     pub fn text(status: u16, body: impl Into<String>) -> Self {
         Self::new(status).chunk(Duration::ZERO, body)
     }
@@ -206,7 +206,7 @@ impl Answer {
         self
     }
 
-    /// A list of `items` at `resource_version`, as the API server sends it.
+    /// Makes a list of `items` at `resource_version`, as the API server sends it.
     ///
     /// # Errors
     ///
@@ -222,7 +222,7 @@ impl Answer {
         Ok(Self::text(200, format!("{list}\n")))
     }
 
-    /// Adds the watch event that `object` appeared, sent `after` the arrival of the request.
+    /// Adds a watch event for the new `object`, sent `after` the arrival of the request.
     ///
     /// # Errors
     ///
@@ -231,7 +231,7 @@ impl Answer {
         self.change(after, "ADDED", object)
     }
 
-    /// Adds the watch event that `object` changed, sent `after` the arrival of the request.
+    /// Adds a watch event for the changed `object`, sent `after` the arrival of the request.
     ///
     /// # Errors
     ///
@@ -244,8 +244,8 @@ impl Answer {
         self.change(after, "MODIFIED", object)
     }
 
-    /// Adds the watch event that `object` is gone, with its last state, sent `after` the arrival of
-    /// the request.
+    /// Adds a watch event for the deleted `object`, with its last state, sent `after` the arrival
+    /// of the request.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl Answer {
         self.chunk(after, format!("{json}\n"))
     }
 
-    /// Adds a header; a `content-length` makes the body one of that length, otherwise it is sent in
+    /// Adds a header. With a `content-length` the body has that length, otherwise it is sent in
     /// chunks.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
@@ -278,7 +278,7 @@ impl Answer {
         self
     }
 
-    /// Sets how the answer ends, and how long after the request.
+    /// Sets the end of the answer, and its time after the request.
     #[must_use]
     pub fn ending(mut self, end: End, after: Duration) -> Self {
         (self.end, self.end_after) = (end, after);

@@ -1,4 +1,4 @@
-//! Where a request's path leads: to a collection of one kind, or to one object in it.
+//! The target of a request's path: a collection of one kind, or one object in it.
 
 use super::target::Target;
 
@@ -18,25 +18,25 @@ pub(in crate::testing) struct Place {
     pub(in crate::testing) object: Name,
 }
 
-/// Which object of its kind; the namespace is empty where there is none.
+/// An object of its kind; the namespace is empty if there is none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::testing) struct Name {
     pub(in crate::testing) namespace: String,
     pub(in crate::testing) name: String,
 }
 
-/// What a list or watch is about.
+/// The objects of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::testing) struct Scope {
     pub(in crate::testing) resource: Resource,
     namespace: Option<String>,
     name: Option<String>,
-    /// Whether it picks objects by more than namespace and name, so that an object it does not tell
-    /// of may exist.
+    /// Whether it selects by more than namespace and name, so that an object which it does not
+    /// mention may exist.
     picks: bool,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Path {
     Collection(Resource, Option<String>),
@@ -66,7 +66,7 @@ impl Path {
         };
         match rest {
             [plural] => Some(Self::Collection(resource(plural), None)),
-            // A namespace is an object too; what is in it has a third segment.
+            // A namespace is an object too; objects in it have a third segment.
             [plural, name] => Some(object(plural, "", name)),
             ["namespaces", namespace, plural] => Some(Self::Collection(
                 resource(plural),
@@ -107,7 +107,7 @@ impl Resource {
 }
 
 impl Scope {
-    /// What a list or watch of `target` is about.
+    /// The objects of a list or watch of `target`.
     pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
         let Path::Collection(resource, namespace) = Path::parse(&target.path)? else {
             return None;
@@ -132,7 +132,7 @@ impl Scope {
         Some(scope)
     }
 
-    /// Whether the object, if it were there, would be in it.
+    /// Whether it would contain the object, if that existed.
     pub(in crate::testing) fn covers(&self, place: &Place) -> bool {
         let is = |wanted: &Option<String>, value: &String| {
             wanted.as_ref().is_none_or(|wanted| wanted == value)
@@ -144,7 +144,7 @@ impl Scope {
     }
 }
 
-/// What a request names of what it asks for, whether that is a collection or one object.
+/// The names in a request, for a collection or one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::testing) struct Selected {
     /// The plural, such as `secrets`.

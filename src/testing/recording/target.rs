@@ -1,9 +1,8 @@
-//! What a request line asks for: path and query, taken apart for matching and put together again
-//! for the file.
+//! The target of a request line: path and query, split for matching and joined again for the file.
 
 use std::fmt;
 
-/// A path and its query, percent-encoding resolved.
+/// A path and its query, with percent-encoding decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::testing) struct Target {
     pub(in crate::testing) path: String,

@@ -1,5 +1,5 @@
-//! What a recording tells of single objects: its lists and watches read as facts, and the state
-//! they add up to.
+//! A recording's knowledge of single objects: the facts in its lists and watches, and the state
+//! that they add up to.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::testing::recording::{Exchange, Name, Place, Resource, Scope, is_true}
 #[derive(Debug)]
 pub(super) struct History(Vec<Fact>);
 
-/// Where in the recordings a fact stands.
+/// The position of a fact in the recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Point {
     /// Since the recording's start.
@@ -25,50 +25,50 @@ pub(super) struct Point {
     pub(super) piece: usize,
 }
 
-/// How an object stands.
+/// The state of an object.
 #[derive(Debug)]
 pub(super) enum State<'a> {
     There(&'a Value),
     Absent,
-    /// The server refused the one who asked; with this answer.
+    /// The server refused the client, with this answer.
     Refused(&'a Arc<Exchange>),
 }
 
 #[derive(Debug)]
 struct Fact {
     point: Point,
-    /// Up to which version it holds; empty where it has none.
+    /// The version up to which it holds; empty if it has none.
     version: ResourceVersion,
-    /// Whether it comes of a get, which tells of no time but its own.
+    /// Whether it comes from a get, which shows only its own moment.
     of_get: bool,
     tells: Tells,
 }
 
 #[derive(Debug)]
 enum Tells {
-    /// The object as it was, and whether it appeared just then.
+    /// The object's state, and whether it appeared at that moment.
     There {
         place: Place,
         object: Value,
         appeared: bool,
     },
-    /// The object is gone; how it was last.
+    /// The object is gone; its last state.
     Gone {
         place: Place,
         last: Option<Value>,
     },
-    /// These and no others are there.
+    /// Exactly these objects exist.
     All {
         scope: Scope,
         names: BTreeSet<Name>,
     },
-    /// A watch was open: what appears will be told.
+    /// A watch was open, which will report new objects.
     Watched(Scope),
     Refused {
         about: About,
         answer: Arc<Exchange>,
     },
-    /// How far the server's history had come.
+    /// The position of the server's history.
     Progress,
 }
 
@@ -79,7 +79,7 @@ enum About {
 }
 
 impl History {
-    /// The facts of these exchanges; `page` numbers them.
+    /// Reads the facts of these exchanges; `page` numbers them.
     pub(super) fn of(exchanges: &mut dyn Iterator<Item = &Arc<Exchange>>) -> Self {
         let mut facts = Vec::new();
         for (page, exchange) in exchanges.enumerate() {
@@ -94,10 +94,10 @@ impl History {
         Self(facts)
     }
 
-    /// How the object stands when what is `past` has happened; `None` when no list and no watch
-    /// tells of it.
+    /// The object's state after all facts for which `past` is true; `None` when no list and no
+    /// watch mentions it.
     ///
-    /// What was before the first that is told of it follows from that.
+    /// The state before its first fact follows from that fact.
     pub(super) fn state(&self, place: &Place, past: &dyn Fn(&Point) -> bool) -> Option<State<'_>> {
         if !self.0.iter().any(|fact| !fact.of_get && fact.covers(place)) {
             return None;
@@ -107,7 +107,7 @@ impl History {
             let Some(state) = fact.state(place) else {
                 continue;
             };
-            // Lists and watches run side by side: what is told later may be of an earlier version.
+            // Lists and watches run side by side, so a later fact may have an earlier version.
             let is_older = |(known, _): &(&Fact, _)| fact.version.is_older_than(&known.version);
             if !latest.as_ref().is_some_and(is_older) {
                 latest = Some((fact, state));
@@ -121,7 +121,7 @@ impl History {
         latest.or_else(first).or(Some(State::Absent))
     }
 
-    /// The latest version that what is `past` tells of.
+    /// The latest version in the facts for which `past` is true.
     pub(super) fn version(&self, past: &dyn Fn(&Point) -> bool) -> ResourceVersion {
         let facts = self.0.iter().filter(|fact| past(&fact.point));
         let versions = facts.map(|fact| &fact.version);
@@ -147,7 +147,7 @@ impl Fact {
         }
     }
 
-    /// What it says of the object as of then.
+    /// The object's state by this fact.
     fn state(&self, place: &Place) -> Option<State<'_>> {
         if !self.covers(place) {
             return None;
@@ -161,7 +161,7 @@ impl Fact {
         }
     }
 
-    /// What it says of the time before it.
+    /// The object's state before this fact.
     fn state_before(&self, place: &Place) -> Option<State<'_>> {
         match &self.tells {
             Tells::There { appeared: true, .. } => self.covers(place).then_some(State::Absent),
@@ -270,7 +270,7 @@ impl Reader<'_> {
         };
         let mut names = BTreeSet::new();
         for mut object in items {
-            // Items of a list leave out what the list says for all of them.
+            // Items of a list leave out fields that the list states for all.
             for (field, value) in [("kind", &kind), ("apiVersion", &api_version)] {
                 if let Some(fields) = object.as_object_mut()
                     && !fields.contains_key(field)
@@ -297,7 +297,7 @@ impl Reader<'_> {
         self.tell((0, Duration::ZERO), "", Tells::Watched(scope.clone()));
         let streamed = target.value("sendInitialEvents").is_some_and(is_true);
         let from = ResourceVersion::from(target.value("resourceVersion").unwrap_or_default());
-        // Without a version to begin at, a watch begins with what is there.
+        // Without a version, a watch begins with the present objects.
         let mut initial = streamed || from.is_unset();
         let mut names = BTreeSet::new();
         let mut line = String::new();
@@ -319,7 +319,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Counts an initial event; whether it is the end of them.
+    /// Counts an initial event. Returns whether it ends them.
     fn initial(
         &mut self,
         at: (usize, Duration),

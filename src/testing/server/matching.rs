@@ -1,6 +1,6 @@
-//! Which answer a request gets: the recorded one by verb, path, selectors and the how-manieth
-//! request of its kind it is; for a get of one object that was not recorded, one by what the
-//! recording tells of the object.
+//! Finds the answer to a request: the recorded one by verb, path, selectors and the number of
+//! earlier requests of its kind. For an unrecorded get of one object, derives it from the
+//! recording.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,8 +12,8 @@ use super::single;
 use crate::sync::Arc;
 use crate::testing::recording::{Exchange, Place, Recording, Target, is_true};
 
-/// Parameters that say where a client stands, not what it asks for. A replay ignores them unless
-/// the recording says otherwise.
+/// Parameters that show a client's position, not its question. A replay ignores them unless the
+/// recording says otherwise.
 const IGNORED: [&str; 7] = [
     "resourceVersion",
     "resourceVersionMatch",
@@ -24,14 +24,13 @@ const IGNORED: [&str; 7] = [
     "pretty",
 ];
 
-/// So many of the recorded requests of a path are told to a client whose own is not among them.
+/// How many recorded requests of a path an error lists for an unrecorded one.
 const LISTED_MAX: usize = 5;
 
 /// Parameters that are absent when they are false.
 const FLAGS: [&str; 2] = ["watch", "sendInitialEvents"];
 
-/// What makes two requests ask for the same, whatever the order of their parameters and selector
-/// terms.
+/// The question of a request, independent of the order of its parameters and selector terms.
 #[derive(Debug, PartialEq, Eq)]
 struct Question {
     method: String,
@@ -60,7 +59,8 @@ impl Question {
     }
 }
 
-/// A selector's terms in order; commas inside of parentheses or behind a backslash separate none.
+/// A selector's terms in order. Commas inside parentheses, or after a backslash, do not separate
+/// terms.
 fn in_order(selector: &str) -> String {
     let mut terms = BTreeSet::new();
     let (mut term, mut depth, mut quoted) = (String::new(), 0_usize, false);
@@ -81,20 +81,20 @@ fn in_order(selector: &str) -> String {
     Vec::from_iter(terms).join(",")
 }
 
-/// A recorded get further ahead than this was not meant for a request that comes now.
+/// How far ahead a recorded get may be to match a present request.
 const SLACK: Duration = Duration::from_secs(1);
 
-/// The recorded exchanges, each given out once.
+/// The recorded exchanges, each used once.
 #[derive(Debug)]
 pub(super) struct Book {
     pages: Vec<Page>,
-    /// What the exchanges tell of single objects; read when it is first needed.
+    /// The exchanges' knowledge of single objects, read when first needed.
     history: Option<Arc<History>>,
-    /// Whether there are answers behind the end of the recording.
+    /// Whether there are answers after the end of the recording.
     endless: bool,
 }
 
-/// The time on the server's clock, and how much recorded time has passed since an instant.
+/// The time on the server's clock, and the recorded time that has passed since an instant.
 pub(super) struct Now<'a> {
     pub(super) instant: Instant,
     pub(super) passed: &'a dyn Fn(Instant) -> Duration,
@@ -105,9 +105,9 @@ pub(super) struct Now<'a> {
 pub(super) enum Taken {
     /// An exchange, and its number for [`Book::sent`].
     Recorded(Arc<Exchange>, usize),
-    /// A get of one object, answered by what the recording tells of it so far.
+    /// A get of one object, answered from the recording so far.
     Derived(Arc<Exchange>),
-    /// A watch behind the end of an endless recording: it opens, and nothing happens any more.
+    /// A watch after the end of an endless recording: it opens and stays silent.
     Silence,
 }
 
@@ -115,11 +115,11 @@ pub(super) enum Taken {
 struct Page {
     exchange: Arc<Exchange>,
     question: Question,
-    /// Whether its recording has times: one put together by hand has none between its exchanges.
+    /// Whether its recording has times: a handmade one has none between its exchanges.
     timed: bool,
-    /// When it was given out.
+    /// When it was used.
     begun: Option<Instant>,
-    /// How many pieces of its answer went out.
+    /// How many pieces of its answer were sent.
     sent: usize,
 }
 
@@ -138,8 +138,8 @@ impl Page {
         self.begun.is_some()
     }
 
-    /// How far into the recording it has brought the replay, when so much of recorded time has
-    /// passed since it began.
+    /// The position to which it has brought the replay, after `passed` of recorded time since its
+    /// beginning.
     fn reached(&self, passed: Duration) -> Duration {
         let answer = &self.exchange.answer;
         let sent = self.sent.checked_sub(1);
@@ -164,8 +164,8 @@ impl Book {
         }
     }
 
-    /// The first exchange of that kind which nobody had yet, or what stands for it; `Err` says what
-    /// was asked and what there would be.
+    /// The first unused exchange of that kind, or its substitute. `Err` has the question and the
+    /// recorded ones.
     pub(super) fn take(
         &mut self,
         method: &str,
@@ -192,7 +192,7 @@ impl Book {
         }
         let last = self.pages.iter().enumerate().rfind(|(_, page)| alike(page));
         match last {
-            // Who was refused and asks again is refused again, however often.
+            // A client that was refused is refused again each time it asks.
             Some((number, page)) if page.exchange.answer.status >= 400 => {
                 Ok(Taken::Recorded(Arc::clone(&page.exchange), number))
             }
@@ -204,14 +204,14 @@ impl Book {
         }
     }
 
-    /// Notes that one more piece of an answer goes out.
+    /// Notes that one more piece of an answer is sent.
     pub(super) fn sent(&mut self, number: usize) {
         if let Some(page) = self.pages.get_mut(number) {
             page.sent = page.sent.saturating_add(1);
         }
     }
 
-    /// How far the replay is in the recording: as far as the furthest of its answers.
+    /// The position of the replay: that of its furthest answer.
     fn present(&self, now: &Now<'_>) -> Duration {
         let reached = self.pages.iter().filter_map(|page| {
             let passed = (now.passed)(page.begun?);
@@ -236,7 +236,7 @@ impl Book {
         single::answer(&history, place, target, &past)
     }
 
-    /// The exchanges nobody has had yet.
+    /// The unused exchanges.
     pub(super) fn unused(&self) -> Vec<Arc<Exchange>> {
         let unused = self.pages.iter().filter(|page| !page.used());
         unused.map(|page| Arc::clone(&page.exchange)).collect()

@@ -23,24 +23,23 @@ pub use self::pace::{Speed, Step};
 /// A server that replays recordings of an API server, over real HTTP/1.1 on a loopback socket.
 ///
 /// A request gets the first unused recorded answer to the same verb, path and parameters. The order
-/// of parameters and of the terms of a selector does not count. `resourceVersion`, `limit`,
-/// `timeoutSeconds` and their like count only where the recording has them. A request without a
-/// recorded answer gets a 404 that says what was asked and what the recording has. A recorded
-/// refusal (status 400 and above) is repeated for each such request.
+/// of parameters, and of a selector's terms, does not count. `resourceVersion`, `limit`,
+/// `timeoutSeconds` and their like count only if the recording has them. A request without a
+/// recorded answer gets a 404 with the question and the recorded ones. The server repeats a
+/// recorded refusal (status 400 and above) for each such request.
 ///
-/// A get of one object that was not recorded is answered from the recorded lists and watches, up to
-/// the present position of the replay. It gets the object, the API server's 404 while the object
-/// does not exist, or the refusal that its list got. The position is that of the furthest piece
-/// sent. In a recording with times, everything recorded before it counts as past, also on watches
-/// that nobody has opened. With [`Speed::Times`] the position also moves between two pieces. The
+/// The server answers an unrecorded get of one object from the recorded lists and watches, up to
+/// the present position of the replay. The answer is the object, the API server's 404 while the
+/// object does not exist, or the refusal of its list. The position is that of the furthest piece
+/// sent. In a recording with times, everything recorded before it counts as past, even on watches
+/// that no client has opened. With [`Speed::Times`] the position also moves between two pieces. The
 /// state of an object before its first event follows from that event.
 ///
 /// Such a get with the version `""` or `0` asks for the present state. Any other version asks for a
-/// state that is not older: the answer is the API server's 504 while the replay has not reached it.
-/// A recorded get goes first, once the replay is at most a second of recorded time before it.
+/// state that is not older; the answer is the API server's 504 until the replay has reached it. A
+/// recorded get takes precedence once the replay is at most a second of recorded time before it.
 ///
-/// Each connection is a thread with this server as its owner; dropping the server ends and joins
-/// them all.
+/// The server owns a thread per connection; dropping it ends and joins them all.
 ///
 /// # Examples
 ///
@@ -102,24 +101,24 @@ impl FixtureServer {
         }
     }
 
-    /// The loopback address and port on which it listens.
+    /// Returns the loopback address and port on which it listens.
     pub fn address(&self) -> std::net::SocketAddr {
         self.0.address()
     }
 
-    /// The address as a URL, for a client's configuration: `http://127.0.0.1:…`, or `https`.
+    /// Returns the address as a URL for a client's configuration: `http://127.0.0.1:…`, or `https`.
     pub fn url(&self) -> String {
         self.0.url()
     }
 
-    /// The requests that came so far, in order: the last 50,000 at least, unless their
-    /// heads take more than 32 MiB.
+    /// Returns the requests so far, in order: at least the last 50,000, unless their heads take
+    /// more than 32 MiB.
     pub fn requests(&self) -> Vec<Received> {
         self.0.requests()
     }
 
-    /// Blocks until `enough` says yes to [`requests`](Self::requests), or until `deadline`. Returns
-    /// whether it said yes.
+    /// Blocks until `enough` accepts [`requests`](Self::requests), or until `deadline`. Returns
+    /// whether it did.
     pub fn wait_for_requests(
         &self,
         deadline: impl IntoDeadline,
@@ -128,18 +127,16 @@ impl FixtureServer {
         self.0.wait_for_requests(deadline, enough)
     }
 
-    /// Lets the piece of a watch pass that was recorded earliest of those whose turn it is, and
-    /// says what it was.
+    /// Sends the earliest recorded piece among the watches' next ones, and returns it.
     ///
-    /// Blocks until there is one, at most until `deadline`: then `None`. Only with
-    /// [`Speed::Stepped`].
+    /// Blocks until there is one; `None` at `deadline`. Only with [`Speed::Stepped`].
     pub fn step(&self, deadline: impl IntoDeadline) -> Option<Step> {
         let deadline = deadline.into_deadline(&self.0.backend().pace.clock);
         let pace = &self.0.backend().pace;
         pace.gate.step(&pace.clock, deadline)
     }
 
-    /// Blocks until so many answers wait for a [`step`](Self::step), or until `deadline`. Returns
+    /// Blocks until `count` answers wait for a [`step`](Self::step), or until `deadline`. Returns
     /// whether they do.
     pub fn wait_for_steps(&self, count: usize, deadline: impl IntoDeadline) -> bool {
         let deadline = deadline.into_deadline(&self.0.backend().pace.clock);
@@ -147,14 +144,14 @@ impl FixtureServer {
         pace.gate.gathered(count, &pace.clock, deadline)
     }
 
-    /// Adds a fault, for connections and requests from now on. [`FAULTS`](super::FAULTS) lists what
-    /// there is.
+    /// Adds a fault, for connections and requests from now on. [`FAULTS`](super::FAULTS) lists all
+    /// faults.
     pub fn add_fault(&self, fault: Fault) -> FaultId {
         self.0.add_fault(fault)
     }
 
-    /// Removes a fault: it meets nobody from now on. Returns whether it was there. What it has met
-    /// already goes on: a request that hangs does so until its client gives up.
+    /// Removes a fault: no later connection or request meets it. Returns whether it existed. Its
+    /// effects so far go on: a request that hangs does so until its client gives up.
     pub fn remove_fault(&self, id: FaultId) -> bool {
         self.0.faults().remove(id)
     }
@@ -164,13 +161,13 @@ impl FixtureServer {
         self.0.faults().clear();
     }
 
-    /// The faults that were added and not removed, in the order in which they came.
+    /// Returns the present faults, in the order in which they were added.
     pub fn faults(&self) -> Vec<(FaultId, Fault)> {
         self.0.faults().list()
     }
 
-    /// Closes the port and resets all connections, as a server does that is killed. Returns when
-    /// all threads have ended; then connections are refused until [`come_back`](Self::come_back).
+    /// Closes the port and resets all connections, like a killed server. Returns when all threads
+    /// have ended. The system then refuses connections until [`come_back`](Self::come_back).
     pub fn crash(&self) {
         self.0.crash();
     }
@@ -180,8 +177,8 @@ impl FixtureServer {
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Resources`] when the port belongs to somebody else by now, or the system has no
-    /// thread to give.
+    /// [`ErrorKind::Resources`] when another process has the port by now, or the system refuses a
+    /// thread.
     pub fn come_back(&self) -> Result<(), Error> {
         self.0.come_back()
     }
@@ -196,12 +193,12 @@ impl FixtureServer {
         Ok(())
     }
 
-    /// The recorded exchanges that no request has used yet.
+    /// Returns the recorded exchanges that no request has used yet.
     pub fn unused(&self) -> Vec<Arc<Exchange>> {
         self.0.backend().book.lock().unused()
     }
 
-    /// Ends every connection, at once; returns when all threads have ended. Dropping does the same.
+    /// Ends every connection at once. Returns when all threads have ended. A drop does the same.
     pub fn stop(self) {
         self.0.stop();
     }
@@ -215,14 +212,14 @@ impl FixtureServerBuilder {
         self
     }
 
-    /// Sets how fast the replay goes; the default is [`Speed::AtOnce`].
+    /// Sets the speed of the replay. Default: [`Speed::AtOnce`].
     #[must_use]
     pub fn speed(mut self, speed: Speed) -> Self {
         self.speed = speed;
         self
     }
 
-    /// Sets the clock of all waits; with a fake one, recorded time passes when a test advances it.
+    /// Sets the clock of all waits. With a fake one, recorded time passes when a test advances it.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.options.clock = clock;
@@ -236,28 +233,28 @@ impl FixtureServerBuilder {
         self
     }
 
-    /// Sets the port; the default, 0, is a free one.
+    /// Sets the port. Default: 0, a free one.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.options.port = port;
         self
     }
 
-    /// Goes on behind the end of the recording, for demonstrations: a watch that was recorded opens
-    /// again and stays silent, another request gets its last answer once more. The default is a
-    /// 404, which a test will notice.
+    /// Goes on after the end of the recording, for demonstrations: a recorded watch opens again and
+    /// stays silent, and another request gets its last answer again. The default is a 404, which a
+    /// test will notice.
     #[must_use]
     pub fn endless(mut self) -> Self {
         self.endless = true;
         self
     }
 
-    /// Speaks TLS with these certificates (a chain, the server's own first) and their key, both in
-    /// PEM.
+    /// Makes the server speak TLS with these certificates (a chain, the server's own first) and
+    /// their key, both in PEM.
     ///
     /// # Errors
     ///
-    /// [`ErrorKind::Config`] when they cannot be used; the message says which of them and why.
+    /// [`ErrorKind::Config`] when it cannot use them; the message says which one and why.
     pub fn tls(
         mut self,
         certificates: &[u8],
@@ -268,7 +265,8 @@ impl FixtureServerBuilder {
         Ok(self)
     }
 
-    /// Speaks TLS with a certificate of that authority, and takes client certificates of it.
+    /// Makes the server speak TLS with a certificate of that authority, and accept its client
+    /// certificates.
     ///
     /// # Errors
     ///
@@ -278,12 +276,12 @@ impl FixtureServerBuilder {
         Ok(self)
     }
 
-    /// Listens and serves from now on.
+    /// Starts the server.
     ///
     /// # Errors
     ///
     /// [`ErrorKind::Config`] for a speed that is not above zero; [`ErrorKind::Resources`] when the
-    /// system has no socket, port or thread to give.
+    /// system refuses a socket, port or thread.
     pub fn start(self) -> Result<FixtureServer, Error> {
         if let Speed::Times(factor) = self.speed
             && !(factor.is_finite() && factor > 0.0)

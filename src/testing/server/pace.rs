@@ -1,4 +1,4 @@
-//! When a recorded piece is sent: at its time, faster, at once, or when a test says so.
+//! Decides when to send a recorded piece: at its time, faster, at once, or when a test says so.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use crate::worker::{StopToken, WaitEnd, Wake};
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Speed {
-    /// Each answer is sent at once and whole.
+    /// Sends each answer at once and whole.
     #[default]
     AtOnce,
-    /// So many times as fast as it was recorded: 1.0 keeps the recorded times.
+    /// Sends this many times as fast as recorded: 1.0 keeps the recorded times.
     Times(f64),
     /// Each piece of a watch, and its end, waits for
     /// [`FixtureServer::step`](super::FixtureServer::step); other answers come at once.
     Stepped,
 }
 
-/// A piece that a step let pass.
+/// A piece that a step released.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
@@ -39,8 +39,8 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Waits until `after` of recorded time has passed since `from`; whether it has, and not the
-    /// stop come first.
+    /// Waits until `after` of recorded time has passed since `from`. Returns false if the stop
+    /// comes first.
     pub(super) fn wait(&self, from: Instant, after: Duration, stop: &StopToken) -> bool {
         let Speed::Times(factor) = self.speed else {
             return !stop.is_stopped();
@@ -53,7 +53,7 @@ impl Pace {
         self.until(due, stop)
     }
 
-    /// How much of recorded time passes in that time; none where recorded times do not count.
+    /// The recorded time that passes in that time; zero if recorded times do not count.
     pub(super) fn recorded(&self, passed: Duration) -> Duration {
         let Speed::Times(factor) = self.speed else {
             return Duration::ZERO;
@@ -66,7 +66,7 @@ impl Pace {
     }
 }
 
-/// Where stepped answers wait.
+/// The gate at which stepped answers wait.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(Arc<Monitor<Queue>>);
 
@@ -75,7 +75,7 @@ struct Queue {
     next_id: u64,
     waiting: Vec<Waiting>,
     released: Vec<u64>,
-    /// How many were let pass and have not come back or ended.
+    /// How many were released and have not come back or ended.
     moving: usize,
 }
 
@@ -101,7 +101,8 @@ impl Gate {
         Self(Arc::new(Monitor::new(Queue::default())))
     }
 
-    /// Waits until so many answers are at the gate, at most until `deadline`; whether they are.
+    /// Waits until `count` answers are at the gate, at most until `deadline`. Returns whether they
+    /// are.
     pub(super) fn gathered(&self, count: usize, clock: &Clock, deadline: Deadline) -> bool {
         let mut queue = self.0.lock();
         loop {
@@ -115,7 +116,7 @@ impl Gate {
         }
     }
 
-    /// Lets the earliest waiting piece pass; waits for one, and for those on the way, at most until
+    /// Releases the earliest waiting piece. Waits for one, and for those on the way, at most until
     /// `deadline`.
     pub(super) fn step(&self, clock: &Clock, deadline: Deadline) -> Option<Step> {
         let mut queue = self.0.lock();
@@ -141,8 +142,7 @@ impl Gate {
     }
 }
 
-/// One answer's way through the gate: between two pieces it is at the gate or on the way, and both
-/// are known.
+/// One answer's way through the gate, which knows whether it is at the gate or on the way.
 pub(super) struct Passage<'a> {
     gate: &'a Gate,
     moving: bool,
@@ -156,14 +156,14 @@ impl<'a> Passage<'a> {
         }
     }
 
-    /// Waits for its turn; whether it came, and not the stop before it.
+    /// Waits for its turn. Returns false if the stop comes first.
     pub(super) fn pass(&mut self, at: Duration, piece: Step, stop: &StopToken) -> bool {
         let monitor = &self.gate.0;
         let wake: Arc<dyn Wake> = Arc::new(Knock(Arc::clone(monitor)));
         let registration = stop.register(&wake);
         let mut queue = monitor.lock();
-        // One lock for both, or a step could fall between this piece's arrival and its place in the
-        // queue.
+        // One lock for both. Otherwise a step could come between this piece's arrival and its place
+        // in the queue.
         if std::mem::take(&mut self.moving) {
             queue.moving = queue.moving.saturating_sub(1);
         }

@@ -1,4 +1,4 @@
-//! The replay behind the connections: which recorded answer a request gets, and its pieces in time.
+//! The replay behind the connections: finds the recorded answer to a request, and times its pieces.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::testing::http::{Answered, Backend, Caller, Piece, Pieces, Reply};
 use crate::testing::recording::{Chunk, End, Exchange};
 use crate::worker::StopToken;
 
-/// What is replayed, and how fast.
+/// The recordings to replay, and the speed.
 #[derive(Debug)]
 pub(super) struct Replay {
     pub(super) book: Mutex<Book>,
@@ -76,7 +76,7 @@ impl Replay {
     }
 }
 
-/// A recorded length is kept where the body has it, or was cut before it.
+/// Whether to keep a recorded length: the body has it, or was cut before it.
 fn keeps_its_length(exchange: &Exchange) -> bool {
     let answer = &exchange.answer;
     let mut headers = answer.headers.iter();
@@ -87,7 +87,7 @@ fn keeps_its_length(exchange: &Exchange) -> bool {
     stated.is_some_and(|stated| stated == there || (answer.end != End::Clean && stated > there))
 }
 
-/// A body that is empty and does not end.
+/// An empty body that does not end.
 struct Silence;
 
 impl Pieces for Silence {
@@ -97,11 +97,11 @@ impl Pieces for Silence {
     }
 }
 
-/// A recorded answer under way.
+/// A recorded answer that is being sent.
 struct Play<'a> {
     replay: &'a Replay,
     exchange: Arc<Exchange>,
-    /// Its number in the book; none where it is not recorded.
+    /// Its number in the book; none if it is not recorded.
     number: Option<usize>,
     arrived: Instant,
     passage: Passage<'a>,
@@ -123,7 +123,7 @@ impl Pieces for Play<'_> {
             if !self.turn(*after, text, stop) {
                 return Piece::Cut;
             }
-            // Before the bytes: who has read them and then asks finds a server that is as far.
+            // Before the bytes, so that a client that has read them finds a server that is as far.
             if let Some(number) = self.number {
                 self.replay.book.lock().sent(number);
             }

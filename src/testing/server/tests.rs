@@ -1,5 +1,5 @@
-//! The fixture server seen from a client's socket: answers, times, faults, and that nothing
-//! outlives it.
+//! The fixture server as a client's socket sees it: answers, times, faults, and no survivors of its
+//! end.
 
 use std::io;
 use std::time::Duration;
@@ -202,7 +202,7 @@ fn a_client_that_hangs_up_ends_the_thread_of_its_watch() {
     let mut client = Client::of(server.address());
     client.ask(WATCH);
     assert!(server.wait_for_requests(soon(), |requests| requests.len() == 1));
-    // Each connection's thread holds the shared half of the server, and lets go of it at its end.
+    // Each connection's thread holds the shared half of the server until its end.
     let shared = server.0.life();
     let watching = shared.strong_count();
     let mut probe = Client::of(server.address());
@@ -233,7 +233,7 @@ fn pem(name: &str) -> Vec<u8> {
     .unwrap()
 }
 
-/// A key that is none is told by its name.
+/// The error names an invalid key.
 #[cfg(feature = "ring")]
 #[test]
 fn what_tls_cannot_use_is_named() {
@@ -251,7 +251,7 @@ fn what_tls_cannot_use_is_named() {
     );
 }
 
-/// The crate's own client, over TLS: an answer, and one that is cut.
+/// The crate's own client, over TLS: a whole answer, and a cut one.
 #[cfg(feature = "ring")]
 #[test]
 fn tls_is_spoken_with_the_callers_configuration() {

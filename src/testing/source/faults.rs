@@ -1,4 +1,4 @@
-//! What the fake server does wrong on purpose, and what it was asked.
+//! The faults of the fake server, and its requests.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,21 +20,20 @@ pub enum RequestKind {
     Get,
 }
 
-/// What the fake source does to a request.
+/// A fault of the fake source.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum SourceFault {
     /// The request fails with this error.
     Fail(Error),
-    /// The request gets no answer until it is stopped or [`heal`](super::FakeSource::heal) is
-    /// called.
+    /// The request gets no answer until its stop, or a call of [`heal`](super::FakeSource::heal).
     Hang,
-    /// The answer breaks off after so many items of a list, or events of a watch.
+    /// The answer breaks off after this many items of a list, or events of a watch.
     CutAfter(usize),
-    /// The watch opens and then carries nothing at all, as on a half-open connection.
+    /// The watch opens and then brings nothing, as on a half-open connection.
     Silent,
-    /// The watch opens and then carries bytes without end and no event: blank lines, or a line that
-    /// never ends.
+    /// The watch opens and then brings bytes without end but no event: blank lines, or an endless
+    /// line.
     Trickle,
 }
 
@@ -42,19 +41,19 @@ pub enum SourceFault {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SeenRequest {
-    /// What was asked for.
+    /// The kind of the request.
     pub kind: RequestKind,
-    /// The objects that were asked for.
+    /// The objects that it asks for.
     pub scope: Scope,
-    /// The version that was asked for; empty on later pages.
+    /// The version that it asks for; empty on later pages.
     pub resource_version: ResourceVersion,
-    /// The most items of a page; 0 for all.
+    /// The maximum number of items of a page; 0 for all.
     pub limit: u32,
-    /// Where the page before ended.
+    /// The token of the page before.
     pub continue_token: Option<String>,
     /// Whether the watch begins with the present objects.
     pub send_initial_events: bool,
-    /// Whether somebody waits for it.
+    /// Whether a reader waits for it.
     pub urgent: bool,
     /// When it came.
     pub at: Instant,
@@ -129,7 +128,7 @@ impl Plan {
         self.healed = self.healed.wrapping_add(1);
     }
 
-    /// How often it was healed: what a request that hangs waits for.
+    /// How often it was healed, for requests that hang.
     pub(super) fn healed(&self) -> u64 {
         self.healed
     }

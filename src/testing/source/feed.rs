@@ -1,4 +1,4 @@
-//! What one open watch of the fake server still has to deliver, and how it ends.
+//! The pending events of one open watch of the fake server, and its end.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::object::{Object, ResourceVersion, Scope};
 use super::faults::{SourceFault, cut};
 use super::model::{Model, expired, selects};
 
-/// How a watch ends once it has delivered what is due.
+/// The end of a watch, once it has delivered all due events.
 #[derive(Debug)]
 enum End {
     Open,
@@ -17,7 +17,7 @@ enum End {
     Broken(Error),
 }
 
-/// What one watch still has to deliver.
+/// The pending events of one watch.
 #[derive(Debug)]
 pub(super) struct Feed<K: Object> {
     /// Sent before the history goes on: initial events, and events of the test's own.
@@ -29,7 +29,7 @@ pub(super) struct Feed<K: Object> {
     end: End,
     cut_after: Option<usize>,
     silent: bool,
-    /// Bytes come all the time.
+    /// Whether bytes come all the time.
     trickles: bool,
 }
 
@@ -106,7 +106,7 @@ impl<K: Object> Feed<K> {
         self.trickles
     }
 
-    /// What there is to deliver now of a scope, if anything.
+    /// The next event of a scope to deliver now, if any.
     pub(super) fn due(&mut self, model: &Model<K>, scope: &Scope) -> Option<Next<K>> {
         if self.silent {
             return None;

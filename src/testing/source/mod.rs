@@ -28,13 +28,13 @@ use model::{expired, undecodable};
 use server::Server;
 use stream::Stream;
 
-/// A fake [`ListerWatcher`], [`Getter`] and [`Api`] of one kind. Cheap to clone; clones are one
-/// server.
+/// A fake [`ListerWatcher`], [`Getter`] and [`Api`] for one kind. Cheap to clone; all clones are
+/// one server.
 ///
 /// Lists, watches and gets behave as an API server's do: consistent and cached reads, pages that
-/// expire, a watch cache that may lag, `410` after compaction, streamed lists. Faults are scripted
-/// with [`fail_next`](Self::fail_next) or decided per request with [`plan`](Self::plan). Of the
-/// selectors, namespace and `metadata.name` count.
+/// expire, a watch cache that may lag, `410` after compaction, streamed lists. Script faults with
+/// [`fail_next`](Self::fail_next), or decide them per request with [`plan`](Self::plan). Only the
+/// selectors namespace and `metadata.name` count.
 ///
 /// # Examples
 ///
@@ -73,12 +73,12 @@ impl<K: Object> Default for FakeSource<K> {
 }
 
 impl<K: Object> FakeSource<K> {
-    /// An empty server at version 1, on the system's clock.
+    /// Makes an empty server at version 1, on the system's clock.
     pub fn new() -> Self {
         Self::with_clock(Clock::system())
     }
 
-    /// An empty server at version 1, on a clock of the test's own.
+    /// Makes an empty server at version 1, on the test's clock.
     pub fn with_clock(clock: Clock) -> Self {
         Self {
             server: Arc::new(Monitor::new(Server::default())),
@@ -87,7 +87,7 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Sets an object that does not decode. Returns its version.
+    /// Sets an undecodable object. Returns its version.
     pub fn set_undecodable(&self, namespace: &str, name: &str) -> u64 {
         self.change(|server| {
             let key = ObjectKey::new(namespace, name);
@@ -104,8 +104,8 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.model.skip_to(version));
     }
 
-    /// Forgets the history: watches that open from before it, and pages and exact lists of it, get
-    /// `410`.
+    /// Forgets the history: later watches from before this version, and pages and exact lists of
+    /// it, get `410`.
     pub fn compact(&self) {
         self.change(|server| server.model.compact());
     }
@@ -131,17 +131,18 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// Lets lists and gets at `0` see an older state: a watch cache that lags. `None` ends it.
+    /// Makes lists and gets at `0` see an older state, like a lagging watch cache. `None` ends
+    /// that.
     pub fn lag(&self, version: Option<u64>) {
         self.change(|server| server.cached = version);
     }
 
-    /// Whether streamed lists are supported. Default: not.
+    /// Sets whether the server supports streamed lists. Default: false.
     pub fn stream_lists(&self, streams: bool) {
         self.change(|server| server.streams_lists = streams);
     }
 
-    /// Whether lists at `0` come in pages, as without a watch cache. Default: not.
+    /// Sets whether lists at `0` come in pages, as without a watch cache. Default: false.
     pub fn page_at_zero(&self, pages: bool) {
         self.change(|server| server.pages_at_zero = pages);
     }
@@ -151,13 +152,13 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.objects_max = objects_max);
     }
 
-    /// Whether a watch from a version of the future opens and is silent, as on a server whose
-    /// history was restored from a backup. Default: it is refused.
+    /// Sets whether a watch from a future version opens and stays silent, as on a server whose
+    /// history was restored from a backup. Default: false, the server refuses it.
     pub fn silent_futures(&self, silent: bool) {
         self.change(|server| server.silent_futures = silent);
     }
 
-    /// Sends a bookmark on every open watch, once it has delivered what is due.
+    /// Sends a bookmark on every open watch, once it has delivered all due events.
     pub fn bookmark(&self) {
         self.change(|server| {
             for (_, feed) in &mut server.feeds {
@@ -166,8 +167,8 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// Puts an event of the test's own on every open watch: duplicates, older versions, foreign
-    /// types, errors.
+    /// Sends the test's own event on every open watch: duplicates, older versions, foreign types,
+    /// errors.
     pub fn send(&self, mut event: impl FnMut() -> WatchEvent<K>) {
         self.change(|server| {
             for (_, feed) in &mut server.feeds {
@@ -176,7 +177,7 @@ impl<K: Object> FakeSource<K> {
         });
     }
 
-    /// Ends every open watch, once it has delivered what is due: cleanly, or broken off with an
+    /// Ends every open watch, once it has delivered all due events: cleanly, or broken off with an
     /// error.
     pub fn end_watches(&self, end: Option<&Error>) {
         self.change(|server| {
@@ -202,32 +203,32 @@ impl<K: Object> FakeSource<K> {
         self.change(|server| server.plan.heal());
     }
 
-    /// Decides each request's fault by a function of the test's own. It must not use the source.
+    /// Decides each request's fault with the test's own function, which must not use the source.
     pub fn plan(&self, decide: impl FnMut(&SeenRequest) -> Option<SourceFault> + Send + 'static) {
         self.change(|server| server.plan.decide_with(Box::new(decide)));
     }
 
-    /// The server's version.
+    /// Returns the server's version.
     pub fn version(&self) -> u64 {
         self.server.lock().model.version()
     }
 
-    /// Every request so far, in order.
+    /// Returns every request so far, in order.
     pub fn requests(&self) -> Vec<SeenRequest> {
         self.server.lock().requests.clone()
     }
 
-    /// How many watches are open.
+    /// Returns how many watches are open.
     pub fn open_watches(&self) -> usize {
         self.server.lock().feeds.len()
     }
 
-    /// How often a client reported that streamed lists make no progress.
+    /// Returns how often a client reported that streamed lists make no progress.
     pub fn watch_list_failures(&self) -> usize {
         self.server.lock().watch_list_failures
     }
 
-    /// Blocks until so many requests have come. Nothing else ends this call.
+    /// Blocks until at least `count` requests have come. Nothing else ends this call.
     pub fn wait_for_requests(&self, count: usize) {
         let mut server = self.server.lock();
         while server.requests.len() < count {
@@ -235,7 +236,7 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Blocks until exactly so many watches are open. Nothing else ends this call.
+    /// Blocks until exactly `count` watches are open. Nothing else ends this call.
     pub fn wait_for_watches(&self, count: usize) {
         let mut server = self.server.lock();
         while server.feeds.len() != count {
@@ -243,7 +244,7 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Returns the server's objects in the order of their keys. A cache must come to hold the same.
+    /// Returns the server's objects in the order of their keys. A cache must end with the same.
     pub fn objects(&self) -> Vec<Arc<StoredObject<K>>> {
         let server = self.server.lock();
         let items = server.model.present().values();
@@ -261,8 +262,8 @@ impl<K: Object> FakeSource<K> {
         result
     }
 
-    /// Records a request, and meets the fault planned for it. A request that hangs ends by
-    /// stop, heal, or the deadline of a get.
+    /// Records a request, and applies the fault planned for it. A request that hangs ends at the
+    /// stop, a heal, or the deadline of a get.
     fn enter(
         &self,
         request: SeenRequest,
@@ -286,8 +287,8 @@ impl<K: Object> FakeSource<K> {
         }
     }
 
-    /// Hangs until the server is healed more often than `healed`, which was so when the request
-    /// came: who has seen the request and heals the server ends its hanging, however far it is.
+    /// Hangs until the server has been healed more often than `healed`, the count when the request
+    /// came. So a test that has seen the request and heals the server always ends the hang.
     fn hang(&self, healed: u64, deadline: Deadline, stop: &StopToken) -> Result<(), Error> {
         let _registration = stop.register(&stream::waker(&self.server));
         let mut server = self.server.lock();
@@ -309,7 +310,7 @@ impl<K: Object> FakeSource<K> {
 }
 
 impl<K: Object + Metadata<Ty = ObjectMeta>> FakeSource<K> {
-    /// Creates or changes an object; the server gives it the next version, and a uid if it is new.
+    /// Creates or changes an object. The server assigns the next version, and a uid if it is new.
     /// Returns the version.
     pub fn set(&self, mut object: K) -> u64 {
         self.change(|server| {
@@ -327,8 +328,8 @@ impl<K: Object + Metadata<Ty = ObjectMeta>> FakeSource<K> {
 }
 
 impl<K: Object + Metadata<Ty = ObjectMeta> + Clone> FakeSource<K> {
-    /// Deletes an object; its last state carries the version of the deletion. Returns the version,
-    /// or `None` when there is no such object.
+    /// Deletes an object, whose last state gets the version of the deletion. Returns the version;
+    /// `None` when there is no such object.
     pub fn delete(&self, namespace: &str, name: &str) -> Option<u64> {
         let key = ObjectKey::new(namespace, name);
         self.change(|server| {

@@ -1,5 +1,5 @@
-//! A small model of an API server for one kind: every version it went through, and what of that it
-//! still knows.
+//! A small model of an API server for one kind: all its versions, and the part of the history that
+//! it still knows.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Change<K: Object> {
     pub(super) version: u64,
     pub(super) key: ObjectKey,
     pub(super) kind: EventKind,
-    /// The state after it; of a deletion the last one.
+    /// The state after it; for a deletion, the last one.
     pub(super) item: Listed<K>,
 }
 
@@ -64,13 +64,13 @@ impl<K: Object> Model<K> {
         self.history.get(at)
     }
 
-    /// Where in the history the changes after `version` begin.
+    /// The position in the history of the first change after `version`.
     pub(super) fn after(&self, version: u64) -> usize {
         self.history
             .partition_point(|change| change.version <= version)
     }
 
-    /// A uid as the server gives them: the one of what is there under the key, else a new one.
+    /// A uid as the server assigns them: that of the object under the key, otherwise a new one.
     pub(super) fn uid(&mut self, key: &ObjectKey) -> String {
         if let Some(item) = self.present.get(key) {
             return item.uid().to_owned();
@@ -121,7 +121,7 @@ impl<K: Object> Model<K> {
         self.compacted = self.version;
     }
 
-    /// Goes back to what was at `version`, as a restored backup does: later history is gone.
+    /// Goes back to the state at `version`, as a restored backup does: later history is gone.
     pub(super) fn restore(&mut self, version: u64) {
         self.present = self.at(version);
         self.history.retain(|change| change.version <= version);
@@ -194,12 +194,12 @@ fn status(code: i32, reason: &str, message: String, too_large: bool) -> Error {
     }))
 }
 
-/// A version as the requests carry it; `None` for one that is no number.
+/// A version from a request; `None` if it is not a number.
 pub(super) fn number(version: &ResourceVersion) -> Option<u64> {
     version.as_str().parse().ok()
 }
 
-/// An object that is there but does not decode (B12).
+/// An object that exists but does not decode (B12).
 pub(super) fn undecodable(key: &ObjectKey, uid: String, version: u64) -> Undecodable {
     Undecodable {
         key: key.clone(),

@@ -1,5 +1,5 @@
-//! The state of the fake server, and how it answers: a page at a version, the version a list reads
-//! at, what a get finds, what a watch is fed with.
+//! The state of the fake server, and its answers: pages, versions of lists, gets, events of
+//! watches.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ pub(super) struct Server<K: Object> {
     pub(super) streams_lists: bool,
     /// The server has no watch cache: it pages lists at `0`.
     pub(super) pages_at_zero: bool,
-    /// What lists and gets at `0` see, when the cache lags.
+    /// The version that lists and gets at `0` see when the cache lags.
     pub(super) cached: Option<u64>,
     pub(super) watch_list_failures: usize,
-    /// What a client remembers of a server (B11).
+    /// The bookmark interval that a client remembers of a server (B11).
     pub(super) bookmark_interval: Option<Duration>,
-    /// A watch from a version of the future opens and is silent, instead of being refused.
+    /// Whether a watch from a future version opens and stays silent, instead of a refusal.
     pub(super) silent_futures: bool,
-    /// How many objects caches of it hold.
+    /// The maximum number of objects for its caches.
     pub(super) objects_max: usize,
 }
 
@@ -52,7 +52,7 @@ impl<K: Object> Default for Server<K> {
 }
 
 impl<K: Object> Server<K> {
-    /// One page: at the most recent version, out of the cache at `0`, not older than a version, or
+    /// One page: at the most recent version, from the cache at `0`, not older than a version, or
     /// (in pages) at exactly that version.
     pub(super) fn page(
         &self,
@@ -115,8 +115,7 @@ impl<K: Object> Server<K> {
         Ok(asked)
     }
 
-    /// One object: at the most recent version, out of the cache at `0`, or not older than a
-    /// version.
+    /// One object: at the most recent version, from the cache at `0`, or not older than a version.
     pub(super) fn one(
         &self,
         key: &ObjectKey,
@@ -173,7 +172,7 @@ impl<K: Object> Server<K> {
         feeds.any(|(feed, state)| *feed == id && state.trickles())
     }
 
-    /// What a watch has to deliver now, if anything.
+    /// The next event that a watch must deliver now, if any.
     pub(super) fn due(&mut self, id: u64, scope: &Scope) -> Option<Next<K>> {
         let (_, feed) = self.feeds.iter_mut().find(|(feed, _)| *feed == id)?;
         feed.due(&self.model, scope)

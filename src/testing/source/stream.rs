@@ -20,7 +20,7 @@ pub(super) struct Stream<K: Object> {
     pub(super) deadline: Deadline,
     pub(super) stop: StopToken,
     pub(super) last_contact: Instant,
-    /// Wakes `next` at a stop, as long as this lives.
+    /// Wakes `next` at a stop, while this lives.
     pub(super) _registration: WakeRegistration,
 }
 
@@ -62,7 +62,7 @@ impl<K: Object> Drop for Stream<K> {
     }
 }
 
-/// Wakes whoever waits for the fake server, so that they look at their stop.
+/// Wakes threads that wait for the fake server, so that they check their stop.
 pub(super) fn waker<K: Object>(server: &Arc<Monitor<Server<K>>>) -> Arc<dyn Wake> {
     Arc::new(WakeServer(Arc::clone(server)))
 }
@@ -71,7 +71,7 @@ struct WakeServer<K: Object>(Arc<Monitor<Server<K>>>);
 
 impl<K: Object> Wake for WakeServer<K> {
     fn wake(&self) {
-        // Taking the mutex first closes the gap between a waiter's look at its stop and its wait.
+        // Taking the mutex first closes the gap between a waiter's check of its stop and its wait.
         drop(self.0.lock());
         self.0.notify_all();
     }

@@ -151,7 +151,7 @@ impl Steps {
         call
     }
 
-    /// Lets the call under way end by a panic.
+    /// Ends the running call with a panic.
     pub(super) fn panic(&self) {
         self.how.send(Step::Panic).unwrap();
     }

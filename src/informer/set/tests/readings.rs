@@ -95,7 +95,7 @@ fn b14_a_health_check_names_the_informers_whose_server_is_silent() {
     world.pass_until(|| set.health().is_ok());
 }
 
-/// B14: an informer whose source panics goes on trying, and is not healthy.
+/// B14: an informer whose source panics keeps trying, and is not healthy.
 #[test]
 fn b14_an_informer_whose_source_panics_is_not_healthy() {
     let world = World::new();

@@ -147,7 +147,7 @@ fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
     let handler = Handlers::<Pod>::new().on_add(move |_, _| {
         let set = own.upgrade().unwrap();
         tell.send(0).unwrap();
-        // The test lets go of it meanwhile.
+        // The test drops it meanwhile.
         let _ = pass.recv();
         drop(set);
         tell.send(1).unwrap();

@@ -342,8 +342,8 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
     world.pass_until(|| pods.status().refusal.is_some());
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-    // It stands in the clock beside the request that hangs, and the one that backs off: it is past
-    // the first.
+    // It waits in the clock, along with the request that hangs and the one that backs off: it is
+    // past the first.
     world.fake.wait_for_parked(3);
     sources.pods.heal();
     world.pass_until(|| pods.has_synced());
@@ -435,7 +435,7 @@ fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_handlers_synced(Deadline::NEVER));
-    // It waits beside the one that backs off, the one that watches, and the quick handler.
+    // It waits in the clock, along with a backoff, a watch, and the quick handler.
     world.fake.wait_for_parked(4);
     world.source.pods.heal();
     world.pass_until(|| late.has_synced());

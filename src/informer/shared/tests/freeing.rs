@@ -90,7 +90,7 @@ impl WatchStream<Touchy> for Burst {
             }
             4 => {
                 self.queued.send(()).unwrap();
-                // Once the handler is told of `b`, it is done with the first state of `a`.
+                // Once the handler gets `b`, it is done with the first state of `a`.
                 while self.told.recv().unwrap() != "b" {}
                 "c"
             }

@@ -73,8 +73,7 @@ fn si_11_a_handler_that_comes_at_any_moment_misses_nothing_and_hears_nothing_twi
     }
 }
 
-/// Takes a notification into the view of a handler, if it follows on what the handler was told
-/// before.
+/// Takes a notification into a handler's view, if it fits the earlier ones.
 fn follows(view: &mut BTreeMap<String, u64>, notification: &Told) {
     let key = notification.key().to_string();
     let text = written(notification);

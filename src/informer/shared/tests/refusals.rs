@@ -83,7 +83,7 @@ fn b18_rq_3_a_list_ends_an_object_whose_deletion_was_refused() {
     }
 }
 
-/// B18, B4: a list that is older than the last event is refused; no handler is told of it.
+/// B18, B4: a list that is older than the last event is refused; no handler gets it.
 #[test]
 fn b18_rq_3_a_refused_list_takes_nothing_from_a_deletion() {
     let mut path = Path::new();

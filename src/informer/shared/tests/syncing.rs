@@ -219,7 +219,7 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
 fn b14_status_and_age_are_the_reflectors() {
     let world = World::with(&["a"]);
     let informer = world.running();
-    // The watch is read: it has been told of.
+    // The reflector reads the watch, so it has reported it.
     world.fake.wait_for_next_timer();
     world.fake.advance(Duration::from_secs(5));
     assert_eq!(informer.store().age(), Some(Duration::from_secs(5)));

@@ -1,4 +1,4 @@
-//! What each relist does to the cache (PL-1 to PL-5).
+//! The effects of each relist on the cache (PL-1 to PL-5).
 
 use super::*;
 use crate::pod_status::SandboxStatus;
@@ -130,7 +130,7 @@ fn pl_3_a_failed_inspection_is_repeated_until_it_succeeds() {
     bench.list("a c1=exited");
     bench.inspect("a", Answer::Fail("busy"));
     bench.next();
-    // As at the last good inspection: only the mark says that it is to be inspected.
+    // Unchanged since the last good inspection: only the mark causes the new one.
     bench.list("a c1=running");
     bench.inspect("a", Answer::Fail("still busy"));
     bench.pausing();
@@ -244,7 +244,7 @@ fn pc_13_a_status_that_the_cache_refuses_is_looked_for_again() {
     let cache = PodStatusCache::evented(clock.clone());
     let bench = Bench::over(cache, fake, RelistOptions::default(), false);
     bench.list("a c1=running");
-    // An event that came in meanwhile is newer than what the inspection found.
+    // An event that came in meanwhile is newer than the inspection's result.
     let event = later(bench.now(), PERIOD / 2);
     let newer = Some(Arc::new(status("a", "10.0.0.2")));
     assert!(bench.cache.set("a", newer, None, event));

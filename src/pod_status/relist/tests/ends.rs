@@ -1,11 +1,11 @@
-//! How the loop ends, and what a runtime that panics costs it.
+//! The ends of the loop, and the cost of a runtime that panics.
 
 use std::error::Error as _;
 
 use super::*;
 use crate::ErrorKind;
 
-/// Somebody who waits for a pod, and tells the kind of error that ended the wait.
+/// A thread that waits for a pod, and reports the kind of error that ended the wait.
 fn waiter(bench: &Bench) -> WaitingThread<ErrorKind> {
     WaitingThread::spawn(&bench.cache, |cache, tell| {
         let error = cache.get_newer_than("nobody", Timestamp::ZERO).unwrap_err();
@@ -69,7 +69,7 @@ fn a_stop_drops_what_the_runtime_answers_after_it() {
     bench.relist.stop();
     bench.give(Answer::Inspect(status("a", "")));
     let cache = bench.cache.clone();
-    // Were b inspected, nobody would answer.
+    // An inspection of b would get no answer.
     bench.shut_down();
     assert_eq!(cache.get_all().len(), 0);
 }
@@ -147,7 +147,7 @@ fn a_shutdown_names_the_call_that_the_runtime_does_not_return_from() {
         source,
         "the runtime has been inspecting pod shop/web (web) for 5s"
     );
-    // Let alone, it ends with its call, and the runtime with it.
+    // The thread ends by itself with its call, and the runtime with it.
     answers
         .send_timeout(Answer::Inspect(status("web", "")), PATIENCE)
         .unwrap_or_else(|_| panic!("waited for the runtime to take the answer"));
@@ -174,7 +174,7 @@ fn the_end_of_the_loop_ends_every_wait_on_the_cache() {
     let waiting = waiter(&bench);
     bench.expect(&Asked::List);
     bench.fake.wait_for_parked(1);
-    // At once, also while the runtime does not return.
+    // At once, even while the runtime does not return.
     bench.relist.stop();
     assert_eq!(waiting.comes("the end of the wait"), ErrorKind::Stopped);
     waiting.join();
@@ -231,7 +231,7 @@ fn an_inspection_that_panics_has_failed_and_the_other_pods_are_inspected() {
     assert!(bench.cache.get("a").error().is_none());
 }
 
-/// A runtime that takes its time to go: it says that it does, and waits to be let go.
+/// A runtime whose drop takes long: it reports its begin, and waits for the test.
 struct Lingering {
     going: Sender<()>,
     go: Receiver<()>,
@@ -256,7 +256,7 @@ impl Runtime for Lingering {
 impl Drop for Lingering {
     fn drop(&mut self) {
         self.going.send(()).unwrap();
-        // Ends also when the test does.
+        // Also ends when the test does.
         let _closed = self.go.recv();
     }
 }
@@ -290,7 +290,7 @@ fn a_shutdown_does_not_wait_past_its_deadline_for_a_runtime_that_takes_its_time_
     assert_eq!(source, "the runtime has been shutting down for 0s");
 }
 
-/// An error that cannot even say what it is.
+/// An error whose text panics.
 #[derive(Debug)]
 struct Speechless;
 
@@ -344,7 +344,7 @@ fn an_error_that_panics_when_it_is_shown_does_not_end_the_loop() {
     };
     let options = RelistOptions::default().period(Duration::ZERO);
     let relist = Relist::spawn(runtime, cache.clone(), options).unwrap();
-    // Dropped before the loop, however the test ends: nothing is sent for ever.
+    // Dropped before the loop, however the test ends, so that no send blocks for ever.
     let told = told;
     for uid in ["a", "b", "a"] {
         assert_eq!(told.recv_timeout(PATIENCE).as_deref(), Ok(uid));
@@ -357,8 +357,7 @@ fn an_error_that_panics_when_it_is_shown_does_not_end_the_loop() {
     drop(told);
 }
 
-/// An error whose drop panics: where the loop drops it there is no call of the runtime that could
-/// fail.
+/// An error whose drop panics, outside any call of the runtime that could fail.
 #[derive(Debug)]
 struct Bomb;
 

@@ -16,8 +16,7 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::pod_status::{ContainerState, PodStatus, PodStatusCache, SandboxState, Timestamp};
 use crate::worker::{StopToken, Worker};
 
-/// How long what a test waits for may be missing: far more than it needs, so that a loop that does
-/// not come to it fails the test by name.
+/// How long a test waits: far longer than needed, so that a loop that hangs fails the test by name.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
 /// The default pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ fn list(words: &str) -> Vec<RuntimePod> {
     pods.filter(|words| !words.is_empty()).map(pod).collect()
 }
 
-/// A status that says only whose it is and at which address.
+/// A status with only a uid and an address.
 fn status(uid: &str, ip: &str) -> PodStatus {
     let mut status = PodStatus {
         id: uid.to_owned(),
@@ -58,14 +57,14 @@ fn status(uid: &str, ip: &str) -> PodStatus {
     status
 }
 
-/// What the loop asked of the runtime.
+/// A call of the runtime by the loop.
 #[derive(Debug, PartialEq, Eq)]
 enum Asked {
     List,
     Inspect(String),
 }
 
-/// What a call of the runtime comes to.
+/// The outcome of a call of the runtime.
 enum Answer {
     List(Vec<RuntimePod>),
     Inspect(PodStatus),
@@ -73,7 +72,8 @@ enum Answer {
     Panic(&'static str),
 }
 
-/// A runtime that tells each call and waits for its answer, or for the stop unless it is stubborn.
+/// A runtime that reports each call and waits for its answer, or for the stop unless it is
+/// stubborn.
 struct Played {
     asked: Sender<Asked>,
     answers: Receiver<Answer>,
@@ -125,14 +125,14 @@ impl Runtime for Played {
     }
 }
 
-/// What comes out of a channel that somebody else fills.
+/// Receives a value that another thread sends.
 fn comes<T>(told: &Receiver<T>, what: &str) -> T {
     let comes = told.recv_timeout(PATIENCE);
     comes.unwrap_or_else(|error| panic!("waited for {what}: {error}"))
 }
 
-/// Does something that blocks. A test that fails by it leaves the thread behind, and so does not
-/// block in turn.
+/// Runs a function that may block, on its own thread. A test that fails here leaves the thread
+/// behind, and so does not block itself.
 fn within<T: Send + 'static>(what: &str, act: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = bounded(1);
     let worker = Worker::spawn("t-within", move |_stop| drop(tell.send(act())));
@@ -167,7 +167,7 @@ impl<T: Send + 'static> WaitingThread<T> {
         comes(&self.told, what)
     }
 
-    /// The thread ends by what the test did before.
+    /// Joins the thread, which an earlier action of the test ends.
     fn join(mut self) {
         let (_, closed) = bounded(0);
         drop(std::mem::replace(&mut self.told, closed));
@@ -184,7 +184,7 @@ impl<T> Drop for WaitingThread<T> {
     }
 }
 
-/// A running loop whose runtime, clock and cache the test holds. Dropped, it lets the runtime go
+/// A running loop whose runtime, clock and cache the test controls. Its drop releases the runtime
 /// first.
 struct Bench {
     answers: Sender<Answer>,
@@ -236,7 +236,7 @@ impl Bench {
         Timestamp::from(self.fake.now())
     }
 
-    /// Waits for the loop to ask for this.
+    /// Waits until the loop makes this call.
     fn expect(&self, asked: &Asked) {
         assert_eq!(self.asked.recv_timeout(PATIENCE).as_ref(), Ok(asked));
     }
@@ -246,14 +246,13 @@ impl Bench {
         self.give(answer);
     }
 
-    /// Answers what the loop has asked.
+    /// Answers the loop's call.
     fn give(&self, answer: Answer) {
         let given = self.answers.send_timeout(answer, PATIENCE);
         assert!(given.is_ok(), "waited for the loop to take the answer");
     }
 
-    /// Stops the loop and waits for its end; the runtime is gone then, and was asked for nothing
-    /// more.
+    /// Stops the loop and waits for its end. The runtime is gone then, and got no further call.
     fn shut_down(self) {
         let Self { relist, asked, .. } = self;
         within("the end of the loop", || relist.shutdown(Deadline::NEVER)).unwrap();
@@ -290,7 +289,7 @@ impl Bench {
         });
     }
 
-    /// Waits for the end of the relist and lets the pause pass.
+    /// Waits for the end of the relist and ends the pause.
     fn next(&self) {
         self.pausing();
         self.fake.advance(PERIOD);

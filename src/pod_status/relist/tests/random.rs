@@ -1,5 +1,5 @@
-//! Random histories of a runtime with faults: what the cache holds was so, and one clean relist
-//! makes it equal.
+//! Random histories of a runtime with faults: the cache's content was true once, and one clean
+//! relist makes it equal.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -15,8 +15,8 @@ use crate::worker::{StopSource, StopToken};
 const HISTORIES: u64 = 300;
 const STEPS: usize = 60;
 
-/// A runtime's pods: each has one container, whose id tells its generation and whose exit code
-/// tells the truth.
+/// A runtime's pods: each has one container, whose id has its generation and whose exit code has
+/// the truth.
 struct RuntimeState {
     pods: BTreeMap<String, u32>,
     generation: u32,
@@ -38,7 +38,7 @@ impl RuntimeState {
         }
     }
 
-    /// Whether this call goes well; some end by a panic or by a stop in the middle.
+    /// Whether this call succeeds. Some end with a panic, or a stop in the middle.
     fn fault(&mut self) -> Result<(), RuntimeError> {
         if self.dice.roll(100) >= self.faults {
             return Ok(());
@@ -97,8 +97,8 @@ fn cached(cache: &PodStatusCache<PodStatus>) -> BTreeMap<String, Option<u32>> {
         .collect()
 }
 
-/// After the global time has moved: the cache has the pods that were listed, each as it was then or
-/// came to be later.
+/// After the global time has moved: the cache has the listed pods, each in its state of then or a
+/// later one.
 fn assert_is_of(
     listed: &BTreeMap<String, u32>,
     cached: &BTreeMap<String, Option<u32>>,
@@ -140,8 +140,7 @@ fn play((dice, seed): (Dice, u64)) {
         fake.advance(PERIOD);
         let asked = Timestamp::from(fake.now());
         let listed = world.lock().pods.clone();
-        // Cut off by a stop, by a panic, or not at all: the next one goes on with what this one
-        // left.
+        // Whether or not a stop or a panic cut this round off, the next one goes on where it ended.
         driver.round(&stop.token());
         let after = cache.global_time();
         if after == Some(asked) {

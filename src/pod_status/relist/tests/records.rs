@@ -1,4 +1,5 @@
-//! The relist's decisions as tables: what a list asks for, and what the ends of inspections change.
+//! The relist's decisions as tables: the work that a list calls for, and the effects of
+//! inspections.
 
 use super::super::RuntimePod;
 use super::super::core::{Plan, Records};
@@ -8,7 +9,7 @@ fn uids(pods: &[RuntimePod]) -> Vec<&str> {
     pods.iter().map(RuntimePod::uid).collect()
 }
 
-/// One relist in which every inspection ends like this; gives back what was done.
+/// Runs one relist in which every inspection ends like this. Returns its plan.
 fn relist(records: &mut Records, words: &str, is_stored: bool) -> Plan {
     let plan = records.listed(list(words));
     for uid in &plan.gone {
@@ -23,7 +24,7 @@ fn relist(records: &mut Records, words: &str, is_stored: bool) -> Plan {
 #[test]
 fn pl_2_only_pods_that_changed_are_inspected() {
     let rows = [
-        // what was inspected, what is listed next, whether it is inspected again
+        // the inspected pod, the next list, whether it is inspected again
         ("a c1=running", "a c1=running", false),
         ("a c1=running", "a c1=exited", true),
         ("a c1=created", "a c1=running", true),
@@ -96,7 +97,7 @@ fn pl_3_a_failed_inspection_does_not_move_the_record_and_marks_the_pod() {
         uids(&relist(&mut records, "a c1=exited", false).inspect),
         ["a"]
     );
-    // Back to what was inspected: no change to be seen, only the mark.
+    // Back to the inspected state: there is no visible change, only the mark.
     assert_eq!(
         uids(&relist(&mut records, "a c1=running", false).inspect),
         ["a"]

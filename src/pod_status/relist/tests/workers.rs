@@ -1,10 +1,10 @@
-//! Pod workers over the loop and the cache: what happens to a pod reaches who waits for it (PL-11).
+//! Pod workers over the loop and the cache: a pod's change reaches its waiters (PL-11).
 
 use super::*;
 use crate::pod_status::{ContainerStatus, PodReading};
 
-/// A pod worker: asks first with the zero time, then with the end of its previous sync, and tells
-/// what it read.
+/// A pod worker: asks first with the zero time, then with the end of its previous sync, and reports
+/// its readings.
 fn pod_worker(bench: &Bench, uid: &'static str) -> WaitingThread<PodReading<PodStatus>> {
     let clock = Clock::from(bench.fake.clone());
     WaitingThread::spawn(&bench.cache, move |cache, tell| {
@@ -36,8 +36,8 @@ fn pl_11_a_pod_that_dies_is_seen_by_the_worker_that_waits_for_it() {
     let worker = pod_worker(&bench, "a");
     bench.list("a c1=running");
     bench.expect(&Asked::Inspect("a".to_owned()));
-    // So that the end of the worker's sync is no time of this relist: a time that is equal would
-    // count (PC-8).
+    // So that the end of the worker's sync differs from the time of this relist: an equal time
+    // would count (PC-8).
     bench.fake.advance(Duration::from_millis(1));
     bench.give(Answer::Inspect(status("a", "")));
     // Its first wait takes any status.

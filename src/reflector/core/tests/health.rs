@@ -8,9 +8,9 @@ use crate::reflector::{ReflectorOptions, ReflectorStatus};
 use std::error::Error as _;
 use std::time::Duration;
 
-/// Plays a story whose lines say in how long the server must give a sign of life: `input = 130s`,
-/// `input = overdue`, `input = timeout`: the time-out that was asked of the server, and half a
-/// minute; or `input = opening`, the same while the head of its answer is awaited.
+/// Plays a story whose lines have the time until the server must give a sign of life: `input =
+/// 130s`, `input = overdue`, or `input = timeout`, the requested time-out plus half a minute; or
+/// `input = opening`, the same during the wait for the head of its answer.
 fn check(options: &str, story: &str) {
     let mut bench = Bench::new(options);
     let mut allowed = Duration::ZERO;
@@ -316,7 +316,7 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
          page 5 = overdue
          committed = opening",
     );
-    // A position that expired is no failure of the server, but the cache is behind until the whole
+    // An expired position is not a failure of the server, but the cache is behind until the whole
     // list has come.
     check(
         "page=1",

@@ -30,7 +30,7 @@ use crate::object::Status;
 /// A row: the ID, the options it needs, and its story.
 ///
 /// Each line of a story is `input -> action`. An input may begin with the time that passes before
-/// it (`+5s`, `+50ms`); `paused` lets exactly the time of the pause pass. `soon` is a pause of less
+/// it (`+5s`, `+50ms`); `paused` passes exactly the time of the pause. `soon` is a pause of less
 /// than a second that no caller expedites.
 pub(super) struct Row {
     pub(super) id: &'static str,

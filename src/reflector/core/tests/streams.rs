@@ -289,8 +289,8 @@ fn the_position_moves_at_the_final_bookmark() {
     assert!(bench.core.status().synced);
 }
 
-/// B8 and WL-13: without progress for ten seconds the stream is given up for good, and the source
-/// is told.
+/// B8 and WL-13: without progress for ten seconds the reflector gives streams up for good, and
+/// tells the source.
 #[test]
 fn a_stream_without_progress_is_given_up() {
     let mut bench = Bench::new("streams");
@@ -350,8 +350,8 @@ fn has_given_up(bench: &Bench) -> bool {
     bench.effects.iter().any(given_up)
 }
 
-/// B8: a server that ignores `sendInitialEvents` sends changes and bookmarks; they are no progress
-/// of the list.
+/// B8: a server that ignores `sendInitialEvents` sends changes and bookmarks, which are not
+/// progress of the list.
 #[test]
 fn changes_are_no_progress() {
     let mut bench = Bench::new("streams");

@@ -1,30 +1,30 @@
-//! What a test server does instead of, or on top of, its answer: each act with its name, an example
-//! and what a correct client does.
+//! The acts of a test server, instead of or on top of its answer: each with its name, an example
+//! and the behaviour of a correct client.
 
 use std::time::Duration;
 
-/// What a test server does wrong. [`FAULTS`](super::FAULTS) lists all of them.
+/// A misbehaviour of a test server. [`FAULTS`](super::FAULTS) lists all of them.
 ///
-/// An act belongs to one of four layers: the connection, the answer that it replaces, what it
-/// changes inside the answer, and how the bytes are sent. A connection meets one act. A request
-/// meets one that replaces the answer, all that change it, and one of how the bytes are sent.
+/// An act belongs to one of four layers: it affects the connection, replaces the answer, changes
+/// the answer's content, or affects the sending of bytes. A connection meets one act. A request
+/// meets one that replaces the answer, all that change it, and one that affects the sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Act {
-    /// Resets the connection as soon as it is there. For a port on which nobody listens, see
-    /// `crash` of the server.
+    /// Resets the connection as soon as it is open. For a port without a listener, see `crash` of
+    /// the server.
     Refuse,
-    /// Takes the connection, reads nothing and says nothing. With [`every`](super::Fault::every),
+    /// Accepts the connection, but reads and sends nothing. With [`every`](super::Fault::every),
     /// each n-th connection is a black hole.
     Silent,
-    /// Shows another certificate than the client may accept. Only for servers whose certificates
-    /// are a [`TestAuthority`](crate::testing::TestAuthority)'s; others end the connection.
+    /// Shows a certificate that the client must not accept. Only for servers with certificates of a
+    /// [`TestAuthority`](crate::testing::TestAuthority); others end the connection.
     Certificate(CertificateFlaw),
     /// Takes only clients with a certificate of the server's
     /// [`TestAuthority`](crate::testing::TestAuthority); others get a TLS alert.
     ClientCertificate,
 
-    /// Answers with a `Status` of the API; no recorded answer is used up.
+    /// Answers with a `Status` of the API. Uses up no recorded answer.
     Status {
         /// The HTTP status.
         code: u16,
@@ -33,9 +33,9 @@ pub enum Act {
         /// The header `Retry-After`.
         retry_after: Option<Duration>,
     },
-    /// Takes the request and never answers; no recorded answer is used up.
+    /// Takes the request and never answers. Uses up no recorded answer.
     Hang,
-    /// Answers 401 until the client shows another token than the one it showed first.
+    /// Answers 401 until the client sends another token than its first one.
     Unauthorized,
     /// Answers 504 `Too large resource version`, in the API server's words.
     TooLargeVersion,
@@ -43,7 +43,7 @@ pub enum Act {
     Html,
     /// Answers 302 with this `Location`.
     Redirect(String),
-    /// Answers 400 with a message that has all headers of the request, the token included.
+    /// Answers 400 with a message that repeats all headers of the request, including the token.
     EchoHeaders,
     /// Answers 500 with control characters in the message: colours, line ends, a zero byte.
     ControlCharacters,
@@ -54,35 +54,35 @@ pub enum Act {
         /// Its `reason`; empty for none.
         reason: String,
     },
-    /// Sends the begin of a line, an item or a body, with so many bytes, and ends there.
+    /// Sends the beginning of a line, an item or a body, `bytes` long, and ends there.
     Unfinished {
-        /// What does not end.
+        /// The part that does not end.
         part: Unfinished,
-        /// How long it gets.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// Sends white space that is small as gzip and has so many bytes without it.
+    /// Sends white space that is small as gzip, and has this many bytes decompressed.
     GzipBomb(usize),
 
     /// Gives each object another `kind`, and a list too.
     WrongKind,
     /// Gives each object another name.
     WrongNames,
-    /// Takes each object's name away.
+    /// Removes each object's name.
     Unnamed,
-    /// Makes each object one that is well-formed JSON and does not decode into its type.
+    /// Makes each object undecodable: well-formed JSON that does not decode into its type.
     Undecodable,
-    /// Puts a byte into each object that is no UTF-8.
+    /// Puts a byte into each object that is not UTF-8.
     NotUtf8,
-    /// Nests arrays in each object, so many deep.
+    /// Nests arrays in each object, to this depth.
     Deep(usize),
     /// Puts a number into each object that no integer or float can hold.
     HugeNumber,
-    /// Takes so much off each resource version: a server that is behind, or was restored.
+    /// Lowers each resource version by this much, like a server that is behind, or was restored.
     OlderVersions(u64),
     /// Withholds the bookmarks of watches.
     NoBookmarks,
-    /// Withholds the changes of watches, and lets bookmarks pass.
+    /// Withholds the changes of watches, but not their bookmarks.
     NoEvents,
     /// Withholds everything of a watch, and sends blank lines instead.
     Heartbeats {
@@ -91,32 +91,32 @@ pub enum Act {
     },
     /// Sends each event of a watch twice.
     DuplicateEvents,
-    /// Swaps each two events of a watch.
+    /// Swaps each pair of events of a watch.
     ReorderEvents,
-    /// Compresses the body with gzip and leaves the end of that away.
+    /// Compresses the body with gzip, and leaves out the end of the stream.
     GzipCut,
 
-    /// Sends so many bytes of the body and then nothing, with the connection open. The recorded
-    /// answer is used up: the next request gets the one after it.
+    /// Sends this many bytes of the body and then nothing, with the connection open. Uses up the
+    /// recorded answer: the next request gets the one after it.
     HangAfter(usize),
-    /// Sends so many bytes of the body and then ends the connection. The recorded answer is used
-    /// up: the next request gets the one after it.
+    /// Sends this many bytes of the body and then ends the connection. Uses up the recorded answer:
+    /// the next request gets the one after it.
     CutAfter(usize),
-    /// Sends the body in pieces of so many bytes, with a wait before each.
+    /// Sends the body in small pieces, with a wait before each.
     Drip {
         /// Bytes per piece.
         bytes: usize,
         /// The wait before each piece, on the server's clock.
         every: Duration,
     },
-    /// Sends so many bytes of that part and then nothing, with the connection open.
+    /// Sends the first bytes of that part and then nothing, with the connection open.
     Stall {
         /// Where.
         part: Part,
         /// How many bytes of the part pass.
         after: usize,
     },
-    /// Sends that part in pieces of so many bytes, with a wait before each.
+    /// Sends that part in small pieces, with a wait before each.
     Dribble {
         /// Where.
         part: Part,
@@ -125,14 +125,14 @@ pub enum Act {
         /// The wait before each piece, on the server's clock.
         every: Duration,
     },
-    /// Sends so many bytes of that part and then closes the connection (FIN).
+    /// Sends the first bytes of that part and then closes the connection (FIN).
     Cut {
         /// Where.
         part: Part,
         /// How many bytes of the part pass.
         after: usize,
     },
-    /// Sends so many bytes of that part and then resets the connection (RST).
+    /// Sends the first bytes of that part and then resets the connection (RST).
     Reset {
         /// Where.
         part: Part,
@@ -146,16 +146,16 @@ pub enum Act {
         /// Which byte of the part.
         at: usize,
     },
-    /// Answers, and leaves the connection dead: no later request on it is read.
+    /// Answers, and then reads no later request on the connection, which stays open but dead.
     HalfOpen,
-    /// States a length that is so much off, sends the whole body, and closes the connection. Of a
-    /// watch it states that length alone.
+    /// States a length that is wrong by this much, sends the whole body, and closes the connection.
+    /// For a watch it states this length.
     WrongLength(i64),
-    /// Sends so many interim answers (103) ahead of the answer.
+    /// Sends this many interim answers (103) before the answer.
     InterimFlood(usize),
 }
 
-/// What a server's certificate has wrong.
+/// The flaw of a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateFlaw {
@@ -165,11 +165,11 @@ pub enum CertificateFlaw {
     NotYetValid,
     /// It is for another host.
     WrongHost,
-    /// An authority signed it that the client does not know.
+    /// An authority that the client does not know signed it.
     UnknownAuthority,
 }
 
-/// What does not end.
+/// The part that does not end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfinished {
@@ -177,15 +177,15 @@ pub enum Unfinished {
     Line,
     /// An item of a list.
     Item,
-    /// The value before any object of it.
+    /// The value before its first object.
     Body,
 }
 
-/// A part of what a server sends.
+/// A part of a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// The server's side of the TLS handshake. Without TLS: what precedes the first request.
+    /// The server's side of the TLS handshake. Without TLS: the time before the first request.
     Handshake,
     /// The status line and the headers.
     Head,
@@ -195,7 +195,7 @@ pub enum Part {
     Event(usize),
 }
 
-/// At which point of a request an act comes in.
+/// The point of a request at which an act applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Layer {
     Connection,
@@ -270,7 +270,7 @@ impl Act {
         }
     }
 
-    /// Whether it is of no meaning but for watches.
+    /// Whether it affects only watches.
     pub(super) fn is_of_watches(&self) -> bool {
         matches!(
             self,
@@ -283,7 +283,7 @@ impl Act {
         )
     }
 
-    /// Its name, as [`FAULTS`](super::FAULTS) and the JSON form have it.
+    /// Returns its name, as in [`FAULTS`](super::FAULTS) and the JSON form.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Refuse => "refuse",

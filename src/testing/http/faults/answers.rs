@@ -1,4 +1,4 @@
-//! Answers that a fault gives in the backend's place.
+//! Answers of a fault instead of the backend's.
 
 use serde_json::{Value, json};
 
@@ -7,10 +7,10 @@ use crate::testing::http::message::Request;
 use crate::testing::http::{Answered, Piece, Pieces, Reply};
 use crate::worker::StopToken;
 
-/// Filler goes out in pieces of so many bytes.
+/// The size of the pieces of filler.
 const FILLER_BYTES: usize = 64 * 1024;
 
-/// The answer that the act gives; `None` for an act that gives none.
+/// The answer of the act; `None` for an act without one.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "each file knows its own acts"
@@ -147,7 +147,7 @@ struct Made {
     filler: Filler,
 }
 
-/// The same bytes again and again.
+/// Repeated bytes.
 struct Filler {
     piece: Vec<u8>,
     left: usize,
@@ -176,10 +176,10 @@ impl Pieces for Made {
     }
 }
 
-/// The head and the first bytes of a gzip stream, and what repeats in it. Without gzip it has about
-/// so many bytes, all of them spaces.
+/// The head and the first bytes of a gzip stream, and its repeated part. Decompressed it has about
+/// `bytes` bytes, all spaces.
 fn bomb(bytes: usize) -> (Vec<u8>, Filler) {
-    /// Bytes that one repetition stands for.
+    /// The number of bytes of one repetition.
     const MATCH: usize = 258;
     let mut bits = Vec::new();
     let mut add = |value: u32, count: u32| {

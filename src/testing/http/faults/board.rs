@@ -23,7 +23,7 @@ struct Armed {
     fault: Fault,
     /// By connection, or all under 0.
     counts: BTreeMap<u64, Counts>,
-    /// What the first request it met showed of its user, for [`Act::Unauthorized`].
+    /// The credentials of the first request that met it, for [`Act::Unauthorized`].
     refused: Option<String>,
 }
 
@@ -33,11 +33,11 @@ struct Counts {
     met: usize,
 }
 
-/// What a request meets.
+/// The faults that a request meets.
 #[derive(Debug, Default)]
 pub(in crate::testing) struct Met {
     pub(in crate::testing) answer: Option<Act>,
-    /// Those that change the answer, whole: they know which objects they are about.
+    /// Those that change the answer, as whole faults: they know their objects.
     pub(in crate::testing) content: Vec<Fault>,
     pub(in crate::testing) wire: Option<Act>,
 }
@@ -71,7 +71,7 @@ impl FaultBoard {
         id
     }
 
-    /// Whether it was there.
+    /// Removes a fault. Returns whether it existed.
     pub(in crate::testing) fn remove(&self, id: FaultId) -> bool {
         let mut faults = self.0.lock();
         let before = faults.armed.len();
@@ -89,8 +89,7 @@ impl FaultBoard {
         armed.map(|armed| (armed.id, armed.fault.clone())).collect()
     }
 
-    /// The first fault that the connection meets. Each one counts it, also behind another that
-    /// does.
+    /// The first fault that the connection meets. Each fault counts it, even after another met it.
     pub(in crate::testing) fn connection(&self, number: u64) -> Option<Act> {
         let mut faults = self.0.lock();
         let mut met = None;
@@ -102,8 +101,8 @@ impl FaultBoard {
         met
     }
 
-    /// What the request meets: the first fault that answers, the first of how bytes are sent, and
-    /// all that change the answer. Each one counts it, also behind another.
+    /// The faults that the request meets: the first that answers, the first that affects the
+    /// sending, and all that change the answer. Each fault counts it, even after another met it.
     pub(in crate::testing) fn request(&self, request: &Request, connection: u64) -> Met {
         let mut faults = self.0.lock();
         let mut met = Met::default();
@@ -132,7 +131,7 @@ impl FaultBoard {
 }
 
 impl Armed {
-    /// Counts one that the fault is about; whether that one meets it.
+    /// Counts a matching connection or request. Returns whether it meets the fault.
     fn count(&mut self, at: u64) -> bool {
         let counts = self.counts.entry(at).or_default();
         counts.seen = counts.seen.saturating_add(1);
@@ -143,7 +142,7 @@ impl Armed {
         meets
     }
 
-    /// Whether the token is still the one that is to be read anew.
+    /// Whether the request still has the refused token.
     fn refuses(&mut self, request: &Request) -> bool {
         if self.fault.act != Act::Unauthorized {
             return true;
@@ -168,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Which of these requests a fault meets.
+    /// Whether each of these requests meets a fault.
     fn met(fault: Fault, targets: &[&str]) -> Vec<bool> {
         let board = FaultBoard::new(vec![fault]);
         let asked = targets.iter().map(|target| {

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::testing::http::{Piece, Pieces, Reply};
 use crate::worker::{StopToken, WaitEnd};
 
-/// The answer as these faults change it.
+/// Applies these faults to the answer.
 pub(in crate::testing) fn changed<'a>(
     mut reply: Reply<'a>,
     faults: Vec<Fault>,
@@ -57,7 +57,7 @@ pub(in crate::testing) fn changed<'a>(
     reply
 }
 
-/// Blank lines in place of a body.
+/// Blank lines instead of a body.
 struct Heartbeat {
     clock: Clock,
     every: std::time::Duration,
@@ -78,7 +78,7 @@ struct Lines<'a> {
     inner: Box<dyn Pieces + 'a>,
     faults: Vec<Fault>,
     is_watch: bool,
-    /// What came of the next line.
+    /// The beginning of the next line.
     rest: Vec<u8>,
     /// The event that the next one overtakes.
     swapped: Option<Vec<u8>>,
@@ -152,7 +152,7 @@ impl Lines<'_> {
         }
     }
 
-    /// The text with its objects spoilt; `None` if it is no JSON, or nothing spoils it.
+    /// The text with its objects spoilt; `None` if it is not JSON, or no fault spoils it.
     fn spoilt(&self, text: &[u8]) -> Option<Vec<u8>> {
         let mut document: Value = serde_json::from_slice(text).ok()?;
         let before = document.clone();

@@ -1,4 +1,4 @@
-//! A fault: an act, and the connections, requests or objects that meet it.
+//! A fault: an act, and the connections, requests or objects to which it applies.
 
 use std::fmt;
 
@@ -8,11 +8,11 @@ use crate::testing::recording::Selected;
 
 /// An [`Act`] and the connections, requests or objects to which it applies.
 ///
-/// Without more, it applies to all. For an act that changes objects
-/// ([`Undecodable`](Act::Undecodable) and its like), namespace and name are those of the objects.
-/// It changes them in lists, watches and gets alike. An act of a connection
-/// ([`Refuse`](Act::Refuse), [`Silent`](Act::Silent), all of a handshake) comes before any request:
-/// of the selections it knows the number of the connection alone.
+/// Without a selection, it applies to all. For an act that changes objects
+/// ([`Undecodable`](Act::Undecodable) and its like), namespace and name select objects, in lists,
+/// watches and gets alike. An act of a connection ([`Refuse`](Act::Refuse),
+/// [`Silent`](Act::Silent), all of a handshake) comes before any request: only the number of the
+/// connection can select it.
 ///
 /// # Examples
 ///
@@ -51,14 +51,14 @@ pub struct Fault {
     pub(super) chance: Option<Chance>,
 }
 
-/// A seed and how probable each is.
+/// A seed, and the probability of each act.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Chance {
     pub(super) seed: u64,
     pub(super) probability: f64,
 }
 
-/// The number of a fault that was added to a server.
+/// The number of a fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FaultId(pub(super) u64);
 
@@ -95,19 +95,19 @@ impl Fault {
         }
     }
 
-    /// What the server does.
+    /// Returns the act.
     pub fn act(&self) -> &Act {
         &self.act
     }
 
-    /// Applies only to requests of that path, whatever their selectors.
+    /// Applies only to requests for that path, with any selectors.
     #[must_use]
     pub fn on(mut self, path: &str) -> Self {
         self.path = Some(path.to_owned());
         self
     }
 
-    /// Applies only to requests whose path begins so.
+    /// Applies only to requests whose path has that prefix.
     #[must_use]
     pub fn under(mut self, prefix: &str) -> Self {
         self.path_prefix = Some(prefix.to_owned());
@@ -129,8 +129,8 @@ impl Fault {
         self
     }
 
-    /// Applies only to requests in that namespace; of acts that change objects, only to its
-    /// objects.
+    /// Applies only to requests in that namespace. An act that changes objects applies only to
+    /// objects in it.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespace = Some(namespace.to_owned());
@@ -166,7 +166,7 @@ impl Fault {
         self
     }
 
-    /// Counts the requests of each connection for itself.
+    /// Counts the requests of each connection separately.
     #[must_use]
     pub fn per_connection(mut self) -> Self {
         self.per_connection = true;
@@ -188,7 +188,7 @@ impl Fault {
         self
     }
 
-    /// Applies to so many requests at most.
+    /// Applies to at most this many requests.
     #[must_use]
     pub fn times(mut self, times: usize) -> Self {
         self.times = times;
@@ -207,12 +207,12 @@ impl Fault {
         self.act.layer() == Layer::Connection
     }
 
-    /// Whether it is about that connection as such.
+    /// Whether it applies to the connection itself.
     pub(super) fn is_about_connection(&self, connection: u64) -> bool {
         self.is_of_connections() && self.is_on(connection) && !self.names_requests()
     }
 
-    /// Whether something of it says which requests it is about.
+    /// Whether it selects requests.
     pub(super) fn names_requests(&self) -> bool {
         let texts = [
             &self.path,
@@ -229,7 +229,7 @@ impl Fault {
         self.connection.is_none_or(|number| number == connection)
     }
 
-    /// Whether it is about that request.
+    /// Whether it selects that request.
     pub(super) fn is_about(&self, request: &Request, connection: u64) -> bool {
         let target = &request.target;
         let is_watch = target.is_watch();
@@ -260,12 +260,12 @@ impl Fault {
             })
     }
 
-    /// Whether the `nth` of those it is about meets it, when so many have met it before.
+    /// Whether the `nth` selected request meets it, when `before` have met it.
     pub(super) fn meets(&self, nth: usize, before: usize) -> bool {
         let Some(after) = nth.checked_sub(self.first) else {
             return false;
         };
-        // Without a first one, each third one is the third one, the sixth one...
+        // Without a first one, "each third" means the third, the sixth and so on.
         let counted = if self.first == 1 { nth } else { after };
         counted.checked_rem(self.every) == Some(0)
             && before < self.times

@@ -1,4 +1,4 @@
-//! Faults as JSON: what a file of faults and a control port are made of.
+//! Faults as JSON, for files of faults and the control port.
 
 use std::time::Duration;
 
@@ -24,14 +24,15 @@ const UNFINISHED: [(&str, Unfinished); 3] = [
 ];
 
 impl Fault {
-    /// Reads a fault: an object with the name of the act, what the act needs, and which requests
-    /// meet it.
+    /// Reads a fault: an object with the name of the act, its parameters, and its selection of
+    /// requests.
     ///
-    /// [`FAULTS`](super::FAULTS) has an example of each act. These fields say who meets it, each
-    /// like the method of the same name: `path` ([`on`](Self::on)), `pathPrefix`
-    /// ([`under`](Self::under)), `verb`, `resource`, `namespace`, `name`, `watch` (`true`:
-    /// [`watches`](Self::watches), `false`: [`reads`](Self::reads)), `connection`, `perConnection`,
-    /// `from`, `every`, `times`, and `seed` with `probability` ([`by_chance`](Self::by_chance)).
+    /// [`FAULTS`](super::FAULTS) has an example of each act. These fields select connections,
+    /// requests and objects, each like the method of the same name: `path` ([`on`](Self::on)),
+    /// `pathPrefix` ([`under`](Self::under)), `verb`, `resource`, `namespace`, `name`, `watch`
+    /// (`true`: [`watches`](Self::watches), `false`: [`reads`](Self::reads)), `connection`,
+    /// `perConnection`, `from`, `every`, `times`, and `seed` with `probability`
+    /// ([`by_chance`](Self::by_chance)).
     ///
     /// # Errors
     ///
@@ -54,7 +55,7 @@ impl Fault {
         fault(value(text)?)
     }
 
-    /// Reads several faults: an array of them, or one alone.
+    /// Reads several faults: an array, or a single one.
     ///
     /// # Errors
     ///
@@ -320,7 +321,7 @@ fn mistaken(field: &str, wanted: &str, given: &Value) -> Error {
     ))
 }
 
-/// The members of a fault that nobody has read yet.
+/// The members of a fault that are not read yet.
 struct Fields(Map<String, Value>);
 
 impl Fields {

@@ -1,4 +1,4 @@
-//! Faults on purpose: what happens to an answer instead of, or on top of, what the backend says.
+//! Faults on purpose, instead of or on top of the backend's answers.
 
 mod act;
 mod answers;

@@ -1,14 +1,14 @@
-//! What a fault changes in an object, as JSON.
+//! The changes of a fault to an object, as JSON.
 
 use serde_json::{Map, Value, json};
 
 use super::act::Act;
 use super::fault::Fault;
 
-/// Stands where bytes come that no [`Value`] can be.
+/// A placeholder for bytes that no [`Value`] can contain.
 const MARK: &str = "@@fault-of-the-test-server@@";
 
-/// An object of the API, or a list of them.
+/// Spoils an API object, or a list of them.
 pub(super) fn spoil(document: &mut Value, faults: &[Fault]) {
     if let Some(Value::Array(items)) = document.get_mut("items") {
         for item in items {
@@ -70,7 +70,7 @@ fn spoil_object(object: &mut Value, fault: &Fault) {
     }
 }
 
-/// The text of a document, with what only bytes can say.
+/// Writes a document, with bytes in place of the placeholders.
 pub(super) fn write(document: &Value, faults: &[Fault]) -> Vec<u8> {
     let text = document.to_string();
     let mark = format!("\"{MARK}\"");

@@ -1,4 +1,4 @@
-//! The tables of faults: of each its name, an example, and what a correct client does.
+//! The tables of faults: the name of each, an example, and the behaviour of a correct client.
 
 /// A line of [`FAULTS`] or [`SERVER_FAULTS`].
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub struct FaultDescription {
     /// An example: in [`FAULTS`] as [`Fault::list_from_json`](super::Fault::list_from_json) reads
     /// it, in [`SERVER_FAULTS`] the methods of [`ApiServer`](crate::testing::ApiServer).
     pub example: &'static str,
-    /// What a correct client does.
+    /// The behaviour of a correct client.
     pub client: &'static str,
 }
 
@@ -29,9 +29,9 @@ macro_rules! faults {
 faults! {
     /// The faults that connections, requests and objects of a test server meet.
     ///
-    /// A name begins with the act's. Which requests a fault meets is in the same object: see
-    /// [`Fault::from_json`](super::Fault::from_json). [`SERVER_FAULTS`] has those of a server as a
-    /// whole.
+    /// A name begins with the act's name. The same object selects the requests: see
+    /// [`Fault::from_json`](super::Fault::from_json). [`SERVER_FAULTS`] has the faults of a server
+    /// as a whole.
     FAULTS
     "refuse" r#"{"act":"refuse","times":3}"#
         "keeps what it has, and connects again with a growing wait"

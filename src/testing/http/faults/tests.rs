@@ -37,7 +37,7 @@ fn server() -> FixtureServerBuilder {
     FixtureServer::replaying(recording).endless()
 }
 
-/// Everything that comes, up to the end of the connection, and whether that was a reset.
+/// All bytes up to the end of the connection, and whether that was a reset.
 fn asked(server: &FixtureServer, target: &str) -> (String, bool) {
     let mut socket = TcpStream::connect(server.address()).unwrap();
     let request = format!("GET {target} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
@@ -132,7 +132,7 @@ fn a_connection_ends_where_the_fault_says_by_close_or_reset() {
     for (act, expected, resets) in rows {
         let (answer, is_reset) = told(act.clone(), LIST);
         assert_eq!(is_reset, resets, "{act:?}: {answer}");
-        // What a reset overtakes is lost.
+        // Bytes that a reset overtakes are lost.
         let is_there = answer.contains(expected) || resets;
         assert!(is_there, "{act:?}: {answer}");
     }
@@ -222,7 +222,7 @@ fn what_is_silent_half_open_or_stalled_says_nothing_until_the_stop() {
     half_open.ask(LIST);
     assert_eq!(half_open.body().unwrap(), BODY);
     half_open.write("GET", LIST);
-    // The third is served meanwhile, and both requests before it are not.
+    // The server answers the third request meanwhile, but not the two before it.
     let mut third = Client::of(server.address());
     third.ask(LIST);
     assert_eq!(server.requests().len(), 2);
@@ -231,7 +231,7 @@ fn what_is_silent_half_open_or_stalled_says_nothing_until_the_stop() {
     assert!(half_open.is_closed());
 }
 
-/// Outgoing connections and whoever asks for any port are kept off it likewise.
+/// Outgoing connections, and programs that ask for any port, do not get it either.
 #[test]
 #[cfg(target_os = "linux")]
 fn the_port_of_a_server_that_crashed_stays_its_own() {

@@ -1,5 +1,4 @@
-//! How bytes are sent where a fault is on the wire: as far as a byte, bit by bit, or with one bit
-//! turned over.
+//! Sends bytes with a fault on the wire: up to a byte, in small pieces, or with a flipped bit.
 
 use std::io;
 use std::time::Duration;
@@ -8,7 +7,7 @@ use super::act::{Act, Part};
 use crate::clock::Clock;
 use crate::worker::{StopToken, WaitEnd};
 
-/// What becomes of the connection after some bytes.
+/// The fate of the connection after some bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::testing) enum Flow {
     On,
@@ -16,7 +15,7 @@ pub(in crate::testing) enum Flow {
     Reset,
 }
 
-/// A part of the answer, as it is sent.
+/// A part of the answer that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::testing) enum Sent {
     Handshake,
@@ -24,14 +23,14 @@ pub(in crate::testing) enum Sent {
     Body,
 }
 
-/// A fault on the wire, with how far its part has come.
+/// A fault on the wire, with the progress of its part.
 #[derive(Debug)]
 pub(in crate::testing) struct WireFault {
     part: Part,
     harm: Harm,
-    /// Bytes of the part so far.
+    /// The number of bytes of the part so far.
     passed: usize,
-    /// Lines of the body that are still to pass before the part begins.
+    /// The number of lines of the body before the part begins.
     lines: usize,
 }
 
@@ -73,7 +72,7 @@ impl WireFault {
         })
     }
 
-    /// Sends bytes of a part by `out`. A wait is one of `clock`, and ends with `stop`.
+    /// Sends bytes of a part to `out`. Waits use `clock`, and end with `stop`.
     pub(in crate::testing) fn send(
         &mut self,
         sent: Sent,
@@ -131,7 +130,7 @@ impl WireFault {
         }))
     }
 
-    /// How many of these bytes lie before the line that is meant.
+    /// The number of these bytes before the selected line.
     fn pass_lines(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while self.lines > 0 {
@@ -150,7 +149,7 @@ impl WireFault {
 mod tests {
     use super::*;
 
-    /// What goes out of these pieces, and what becomes of the connection.
+    /// The bytes sent of these pieces, and the fate of the connection.
     fn sent(act: &Act, pieces: &[(Sent, &str)]) -> (String, Flow) {
         let (clock, stop) = (Clock::system(), StopToken::never());
         let mut fault = WireFault::of(act).unwrap();

@@ -1,5 +1,4 @@
-//! What a get of one object is answered that was not recorded: the object, or the API server's
-//! words for why not.
+//! Answers an unrecorded get of one object: the object, or the API server's refusal.
 
 use std::cmp::Ordering;
 
@@ -9,8 +8,8 @@ use super::history::{History, Point, State};
 use crate::object::ResourceVersion;
 use crate::testing::recording::{Answer, Exchange, Place, Target};
 
-/// The answer to a get of `place` when what is `past` has happened; `None` when the recording does
-/// not tell.
+/// The answer to a get of `place` after all facts for which `past` is true; `None` when the
+/// recording does not know.
 pub(super) fn answer(
     history: &History,
     place: &Place,
@@ -46,7 +45,7 @@ fn not_found(place: &Place) -> Answer {
     status(404, "NotFound", &message, &details)
 }
 
-/// The words of the server for a version that it has not come to (RF-13).
+/// The server's words for a version that it has not reached (RF-13).
 fn too_large(asked: &ResourceVersion, current: &ResourceVersion) -> Answer {
     let message = format!("Timeout: Too large resource version: {asked}, current: {current}");
     let cause =

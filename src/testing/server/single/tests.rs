@@ -1,5 +1,4 @@
-//! Gets of single objects while a recording is replayed: as far as the replay has come, in the API
-//! server's words.
+//! Gets of single objects during a replay: at its present position, in the API server's words.
 
 use std::time::Duration;
 
@@ -32,7 +31,7 @@ impl Gets {
         (head.status, serde_json::from_str(&body.unwrap()).unwrap())
     }
 
-    /// The object's version; 0 if the server says that it is not there.
+    /// The object's version; 0 if the server has no such object.
     fn version(&mut self, target: &str) -> u32 {
         let (status, object) = self.get(target);
         if status == 404 {
@@ -199,14 +198,14 @@ fn with_recorded_times_the_past_is_what_was_before_the_furthest_piece() {
     let mut pods = Client::of(server.address());
     pods.write("GET", PODS);
     assert!(server.wait_for_requests(soon(), |requests| requests.len() == 3));
-    // The second phase of the story was played after some 15 s, on watches that nobody has opened
-    // here.
+    // The second phase of the story was recorded after some 15 s, on watches that no client has
+    // opened here.
     fake.advance(ms(6_500));
     assert_eq!(gets.version(settings), before);
     fake.advance(ms(1_500));
     let after = gets.version(settings);
     assert!(after > before, "{before} and then {after}");
-    // The fourth one, after some 29 s, made what was missing.
+    // The fourth one, after some 29 s, created the missing object.
     fake.advance(ms(6_000));
     assert_eq!(gets.version(synonyms), 0);
     fake.advance(ms(2_000));
