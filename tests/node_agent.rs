@@ -24,10 +24,16 @@ mod hangs;
 mod hooks;
 #[path = "node_agent/logs.rs"]
 mod logs;
+#[cfg(feature = "metrics")]
+#[path = "node_agent/manifests.rs"]
+mod manifests;
 #[path = "node_agent/probes.rs"]
 mod probes;
 #[path = "node_agent/references.rs"]
 mod references;
+#[cfg(feature = "ring")]
+#[path = "node_agent/rotation.rs"]
+mod rotation;
 #[path = "node_agent/rows.rs"]
 mod rows;
 #[cfg(target_os = "linux")]
