@@ -1,5 +1,5 @@
 //! What the agent reads of a pod: who it is, whether it has ended, and which objects it names. The
-//! code that decodes all of a pod is 150 kB, and a decoded pod takes 23 KB.
+//! code that decodes all of a pod is nearly 0.4 MB, and a decoded pod takes 23 KB.
 
 use std::borrow::Cow;
 use std::fmt;

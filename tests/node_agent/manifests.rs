@@ -1,5 +1,5 @@
 //! The files of `examples/node_agent/deploy` against each other and against the agent: it runs with
-//! the flags of each DaemonSet, and answers where kubelets and Prometheus ask.
+//! the flags of each `DaemonSet`, and answers where kubelets and Prometheus ask.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -55,7 +55,7 @@ fn server() -> ApiServer {
     server
 }
 
-/// A DaemonSet's one container.
+/// The one container of a set.
 fn container(set: &DaemonSet) -> &Container {
     let template = &set.spec.template;
     &template.spec.as_ref().unwrap().containers[0]
@@ -182,7 +182,7 @@ fn the_agent_of_each_daemon_set_answers_where_kubelets_and_prometheus_ask() {
     assert_eq!(scraped, 2);
 }
 
-/// Where a PodMonitor has Prometheus ask.
+/// Where Prometheus is to ask.
 struct Endpoint<'a> {
     port: &'a str,
     path: &'a str,
