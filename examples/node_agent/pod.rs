@@ -283,7 +283,8 @@ mod tests {
         let status = whole.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         assert_eq!(read.phase, phase.unwrap_or_default());
-        names(&read.secrets).len() + names(&read.config_maps).len()
+        let both = [&read.secrets, &read.config_maps].into_iter();
+        both.map(|objects| names(objects).len()).sum()
     }
 
     /// When the API grows another reference, the library visits it, and this fails.
