@@ -8,7 +8,6 @@ use std::time::{Duration, Instant, SystemTime};
 use crossbeam_channel::{
     Receiver, Select, TryRecvError, after, at, bounded, never, select, unbounded,
 };
-use k8s_openapi::api::core::v1::Pod;
 use kubecache::clock::{Clock, Deadline};
 use kubecache::http::Client;
 use kubecache::manager::{ChangeDetection, Changes};
@@ -25,6 +24,7 @@ use crate::health::Flag;
 use crate::node::{Node, followed};
 use crate::notify::Notifier;
 use crate::outflow::{Pieces, STDOUT};
+use crate::pod::Pod;
 use crate::pods::{PodNews, PodSink, Snapshot};
 use crate::presence::{Asking, Presence};
 use crate::print::{Printer, Rows};

@@ -32,6 +32,7 @@ mod outflow;
 mod own_node;
 mod pid_file;
 mod plan;
+mod pod;
 mod pods;
 mod presence;
 mod print;

@@ -1,10 +1,10 @@
 //! The two managers as one: what is done with Secrets is done with ConfigMaps.
 
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::http::Client;
 use kubecache::manager::{
     ChangeDetection, Changes, ConfigMapManager, ManagerOptions, ObjectManager, ObjectReport, Owner,
-    ReferencedByPods, SecretManager,
+    SecretManager,
 };
 use kubecache::object::{Object, ObjectData, ObjectKey};
 use kubecache::{Error, ErrorKind};
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::Metrics;
+use crate::pod::Pod;
 use crate::rows::RowKey;
 
 /// The owners of objects that no pod names, one per namespace.
@@ -51,20 +52,6 @@ impl ObjectId {
             key: report.key.clone(),
         }
     }
-
-    /// The objects that a pod names.
-    pub(crate) fn named_by(pod: &Pod) -> Vec<Self> {
-        let namespace = pod.key().namespace().to_owned();
-        let mut objects = Vec::new();
-        let mut add = |kind, name: &str| {
-            let key = ObjectKey::new(namespace.as_str(), name);
-            objects.push(Self { kind, key });
-            true
-        };
-        Secret::visit_pod(pod, &mut |name| add(Cow::Borrowed("Secret"), name));
-        ConfigMap::visit_pod(pod, &mut |name| add(Cow::Borrowed("ConfigMap"), name));
-        objects
-    }
 }
 
 impl Managers {
@@ -94,20 +81,19 @@ impl Managers {
         (self.secrets.subscribe(), self.config_maps.subscribe())
     }
 
+    /// Keeps what the pod names, and no more what it named before.
     pub(crate) fn register(&self, pod: &Pod) {
-        self.secrets.register_pod(pod);
-        self.config_maps.register_pod(pod);
+        self.set(&Owner::of(pod), &pod.objects());
     }
 
     pub(crate) fn unregister(&self, pod: &Pod) {
-        self.secrets.unregister_pod(pod);
-        self.config_maps.unregister_pod(pod);
+        self.forget(&Owner::of(pod));
     }
 
     /// Keeps these objects, whatever pods name, and no more those of `before` that are not among
     /// them. An owner per namespace, as the rows show them.
     pub(crate) fn refer(&self, objects: &BTreeSet<ObjectId>, before: &BTreeSet<ObjectId>) {
-        let mut by_namespace = BTreeMap::<_, Vec<&ObjectId>>::new();
+        let mut by_namespace = BTreeMap::<_, Vec<ObjectId>>::new();
         for object in before {
             by_namespace.entry(object.key.namespace()).or_default();
         }
@@ -115,17 +101,22 @@ impl Managers {
             by_namespace
                 .entry(object.key.namespace())
                 .or_default()
-                .push(object);
+                .push(object.clone());
         }
         for (namespace, objects) in by_namespace {
             let owner = Owner::new(REFERENCE, ObjectKey::new(namespace, ""));
-            let keys = |kind: &'static str| {
-                let of_kind = objects.iter().filter(move |object| object.kind == kind);
-                of_kind.map(|object| object.key.clone())
-            };
-            self.secrets.set_references(&owner, keys("Secret"));
-            self.config_maps.set_references(&owner, keys("ConfigMap"));
+            self.set(&owner, &objects);
         }
+    }
+
+    /// Makes the owner reference these objects and no other.
+    fn set(&self, owner: &Owner, objects: &[ObjectId]) {
+        let keys = |kind: &'static str| {
+            let of_kind = objects.iter().filter(move |object| object.kind == kind);
+            of_kind.map(|object| object.key.clone())
+        };
+        self.secrets.set_references(owner, keys("Secret"));
+        self.config_maps.set_references(owner, keys("ConfigMap"));
     }
 
     /// Of the owners that a snapshot had, leaves the pods, if pods are followed. The references of
@@ -151,8 +142,7 @@ impl Managers {
 
     /// Takes back all references of an owner.
     pub(crate) fn forget(&self, owner: &Owner) {
-        self.secrets.set_references(owner, []);
-        self.config_maps.set_references(owner, []);
+        self.set(owner, &[]);
     }
 
     /// Each pod with the objects it names, first with its Secrets and then with its ConfigMaps.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
-use k8s_openapi::api::core::v1::{self, Pod};
+use k8s_openapi::api::core::v1;
 use kubecache::http::Client;
 use kubecache::manager::{
     ChangeDetection, Changes, ManagerOptions, NodeTtl, ObjectReport, ObjectState, Owner, PastLimit,
@@ -21,7 +21,8 @@ use crate::managers::{Managers, ObjectId};
 use crate::metrics::Metrics;
 use crate::own_node;
 use crate::plan::Plan;
-use crate::pods::{PodNews, is_finished};
+use crate::pod::Pod;
+use crate::pods::PodNews;
 use crate::print::Rows;
 use crate::reads::Reader;
 use crate::rows::{Facts, RowKey, State};
@@ -321,7 +322,7 @@ impl Node {
 
     fn bind(&mut self, pod: Arc<StoredObject<Pod>>) {
         let key = pod.key();
-        if is_finished(&pod) {
+        if pod.is_finished() {
             return self.forget(&key);
         }
         // A pod of the same name and another uid is another pod: the old one's references have to
@@ -336,7 +337,7 @@ impl Node {
             self.managers.forget(&other);
         }
         if let Some(reader) = &self.reader {
-            reader.order(ObjectId::named_by(&pod));
+            reader.order(pod.objects());
         }
         self.pods.insert(key, pod);
     }

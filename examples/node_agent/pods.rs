@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crossbeam_channel::Sender;
-use k8s_openapi::api::core::v1::Pod;
 use kubecache::Error;
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
 use kubecache::object::{Object as _, ObjectKey, StoredObject};
 use kubecache::reflector::{ReflectorStatus, Replacement, Sink};
+
+use crate::pod::Pod;
 
 /// What the reflector has to say.
 #[derive(Debug)]
@@ -84,13 +85,4 @@ impl Sink<Pod> for PodSink {
     fn report(&mut self, status: &ReflectorStatus) {
         self.send(PodNews::Status(Box::new(status.clone())));
     }
-}
-
-/// Whether the pod has ended for good, so that it needs its objects no more.
-pub(crate) fn is_finished(pod: &Pod) -> bool {
-    let phase = pod
-        .status
-        .as_ref()
-        .and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }

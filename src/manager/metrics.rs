@@ -54,4 +54,6 @@ pub struct ManagerState {
     /// How many objects are polled, since there is no room for their watches. With
     /// [`PastLimit::Poll`](crate::manager::PastLimit::Poll) only.
     pub polled: usize,
+    /// How many referenced objects the server does not have, by its last answer.
+    pub absent: usize,
 }

@@ -16,7 +16,7 @@ use super::kinds::{KindTraits, cache_name};
 use super::metrics::ManagerState;
 use super::options::ManagerOptions;
 use super::references::{Affected, Owner, ReferenceChange, References};
-use super::report::ObjectReport;
+use super::report::{ObjectReport, ObjectState};
 #[cfg(feature = "snapshot")]
 use super::strategy::KeptObjects;
 use super::strategy::ReferencedObjects;
@@ -450,9 +450,12 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
     fn state(&self) -> ManagerState {
         let entries = self.entries();
         let now = self.clock().now();
-        let (mut watches, mut polled) = (0_usize, 0_usize);
+        let (mut watches, mut polled, mut absent) = (0_usize, 0_usize, 0_usize);
         for entry in &entries {
-            let watch = entry.state.lock().watch(now);
+            let state = entry.state.lock();
+            let (standing, _) = state.standing(&self.context(&entry.key));
+            let watch = state.watch(now);
+            absent = absent.saturating_add(usize::from(standing == ObjectState::NotFound));
             watches = watches.saturating_add(watch.by_name);
             polled = polled.saturating_add(usize::from(watch.is_polled));
         }
@@ -461,6 +464,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             references: self.references.lock().total(),
             watches,
             polled,
+            absent,
         }
     }
 }

@@ -18,6 +18,9 @@ pub mod excluded {}
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
+#[doc = include_str!("first_tasks.md")]
+pub mod first_tasks {}
+
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
 

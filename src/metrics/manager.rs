@@ -19,6 +19,8 @@ metrics! {
         "Number of watches that are open or being opened; that of a namespace is one";
     POLLED: "kubecache_object_cache_polled",
         "Number of objects that are polled, since there is no room for their watches";
+    ABSENT: "kubecache_object_cache_absent",
+        "Number of referenced objects that the server does not have";
     DURATION: "kubecache_object_cache_get_duration_seconds",
         "How long reads of objects take, failed ones included";
     ERRORS: "kubecache_object_cache_get_errors_total",
@@ -111,5 +113,6 @@ impl ManagerSeries {
         sum(REFERENCES, |state| state.references);
         sum(WATCHES, |state| state.watches);
         sum(POLLED, |state| state.polled);
+        sum(ABSENT, |state| state.absent);
     }
 }

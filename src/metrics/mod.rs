@@ -100,6 +100,8 @@
 //! - `kubecache_object_cache_watches` (gauge): watches that are open or being opened.
 //! - `kubecache_object_cache_polled` (gauge): objects that the poller gets, because there is no
 //!   room for their watches.
+//! - `kubecache_object_cache_absent` (gauge): objects that the server does not have, by its last
+//!   answer.
 //! - `kubecache_object_cache_get_duration_seconds` (histogram): how long reads took, failed ones
 //!   too: plain, fresh and at-least ones.
 //! - `kubecache_object_cache_get_errors_total` (counter): reads that failed. Its label `reason` is

@@ -320,7 +320,7 @@ impl<K: ObjectData> PublisherCore<K> {
         }
         let found = found.ok().flatten();
         let found = found.map(|found| Arc::clone(found.stored()));
-        let Some(object) = found.or_else(|| written.last.get(key).cloned()) else {
+        let Some(mut object) = found.or_else(|| written.last.get(key).cloned()) else {
             return Ok(false);
         };
         let version = Some(object.resource_version());
@@ -338,7 +338,14 @@ impl<K: ObjectData> PublisherCore<K> {
         }
         // What fails half-way may have changed the files, and the next round finds them right.
         let is_untold = !written.untold.insert(key.clone());
-        let changed = match self.outlet.publish_checked(&**object, &|| go_on(stop))? {
+        let mut outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
+        let last = written.last.get(key).filter(|_| before.is_none());
+        if let (Outcome::Kept, Some(last)) = (outcome, last) {
+            // Files that stay come back, too.
+            object = Arc::clone(last);
+            outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
+        }
+        let changed = match outcome {
             Outcome::Written => true,
             Outcome::Held => false,
             Outcome::Kept => {

@@ -15,8 +15,12 @@ mod hangs;
 #[cfg(target_os = "linux")]
 mod hooks;
 mod logs;
+#[cfg(feature = "metrics")]
+mod manifests;
 mod probes;
 mod references;
+#[cfg(feature = "ring")]
+mod rotation;
 mod rows;
 #[cfg(target_os = "linux")]
 mod signals;

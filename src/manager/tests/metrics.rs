@@ -81,6 +81,7 @@ fn each_read_is_told_with_its_failure_whatever_the_strategy() {
             .get_at_least("ns", "s", &version, Deadline::NEVER)
             .unwrap();
         assert_eq!(told.reads.recv(), Ok(None), "{mode}");
+        assert_eq!(told.reading.state().unwrap().absent, 1, "{mode}");
         manager.get_cached("ns", "s").unwrap();
         assert!(told.reads.is_empty(), "{mode}: a look is no read");
         if mode == ChangeDetection::Watch {

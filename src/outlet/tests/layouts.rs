@@ -11,7 +11,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 /// A function that lays out what a test says of an object that is there, of one that was deleted,
-/// and of one that is missing.
+/// and of one that is missing. An object without data keeps its files.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Words>>);
 
@@ -27,7 +27,7 @@ impl Told {
             let (file, mode, absent) = told.0.lock().clone();
             let removes = match presence {
                 Presence::There(data) => {
-                    let Some(file) = file else {
+                    let Some(file) = file.filter(|_| !data.is_empty()) else {
                         return Ok(Laid::Kept);
                     };
                     let bytes = data.values().copied().collect::<Vec<_>>().concat();
@@ -200,6 +200,30 @@ fn a_layout_that_keeps_leaves_the_files_of_before() {
     followed.publish().unwrap();
     assert_eq!(files(&folder), texts(&[("all", "1")]));
     assert_eq!(followed.publisher.status().published, 1);
+}
+
+/// Seen: health was well again, and the files did not come back.
+#[test]
+fn files_that_a_layout_keeps_come_back_where_somebody_removed_them() {
+    let directory = TempDirectory::new("layout-removed");
+    let (told, clock) = (Told::default(), FakeClock::new());
+    told.file(Some("all"), 0o600);
+    let followed = followed(&told, &directory, &clock);
+    followed.set(&[("a", "1")]);
+    followed.publish().unwrap();
+    followed.set(&[]);
+    followed.publish().unwrap();
+    let folder = directory.join("shop/configmaps/settings");
+    for _ in 0..2 {
+        fs::remove_dir_all(&folder).unwrap();
+        clock.advance(Duration::from_secs(30));
+        followed.publish().unwrap_err();
+        followed.publish().unwrap();
+        assert_eq!(files(&folder), texts(&[("all", "1")]));
+    }
+    followed.set(&[("a", "2")]);
+    followed.publish().unwrap();
+    assert_eq!(files(&folder), texts(&[("all", "2")]));
 }
 
 #[test]
