@@ -103,9 +103,9 @@ pub(crate) fn patiently<T>(
         waits: Backoff::of_reads(),
     };
     loop {
-        let around = IS_RETRY.replace(tries.failures.count() > 0);
+        let outer = IS_RETRY.replace(tries.failures.count() > 0);
         let answered = request();
-        IS_RETRY.set(around);
+        IS_RETRY.set(outer);
         let Err(error) = answered else {
             return answered;
         };

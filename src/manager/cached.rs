@@ -28,19 +28,9 @@ pub(crate) struct ReadyObject<K: Object> {
     pub(crate) clock: Clock,
 }
 
-impl<K: Object> ReadyObject<K> {
-    /// The same answer, to be shared by other readers.
-    pub(crate) fn copy(&self) -> Self {
-        Self {
-            object: Arc::clone(&self.object),
-            contact: self.contact,
-            failure: self.failure.clone(),
-            stale: self.stale,
-            expires: self.expires,
-            clock: self.clock.clone(),
-        }
-    }
+clone_of!([K: Object] ReadyObject<K>: object, contact, failure, stale, expires, clock);
 
+impl<K: Object> ReadyObject<K> {
     /// Whether the two are the same to readers.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.object, &other.object)
@@ -114,7 +104,7 @@ impl<K: Object> Cached<K> {
     ///
     /// - the get that was to renew it failed, or had no answer by the deadline;
     /// - no get was made because of earlier failures;
-    /// - the get was answered by a server that is behind what is known;
+    /// - the get was answered by a server that is behind the known state;
     /// - or the reader called [`get_cached`](super::ObjectManager::get_cached).
     ///
     /// With `Get`, never.

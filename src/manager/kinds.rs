@@ -1,4 +1,4 @@
-//! What is special about a kind of object for its manager: a value, with a default for every kind.
+//! The traits of a kind of object that its manager needs: a value, with a default for every kind.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ use crate::object::{Object, resource_name};
 /// use kubecache::object::ObjectKey;
 /// use kubecache::testing::{FakeSource, objects};
 ///
-/// // In this program nobody takes over a lease that has a holder.
+/// // In this program a lease that has a holder never changes hands.
 /// let kind = KindTraits::default().immutable_when(|lease: &Lease| {
 ///     lease.spec.as_ref().is_some_and(|spec| spec.holder_identity.is_some())
 /// });
@@ -125,7 +125,7 @@ impl<K: Object> KindTraits<K> {
     }
 }
 
-/// What a message calls the manager's memory.
+/// The name of the manager's memory in messages.
 pub(crate) fn cache_name<K: Object>() -> String {
     format!("the {} cache", resource_name::<K>())
 }

@@ -68,22 +68,22 @@
 //!
 //! [`ManagerOptions::watch_scope`] lets a manager watch a namespace as a whole once more than a
 //! number of its objects are watched. A thousand objects in ten namespaces then cost the server ten
-//! watches. All that is promised of reads holds as before:
+//! watches. The promises about reads hold as before:
 //!
 //! - An object that is new to the manager is listed by name first. So a read right after its
 //!   registration never waits for the namespace's watch, nor takes an older state from it.
-//! - The namespace's watch takes an object over once it misses nothing of it: the list by name is
-//!   not older than what that watch has passed over. The watch by name serves until then.
-//! - The other way it is the same. Each object is read from the namespace's watch until its own
+//! - The namespace's watch takes an object over once it misses no change of it: the list by name is
+//!   not older than the events that this watch has skipped. The watch by name serves until then.
+//! - The way back is the same. Each object is read from the namespace's watch until its own
 //!   watch has listed it. That happens when half as many objects as the number, or fewer, are
 //!   left. It also happens when the server refuses the namespace, and when a list of it exceeds a
 //!   limit of [`DecodeOptions`](crate::http::DecodeOptions). Five minutes after that the manager
 //!   tries again.
-//! - Objects that nobody references are passed over in the bytes that come. They take no memory,
-//!   but they cross the wire: once with each list, and with each change.
-//! - Another failure of the namespace's watch is one of each of its objects: reads have its error
-//!   and their age, and [`ObjectManager::health`] fails. Objects of other namespaces notice
-//!   nothing.
+//! - Objects without a reference are skipped in the bytes that come. They take no memory, but they
+//!   cross the wire: once with each list, and with each change.
+//! - Any other failure of the namespace's watch counts for each of its objects. Reads return the
+//!   object with that error and its age, and [`ObjectManager::health`] fails. Other namespaces are
+//!   not affected.
 //!
 //! [`ObjectManager::namespace_reports`] says how each namespace is watched, and why.
 //!
@@ -106,17 +106,17 @@
 //! - No value of a Secret appears in a `Debug`, an error, a report or a log line. Its bytes are
 //!   overwritten when the last holder drops them.
 //!
-//! With `Watch`, an object has one watch while at least one owner references it, its own or its
-//! namespace's. It has none after
-//! the read of an immutable object, after [`ManagerOptions::idle_max`] without a read, and while
-//! the limit of reflectors is reached. A read of an idle object starts its watch again.
+//! With `Watch`, an object has one watch while at least one owner references it: its own or its
+//! namespace's. It has none after the read of an immutable object, after
+//! [`ManagerOptions::idle_max`] without a read, and while the limit of reflectors is reached. A
+//! read of an idle object starts its watch again.
 //!
 //! # No guarantees
 //!
 //! - Freshness of plain reads, beyond the table. A reader that must not lag calls
 //!   [`get_fresh`](ObjectManager::get_fresh).
 //! - With `Watch`, that a deletion or re-creation of an immutable object is noticed at once. Its
-//!   first read stops its watch; the next reference has it checked.
+//!   first read stops its watch; the next reference makes the manager check it.
 //! - With `Cache`, that all objects of one owner are of one moment: each has a time to live of its
 //!   own.
 //! - That the reader is the owner that holds the reference.
@@ -146,7 +146,7 @@
 //! functions decide under them. The manager starts and stops threads, sends requests and notifies
 //! subscribers after it has released them.
 //!
-//! # What a watched object costs
+//! # The cost of a watched object
 //!
 //! It costs a thread, a socket and a wake-up descriptor; the benchmarks measure its memory. Idle
 //! objects, and immutable ones that were read, cost their own size only.
@@ -154,10 +154,9 @@
 //! The number of watches is limited to the least of [`ManagerOptions::reflectors_max`], half of the
 //! descriptor limit, an eighth of `vm.max_map_count` and the process limit. Beyond it, reads of an
 //! object return `TooManyReflectors` until another object's watch has ended; with
-//! [`PastLimit::Poll`] the object is polled until then. Reflectors that a
-//! program starts itself do not count. The process limit is the user's or `pids.max` at the root of
-//! the cgroup mount, which in a container is the container's own. A limit deeper in the tree is not
-//! seen.
+//! [`PastLimit::Poll`] the object is polled until then. Reflectors that a program starts itself do
+//! not count. The process limit is the user's or `pids.max` at the root of the cgroup mount, which
+//! in a container is the container's own. The manager does not see a limit deeper in the tree.
 //!
 //! [`differences`](crate::manual::differences) says where a manager differs from the kubelet's.
 
@@ -178,7 +177,7 @@ mod strategy;
 mod ttl;
 mod watch;
 
-/// What a snapshot of a manager needs of it.
+/// The items of a manager that a snapshot uses.
 #[cfg(feature = "snapshot")]
 pub(crate) mod seeds {
     pub(crate) use super::entry::seed::{KeptObject, Seed, SeedEnd, SeedSource};

@@ -18,7 +18,7 @@ const NONE: u64 = u64::MAX;
 
 /// The time to live in a node's annotation `node.alpha.kubernetes.io/ttl`.
 ///
-/// Whole seconds, a sign allowed; what is below zero counts as zero, which means "ask each time".
+/// Whole seconds, a sign allowed. A negative number counts as zero, which means "ask each time".
 /// `None` without the annotation, or when it is not such a number.
 fn ttl_of_node(node: &ObjectMeta) -> Option<Duration> {
     let annotations = node.annotations.as_ref()?;

@@ -259,8 +259,8 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// - `NotRegistered`: no owner references the object; not with `Get`.
     /// - The error of the server (`NotFound` included) or of the transport.
-    /// - `Timeout`: no answer by `deadline`, with what was waited for, and how long.
-    /// - What came in meanwhile (`NotFound`, `Undecodable`).
+    /// - `Timeout`: no answer by `deadline`. The error names the request and the time it took.
+    /// - `NotFound`, `Undecodable`: a newer answer than the read's own came in meanwhile.
     /// - `Stopped`: the manager was stopped.
     ///
     /// # Examples
@@ -308,9 +308,9 @@ impl<K: Object> ObjectManager<K> {
     /// the server. A server whose own cache is behind is asked again, after the time it names or
     /// after 50 ms, doubling to a second. A watch that comes that far ends the wait, too.
     ///
-    /// Later cached reads do not go back behind the answer. Nor does the answer go back behind what
-    /// is known of the object. If the server's history was put back, the read waits until another
-    /// one, such as [`get_fresh`](Self::get_fresh), has followed the server.
+    /// Later cached reads do not go back behind the answer. Nor does the answer go back behind the
+    /// known state of the object. If the server's history was put back, the read waits until
+    /// another one, such as [`get_fresh`](Self::get_fresh), has followed the server.
     ///
     /// An empty version asks for the most recent state, as [`get_fresh`](Self::get_fresh); `0` for
     /// any, as [`get_by`](Self::get_by). Versions of other resources of the same server count as
@@ -445,7 +445,7 @@ impl<K: Object> ObjectManager<K> {
     /// [Stops](Self::stop) the manager, then blocks until its threads have ended, at most until
     /// `deadline`. With `Cache` and `Get` there is no thread to wait for.
     ///
-    /// The threads end within milliseconds of whatever they are blocked in. Code of the program
+    /// The threads end within milliseconds, also if they are blocked. Code of the program
     /// ends when it returns: a call of its [`Api`], a hook. This does not wait for the thread that
     /// calls it, if that is one of the manager's. Nor does it wait for the threads of readers. It
     /// may be called again with a later deadline, and from several threads.

@@ -1,4 +1,4 @@
-//! What can be set about a manager: each option with its unit, default and reason.
+//! The options of a manager, each with its unit, default and reason.
 
 use std::time::Duration;
 
@@ -12,8 +12,7 @@ use crate::setters::setters;
 
 /// The kubelet's wait for an object that is not there yet.
 const WATCH_GET_TIMEOUT: Duration = Duration::from_secs(1);
-/// A request has to fit, also to a server that is slow; the kubelet waits for as long as its client
-/// does.
+/// Leaves time for a request to a slow server. The kubelet waits for as long as its client does.
 const REQUEST_GET_TIMEOUT: Duration = Duration::from_secs(10);
 /// The kubelet's time to live where the node has none.
 const TTL: Duration = Duration::from_secs(60);
@@ -26,7 +25,7 @@ const REFLECTORS_MAX: usize = 1_000;
 /// The kubelet's least watch time-out for single objects; the server draws up to twice this.
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 
-/// What a manager with the strategy `Watch` asks the server to watch.
+/// The scope of the watches that a manager with the strategy `Watch` opens.
 ///
 /// # Examples
 ///
@@ -52,7 +51,7 @@ const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 ///     secrets.add_reference(&shop, &ObjectKey::new("shop", name.as_str()));
 ///     secrets.get_by("shop", &name, by)?; // never waits for the namespace's watch
 /// }
-/// // What watched the objects by name has handed them over.
+/// // The watches by name have handed the objects over.
 /// server.wait_for_watches(1);
 /// assert_eq!(secrets.namespace_reports()[0].namespace, "shop");
 /// # }
@@ -72,15 +71,15 @@ pub enum WatchScope {
     /// reason; five minutes later the manager tries again. With half as many objects as `above` or
     /// fewer, they are watched by name again.
     ///
-    /// All objects of the namespace cross the wire, once and at each change. Those that nobody
-    /// references are neither decoded nor kept.
+    /// All objects of the namespace cross the wire, once and at each change. Those without
+    /// a reference are neither decoded nor kept.
     Namespace {
         /// The most objects of a namespace that are watched by name.
         above: usize,
     },
 }
 
-/// What becomes of an object for whose watch there is no room.
+/// The treatment of an object for whose watch there is no room.
 ///
 /// # Examples
 ///
@@ -140,7 +139,7 @@ pub enum PastLimit {
     Poll,
 }
 
-/// Options of a manager; start from the default and set what differs.
+/// Options of a manager. Start from the default and set the ones that differ.
 ///
 /// # Examples
 ///
@@ -228,10 +227,10 @@ setters! { [] ManagerOptions;
     idle_max(idle: Duration) = idle.max(IDLE_MAX_LEAST);
 
     /// The most watches of this manager at a time, a poller included. Default: 1,000. The limits of
-    /// the process apply as well. [`past_limit`](Self::past_limit) says what is beyond.
+    /// the process apply as well. [`past_limit`](Self::past_limit) covers the objects beyond.
     reflectors_max(reflectors: usize);
 
-    /// With `Watch`: what becomes of an object for whose watch there is no room. Default:
+    /// With `Watch`: the treatment of an object for whose watch there is no room. Default:
     /// [`Fail`](PastLimit::Fail), reads of it fail.
     past_limit(past_limit: PastLimit);
 

@@ -96,13 +96,13 @@ impl fmt::Display for Owner {
 pub(crate) enum ReferenceChange {
     /// Counts one more.
     Add(ObjectKey),
-    /// Takes one back.
+    /// Counts one less.
     Remove(ObjectKey),
     /// The owner references these objects, each once, and no other.
     Set(BTreeSet<ObjectKey>),
 }
 
-/// What a change of references means for an entry.
+/// The effect of a change of references on an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Affected<E> {
     /// The first reference of all made it.
@@ -127,8 +127,8 @@ impl<E> Affected<E> {
 #[derive(Debug)]
 pub(crate) struct References<E> {
     objects: HashMap<ObjectKey, Referenced<E>>,
-    /// What each owner references, and how often. It keeps keys, not objects, so an owner that is
-    /// changed in place cannot mislead it.
+    /// The references of each owner, with their counts. The map keeps keys, not objects, so an
+    /// owner that is changed in place cannot mislead it.
     owners: HashMap<Owner, BTreeMap<ObjectKey, NonZeroU32>>,
 }
 
@@ -142,7 +142,7 @@ default_of!([E] References<E>: objects, owners);
 
 impl<E: Clone> References<E> {
     /// Changes the owner's references; `make` makes the entry of an object's first one.
-    /// `renews`: an owner that sets what it references anew references all of it once more.
+    /// `renews`: an owner that sets its references again references all of them once more.
     pub(crate) fn change(
         &mut self,
         owner: &Owner,
@@ -228,9 +228,8 @@ impl<E: Clone> References<E> {
 
     /// How many owners reference the object.
     pub(crate) fn owners_of(&self, key: &ObjectKey) -> usize {
-        self.objects
-            .get(key)
-            .map_or(0, |object| object.owners.get())
+        let object = self.objects.get(key);
+        object.map_or(0, |object| object.owners.get())
     }
 
     /// How many references there are: an object that two owners reference counts twice.
@@ -243,7 +242,7 @@ impl<E: Clone> References<E> {
         self.objects.values().map(|object| &object.entry)
     }
 
-    /// The owners, sorted, and what each references, sorted.
+    /// The owners, sorted, each with the keys that it references, sorted.
     pub(crate) fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>> {
         let owners = self.owners.iter();
         owners

@@ -1,5 +1,5 @@
-//! The referenced objects of one manager: found by key, changed together with what plain readers
-//! find at once, and asked for at the server.
+//! The referenced objects of one manager: found by key, changed together with the answers that
+//! plain readers find at once, and requested from the server.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -32,7 +32,7 @@ use crate::retry::patiently;
 use crate::sync::{self, Arc, Mutex, Rank};
 use crate::worker::{StopSource, StopToken};
 
-/// What a request is about, and what ends it.
+/// The object of a request, and the limits of the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RequestContext<'a> {
     pub(crate) key: &'a ObjectKey,
@@ -61,7 +61,8 @@ impl RequestContext<'_> {
         Ok(())
     }
 
-    /// Whether the error is that the caller's own deadline passed, and no limit of the transport's.
+    /// Whether the error means that the caller's own deadline passed, and not a limit of the
+    /// transport.
     pub(crate) fn was_ended_by_deadline(&self, error: &Error) -> bool {
         error.kind() == ErrorKind::Timeout && self.clock.has_passed(self.deadline)
     }
@@ -76,8 +77,8 @@ impl RequestContext<'_> {
     }
 }
 
-/// What a change of an entry has left. The drop of an object overwrites its values, and may run
-/// code of the program, so this is dropped under no lock.
+/// The values that a change of an entry replaced. The drop of an object overwrites its secrets, and
+/// may run code of the program, so this is dropped under no lock.
 #[must_use = "a manager settles it"]
 struct Leftovers<K: Object> {
     seed: Option<(Seed<K>, SeedEnd)>,
@@ -86,7 +87,7 @@ struct Leftovers<K: Object> {
     _ready: Option<Arc<ReadyObject<K>>>,
 }
 
-/// An entry before a change, as far as the change may leave of it.
+/// The parts of an entry that a change may replace, as they were before.
 struct Before<K: Object> {
     object: Option<Arc<StoredObject<K>>>,
     answer: Option<Cached<K>>,
@@ -102,7 +103,7 @@ impl<K: Object> Drop for Leftovers<K> {
     }
 }
 
-/// The entries of one manager, and what all its reads need.
+/// The entries of one manager, and the parts that all its reads use.
 pub(crate) struct Registry<K: Object, S> {
     pub(crate) options: ManagerOptions,
     pub(crate) changes: Notifier,
@@ -112,9 +113,9 @@ pub(crate) struct Registry<K: Object, S> {
     pub(crate) stop: StopSource,
     getter: Arc<dyn Getter<K>>,
     pub(crate) kind: KindTraits<K>,
-    /// No version that the server gave of this kind is newer.
+    /// The newest version that the server gave for this kind.
     newest: Mutex<ResourceVersion>,
-    /// What an earlier process knew.
+    /// The objects that an earlier process knew.
     seeds: OnceLock<Box<dyn SeedSource<K>>>,
 }
 
@@ -142,7 +143,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     }
 
     pub(crate) fn context<'a>(&'a self, key: &'a ObjectKey) -> AnswerContext<'a> {
-        // In this order: the marks in the read cache are to err on the early side.
+        // In this order, so that the marks in the read cache err on the early side.
         let coarse = self.clock().coarse();
         AnswerContext {
             key,
@@ -159,7 +160,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         self.newest.lock().clone()
     }
 
-    /// The server gave that version.
+    /// Notes a version that the server gave.
     pub(crate) fn note_version(&self, version: &ResourceVersion) {
         let mut newest = self.newest.lock();
         if newest.is_older_than(version) {
@@ -183,16 +184,16 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         self.references.lock().entries().cloned().collect()
     }
 
-    /// Changes an entry, and what plain readers find of it at once, in one step. What that drops of
-    /// the object, it drops under no lock: the caller holds none either.
+    /// Changes an entry and the answer that plain readers find at once, in one step. Drops the
+    /// replaced values under no lock: the caller holds none either.
     pub(crate) fn change<R>(&self, entry: &ObjectEntry<S>, change: impl FnOnce(&mut S) -> R) -> R {
         let (result, left) = self.change_under_lock(entry, change);
         self.settle(entry, left);
         result
     }
 
-    /// The same where `incoming` comes in: whether that is immutable, code of the program decides
-    /// under no lock.
+    /// As [`Self::change`], for a change that takes `incoming` in. Code of the program decides
+    /// under no lock whether that is immutable.
     pub(crate) fn take_in<R>(
         &self,
         entry: &ObjectEntry<S>,
@@ -208,8 +209,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         })
     }
 
-    /// As [`Self::change`], for a caller that holds a lock. It settles what is left when it holds
-    /// none.
+    /// As [`Self::change`], for a caller that holds a lock. It [settles](Self::settle) the
+    /// leftovers when it holds none.
     fn change_under_lock<R>(
         &self,
         entry: &ObjectEntry<S>,
@@ -221,7 +222,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         (result, self.publish(&entry.key, &mut state, before))
     }
 
-    /// What a change may leave. Not part of the generic function above, of which there are many.
+    /// The parts that a change may replace. Not part of the generic function above, of which there
+    /// are many.
     fn before(state: &mut S) -> Before<K> {
         Before {
             object: state.content().object().map(Arc::clone),
@@ -230,7 +232,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Shows plain readers what a change has made of the state.
+    /// Shows plain readers the state after a change.
     fn publish(&self, key: &ObjectKey, state: &mut S, before: Before<K>) -> Leftovers<K> {
         self.note_version(state.content().known_version());
         // The key of a detached entry may belong to another one already.
@@ -249,7 +251,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Tells of a seed that has ended, and drops what a change has left.
+    /// Reports a seed that has ended, and drops the leftovers of a change.
     fn settle(&self, entry: &ObjectEntry<S>, left: Leftovers<K>) {
         if let (Some((_, end)), Some(seeds)) = (&left.seed, self.seeds.get()) {
             seeds.ended(&entry.key, *end);
@@ -261,8 +263,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     /// in [`References::change`]; `make` makes the state of a new entry.
     pub(crate) fn change_references<R>(
         &self,
-        owner: &Owner,
-        change: ReferenceChange,
+        (owner, change): (&Owner, ReferenceChange),
         renews: bool,
         mut make: impl FnMut() -> S,
         mut react: impl FnMut(&Affected<Arc<ObjectEntry<S>>>, &mut S) -> R,
@@ -284,7 +285,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         settled.collect()
     }
 
-    /// Gives a new entry what an earlier process knew of its object.
+    /// Seeds a new entry with its object as an earlier process knew it.
     pub(crate) fn sow(&self, entry: &ObjectEntry<S>) {
         let Some(seeds) = self.seeds.get() else {
             return;
@@ -295,7 +296,8 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         let object = Arc::clone(&seed.object);
         let left = self.take_in(entry, Some(&object), |state| {
             let late = state.content().set_seed(seed);
-            // Under the lock that a release takes too: another entry may need the seed after it.
+            // Under the lock that a release takes too. After a release another entry may need the
+            // seed.
             let is_claimed = late.is_some() || !state.is_detached();
             (late, is_claimed.then(|| seeds.claim(&entry.key)))
         });
@@ -320,11 +322,11 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Sends one request on the caller's thread, and trims what it brings as a watch would (B19).
+    /// Sends one request on the caller's thread, and trims the object as a watch would (B19).
     ///
     /// # Errors
     ///
-    /// What the server said, or what the transport met; `Panicked` if the getter did.
+    /// The error of the server or of the transport; `Panicked` if the getter panicked.
     pub(crate) fn request(
         &self,
         context: &RequestContext<'_>,
@@ -358,9 +360,9 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         }
     }
 
-    /// Sends a request as [`request`](Self::request) does, and again while the server refuses it
-    /// for a while, on behalf of a reader that has nothing else to return. Tells `told` of the
-    /// tries before each wait.
+    /// Sends a request as [`request`](Self::request) does, and repeats it while the server refuses
+    /// it for a time. It is for a reader that has nothing else to return. Passes the tries to
+    /// `told` before each wait.
     ///
     /// # Errors
     ///
@@ -421,7 +423,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
         let (seeded, kept_since) = seed.unzip();
         let summary = entry.summary().or(seeded).unwrap_or_default();
         let contact = entry.contact().or(kept_since);
-        let failures = entry.failures();
+        let (watch, failures) = (entry.watch(at.now), entry.failures());
         let since = |then: Instant| at.now.saturating_duration_since(then);
         Some(ObjectReport {
             kind: K::resource().kind_name(),
@@ -434,9 +436,9 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
             bytes: summary.bytes,
             created: summary.created,
             since_contact: contact.map(since),
-            watched: entry.is_watched(),
-            polled: entry.is_polled(),
-            is_overdue: entry.is_overdue(at.now),
+            watched: watch.is_open,
+            polled: watch.is_polled,
+            is_overdue: watch.is_overdue,
             owners,
             last_error: failures.last().cloned(),
             attempts: failures.count(),
@@ -447,16 +449,17 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
 
     fn state(&self) -> ManagerState {
         let entries = self.entries();
-        let (mut own, mut polled) = (0_usize, 0_usize);
+        let now = self.clock().now();
+        let (mut watches, mut polled) = (0_usize, 0_usize);
         for entry in &entries {
-            let entry = entry.state.lock();
-            own = own.saturating_add(entry.own_watches());
-            polled = polled.saturating_add(usize::from(entry.is_polled()));
+            let watch = entry.state.lock().watch(now);
+            watches = watches.saturating_add(watch.by_name);
+            polled = polled.saturating_add(usize::from(watch.is_polled));
         }
         ManagerState {
             objects: entries.len(),
             references: self.references.lock().total(),
-            watches: own,
+            watches,
             polled,
         }
     }

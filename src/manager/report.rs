@@ -32,8 +32,8 @@ pub enum ObjectState {
     Undecodable,
     /// There is no room for the object's watch. With `Watch` only.
     TooManyReflectors,
-    /// Readers get what a snapshot of an earlier process has, because the server has not answered
-    /// yet.
+    /// Readers get the object from a snapshot of an earlier process, because the server has not
+    /// answered yet.
     Restored,
 }
 
@@ -104,7 +104,7 @@ pub struct ObjectReport {
     /// How long ago the first of the requests that failed one after the other began, or, with
     /// `Watch`, the watch; `None` where nothing failed.
     pub trying_for: Option<Duration>,
-    /// How many events and lists were refused because something newer was known.
+    /// How many events and lists were refused because a newer state was known.
     pub refused: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a manager needs from its strategy, whichever it is.
+//! The interface between a manager and its strategy.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ pub(crate) trait ReferencedObjects: Send + Sync {
 
     fn changes(&self) -> &Notifier;
 
-    /// The owners and what each references, sorted.
+    /// The owners, sorted, each with the keys that it references, sorted.
     fn owners(&self) -> BTreeMap<Owner, Vec<ObjectKey>>;
 
-    /// What is known of one object, if it is referenced. Does not count as a read.
+    /// Reports one object, if it is referenced. Does not count as a read.
     fn inspect(&self, key: &ObjectKey) -> Option<ObjectReport>;
 
     /// The counts, without the watches that several objects share.
@@ -35,15 +35,14 @@ pub(crate) trait ReferencedObjects: Send + Sync {
 /// The objects of one manager, to be kept for the next process and brought by an earlier one.
 #[cfg(feature = "snapshot")]
 pub(crate) trait KeptObjects<K: Object>: ReferencedObjects {
-    /// Answers readers from these seeds where the server has not been heard; for references from
-    /// now on.
+    /// Answers readers from these seeds until the server has answered, for references from now on.
     ///
     /// # Errors
     ///
     /// `Config` if it does so already.
     fn seed_from(&self, seeds: Box<dyn SeedSource<K>>) -> Result<(), Error>;
 
-    /// The objects in memory, and the seeds of those that the server has not been heard about.
+    /// The objects in memory, and the seeds of those that the server has not answered for.
     fn kept(&self) -> Vec<KeptObject<K>>;
 }
 
@@ -60,7 +59,8 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
         Arc::new(AtomicUsize::new(0))
     }
 
-    /// Changes the references of `owner`, and starts or stops what that requires. Never blocks.
+    /// Changes the references of `owner`, and starts or stops watches as that requires. Never
+    /// blocks.
     fn change_references(&self, owner: &Owner, change: ReferenceChange);
 
     /// See [`ObjectManager::get_by`](crate::manager::ObjectManager::get_by).
@@ -84,7 +84,7 @@ pub(crate) trait Strategy<K: Object>: Send + Sync {
         deadline: Deadline,
     ) -> Result<Cached<K>, Error>;
 
-    /// What keeps the strategy's helper thread from its work, if it has one and anything does.
+    /// The last panic of the strategy's threads, until they work again.
     fn housekeeping_failure(&self) -> Option<Error> {
         None
     }

@@ -17,7 +17,8 @@ use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// The longest pause between two requests. A server whose cache is behind waits some seconds before it answers so.
+/// The longest pause between two requests. A server whose cache is behind waits some seconds before
+/// it answers so.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The object in a state not older than `version`, or in the most recent one if that is empty.
@@ -69,7 +70,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
             found => return complete(&read, found, false),
         };
         if context.was_ended_by_deadline(&error) {
-            // The server's earlier error says more than that the time is up.
+            // The server's earlier error says more than the end of the time.
             let error = failures.last().cloned().unwrap_or(error);
             failures.add(error, since, context.clock.now());
             return complete(&read, timed_out(&failures), true);
@@ -87,7 +88,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
     }
 }
 
-/// Begins a read that is to go back behind neither `version` nor what is known.
+/// Begins a read whose answer is older than neither `version` nor the known state.
 pub(crate) fn begin_read<K: Object, S: EntryState<K>>(
     registry: &Registry<K, S>,
     entry: &ObjectEntry<S>,
@@ -141,8 +142,8 @@ fn is_about_the_version(error: &Error) -> bool {
     matches!(reason, Some(Reason::BadRequest | Reason::Invalid))
 }
 
-/// Whether what is known up to `position` is not older than `version`. Versions that are not
-/// numbers have no order: only the same one will do.
+/// Whether a state known up to `position` is not older than `version`. Versions that are not
+/// numbers have no order: only the same one is as new.
 pub(crate) fn is_reached(position: &ResourceVersion, version: &ResourceVersion) -> bool {
     let order = position.numeric_order(version);
     position == version || order.is_some_and(Ordering::is_ge)

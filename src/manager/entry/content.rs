@@ -21,9 +21,9 @@ use crate::sync::Arc;
 pub(crate) struct EntryContent<K: Object> {
     kind: KindTraits<K>,
     object: Option<Arc<StoredObject<K>>>,
-    /// What the kind said of `object`, or of the seed, before the lock was taken.
+    /// Whether `object`, or the seed, is immutable. The kind decided that before the lock.
     is_immutable: bool,
-    /// What the kind says of the state that comes in now.
+    /// The same of the state that comes in now.
     judged: bool,
     /// Why the newest state of the object is not in `object`, which is the last good one (B12).
     undecodable: Option<Error>,
@@ -34,7 +34,7 @@ pub(crate) struct EntryContent<K: Object> {
     guard: VersionGuard,
     /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
-    /// What an earlier process knew, until the first admitted write.
+    /// The object as an earlier process knew it, until the first admitted write.
     seed: Option<Seed<K>>,
 }
 
@@ -74,8 +74,8 @@ impl<K: Object> EntryContent<K> {
         self.object.as_ref()
     }
 
-    /// Gives the entry what an earlier process knew of the object. Gives it back if the server has
-    /// been heard about the object meanwhile.
+    /// Keeps the object as an earlier process knew it. Returns the seed if the server has answered
+    /// meanwhile.
     pub(crate) fn set_seed(&mut self, seed: Seed<K>) -> Option<Seed<K>> {
         if self.revision > 0 {
             return Some(seed);
@@ -83,8 +83,8 @@ impl<K: Object> EntryContent<K> {
         self.seed.replace(seed)
     }
 
-    /// Tells whether the state that comes in next is immutable: code of the program decides that,
-    /// before the entry's lock is taken.
+    /// Notes whether the state that comes in next is immutable. Code of the program has decided
+    /// that before the entry's lock was taken.
     pub(crate) fn judge(&mut self, is_immutable: bool) {
         self.judged = is_immutable;
         if self.object.is_none() && self.seed.is_none() {
@@ -92,12 +92,12 @@ impl<K: Object> EntryContent<K> {
         }
     }
 
-    /// What an earlier process knew of the object, while the server has not been heard about it.
+    /// The object as an earlier process knew it, while the server has not answered.
     pub(crate) fn seed(&self) -> Option<&Seed<K>> {
         self.seed.as_ref().filter(|_| self.revision == 0)
     }
 
-    /// Takes the seed out once the server has been heard.
+    /// Removes the seed once the server has answered.
     pub(crate) fn end_seed(&mut self) -> Option<(Seed<K>, SeedEnd)> {
         let seed = self.seed.take_if(|_| self.revision > 0)?;
         let end = match &self.object {
@@ -123,8 +123,8 @@ impl<K: Object> EntryContent<K> {
         self.guard.position()
     }
 
-    /// The server has said that nothing changed up to `version`, or a reader was given that state.
-    /// It overtakes the reads under way.
+    /// Notes that nothing changed up to `version`, or that a reader got that state. This overtakes
+    /// the reads under way.
     pub(crate) fn raise_version(&mut self, version: &ResourceVersion) {
         self.guard.raise(version);
     }
@@ -149,12 +149,12 @@ impl<K: Object> EntryContent<K> {
         self.undecodable.is_none() && self.object.is_some() && self.is_immutable
     }
 
-    /// A list of the one object, or of none; `began` is the [revision](Self::revision) when it
-    /// began.
+    /// Takes in a list of the one object, or of none; `began` is the [revision](Self::revision)
+    /// when it began.
     ///
     /// # Errors
     ///
-    /// `Stale` for an answer older than what is known (B18).
+    /// `Stale` for an answer older than the known state (B18).
     pub(crate) fn replace(
         &mut self,
         began: u64,
@@ -187,13 +187,13 @@ impl<K: Object> EntryContent<K> {
     ///
     /// # Errors
     ///
-    /// `Stale` for an answer older than what is known (B18).
+    /// `Stale` for an answer older than the known state (B18).
     pub(crate) fn admits_list(&self, of: &Replacement) -> Result<(), Error> {
         self.guard.clone().admits_replacement(of)
     }
 
-    /// An added or modified state of the object, or one that does not decode (B12); `None` if it is
-    /// older than what is known.
+    /// Takes in an added or modified state of the object, or one that does not decode (B12). `None`
+    /// if it is older than the known state.
     pub(crate) fn change(&mut self, state: &mut Option<Listed<K>>) -> Option<bool> {
         let admitted = match state.as_ref()? {
             Listed::Object(object) => self.admits(object.uid(), &object.resource_version()),
@@ -204,8 +204,8 @@ impl<K: Object> EntryContent<K> {
         admitted.then(|| self.take_in(state))
     }
 
-    /// The object is gone; `uid` and `version` are its last state's. `None` if that is older than
-    /// what is known.
+    /// Takes in the deletion of the object; `uid` and `version` are those of its last state. `None`
+    /// if that is older than the known state.
     pub(crate) fn remove(&mut self, uid: &str, version: &ResourceVersion) -> Option<bool> {
         if version.is_older_than(self.guard.position()) {
             self.guard.refuse();
@@ -216,9 +216,9 @@ impl<K: Object> EntryContent<K> {
         Some(self.put(&mut None))
     }
 
-    /// An answer that may come from a cache of the server that lags. `None` if it is older than the
-    /// known state. Another state of the stored object is judged by that object's version, since
-    /// the known version may be ahead of it.
+    /// Takes in an answer that may come from a lagging cache of the server. `None` if it is older
+    /// than the known state. Another state of the stored object is judged by that object's version,
+    /// since the known version may be ahead of it.
     pub(crate) fn answer(&mut self, answer: &mut Option<Arc<StoredObject<K>>>) -> Option<bool> {
         let object = answer.as_ref()?;
         let stored = self.object.as_ref().map(|stored| stored.uid());
@@ -239,7 +239,7 @@ impl<K: Object> EntryContent<K> {
         Some(self.put(answer))
     }
 
-    /// To be called before a read is sent.
+    /// Notes the known state before a read is sent.
     pub(crate) fn begin_read(&mut self, version: ResourceVersion, began: Instant) -> ReadPosition {
         self.reads = self.reads.saturating_add(1);
         let uid = self.object.as_ref().map(|stored| stored.uid().into());
@@ -258,7 +258,7 @@ impl<K: Object> EntryContent<K> {
         self.reads
     }
 
-    /// Whether something came in since the read was sent, or a reader was given something newer.
+    /// Whether something came in since the read was sent, or a reader got a newer state.
     pub(crate) fn has_overtaken(&self, position: &ReadPosition) -> bool {
         self.was_written_since(position) || *self.known_version() != position.known
     }
@@ -268,16 +268,16 @@ impl<K: Object> EntryContent<K> {
         self.revision != position.revision
     }
 
-    /// Drops what is known of the object, and keeps how far the server had come.
+    /// Drops the known state of the object, and keeps its version.
     pub(crate) fn forget(&mut self) {
         self.undecodable = None;
         self.tombstone = None;
         self.object = None;
     }
 
-    /// A consistent read found the object, or that there is none. `None` if a newer state came in
-    /// meanwhile. Later answers are not older than the version of the read, which is not older than
-    /// the version that was known when it was sent.
+    /// Takes in the answer of a consistent read: the object, or that there is none. `None` if a
+    /// newer state came in meanwhile. Later answers are not older than the version of the read,
+    /// which is not older than the version that was known when it was sent.
     pub(crate) fn found(
         &mut self,
         position: &ReadPosition,
@@ -299,8 +299,8 @@ impl<K: Object> EntryContent<K> {
         Some(written)
     }
 
-    /// A consistent read found an object that does not decode (B12). `None` if a newer state came
-    /// in meanwhile.
+    /// Takes in an object that a consistent read found and that does not decode (B12). `None` if a
+    /// newer state came in meanwhile.
     pub(crate) fn found_undecodable(
         &mut self,
         position: &ReadPosition,
@@ -390,7 +390,7 @@ impl<K: Object> EntryContent<K> {
         is_news
     }
 
-    /// An object that is the same one in the same version keeps its allocation and is no news.
+    /// Stores an object. The same one in the same version keeps its allocation and is no news.
     fn put(&mut self, object: &mut Option<Arc<StoredObject<K>>>) -> bool {
         self.revision = self.revision.wrapping_add(1);
         let same = match (&self.object, &*object) {
@@ -412,7 +412,7 @@ impl<K: Object> EntryContent<K> {
         true
     }
 
-    /// Keeps the last good copy, unless that is another object's.
+    /// Keeps the last good copy, unless that is one of another object.
     fn set_aside(&mut self, set_aside: Undecodable) {
         self.revision = self.revision.wrapping_add(1);
         self.undecodable = Some(set_aside.error);

@@ -1,4 +1,4 @@
-//! One referenced object, whichever strategy keeps it: its content, what plain readers find at
+//! One referenced object of either strategy: its content, the answers that plain readers find at
 //! once, and the reads that ask the server.
 
 pub(super) mod consistent_reads;

@@ -1,4 +1,4 @@
-//! One referenced object, and what the strategies answer for it.
+//! One referenced object, and the interface of its state to the strategies.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::reflector::Waiters;
 use crate::sync::{Arc, Monitor, Rank};
 
-/// One referenced object. `S` is what its strategy keeps of it.
+/// One referenced object. `S` is the state that its strategy keeps of it.
 pub(crate) struct ObjectEntry<S> {
     pub(crate) key: ObjectKey,
-    /// The readers that wait for the first sync; each run of the reflector looks at it (B3).
+    /// The readers that wait for the first sync. Each run of the reflector looks at them (B3).
     pub(crate) waiters: Waiters,
     pub(crate) state: Arc<Monitor<S>>,
 }
@@ -30,8 +30,8 @@ impl<S> ObjectEntry<S> {
     }
 }
 
-/// What an entry needs for an answer: the key of its object, the time, and how long what was
-/// fetched lives at that time (OS-6).
+/// The context of an answer: the key of the object, the time, and the time to live in force then
+/// (OS-6).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnswerContext<'a> {
     pub(crate) key: &'a ObjectKey,
@@ -42,14 +42,34 @@ pub(crate) struct AnswerContext<'a> {
     pub(crate) ttl: Duration,
 }
 
-/// What a strategy keeps of one object.
+impl AnswerContext<'_> {
+    pub(crate) fn not_registered(&self) -> Error {
+        Error::not_registered(self.key.namespace(), self.key.name())
+    }
+}
+
+/// The watch of one object, in counts and reports. The default is that of a strategy without
+/// watches.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EntryWatch {
+    /// A watch is open or being opened.
+    pub(crate) is_open: bool,
+    /// The object is polled, since there is no room for its watch.
+    pub(crate) is_polled: bool,
+    /// The watch should have received something from the server by now (B14).
+    pub(crate) is_overdue: bool,
+    /// How many watches the object has for itself.
+    pub(crate) by_name: usize,
+}
+
+/// The state that a strategy keeps of one object.
 pub(crate) trait EntryState<K: Object>: Send + 'static {
     fn content(&mut self) -> &mut EntryContent<K>;
 
-    /// What plain readers can have at once, with its mark in the read cache.
+    /// The answer that plain readers can have at once, with its mark in the read cache.
     fn ready(&self, clock: &Clock) -> Option<(ReadyObject<K>, Coarse)>;
 
-    /// An answer beside the content, which a change may drop.
+    /// An answer that the strategy keeps beside the content. A change may drop it.
     fn kept_answer(&self) -> Option<&Cached<K>> {
         None
     }
@@ -68,7 +88,7 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// The state of the object, and why.
     fn standing(&self, at: &AnswerContext<'_>) -> (ObjectState, String);
 
-    /// When the server last confirmed what is known.
+    /// When the server last confirmed the known state.
     fn contact(&self) -> Option<Instant>;
 
     /// The failures since something last went well.
@@ -77,26 +97,10 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// The report of the object, without its values.
     fn summary(&self) -> Option<ObjectSummary>;
 
-    /// Whether a watch is open or being opened.
-    fn is_watched(&self) -> bool {
-        false
+    fn watch(&self, _now: Instant) -> EntryWatch {
+        EntryWatch::default()
     }
 
-    /// Whether the object is polled, since there is no room for its watch.
-    fn is_polled(&self) -> bool {
-        false
-    }
-
-    /// How many watches the object has for itself.
-    fn own_watches(&self) -> usize {
-        0
-    }
-
-    /// Whether the watch should have received something from the server by `now` (B14).
-    fn is_overdue(&self, _now: Instant) -> bool {
-        false
-    }
-
-    /// Takes note of the mark on an answer that was taken out of the read cache.
+    /// Notes the mark of an answer that was removed from the read cache.
     fn note_read(&mut self, _at: Coarse) {}
 }

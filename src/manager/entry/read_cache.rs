@@ -1,10 +1,10 @@
-//! What plain readers find at once: the way of nearly all reads.
+//! The answers that plain readers find at once. Nearly all reads take this way.
 //!
-//! The entries are the masters. Each change of an entry puts its ready answer in here, or takes it
-//! out, before the entry's lock is released (rank: above the entries).
+//! The entries decide. Each change of an entry puts its ready answer in here, or removes it, before
+//! the entry's lock is released (rank: above the entries).
 //!
-//! One table has all answers. Readers meet at its lock only once per answer and group of threads:
-//! then the group has a copy, with a count and a mark of its own.
+//! One map has all answers. Its lock is taken once per answer and group of threads: then the group
+//! has a copy, with a count and a mark of its own.
 
 use hashbrown::HashMap;
 
@@ -33,7 +33,7 @@ impl<K: Object> Default for ReadCache<K> {
 }
 
 impl<K: Object> ReadCache<K> {
-    /// The answer, if one is ready and `may_use` says so of its mark, which it may change.
+    /// The answer, if one is ready and `may_use` accepts its mark, which it may change.
     /// Allocates only for the first read of an answer by a group of threads.
     pub(crate) fn read(
         &self,
@@ -50,7 +50,7 @@ impl<K: Object> ReadCache<K> {
         let mut answers = self.answers.lock();
         let answer = answers.get_mut(&key)?;
         let found = use_it(answer)?;
-        let copy = (Arc::new(answer.0.copy()), answer.1);
+        let copy = (Arc::new(ReadyObject::clone(&answer.0)), answer.1);
         self.copies.add(ObjectKey::new(namespace, name), copy);
         Some(found)
     }
@@ -64,8 +64,8 @@ impl<K: Object> ReadCache<K> {
         latest
     }
 
-    /// Makes `ready` the answer, with its mark unless the present one is later. Returns what it
-    /// replaces, to be dropped under no lock, and the mark on an answer that was taken out.
+    /// Makes `ready` the answer, with its mark unless the present one is later. Returns the
+    /// replaced answer, to be dropped under no lock, and the mark of an answer that was removed.
     pub(crate) fn publish(
         &self,
         key: &ObjectKey,

@@ -1,5 +1,5 @@
-//! What an earlier process knew of an object: the answer to readers until the server has been
-//! heard. It never becomes the entry's content, so no version of it counts for anything.
+//! Seeds: objects as an earlier process knew them, which answer readers until the server has
+//! answered. A seed never becomes the entry's content, so its version counts for nothing.
 
 use std::any::Any;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub(crate) struct Seed<K: Object> {
     pub(crate) contact: Instant,
 }
 
-/// How the server's first word about an object stands to what was known of it.
+/// How the server's first answer about an object compares with its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeedEnd {
     Confirmed,
@@ -26,16 +26,16 @@ pub(crate) enum SeedEnd {
     Deleted,
 }
 
-/// Where the seeds of one manager come from, and who is told of their ends.
+/// The source of the seeds of one manager, which also learns of their ends.
 pub(crate) trait SeedSource<K: Object>: Send + Sync {
     /// Makes the seed of an object that is referenced now. Runs code of the program.
     fn look(&self, key: &ObjectKey, clock: &Clock) -> Option<Seed<K>>;
 
-    /// The entry of a referenced object has the seed, or knows more: the source keeps it no longer.
-    /// Called under the entry's lock. Returns what is left, for a drop under none.
+    /// Forgets a seed that the entry has, or does not need any more. Called under the entry's lock.
+    /// Returns the leftovers, which the caller drops under no lock.
     fn claim(&self, key: &ObjectKey) -> Option<Arc<dyn Any + Send + Sync>>;
 
-    /// The server has been heard about an object that had a seed. Called under no lock.
+    /// The server has answered for an object that had a seed. Called under no lock.
     fn ended(&self, key: &ObjectKey, end: SeedEnd);
 }
 

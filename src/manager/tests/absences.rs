@@ -117,7 +117,7 @@ fn a_confirmation_that_fails_is_tried_again_for_a_reader_and_after_a_pause() {
     assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
 }
 
-/// What readers were told, a fresh read or an event may settle before.
+/// A fresh read or an event may settle the doubt before the confirmation.
 #[test]
 fn what_settles_the_absence_meanwhile_saves_the_request() {
     let stage = stuck();

@@ -11,7 +11,7 @@ use crate::manager::entry::consistent_reads::is_reached;
 use crate::object::{ResourceVersion, Status};
 use crate::testing::{RequestKind, SourceFault};
 
-/// Keeps nothing. The Secret is on the server, and nobody references it.
+/// Keeps nothing. The Secret is on the server, without a reference.
 fn stage() -> Stage {
     let stage = Stage::of(ChangeDetection::Get).start();
     stage.set("s");

@@ -279,7 +279,7 @@ mod over_the_fake_server {
         stage.inspect(name).polled
     }
 
-    /// Who is read in more minutes has the watch, and keeps it while both are read.
+    /// The object that is read in more minutes has the watch, and keeps it while both are read.
     #[test]
     fn the_object_that_is_read_more_gets_the_watch() {
         let stage = polled_of(&["a", "b"]);

@@ -172,7 +172,7 @@ fn confirmations_that_hang_leave_threads_for_the_checks_of_readers() {
     stage.source.heal();
 }
 
-/// Who is waited for goes first.
+/// An object with a waiting reader goes first.
 #[test]
 fn b7_a_check_that_somebody_waits_for_goes_first() {
     let clock = Clock::system();

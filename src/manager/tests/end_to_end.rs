@@ -97,7 +97,7 @@ fn an_immutable_object_that_is_waited_for_is_listed_once_and_not_watched() {
     assert_eq!(asked, [RequestKind::List]);
 }
 
-/// B3: the first retry fits into a get, because somebody waits; counted: two lists, one watch.
+/// B3: the first retry fits into a get, because a reader waits; counted: two lists, one watch.
 #[test]
 fn a_first_list_that_failed_is_tried_again_within_the_get() {
     let (source, clock) = (FakeSource::new(), FakeClock::new());
@@ -297,7 +297,8 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     assert!(wait > Duration::from_millis(1600));
 }
 
-/// B10: one object's server that answers again lives for the others too, which nobody reads.
+/// B10: a server that answers again for one object is asked for the others too, though no reader
+/// wants them.
 #[test]
 fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
     let (source, clock) = (FakeSource::new(), FakeClock::new());
@@ -325,7 +326,7 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
     }
     source.heal();
     manager.get("ns", "read").unwrap();
-    // What is left of either backoff is over at once, or after a first step.
+    // The rest of either backoff is over at once, or after a first step.
     until(|| {
         let next = clock.wait_for_next_timer();
         if next < Duration::from_millis(1600) {
@@ -336,7 +337,7 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
 }
 
 /// R4, B10: a permission is withdrawn for an hour: rare tries, a state that says so, the last copy
-/// for readers; and all is back at once when somebody reads.
+/// for readers; and all is back at once with a read.
 #[test]
 fn r4_a_permission_that_is_withdrawn_for_an_hour_costs_little_and_is_back_at_once() {
     const HOUR: Duration = Duration::from_secs(60 * 60);

@@ -1,4 +1,4 @@
-//! The error hook of a manager: which failures it is told of, and that its panic costs nobody an
+//! The error hook of a manager: which failures it learns of, and that its panic costs no reader an
 //! answer.
 
 use super::stage::Stage;
@@ -6,7 +6,7 @@ use crate::error::ErrorKind;
 use crate::manager::ChangeDetection;
 use crate::sync::{Arc, Mutex};
 
-/// What a hook was told of: what was asked for, the kind of failure, the attempts.
+/// The calls of a hook: the request, the kind of failure, the attempts.
 type Told = Arc<Mutex<Vec<(String, ErrorKind, u32)>>>;
 
 /// A manager of a Secret `s` that is not on the server, whose failures are noted.

@@ -24,7 +24,7 @@ pub(crate) const ROUND: Duration = Duration::from_secs(60);
 /// A run as a test sees it: it writes when the test says so.
 pub(crate) struct FakeRun {
     pub(crate) name: String,
-    pub(crate) floor: Option<ResourceVersion>,
+    pub(crate) known_version: Option<ResourceVersion>,
     pub(crate) waits_for_previous: bool,
     pub(crate) stopped: bool,
     pub(crate) joined: bool,
@@ -45,7 +45,7 @@ pub(crate) struct FakeRuns {
     gate: Arc<Monitor<Gate>>,
 }
 
-/// Holds whoever tells a run to stop, in the middle of that.
+/// Holds the thread that tells a run to stop, in the middle of that.
 #[derive(Debug, Default)]
 struct Gate {
     shut: bool,
@@ -102,7 +102,7 @@ impl Launcher<Secret> for FakeRuns {
         let index = runs.len();
         runs.push(FakeRun {
             name: writer.key().name().to_owned(),
-            floor: options.known_version,
+            known_version: options.known_version,
             // It always waits for the entry to own it.
             waits_for_previous: options.start_after.len() > 1,
             stopped: false,
@@ -194,7 +194,7 @@ impl FakeRuns {
         self.namespaces.lock()[index].stopped
     }
 
-    /// Waits until so many watches of namespaces were started.
+    /// Waits until `count` watches of namespaces were started.
     pub(crate) fn wait_for_namespaces(&self, count: usize) {
         let mut namespaces = self.namespaces.lock();
         while namespaces.len() < count {
@@ -210,7 +210,7 @@ impl FakeRuns {
         }
     }
 
-    /// Lets the `index`th watch of a namespace write, as its thread would.
+    /// Writes with the `index`th watch of a namespace, as its thread would.
     pub(crate) fn write_namespace<R>(
         &self,
         index: usize,
@@ -308,13 +308,13 @@ impl FakeRuns {
         look(runs.iter().rev().find(|run| run.name == name).unwrap())
     }
 
-    /// Whether whoever tells a run to stop is held in the middle of that.
+    /// Opens or shuts the gate, which holds the thread that tells a run to stop.
     pub(crate) fn shut_gate(&self, shut: bool) {
         self.gate.lock().shut = shut;
         self.gate.notify_all();
     }
 
-    /// Waits until somebody stands at the gate.
+    /// Waits until a thread stands at the gate.
     pub(crate) fn wait_at_gate(&self) {
         let mut gate = self.gate.lock();
         while !gate.reached {
@@ -361,7 +361,7 @@ impl FakeRuns {
         }
     }
 
-    /// Waits until so many runs were launched.
+    /// Waits until `count` runs were launched.
     pub(crate) fn wait_for_count(&self, count: usize) {
         let mut runs = self.runs.lock();
         while runs.len() < count {
@@ -369,7 +369,7 @@ impl FakeRuns {
         }
     }
 
-    /// Lets the `index`th run of all write, as its thread would.
+    /// Writes with the `index`th run of all, as its thread would.
     pub(crate) fn write<R>(
         &self,
         index: usize,
@@ -381,7 +381,7 @@ impl FakeRuns {
         result
     }
 
-    /// Lets the `index`th run of all write, if its thread has not ended.
+    /// Writes with the `index`th run of all, if its thread has not ended.
     pub(crate) fn try_write<R>(
         &self,
         index: usize,
@@ -400,13 +400,13 @@ impl FakeRuns {
             .rposition(|run| run.name == name && !run.stopped && run.writer.is_some())
     }
 
-    /// Lets the thread of the `index`th run end by itself, which is a crash.
+    /// Ends the thread of the `index`th run by itself, which is a crash.
     pub(crate) fn crash(&self, index: usize) {
         let writer = self.runs.lock()[index].writer.take();
         drop(writer);
     }
 
-    /// Lets the threads of all runs end.
+    /// Ends the threads of all runs.
     #[cfg(shuttle)]
     pub(crate) fn end_all(&self) {
         for index in 0..self.count() {
@@ -515,7 +515,7 @@ struct Script {
     /// Which versions were asked for, once a test wants to know.
     versions: Option<Vec<String>>,
     answers: VecDeque<Result<Secret, Error>>,
-    /// What the server has when it is asked, in place of the answers.
+    /// The state of the server, in place of the answers.
     has: Option<Result<Secret, Error>>,
     /// Requests go on after their stop, as those of a program's own source may.
     ignores_stop: bool,

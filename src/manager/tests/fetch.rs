@@ -28,8 +28,8 @@ fn key() -> ObjectKey {
     ObjectKey::new("ns", "s")
 }
 
-/// SC-2: each read is one consistent GET, whoever is registered; registrations ask nothing and are
-/// not needed.
+/// SC-2: each read is one consistent GET, with or without a registration. A registration sends
+/// nothing and is not needed.
 #[test]
 fn sc_2_each_read_asks_the_server_and_registrations_ask_nothing() {
     let stage = stage_with_secret();

@@ -49,8 +49,8 @@ fn report(stage: &Stage) -> ObjectReport {
     stage.manager.inspect_object(&key).unwrap()
 }
 
-/// R11, B7: nobody watches a stopped immutable object, so a fresh read that finds it gone starts
-/// its watch again.
+/// R11, B7: a stopped immutable object has no watch, so a fresh read that finds it gone starts one
+/// again.
 #[test]
 fn a_fresh_read_that_finds_an_immutable_object_gone_has_it_watched_again() {
     let stage = stage_at_rest();

@@ -1,5 +1,4 @@
-//! What a run asks of the server, and when it begins: OC-6 and OC-23, with a server that only takes
-//! notes.
+//! The requests of a run, and when it begins: OC-6 and OC-23, with a server that only takes notes.
 
 use std::convert::Infallible;
 use std::time::Duration;

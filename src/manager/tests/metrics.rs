@@ -1,4 +1,4 @@
-//! What a manager's metrics are told of its reads, and what its reading gives.
+//! The metrics of a manager: the events of its reads, and its counts.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::manager::{ChangeDetection, ManagerMetric, ManagerOptions, ManagerStat
 use crate::reflector::ReflectorMetric;
 use crate::testing::{FakeSource, objects};
 
-/// What the manager's hook was told of.
+/// The calls of the manager's hook.
 struct Told {
     reads: Receiver<Option<ErrorKind>>,
     listed: Receiver<usize>,
@@ -117,7 +117,7 @@ fn metrics_can_refuse_a_manager() {
     assert_eq!(refused.unwrap_err().to_string(), "not me");
 }
 
-/// What cannot start says so when it is read, and holds up no end (B16).
+/// A watch that cannot start says so when it is read, and holds up no end (B16).
 #[test]
 fn metrics_that_panic_at_a_reflectors_start_are_the_reads_failure() {
     let panicky = Hook::new(|metric| {

@@ -22,7 +22,7 @@ const LOOKS_MAX: u32 = 20_000;
 /// And not before so much time of the system has passed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Lets the threads that do the work have a processor. Beside a busy one, a yield costs a whole
+/// Leaves a processor to the threads that do the work. Beside a busy thread, a yield costs a whole
 /// slice of time; this does not.
 fn give_way(micros: u64) {
     std::thread::park_timeout(Duration::from_micros(micros));
@@ -208,7 +208,7 @@ impl History {
         }
     }
 
-    /// Lets time pass until all is right.
+    /// Advances the clock until all is right.
     fn settle(&mut self, mut is_settled: impl FnMut(&mut Self) -> bool) -> bool {
         let (began, mut looks) = (Clock::system().now(), 0_u32);
         // The threads that do the work need processors, however busy those are.

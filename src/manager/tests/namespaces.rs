@@ -186,7 +186,7 @@ fn a_reader_never_waits_for_the_list_of_the_namespace() {
     assert_eq!(stage.version_now("c"), 9);
 }
 
-/// What is not read has its watch by name after a sweep: the namespace's list may never come.
+/// An unread object has its watch by name after a sweep: the namespace's list may never come.
 #[test]
 fn a_sweep_starts_what_the_list_of_the_namespace_has_not_brought() {
     let stage = crossed();
@@ -206,9 +206,9 @@ fn a_new_object_is_listed_by_name_and_handed_over_at_once() {
         stage.get_now("new").unwrap_err().kind(),
         ErrorKind::NotSynced
     );
-    let floor = stage.runs.last("new", |run| run.floor.clone());
+    let known = stage.runs.last("new", |run| run.known_version.clone());
     assert_eq!(
-        floor.unwrap().as_str(),
+        known.unwrap().as_str(),
         "30",
         "a list at 29 would miss the event at 30"
     );
@@ -222,7 +222,7 @@ fn a_new_object_is_listed_by_name_and_handed_over_at_once() {
     assert_eq!(stage.version_now("new"), 31);
 }
 
-/// What was dropped between the list by name and the reference is not lost.
+/// An event that was skipped between the list by name and the reference is not lost.
 #[test]
 fn a_list_from_before_the_last_dropped_event_does_not_hand_over() {
     let stage = taken_over();
@@ -247,8 +247,8 @@ fn an_event_that_was_handed_on_counts_for_the_next_entry_of_the_object() {
     stage.runs.modified_in_namespace(0, secret("a", "30"));
     stage.delete("a", "pod");
     stage.add("a", "pod");
-    let floor = stage.runs.last("a", |run| run.floor.clone());
-    assert_eq!(floor.unwrap().as_str(), "30");
+    let known = stage.runs.last("a", |run| run.known_version.clone());
+    assert_eq!(known.unwrap().as_str(), "30");
     stage.runs.list("a", "29", Some(secret("a", "9"))).unwrap();
     assert!(!stage.runs.is_stopped("a"), "it may have missed the event");
 }
@@ -387,8 +387,8 @@ fn few_objects_are_watched_by_name_again_and_no_read_notices() {
         25,
         "it is the source until the other has listed"
     );
-    let floor = stage.runs.last("a", |run| run.floor.clone());
-    assert_eq!(floor.unwrap().as_str(), "20");
+    let known = stage.runs.last("a", |run| run.known_version.clone());
+    assert_eq!(known.unwrap().as_str(), "20");
     assert!(!stage.runs.is_namespace_stopped(0));
     let old = stage
         .runs
@@ -537,7 +537,7 @@ fn oc_25_a_shutdown_ends_the_watch_of_the_namespace() {
     assert_eq!(stage.get_now("a").unwrap_err().kind(), ErrorKind::Stopped);
 }
 
-/// OC-18: an object that nobody reads leaves the namespace's watch; the next read lists it by name.
+/// OC-18: an unread object leaves the namespace's watch; the next read lists it by name.
 #[test]
 fn oc_18_an_idle_object_leaves_the_watch_of_its_namespace() {
     let scope = WatchScope::Namespace { above: 1 };
@@ -818,8 +818,8 @@ mod over_the_fake_server {
         }
     }
 
-    /// What 65 seconds of a restart cost one reflector, whose pauses chance spreads: 36 to 46
-    /// requests in 200 runs. Those of one object more, by its name, would add as many.
+    /// The requests of one reflector in 65 seconds of a restart. Its pauses are random: 200 runs
+    /// counted 36 to 46 requests. One more object, watched by name, would add as many.
     const OF_A_RESTART: usize = 50;
 
     /// A server that restarts is asked for the namespace again, and for nothing by name.

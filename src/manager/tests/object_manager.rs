@@ -182,7 +182,7 @@ fn cm_6_the_final_counts_of_upstreams_table() {
     });
 }
 
-/// Gives what a strategy asks for: the watch its list, the others the answer to their get.
+/// Answers the strategy: the watch with its list, the others with the answer to their get.
 fn feed(stage: &Stage, mode: ChangeDetection, version: &str) {
     if mode == ChangeDetection::Watch {
         let object = Some(secret("s", version));
@@ -468,8 +468,8 @@ fn a_shutdown_names_a_check_that_is_late() {
     stage.manager.shutdown(Deadline::NEVER).unwrap();
 }
 
-/// B16: a run that is just ending itself, because of an immutable object, is in nobody's hands when
-/// the manager is dropped; the drop waits for it all the same.
+/// B16: a run that is just ending itself, because of an immutable object, has no owner when the
+/// manager is dropped. The drop waits for it all the same.
 #[test]
 fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
     let stage = Stage::by_hand();

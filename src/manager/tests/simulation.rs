@@ -19,7 +19,8 @@ const LOOKS_MAX: u32 = 1_000_000;
 
 const STEPS: usize = 600;
 
-/// What happens around the manager, and what the model knows that the manager must not contradict.
+/// The events around the manager, and the knowledge of the model, which the manager must not
+/// contradict.
 struct SimulationModel {
     stage: Stage,
     dice: Dice,
@@ -30,7 +31,7 @@ struct SimulationModel {
     pods: BTreeMap<String, BTreeSet<String>>,
     /// The newest version read of each object since it is referenced.
     read: BTreeMap<String, u64>,
-    /// What the server has under each name, where the model knows it.
+    /// The object that the server has under each name, where the model knows it.
     truth: BTreeMap<String, Option<Secret>>,
     /// Reads past the watch that are under way.
     asked: Vec<Asked>,
@@ -115,7 +116,7 @@ impl SimulationModel {
             .filter(|(name, _)| self.is_referenced(name));
         self.read = kept.collect();
         let asked = std::mem::take(&mut self.asked);
-        // Answers about items that were let go are nobody's.
+        // No reader waits for answers about released items.
         let kept = asked
             .into_iter()
             .filter(|asked| self.is_referenced(&asked.name));
@@ -141,8 +142,7 @@ impl SimulationModel {
         }
     }
 
-    /// An answer arrives. While nobody watches, the object may have moved on before the server
-    /// answered.
+    /// An answer arrives. Without a watch, the object may have changed before the server answered.
     fn answer(&mut self) {
         if self.asked.is_empty() {
             return;
@@ -177,7 +177,7 @@ impl SimulationModel {
         assert!(version >= before, "{name}: {version} after {before}");
     }
 
-    /// What was deleted comes back under another uid.
+    /// A deleted object comes back under another uid.
     fn make_again(&mut self, name: &str) {
         let made = self.made.entry(name.to_owned()).or_default();
         *made = made.saturating_add(1);
@@ -275,7 +275,8 @@ impl SimulationModel {
         }
     }
 
-    /// What is watched and filled is what the server has: nothing hides it, nothing brings it back.
+    /// A watched and filled entry has the object of the server: nothing hides it, and nothing
+    /// brings it back.
     fn check_truth(&self, name: &str) {
         let key = ObjectKey::new("ns", name);
         let (Some(report), Some(truth)) = (

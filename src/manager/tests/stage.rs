@@ -180,7 +180,7 @@ impl Stage {
         self.get_by(name, self.soon())
     }
 
-    /// What a get says that finds its deadline already passed.
+    /// The result of a get whose deadline has already passed.
     pub(crate) fn get_now(&self, name: &str) -> Result<Cached<Secret>, Error> {
         self.get_by(name, self.now())
     }

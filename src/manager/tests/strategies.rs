@@ -149,7 +149,7 @@ fn sc_3_what_ten_reads_ask_of_the_server() {
     });
 }
 
-/// SC-6: the strategy is chosen by one word, and `Watch` where nobody chooses.
+/// SC-6: one word chooses the strategy. `Watch` is the default.
 #[test]
 fn sc_6_a_manager_tells_its_strategy() {
     let manager = SecretManager::new(FakeSource::new(), ManagerOptions::default()).unwrap();

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1::Secret;
 const STEPS: usize = 400;
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// What a read says.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     Object {
@@ -52,7 +52,7 @@ fn later(instant: Instant, by: Duration) -> Instant {
     instant.checked_add(by).unwrap()
 }
 
-/// What goes wrong with each request, for now.
+/// The fault of each request, for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     Unavailable,
@@ -90,7 +90,7 @@ struct ServerState {
     version: u64,
 }
 
-/// What the model keeps of one object, in the words of the rows.
+/// The model's state of one object, in the words of the rows.
 #[derive(Clone, Debug, Default)]
 struct ModelEntry {
     object: Option<ServerState>,
@@ -306,7 +306,8 @@ impl Naive {
         } else {
             let at = wanted.map_or(self.version, |_| at_least.max(self.cached()));
             let found = self.at(name, at);
-            // What is known to be gone comes back by a read of the most recent state only.
+            // An object that is known to be gone comes back by a read of the most recent state
+            // only.
             let gone = found.is_some_and(|found| entry.gone == Some(found.made));
             if !gone || wanted.is_none() {
                 entry.take(found, at_least, now);

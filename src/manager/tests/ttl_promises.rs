@@ -209,7 +209,7 @@ fn os_17_nobody_goes_back_behind_the_answer_of_a_record_that_was_dropped() {
     }
 }
 
-/// The same while the fetch of the one in its place is under way; OS-17: what was heard is not
+/// The same while the fetch of the one in its place is under way. OS-17: the earlier answer is not
 /// served without a fetch.
 #[test]
 fn os_17_a_fetch_that_is_overtaken_by_the_answer_of_a_dropped_record_does_not_go_back_behind_it() {
@@ -232,8 +232,7 @@ fn os_17_a_fetch_that_is_overtaken_by_the_answer_of_a_dropped_record_does_not_go
     assert_eq!(read(&stage, &requests, "0", Ok(secret("s", "7"))), 7);
 }
 
-/// An absence that is known is asked about anew by each reader: what was heard from before it does
-/// not hide it.
+/// Each reader asks again about a known absence. An answer from before it does not hide it.
 #[test]
 fn os_17_the_answer_of_a_dropped_record_hides_no_absence() {
     let (stage, requests) = by_hand(MINUTE);

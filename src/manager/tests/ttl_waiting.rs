@@ -105,8 +105,8 @@ fn os_6_a_hit_wins_over_a_deadline_that_has_passed() {
     assert_eq!(stage.requests(), 1);
 }
 
-/// A reader in a hurry fetches, and gives up: who has more time takes over, and nobody is served
-/// that as a failure.
+/// A reader in a hurry fetches, and gives up. A reader with more time takes over, and no reader
+/// gets that as a failure.
 #[test]
 fn b17_a_hasty_leader_hands_its_fetch_over() {
     let stage = Stage::with_secret();
@@ -132,7 +132,7 @@ fn b17_a_hasty_leader_hands_its_fetch_over() {
     assert_eq!(stage.inspect("s").attempts, 0);
 }
 
-/// The same with nobody waiting: the next reader asks at once.
+/// The same without a waiting reader: the next reader asks at once.
 #[test]
 fn b17_a_fetch_that_was_given_no_time_is_no_failure() {
     let stage = Stage::with_secret();
@@ -227,7 +227,7 @@ impl Getter<Secret> for PanicsOnce {
     }
 }
 
-/// A leader whose getter panics leaves nobody behind: that is a failure like any other, and shared.
+/// A leader whose getter panics strands no reader: that is a failure like any other, and shared.
 #[test]
 fn os_5_a_getter_that_panics_is_a_failure_of_the_fetch() {
     let stage = Stage::caching().over(|source| {
@@ -319,7 +319,7 @@ fn b12_a_fresh_read_that_does_not_decode_is_the_word_of_later_reads() {
     assert_eq!(stage.get("s").unwrap_err().kind(), ErrorKind::Undecodable);
 }
 
-/// What memory holds, whatever its age, at once.
+/// Reads the object in memory, whatever its age, at once.
 #[test]
 fn b17_what_is_cached_can_be_read_at_any_age() {
     let stage = Stage::with_secret();
@@ -536,7 +536,7 @@ fn r11_a_read_of_a_state_not_older_than_a_version() {
     assert_eq!(stage.asked().get(before).map(String::as_str), Some(""));
 }
 
-/// R11: a version that is none is its caller's mistake, and nobody else's failure.
+/// R11: a malformed version is its caller's mistake, and no failure for other readers.
 #[test]
 fn r11_a_version_that_is_none_is_its_callers_mistake() {
     let stage = Stage::with_secret();
@@ -588,7 +588,7 @@ fn os_5_a_shutdown_ends_the_fetches() {
         let readers = in_parallel(scope, &stage, &["s", "s"]);
         stage.clock.wait_for_parked(2);
         let fresh = scope.spawn(|| stage.get_fresh("s"));
-        // The second request that hangs is its, and nobody else's.
+        // The second request that hangs is its alone.
         stage.clock.wait_for_parked(3);
         let future = scope.spawn(|| stage.get_at_least("t", "99"));
         stage.clock.wait_for_parked(4);
@@ -610,8 +610,8 @@ fn os_5_a_shutdown_ends_the_fetches() {
     assert_eq!(stage.inspect("t").reason, "the manager was shut down");
 }
 
-/// Subscribers hear of what readers would get: a new object, an absence, a failure, a drop; not of
-/// a confirmation.
+/// Subscribers are notified of each change that readers would see: a new object, an absence, a
+/// failure, a drop. They are not notified of a confirmation.
 #[test]
 fn subscribers_hear_of_what_changes() {
     let stage = Stage::with_secret();

@@ -134,7 +134,7 @@ fn what_is_known_is_the_least_that_is_asked_for() {
     assert_eq!(stage.runs.count(), 1);
 }
 
-/// R11: memory that nobody keeps current does not answer, however far it had come.
+/// R11: memory that no watch keeps current does not answer, however far it had come.
 #[test]
 fn an_idle_object_is_asked_of_the_server() {
     let stage = stage(Some(secret("s", "9")));

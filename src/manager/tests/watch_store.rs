@@ -171,8 +171,8 @@ fn an_immutable_secret_stops_its_run() {
     }
 }
 
-/// OC-15: nobody has seen it yet, so its end, and another in its place, must not be missed. Seen:
-/// both were.
+/// OC-15: no reader has seen it yet, so its end, and another in its place, must not be missed.
+/// Seen: both were.
 #[test]
 fn oc_15_an_immutable_object_that_nobody_has_read_keeps_its_watch() {
     let stage = Stage::by_hand();
@@ -293,7 +293,11 @@ fn an_idle_run_is_stopped_and_a_read_starts_another() {
         "a get waits for a new list"
     );
     stage.runs.last("s", |run| {
-        assert_eq!(run.floor, Some("15".into()), "B4: what was known before");
+        assert_eq!(
+            run.known_version,
+            Some("15".into()),
+            "B4: what was known before"
+        );
         assert!(run.waits_for_previous, "OC-23");
     });
     stage.runs.list("s", "17", Some(secret("s", "16"))).unwrap();
@@ -668,7 +672,7 @@ fn an_immutable_object_made_again_is_noticed() {
     stage.runs.wait_for_count(2);
     stage
         .runs
-        .last("s", |run| assert_eq!(run.floor, Some("20".into())));
+        .last("s", |run| assert_eq!(run.known_version, Some("20".into())));
     let lagging = stage.runs.list("s", "12", Some(immutable("s", "9")));
     assert!(lagging.is_err(), "a lagging server's cache");
     stage
@@ -829,8 +833,8 @@ fn what_the_server_sends_beside_the_object_is_ignored() {
     assert_eq!(stage.version_now("s"), 12);
 }
 
-/// B16: whoever lets go of the last reference does not wait for the thread's end; the housekeeper
-/// does.
+/// B16: the caller that removes the last reference does not wait for the thread's end; the
+/// housekeeper does.
 #[test]
 fn letting_go_does_not_wait_for_threads() {
     let stage = Stage::by_hand();

@@ -50,7 +50,7 @@ enum FetchResult<K: Object> {
 pub(crate) enum Completion<K: Object> {
     /// The reader's answer, and whether that is news for subscribers.
     Done(Result<Cached<K>, Error>, bool),
-    /// The server's cache lags: this read is to be sent, past it.
+    /// The server's cache lags. The reader sends this read, which goes past it.
     Again(ReadPosition),
 }
 
@@ -68,12 +68,12 @@ pub(crate) struct TtlEntry<K: Object> {
     /// When the server last confirmed the stored answer. An answer that was not confirmed since the
     /// last invalidation is not served.
     updated: Option<(Instant, Coarse)>,
-    /// When the request began that confirmed it last: its age counts from there.
+    /// When the request that confirmed it last began. Its age counts from there.
     contact: Option<Instant>,
     /// The reads up to this number began before the last invalidation (OS-2); with `Get`, before
     /// the last recorded read.
     superseded: u64,
-    /// The server's cache was behind what is known: the next fetch reads past it.
+    /// The server's cache was behind the known state, so the next fetch reads past it.
     past_cache: bool,
     /// The fetches in flight: their numbers, and their tries that have failed. Readers join no
     /// superseded one.
@@ -130,13 +130,13 @@ impl<K: Object> TtlEntry<K> {
         self.content.forget();
     }
 
-    /// The last reference is gone.
+    /// Notes that the last reference is gone.
     pub(crate) fn detach(&mut self) {
         self.is_detached = true;
         self.invalidate();
     }
 
-    /// The next step of a reader that has waited for the fetch `waited_for`, if for one.
+    /// The next step of a reader. `waited_for` is the fetch that it has waited for, if any.
     pub(crate) fn next_step(&self, at: &AnswerContext<'_>, waited_for: Option<u64>) -> NextStep<K> {
         if self.is_fresh(at) {
             return NextStep::Return(self.in_memory(false, at));
@@ -184,7 +184,7 @@ impl<K: Object> TtlEntry<K> {
         fetch
     }
 
-    /// Tries of a fetch have failed, and it waits before the next.
+    /// Notes the failed tries of a fetch that waits before the next.
     pub(crate) fn waits(&mut self, fetch: &ReadPosition, tries: &Failures) {
         for (number, told) in &mut self.in_flight {
             if *number == fetch.number {
@@ -193,9 +193,9 @@ impl<K: Object> TtlEntry<K> {
         }
     }
 
-    /// Completes a fetch that readers share, or one reader's own request (R11), in one step: no
-    /// reference comes between the look at the answer and what is done with it. `late`: the
-    /// reader's own deadline ended it.
+    /// Completes a fetch that readers share, or one reader's own request (R11). It is one step, so
+    /// that no reference comes between the look at the answer and its use. `late`: the reader's own
+    /// deadline ended the request.
     pub(crate) fn complete(
         &mut self,
         read: &ReadPosition,
@@ -227,8 +227,8 @@ impl<K: Object> TtlEntry<K> {
         Completion::Done(result, is_news)
     }
 
-    /// Whether a shared answer out of the server's cache cannot be given: the cache has no such
-    /// object, or a state older than what readers got, and memory has nothing to give instead.
+    /// Whether readers cannot have a shared answer from the server's cache. It has no such object,
+    /// or a state older than readers got before, and memory has nothing in its place.
     fn lags(&self, read: &ReadPosition, found: &Result<Arc<StoredObject<K>>, Error>) -> bool {
         let behind = match found {
             Ok(object) => {
@@ -265,17 +265,14 @@ impl<K: Object> TtlEntry<K> {
         let outcome = match result {
             _ if late => FetchResult::LeaderTimedOut,
             Ok(_) if !failed && !self.is_superseded(fetch) => FetchResult::Stored,
-            // It was overtaken: true for its own readers, but maybe not for those that came later.
+            // It was overtaken. It holds for its own readers, but maybe not for later ones.
             Err(error) if error.is_not_found() && !failed && !is_stored => FetchResult::Stored,
             result => FetchResult::Shared(result.clone()),
         };
         let number = fetch.number;
-        self.in_flight.retain(|(in_flight, _)| *in_flight != number);
-        if self
-            .completed
-            .as_ref()
-            .is_none_or(|(last, _)| *last < number)
-        {
+        self.in_flight.retain(|(id, _)| *id != number);
+        let last = self.completed.as_ref().map(|(last, _)| *last);
+        if last < Some(number) {
             self.completed = Some((number, outcome));
         }
     }
@@ -356,7 +353,7 @@ impl<K: Object> TtlEntry<K> {
                 self.reset_failures();
             }
         }
-        // Another reader was given something newer than this answer, which is not stored either.
+        // Another reader got a newer state than this answer, and that is not stored either.
         let outrun = read.version.is_empty() && !self.content.was_written_since(read);
         if (is_superseded || outrun) && self.object().is_none() {
             // Not stored for later readers (OS-17), which do not go back behind it either (B18).
@@ -434,7 +431,7 @@ impl<K: Object> TtlEntry<K> {
         self.absent = error.filter(|_| answered).cloned();
         let undecodable = error.filter(|error| error.kind() == ErrorKind::Undecodable);
         self.undecodable = undecodable.cloned();
-        // Whatever the answer was, the server gave one about this object.
+        // The server has answered for this object, if only with an error.
         let spoke = error.is_some_and(|error| error.status().is_some());
         if answered || spoke || self.undecodable.is_some() {
             self.answered(read, at);
@@ -495,17 +492,14 @@ impl<K: Object> TtlEntry<K> {
 
     /// Whether readers share the request.
     fn is_shared(&self, read: &ReadPosition) -> bool {
-        let number = read.number;
-        self.in_flight
-            .iter()
-            .any(|(in_flight, _)| *in_flight == number)
+        self.in_flight.iter().any(|(id, _)| *id == read.number)
     }
 
     fn is_superseded(&self, read: &ReadPosition) -> bool {
         read.number <= self.superseded
     }
 
-    /// The server has answered, with what is stored now.
+    /// Notes that the server has confirmed the stored answer.
     fn confirmed(&mut self, read: &ReadPosition, absent: Option<Error>, at: &AnswerContext<'_>) {
         if self.is_superseded(read) && self.updated.is_none() {
             // Not stored for later readers (OS-17).
@@ -545,7 +539,7 @@ impl<K: Object> TtlEntry<K> {
         self.retry_at = self.retry_at.max(at.now.checked_add(pause));
     }
 
-    /// What subscribers see besides the object.
+    /// The part of the state that subscribers see besides the object.
     fn visible_state(&self) -> (Option<ErrorKind>, bool, bool, Option<ObjectSummary>) {
         let failure = self.failures.last().map(Error::kind);
         let denied = self.failures.refusal(FORBIDDEN_GRACE).is_some();
@@ -582,10 +576,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
         if self.is_detached && self.keeps {
-            return Some(Err(Error::not_registered(
-                at.key.namespace(),
-                at.key.name(),
-            )));
+            return Some(Err(at.not_registered()));
         }
         let reached = self.is_fresh(at) && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(false, at))

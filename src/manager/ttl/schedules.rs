@@ -81,7 +81,7 @@ impl Wake for WakeServer {
 }
 
 impl Server {
-    /// Lets a reader that is about to ask come first: among few steps, random schedules seldom do.
+    /// Waits for a reader that is about to ask. Random schedules of few steps seldom run it first.
     fn wait_for_asked(&self) {
         let mut asked = self.asked.lock();
         while *asked == 0 {
@@ -620,7 +620,7 @@ fn the_checker_sees_a_fetch_whose_end_is_not_told() {
     check(|| share_a_fetch(false));
 }
 
-/// What the process before has left: a seed of `t`.
+/// The snapshot of the process before: a seed of `t`.
 #[cfg(feature = "snapshot")]
 struct Left {
     is_unclaimed: bool,

@@ -67,7 +67,7 @@ impl<K: Object> TtlStore<K> {
         }
     }
 
-    /// Makes the fetch that others wait for. `is_first`: the entry has neither an object nor a
+    /// Fetches for all readers that wait. `is_first`: the entry has neither an object nor a
     /// backoff, so the fetch waits as long as the server asks.
     fn fetch_as_leader(
         &self,
@@ -116,7 +116,7 @@ impl<K: Object> TtlStore<K> {
         }
     }
 
-    /// Takes in what a fetch or a read past the cache found, and whether the deadline ended it.
+    /// Takes in the result of a fetch or of a read past the cache. `late`: the deadline ended it.
     fn complete_read(
         &self,
         entry: &Arc<ObjectEntry<TtlEntry<K>>>,
@@ -124,7 +124,7 @@ impl<K: Object> TtlStore<K> {
         (found, late): (Result<Arc<StoredObject<K>>, Error>, bool),
         deadline: Deadline,
     ) -> Result<Cached<K>, Error> {
-        // What is refused is dropped after the lock.
+        // A refused object is dropped after the lock.
         let incoming = found.as_ref().ok().map(Arc::clone);
         let take = |state: &mut TtlEntry<K>| {
             let before = state.failures().count();
@@ -165,7 +165,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         self.keeps.then_some(registry)
     }
 
-    /// Each added reference drops what is cached (OS-2, OS-3).
+    /// Each added reference drops the cached object (OS-2, OS-3).
     fn change_references(&self, owner: &Owner, change: ReferenceChange) {
         let (registry, keeps) = (&self.registry, self.keeps);
         let renews = registry.options.invalidate_on_update;
@@ -175,7 +175,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
             Affected::Made(_) | Affected::Shared(_) => {}
             Affected::Released(_) => entry.detach(),
         };
-        for (affected, ()) in registry.change_references(owner, change, renews, make, react) {
+        for (affected, ()) in registry.change_references((owner, change), renews, make, react) {
             let entry = affected.entry();
             if keeps && matches!(affected, Affected::Made(_)) {
                 registry.sow(entry);
@@ -236,7 +236,7 @@ impl<K: Object> Strategy<K> for TtlStore<K> {
         )
     }
 
-    /// What is fresh is still served.
+    /// Fresh objects are still served.
     fn stop(&self) {
         self.registry.stop.stop();
         for entry in self.registry.entries() {

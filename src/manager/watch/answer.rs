@@ -1,5 +1,5 @@
-//! The answers of a watched object's entry: to readers the object, or that there is none yet; to
-//! reports the state of the object. Pure.
+//! The answers of a watched object's entry: the object for readers, and its state for reports.
+//! Pure.
 
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
 use crate::manager::entry::consistent_reads::is_reached;
 use crate::manager::entry::content::EntryContent;
-use crate::manager::entry::object_entry::{AnswerContext, EntryState};
+use crate::manager::entry::object_entry::{AnswerContext, EntryState, EntryWatch};
 use crate::manager::kinds::cache_name;
 use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ObjectKey, ResourceVersion, resource_name};
@@ -45,30 +45,12 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         version: &ResourceVersion,
         at: &AnswerContext<'_>,
     ) -> Option<Result<Cached<K>, Error>> {
-        use WatchState::Stopped;
-        let current = match self.state() {
-            WatchState::Dropped => {
-                return Some(Err(Error::not_registered(
-                    at.key.namespace(),
-                    at.key.name(),
-                )));
-            }
-            WatchState::Starting
-            | WatchState::Running
-            | Stopped(StopReason::Immutable | StopReason::ShutDown { serves: true }) => {
-                self.is_filled()
-            }
-            WatchState::Rechecking(_)
-            | Stopped(
-                StopReason::Idle
-                | StopReason::NoRoom
-                | StopReason::Crashed
-                | StopReason::Awaiting
-                | StopReason::ShutDown { serves: false },
-            ) => false,
-        };
-        let current = current && !self.has_expired(at.clock);
-        let reached = current && is_reached(self.content.known_version(), version);
+        if self.is_detached() {
+            return Some(Err(at.not_registered()));
+        }
+        let is_checked = !matches!(self.state(), WatchState::Rechecking(_));
+        let is_current = self.is_filled() && is_checked && !self.has_expired(at.clock);
+        let reached = is_current && is_reached(self.content.known_version(), version);
         reached.then(|| self.in_memory(at.key, at.clock))
     }
 
@@ -128,20 +110,14 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         object.map(|object| self.content.summary_of(object))
     }
 
-    fn is_overdue(&self, now: Instant) -> bool {
-        self.is_at_work() && self.status.is_overdue(now)
-    }
-
-    fn is_watched(&self) -> bool {
-        self.is_at_work() && !self.is_polled()
-    }
-
-    fn is_polled(&self) -> bool {
-        self.is_polled()
-    }
-
-    fn own_watches(&self) -> usize {
-        self.runs_by_name()
+    fn watch(&self, now: Instant) -> EntryWatch {
+        let (is_polled, is_at_work) = (self.is_polled(), self.is_at_work());
+        EntryWatch {
+            is_open: is_at_work && !is_polled,
+            is_polled,
+            is_overdue: is_at_work && self.status.is_overdue(now),
+            by_name: self.runs_by_name(),
+        }
     }
 
     fn note_read(&mut self, at: Coarse) {
@@ -193,7 +169,7 @@ impl<K: Object> WatchEntry<K> {
         refusal.or_else(|| self.seeded(clock).map(Ok))
     }
 
-    /// What an earlier process knew, while the server has not been heard.
+    /// The state that an earlier process knew, while the server has not answered.
     fn seeded(&self, clock: &Clock) -> Option<Cached<K>> {
         let seed = self.content.seed()?;
         Some(Cached::of(seed.ready(self.failure().cloned(), clock)))
@@ -219,7 +195,8 @@ impl<K: Object> WatchEntry<K> {
         failures.not_synced(&resource_name::<K>(), now)
     }
 
-    /// The answer to a reader whose deadline has passed: what a poll has found before, if anything.
+    /// The answer to a reader whose deadline has passed: the result of an earlier poll, if there is
+    /// one.
     pub(crate) fn late(&self, key: &ObjectKey, clock: &Clock) -> Result<Cached<K>, Error> {
         let failure = self.not_synced(clock.now());
         if !self.is_filled() {

@@ -1,4 +1,4 @@
-//! What is known of one watched object, and which run is at work on it. Pure.
+//! The state of one watched object, and the run that is at work on it. Pure.
 
 use std::convert::Infallible;
 use std::hash::{BuildHasher as _, RandomState};
@@ -26,44 +26,43 @@ use crate::sync::Arc;
 /// How long readers wait for the check of an immutable object before they take the old copy (B7).
 const CHECK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// How soon after its beginning a run that crashed may be followed by another: readers are no clock
-/// to crash by.
+/// How long after the beginning of a run that crashed the next may begin. Without a pause, each
+/// read could start another crash.
 const CRASH_PAUSE: Duration = Duration::from_secs(1);
 
-/// The longest pause before an absence is confirmed, and the shortest after a failure of that.
+/// The longest pause before an absence is confirmed, and the shortest after that failed.
 pub(crate) const ABSENCE_PAUSE: Duration = Duration::from_secs(10);
 
 /// One referenced object of a manager that watches.
 pub(crate) type WatchedObject<K> = Arc<ObjectEntry<WatchEntry<K>>>;
 
-/// What a poll has found: the object, none, or one that does not decode (B12).
+/// The result of a poll: the object, none, or one that does not decode (B12).
 pub(crate) type PollResult<K> = Result<Option<Arc<StoredObject<K>>>, Error>;
 
-/// What is known of one object, and which run is at work on it.
+/// The state of one object, and the run that is at work on it.
 pub(crate) struct WatchEntry<K: Object> {
     machine: WatchMachine,
     pub(crate) content: EntryContent<K>,
     pub(crate) absence: Absence,
-    /// The number of reads that had begun when the doubt came. They do not settle it.
+    /// The number of reads that began before the doubt. Their answers do not settle it.
     doubted_after: u64,
     filled_by: Option<RunId>,
     pub(super) contact: Option<Instant>,
     began: Instant,
-    /// When the present check of an immutable object was asked for (B7).
+    /// When the present check of an immutable object was requested (B7).
     check_began: Option<Instant>,
-    /// The earliest time of the next check, as the server asked for after a failed one.
+    /// The earliest time of the next check, which the server named when the last one failed.
     check_after: Option<Instant>,
-    /// What the reflector of the present run said last, but for failures since which something went
-    /// well. Its failures know when the run began, and how a check failed.
+    /// The last status of the present run's reflector, without failures that a later success has
+    /// ended. Its failures know when the run began, and how a check failed.
     pub(super) status: ReflectorStatus,
-    /// The reflector's last word was that the server gives no answer, or refuses for good, whatever
-    /// came since.
+    /// The reflector last reported that the server gives no answer, or refuses for good.
     server_away: bool,
     pub(super) read_at: Coarse,
     pub(super) history: ReadHistory,
     /// The last run that polls the object instead of watching it.
     polled: Option<RunId>,
-    /// Until when readers may have what the last poll found.
+    /// Until when readers may have the result of the last poll.
     expires: Option<Instant>,
     handle: Option<Run>,
     /// The run that takes over with its first whole list.
@@ -72,18 +71,19 @@ pub(crate) struct WatchEntry<K: Object> {
     last_run: Option<Receiver<Infallible>>,
 }
 
-/// How sure it is that there is no such object, while none is known.
+/// How certain it is that there is no such object, while none is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Absence {
     Sure,
-    /// A cache of the server said so. A reader who is told of it has it confirmed after that time.
+    /// A cache of the server said so. The first reader of the absence causes a confirmation, which
+    /// begins after this time.
     Doubtful(Instant),
     /// It is being confirmed, or will be.
     Due,
 }
 
 impl Absence {
-    /// A reader is told of it. Returns when the caller is to have it confirmed, if at all.
+    /// A reader gets the absence. Returns when the caller confirms it, if at all.
     pub(crate) fn given(&mut self, now: Instant) -> Option<Instant> {
         let Self::Doubtful(since) = *self else {
             return None;
@@ -94,15 +94,15 @@ impl Absence {
         Some(later(now.max(since), Duration::from_millis(pause)))
     }
 
-    /// It could not be confirmed. The next reader who is told of it has that tried again, but not
-    /// before the pause has passed, or what the server `asked` for if that is longer.
+    /// The confirmation failed. The next reader of the absence causes another, but not before the
+    /// pause has passed, or the wait that the server `asked` for if that is longer.
     pub(crate) fn unconfirmed(&mut self, asked: Option<Duration>, now: Instant) {
         let pause = asked.unwrap_or_default().max(ABSENCE_PAUSE);
         *self = Self::Doubtful(later(now, pause));
     }
 }
 
-/// What is left to do once the lock is released.
+/// The work that is left once the lock is released.
 #[must_use = "an action that is not performed is lost"]
 pub(crate) struct WatchAction {
     pub(crate) effect: WatchEffect,
@@ -133,7 +133,7 @@ impl WatchAction {
         }
     }
 
-    /// This one, and then a later one that starts nothing.
+    /// Combines this one with a later one that starts nothing.
     pub(crate) fn and(mut self, later: Self) -> Self {
         if later.effect != WatchEffect::Nothing {
             self.effect = later.effect;
@@ -186,7 +186,8 @@ impl<K: Object> WatchEntry<K> {
         self.state() == WatchState::Stopped(StopReason::Awaiting)
     }
 
-    /// Moves the entry on; the caller performs the action once it has released the lock.
+    /// Feeds an input to the state machine. The caller performs the action once it has released the
+    /// lock.
     pub(crate) fn act(&mut self, input: WatchInput) -> WatchAction {
         let (machine, effect) = self.machine.on(input);
         self.machine = machine;
@@ -212,7 +213,7 @@ impl<K: Object> WatchEntry<K> {
         Some(run)
     }
 
-    /// The successor has its handle; gives it back if that came too late.
+    /// Keeps the handle of the successor. Returns the run if it came too late.
     pub(crate) fn keep_successor(&mut self, id: RunId, run: Run) -> Option<Run> {
         if self.machine.successor() == Some(id) {
             self.successor.replace(run)
@@ -224,7 +225,7 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// Hands over to the successor if it has seen all that happened since the known state.
+    /// Hands over to the successor if it misses no change since the known state.
     pub(crate) fn hand_over(&mut self, now: Instant) -> WatchAction {
         let known = self.content.known_version();
         let shared = self.successor.as_ref().and_then(Run::shared);
@@ -253,7 +254,7 @@ impl<K: Object> WatchEntry<K> {
         self.machine.is_current(run)
     }
 
-    /// The run is not a watch: it polls the object.
+    /// Notes that the run polls the object instead of watching it.
     pub(super) fn begin_poll(&mut self, run: RunId, now: Instant) {
         self.polled = Some(run);
         if self.machine.is_current(run) {
@@ -267,7 +268,7 @@ impl<K: Object> WatchEntry<K> {
         self.polled.is_some_and(|run| self.machine.is_current(run))
     }
 
-    /// Whether the object has a watch of its own that has brought it.
+    /// Whether the object has a watch of its own that has listed it.
     pub(super) fn is_watched_by_name(&self) -> bool {
         matches!(self.handle, Some(Run::ByName(_))) && self.is_filled()
     }
@@ -276,7 +277,7 @@ impl<K: Object> WatchEntry<K> {
         self.machine.successor()
     }
 
-    /// Until when readers may have what is known, if the object is polled.
+    /// Until when readers may have the known state, if the object is polled.
     pub(super) fn expires(&self) -> Option<Instant> {
         self.expires.filter(|_| self.is_polled())
     }
@@ -302,22 +303,24 @@ impl<K: Object> WatchEntry<K> {
         self.handle.as_ref().and_then(Run::shared)
     }
 
-    /// A reader waits for newer content. A watch learns that from the object's waiters.
+    /// Asks the poller for newer content, for a reader that waits. A watch learns of such readers
+    /// from the object's waiters.
     pub(super) fn await_news(&self) {
         if let Some(run) = self.shared_run() {
             run.await_news();
         }
     }
 
-    /// A reader would like newer content: shortens the backoff of a watch that it shares with other
-    /// objects. Its own watch learns that from the object's waiters.
+    /// Shortens the backoff of a watch that the object shares with others, for a reader. The
+    /// object's own watch learns of readers from the object's waiters.
     pub(crate) fn expedite_shared(&self) {
         if let Some(run) = self.shared_run() {
             run.expedite();
         }
     }
 
-    /// A reader wants the object. The next run does not start at once after a crash.
+    /// Decides for a reader that wants the object. The next run does not start at once after a
+    /// crash.
     pub(crate) fn on_wanted(&mut self, now: Instant) -> WatchAction {
         let since = now.saturating_duration_since(self.began);
         if self.state() == WatchState::Stopped(StopReason::Crashed) && since < CRASH_PAUSE {
@@ -326,15 +329,15 @@ impl<K: Object> WatchEntry<K> {
         self.act(WatchInput::Wanted)
     }
 
-    /// A reader got the object. An immutable object needs no watch from then on (OC-15). Before its
-    /// first read, the watch must see its deletion or replacement.
+    /// Decides after a reader got the object. An immutable object needs no watch from then on
+    /// (OC-15). Before its first read, the watch must see its deletion or replacement.
     pub(crate) fn on_given(&mut self) -> WatchAction {
         if !self.is_filled() || !self.content.is_immutable() {
             return WatchAction::nothing();
         }
         let action = self.act(WatchInput::ImmutableRead);
         if action.effect == WatchEffect::End {
-            // They were the watch's.
+            // They were failures of the watch.
             self.reset_failures();
         }
         action
@@ -347,8 +350,8 @@ impl<K: Object> WatchEntry<K> {
             && kind == Some(ErrorKind::TooManyReflectors)
     }
 
-    /// One more reference, or the housekeeper's sweep: may have a failed check tried again, unless
-    /// the server said when.
+    /// Decides after one more reference, or in the keeper's sweep. A failed check may be tried
+    /// again, but not before the time that the server named.
     pub(crate) fn try_again(&mut self, input: WatchInput, now: Instant) -> WatchAction {
         let failed = self.state() == WatchState::Rechecking(CheckState::Failed);
         let too_early = self.check_after.is_some_and(|after| now < after);
@@ -358,7 +361,7 @@ impl<K: Object> WatchEntry<K> {
         self.act(input)
     }
 
-    /// A decided run has its thread; gives it back if that came too late.
+    /// Accepts the run for a decision. Returns the run if it came too late.
     pub(crate) fn accept_run(&mut self, id: RunId, run: Run) -> Option<Run> {
         let (machine, effect) = self.machine.on(WatchInput::Spawned(id));
         self.machine = machine;
@@ -369,7 +372,7 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// A decided run got no thread. Returns whether that is news.
+    /// Notes that the run of a decision could not start. Returns whether that is news.
     pub(crate) fn refuse_run(&mut self, id: RunId, why: Error) -> (bool, WatchAction) {
         let action = self.act(WatchInput::SpawnFailed(id));
         let before = self.visible_state();
@@ -377,7 +380,7 @@ impl<K: Object> WatchEntry<K> {
         (before != self.visible_state(), action)
     }
 
-    /// The start of a new run: the known version (B4), and the end of the run before it (OC-23).
+    /// Begins a new run. Returns the known version (B4) and the end of the run before (OC-23).
     pub(crate) fn begin_run(
         &mut self,
         ended: Receiver<Infallible>,
@@ -409,7 +412,7 @@ impl<K: Object> WatchEntry<K> {
         self.check_began = Some(now);
     }
 
-    /// Until when readers wait for the check that is under way; it passed long ago if none is.
+    /// Until when readers wait for the check that is under way. Without one, a time in the past.
     pub(crate) fn patience(&self) -> Deadline {
         let began = self.check_began.unwrap_or(self.began);
         Deadline::at(later(began, CHECK_PATIENCE))
@@ -424,12 +427,12 @@ impl<K: Object> WatchEntry<K> {
         self.machine.serves(self.filled_by)
     }
 
-    /// Whether the run is one that takes over from another, and has not yet: its list is not taken
-    /// in before its watch is open. Else the object would have no watch meanwhile.
+    /// Whether the run is a successor that has not taken over yet. Its list is held back until its
+    /// watch is open, since the object would have no watch meanwhile.
     ///
     /// # Errors
     ///
-    /// `Stopped` for a run that has ended; `Stale` for a list that is older than what is known.
+    /// `Stopped` for a run that has ended; `Stale` for a list that is older than the known state.
     pub(super) fn holds_back(&self, run: RunId, of: &Replacement) -> Result<bool, Error> {
         self.check_run(run)?;
         if self.machine.is_current(run) {
@@ -460,13 +463,15 @@ impl<K: Object> WatchEntry<K> {
         self.replace(run, (began, listed), of, now)
     }
 
-    /// The list of the one object, or of none, and the content's revision when the list began.
-    /// The caller keeps what the entry refuses, here and below, and drops it under no lock.
+    /// Takes in the list of the one object, or of none; `began` is the content's revision when the
+    /// list began.
+    /// The caller keeps a state that the entry refuses, and drops it under no lock. This holds for
+    /// the functions below, too.
     ///
     /// # Errors
     ///
-    /// `Stopped` for a run that has ended; an answer older than what is known (B18) asks the
-    /// reflector to list again.
+    /// `Stopped` for a run that has ended; `Stale` for an answer older than the known state (B18),
+    /// after which the reflector lists again.
     pub(crate) fn replace(
         &mut self,
         run: RunId,
@@ -481,14 +486,14 @@ impl<K: Object> WatchEntry<K> {
         if of.consistent || !self.is_absent() {
             self.absence = Absence::Sure;
         } else if !was_absent {
-            // Else it is the same absence, which may be sure.
+            // An absence that was known before stays as certain as it was.
             self.absence = Absence::Doubtful(now);
             self.doubted_after = self.content.reads();
         }
         Ok((is_news, self.fill(run, now)))
     }
 
-    /// The run has brought the whole state of the object.
+    /// Notes that the run has brought the whole state of the object.
     fn fill(&mut self, run: RunId, contact: Instant) -> WatchAction {
         let action = if self.machine.is_current(run) {
             WatchAction::nothing()
@@ -501,7 +506,7 @@ impl<K: Object> WatchEntry<K> {
         action
     }
 
-    /// What a poll has found, which readers may have until it `expires`.
+    /// Takes in the result of a poll, which readers may have until it `expires`.
     ///
     /// # Errors
     ///
@@ -526,7 +531,7 @@ impl<K: Object> WatchEntry<K> {
         ))
     }
 
-    /// An added or modified state of the object, or one that does not decode (B12).
+    /// Takes in an added or modified state of the object, or one that does not decode (B12).
     ///
     /// # Errors
     ///
@@ -544,7 +549,7 @@ impl<K: Object> WatchEntry<K> {
         Ok(changed.unwrap_or_default())
     }
 
-    /// The object is gone; `uid` and `version` are its last state's.
+    /// Takes in the deletion of the object; `uid` and `version` are those of its last state.
     ///
     /// # Errors
     ///
@@ -567,24 +572,25 @@ impl<K: Object> WatchEntry<K> {
         self.content.object().is_none() && self.content.undecodable().is_none()
     }
 
-    /// An event or a consistent read has come, and was admitted if `written` is something.
+    /// Ends the doubt about an absence if an event or a consistent read was admitted: `written` is
+    /// something then.
     fn settle_absence(&mut self, written: Option<bool>) {
         if written.is_some() {
             self.absence = Absence::Sure;
         }
     }
 
-    /// Whether a read is to confirm now that there is no such object.
+    /// Whether a read should confirm now that there is no such object.
     pub(crate) fn is_absence_due(&self) -> bool {
         self.absence == Absence::Due && self.state() != WatchState::Dropped
     }
 
-    /// Whether the read tells of the absence that is to be confirmed, and of none before it.
+    /// Whether the read began after the doubt, so that its answer is about the same absence.
     pub(crate) fn is_after_doubt(&self, read: &ReadPosition) -> bool {
         read.number > self.doubted_after
     }
 
-    /// The server confirmed what is known, up to `version`.
+    /// The server confirmed the known state, up to `version`.
     pub(crate) fn confirm(&mut self, run: RunId, version: &ResourceVersion, now: Instant) {
         if self.machine.is_current(run) {
             self.contact = Some(now);
@@ -592,8 +598,8 @@ impl<K: Object> WatchEntry<K> {
         }
     }
 
-    /// Takes over the reflector's status. Returns whether that is news to readers, and
-    /// whether a server that gave no answer, or a refusal, gives an answer again.
+    /// Takes in the reflector's status. Returns whether that is news to readers, and whether a
+    /// server that gave no answer, or a refusal, answers again.
     pub(crate) fn update(&mut self, run: RunId, status: &ReflectorStatus) -> (bool, bool) {
         if !self.machine.is_current(run) {
             return (false, false);
@@ -612,9 +618,9 @@ impl<K: Object> WatchEntry<K> {
         (before != self.visible_state(), was_away && !is_away)
     }
 
-    /// A read past the watch found the object, or that there
-    /// is none: a fresh read (R11), or the check of an immutable object (B7). Whether that, or what
-    /// came in while the answer was on its way, is the newer state is decided here.
+    /// Takes in the answer of a read past the watch: the object, or that there is none. The read is
+    /// a fresh read (R11), or the check of an immutable object (B7). A newer state that came in
+    /// while the answer was on its way stays.
     ///
     /// An answer about a stopped immutable object also counts as its check: no watch would notice
     /// that the object is gone.
@@ -625,7 +631,7 @@ impl<K: Object> WatchEntry<K> {
     ) -> (bool, WatchAction) {
         let before: Option<Box<str>> = self.content.object().map(|object| object.uid().into());
         let found = self.content.found(position, object);
-        // That there is none is sure, also where bookmarks overtook the answer.
+        // An answer without an object is certain, even if bookmarks overtook it.
         let is_sure = object.is_none() && self.is_after_doubt(position);
         self.settle_absence(found.or_else(|| is_sure.then_some(false)));
         let Some(is_news) = found else {
@@ -649,7 +655,7 @@ impl<K: Object> WatchEntry<K> {
         (is_news, action)
     }
 
-    /// The check of an immutable object ended without an answer of the server (B7).
+    /// Notes that the check of an immutable object had no answer from the server (B7).
     pub(crate) fn check_failed(&mut self, why: Error, now: Instant) -> WatchAction {
         self.check_after = asked_wait(&why).map(|wait| later(now, wait));
         self.status.failures.end_with(why);
@@ -663,7 +669,7 @@ impl<K: Object> WatchEntry<K> {
         self.status.behind_since = None;
     }
 
-    /// What readers and subscribers see besides the object.
+    /// The part of the state that readers and subscribers see besides the object.
     fn visible_state(&self) -> (Option<ErrorKind>, bool, bool) {
         let kind = self.failure().map(Error::kind);
         let denied = self.status.refusal.is_some();

@@ -165,8 +165,8 @@ impl<K: Object> Keeper<K> {
         work.lock().joining = None;
     }
 
-    /// Starts the watches that had no room, until one finds none again. Another failure of one watch
-    /// does not keep the next from starting. Polled objects come last.
+    /// Starts the watches that had no room, until one finds none again. Another failure of a watch
+    /// does not keep the next one from starting. Polled objects come last.
     fn use_room(self: &Arc<Self>) {
         let registry = &self.context.registry;
         for object in registry.entries() {
@@ -264,14 +264,13 @@ impl<K: Object> Keeper<K> {
     /// The system has no thread to give. The threads at work take the queue over; without any, the
     /// checks have failed.
     fn refuse(self: &Arc<Self>, why: std::io::Error) {
-        let waiting = {
-            let mut queue = self.context.checks.lock();
-            queue.threads = queue.threads.saturating_sub(1);
-            if queue.threads > 0 {
-                return;
-            }
-            queue.take_all()
-        };
+        let mut queue = self.context.checks.lock();
+        queue.threads = queue.threads.saturating_sub(1);
+        if queue.threads > 0 {
+            return;
+        }
+        let waiting = queue.take_all();
+        drop(queue);
         let failure = Error::no_thread("the check of an object")(why);
         let latest = ResourceVersion::most_recent();
         for object in waiting {
@@ -294,15 +293,10 @@ impl<K: Object> Keeper<K> {
     }
 
     /// The next object. If there is none, the thread is counted out in the same step, so that
-    /// nothing is enqueued in between. `has_confirmed`: the last object's absence was confirmed.
-    fn next_check(
-        &self,
-        stop: &StopToken,
-        has_confirmed: bool,
-    ) -> Option<(WatchedObject<K>, bool)> {
+    /// nothing is enqueued in between. `confirmed`: the last object's absence was confirmed.
+    fn next_check(&self, stop: &StopToken, confirmed: bool) -> Option<(WatchedObject<K>, bool)> {
         let mut queue = self.context.checks.lock();
-        let confirmed = usize::from(has_confirmed);
-        queue.confirming = queue.confirming.saturating_sub(confirmed);
+        queue.confirming = queue.confirming.saturating_sub(usize::from(confirmed));
         let next = (!stop.is_stopped()).then(|| queue.next()).flatten();
         if next.is_none() {
             queue.threads = queue.threads.saturating_sub(1);
@@ -312,15 +306,14 @@ impl<K: Object> Keeper<K> {
 
     fn check_object(self: &Arc<Self>, object: &WatchedObject<K>, stop: &StopToken) {
         let registry = &self.context.registry;
-        let is_check = {
-            let entry = object.state.lock();
-            let is_check = matches!(entry.state(), WatchState::Rechecking(_));
+        let entry = object.state.lock();
+        let is_check = matches!(entry.state(), WatchState::Rechecking(_));
+        let is_due = is_check || entry.is_absence_due();
+        drop(entry);
+        if !is_due {
             // It was released, or another read found it, while it was in the queue.
-            if !is_check && !entry.is_absence_due() {
-                return;
-            }
-            is_check
-        };
+            return;
+        }
         let read = begin_read(registry, object, &ResourceVersion::most_recent());
         let deadline = registry.clock().after(CHECK_LIMIT);
         let context = RequestContext {

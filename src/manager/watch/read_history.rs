@@ -1,9 +1,9 @@
-//! How much an object is read, as the housekeeper's sweeps see it: what decides who has a watch.
-//! Pure.
+//! How much an object is read, as the keeper's sweeps see it. The objects that are read most have
+//! the watches. Pure.
 
 use crate::clock::Coarse;
 
-/// In which of the housekeeper's last sixteen sweeps the object had been read since the one before.
+/// In which of the keeper's last sixteen sweeps the object had been read since the one before.
 /// A new object counts as read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReadHistory {

@@ -20,11 +20,11 @@ const DESCRIPTORS_PER_REFLECTOR: usize = 2;
 /// Descriptors and threads that are left to the program itself.
 const RESERVE: usize = 32;
 
-/// Watching reflectors of all managers of the process: what the limits of the process are held
-/// against.
+/// The watching reflectors of all managers of the process, which the limits of the process apply
+/// to.
 static IN_PROCESS: AtomicUsize = AtomicUsize::new(0);
 
-/// The most reflectors there may be, and what says so.
+/// The most reflectors that there may be, and the source of that limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct ProcessLimit {
     reflectors: usize,
@@ -139,7 +139,7 @@ fn clamp(limit: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// `max` and files that are not there give nothing.
+/// Reads a number. `None` for the word `max` and for a file that is not there.
 fn read_number(path: &str) -> Option<usize> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

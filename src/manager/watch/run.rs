@@ -10,7 +10,7 @@ use crate::object::ResourceVersion;
 use crate::reflector::{Reflector, ReflectorStatus};
 use crate::sync::{Arc, Monitor};
 
-/// The thread of a run, for its owner. A test puts its own in the place of a [`Reflector`].
+/// The thread of a run, for its owner: a [`Reflector`], or a stand-in of a test.
 pub(crate) trait RunHandle: Send {
     fn thread_name(&self) -> String;
 
@@ -26,18 +26,20 @@ pub(crate) trait RunHandle: Send {
 
 /// An object's part in a watch or a poller that several objects share. It has no thread.
 pub(crate) trait SharedRun: Send {
-    /// Takes the object out; returns at once.
+    /// Removes the object from the watch or the poller; returns at once.
     fn stop(&self);
 
     /// Whether the run, which is a successor, has missed nothing of the object since `version`.
-    fn covers(&self, version: &ResourceVersion) -> bool;
+    fn covers(&self, _version: &ResourceVersion) -> bool {
+        false
+    }
 
     fn status(&self) -> Option<ReflectorStatus>;
 
     /// Shortens the backoff of the watch or the poller.
     fn expedite(&self);
 
-    /// A reader waits for an answer that a poller has to bring.
+    /// Asks a poller for the answer that a reader waits for.
     fn await_news(&self) {}
 }
 
@@ -89,12 +91,12 @@ pub(crate) struct PendingWork {
     pub(crate) ended: Vec<ThreadRun>,
     /// The name of the thread that the keeper joins now.
     pub(crate) joining: Option<String>,
-    /// Runs that have room and were not joined. Some may be in no entry and not in `ended` either,
-    /// on their way from one to the other on another thread.
+    /// Runs that have room and were not joined. A run on its way from an entry to `ended`, on
+    /// another thread, is in neither.
     pub(crate) alive: usize,
-    /// A server that gave one object's watch no answer gives one again.
+    /// A server that gave an object's watch no answer answers again.
     pub(crate) recovered: bool,
-    /// When the watches of namespaces and the absences are to be looked at.
+    /// When the keeper looks at the watches of namespaces and at the absences.
     pub(crate) tend_at: Option<Instant>,
     /// The last panic of a thread of the manager, until the keeper has completed a sweep.
     pub(crate) failure: Option<Error>,

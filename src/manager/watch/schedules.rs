@@ -235,7 +235,7 @@ impl Model {
         self
     }
 
-    /// Lets the threads of all runs end.
+    /// Ends the threads of all runs.
     fn end(self) {
         for index in 0..self.runs.namespaces() {
             self.runs.crash_namespace(index);
@@ -611,7 +611,7 @@ fn the_checker_sees_a_version_that_is_reached_in_silence() {
         let model = Model::new();
         model.manager.register_pod(&pod("p", &["s"]));
         let reader = model.reader_at_least("10");
-        // Among so many steps, random schedules seldom let it come so far first.
+        // Random schedules seldom run it that far first.
         model.getter.wait_for_asked(1);
         model.fill_in_silence().join().unwrap();
         reader.join().unwrap();

@@ -4,8 +4,8 @@
 //! It owns no thread, lock or clock, so a simulation can drive it, and every race of the originals
 //! (OC-27..OC-29) is a story of a test.
 
-/// One run of an entry's reflector. Each run has its own writer, and the entry accepts only what
-/// the current run writes (OC-28).
+/// The number of a run. Each run has its own writer, and the entry accepts writes of the current
+/// run only (OC-28).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RunId(u64);
 
@@ -26,8 +26,8 @@ pub(crate) enum WatchState {
     Running,
     /// No run is wanted.
     Stopped(StopReason),
-    /// The object is immutable and its watch is stopped. A new reference has the manager check that
-    /// the server still has the same object (B7).
+    /// The object is immutable and its watch is stopped. A new reference makes the manager check
+    /// that the server still has the same object (B7).
     Rechecking(CheckState),
     /// The last reference is gone. No input leads out of this state, so no run starts that has no
     /// owner (B6).
@@ -39,7 +39,7 @@ pub(crate) enum WatchState {
 pub(crate) enum CheckState {
     /// The first check is in flight. Readers wait for it, at most a second.
     First,
-    /// The check failed. Readers get the old copy, and the housekeeper tries the check again.
+    /// The check failed. Readers get the old copy, and the keeper tries the check again.
     Failed,
     /// A later check is in flight. No reader waits for it.
     Again,
@@ -57,7 +57,7 @@ pub(crate) enum StopReason {
     /// The thread ended by itself, which is a defect.
     Crashed,
     /// The first list of the namespace's watch will bring the object. A reader does not wait for
-    /// that.
+    /// that list.
     Awaiting,
     /// The manager was shut down (OC-25).
     ShutDown {
@@ -66,7 +66,7 @@ pub(crate) enum StopReason {
     },
 }
 
-/// What happens to an entry.
+/// An event in the life of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchInput {
     /// One more pod references the object.
@@ -88,7 +88,7 @@ pub(crate) enum WatchInput {
     ImmutableRead,
     /// No reader asked for the filled entry for the idle time.
     Idle,
-    /// The housekeeper's sweep: what failed before may be tried again.
+    /// The keeper sweeps: an entry whose last attempt failed may try again.
     Retry,
     /// Another entry's run has ended, so there is capacity.
     Room,
@@ -104,7 +104,7 @@ pub(crate) enum WatchInput {
     ShutDown,
 }
 
-/// What the caller does after it has released the lock.
+/// The task of the caller after it has released the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchEffect {
     Nothing,
@@ -138,21 +138,21 @@ pub(crate) struct WatchMachine {
 impl WatchMachine {
     /// A new entry that has decided on its first run.
     pub(crate) fn starting() -> Self {
-        Self {
-            state: WatchState::Starting,
-            run: RunId::FIRST,
-            successor: None,
-            issued: RunId::FIRST,
-        }
+        Self::new(WatchState::Starting, RunId::FIRST)
     }
 
     /// A new entry of a manager that was shut down: it starts nothing (OC-25).
     pub(crate) fn shut_down() -> Self {
+        let reason = StopReason::ShutDown { serves: false };
+        Self::new(WatchState::Stopped(reason), RunId::default())
+    }
+
+    fn new(state: WatchState, run: RunId) -> Self {
         Self {
-            state: WatchState::Stopped(StopReason::ShutDown { serves: false }),
-            run: RunId::default(),
+            state,
+            run,
             successor: None,
-            issued: RunId::default(),
+            issued: run,
         }
     }
 
@@ -213,7 +213,7 @@ impl WatchMachine {
         }
     }
 
-    /// The state after `input`, and what the caller does about it.
+    /// The state after `input`, and the task of the caller.
     #[must_use]
     pub(crate) fn on(self, input: WatchInput) -> (Self, WatchEffect) {
         let stay = (self, WatchEffect::Nothing);

@@ -25,8 +25,8 @@ use crate::sync::Arc;
 use crate::sync::atomic::AtomicUsize;
 use crate::worker::{StopToken, Worker, WorkerGroup};
 
-/// The store of one manager, and its housekeeper. Dropping it stops everything and joins all but
-/// what a shutdown has named as late.
+/// The store of one manager, and its threads. Dropping it stops and joins all threads but those
+/// that a shutdown has named as late.
 pub(crate) struct WatchStore<K: Object> {
     keeper: Arc<Keeper<K>>,
     /// The one thread, or none in a model.
@@ -90,8 +90,8 @@ impl<K: Object> WatchStore<K> {
         let mut first = true;
         loop {
             let entry = object.state.lock();
-            // Each read tries once to start a watch that could not be started. It always starts one
-            // that was stopped as idle meanwhile, or that waits for its namespace's.
+            // Each read tries once to start a watch that could not start before. It always starts
+            // one that was stopped as idle meanwhile, or that awaits the list of its namespace.
             let has_no_run = matches!(
                 entry.state(),
                 WatchState::Stopped(StopReason::Idle | StopReason::Awaiting)
@@ -122,7 +122,7 @@ impl<K: Object> WatchStore<K> {
             }
             if clock.has_passed(deadline) {
                 let answer = entry.late(key, clock);
-                // Under the lock: this reader no longer waits for what comes from now on.
+                // Under the lock, so that no later state counts this reader as waiting.
                 drop(waiting);
                 return answer;
             }
@@ -158,8 +158,8 @@ impl<K: Object> WatchStore<K> {
         Ok(object)
     }
 
-    /// Stores the answer of a read that asked the server. Returns it, or what came in meanwhile if
-    /// that is newer.
+    /// Stores the answer of a read that asked the server. Returns it, or a newer state that came in
+    /// meanwhile.
     pub(crate) fn complete_read(
         &self,
         object: &WatchedObject<K>,
@@ -233,7 +233,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
             Affected::Made(_) | Affected::Shared(_) => WatchAction::nothing(),
             Affected::Released(_) => entry.act(WatchInput::Released),
         };
-        for (affected, action) in registry.change_references(owner, change, false, make, react) {
+        for (affected, action) in registry.change_references((owner, change), false, make, react) {
             let object = affected.entry();
             if matches!(action.effect, WatchEffect::Start(RunId::FIRST)) {
                 registry.sow(object);
@@ -273,8 +273,8 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         let mut cached = None;
         self.keeper.act(&object, |entry| {
             cached = entry.cached_copy(clock);
-            // The reader wants the watch to run (OC-8), but does not wait for it, and so takes what
-            // the list of the namespace brings.
+            // The reader wants the watch to run (OC-8) but does not wait for it, so the list of the
+            // namespace will do.
             let wanted = if entry.is_awaiting() {
                 WatchAction::nothing()
             } else {
@@ -320,7 +320,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         self.keeper.starts.namespace_reports()
     }
 
-    /// Starts no watch any more (OC-25). The threads end within milliseconds.
+    /// Starts no watch from now on (OC-25). The threads end within milliseconds.
     fn stop(&self) {
         self.registry().stop.stop();
         self.keeper.starts.close_namespaces();
@@ -338,7 +338,7 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
         self.stop();
         let mut late = self.keeper.join_checks(deadline);
         late.extend(self.poller.join(self.registry().clock(), deadline));
-        // It joins what was stopped, then ends.
+        // It joins the stopped runs, then ends.
         self.housekeeper.stop();
         let clock = self.registry().clock();
         let housekeeper = self.housekeeper.join(clock, deadline);

@@ -1,5 +1,5 @@
-//! The sink of one run: writes what its reflector brings into the entry, while the run is the
-//! current one.
+//! The sink of one run: writes the lists and events of its reflector into the entry, while the run
+//! is the current one.
 
 use std::convert::Infallible;
 use std::time::Instant;
@@ -22,8 +22,8 @@ pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
     object: WatchedObject<K>,
     run: RunId,
-    /// The list of a successor whose watch is not open yet.
-    held: Mutex<Option<HeldList<K>>>,
+    /// The list of a successor whose watch is not open yet, and how it was read.
+    held: Mutex<Option<(ObjectStaging<K>, Replacement)>>,
     /// Dropped with the writer: the next run waits for that (OC-23).
     _ended: Option<Sender<Infallible>>,
 }
@@ -56,7 +56,7 @@ impl<K: Object> Writer<K> {
         self.run
     }
 
-    /// Writes under the lock, then notifies and acts without it.
+    /// Writes under the lock, then notifies and acts under none.
     fn write(
         &self,
         incoming: Option<&Arc<StoredObject<K>>>,
@@ -83,13 +83,13 @@ impl<K: Object> Writer<K> {
         self.context.end_all(action.ending);
     }
 
-    /// Whether what is known of the object is not older than `version`.
+    /// Whether the known state of the object is not older than `version`.
     pub(crate) fn has_reached(&self, version: &ResourceVersion) -> bool {
         is_reached(self.object.state.lock().content.known_version(), version)
     }
 
-    /// The watch of the run is open: makes the run the current one of its object, if it has listed
-    /// that or misses nothing of it.
+    /// Makes the run, whose watch is open, the current one of its object, if it has listed the
+    /// object or misses nothing of it.
     pub(crate) fn take_over(&self) {
         let held = self.held.lock().take();
         let now = self.context.registry.clock().now();
@@ -104,7 +104,7 @@ impl<K: Object> Writer<K> {
         }
     }
 
-    /// Writes what a list brings of the object.
+    /// Writes the state of the object in a list.
     fn take_list(
         &self,
         staging: &mut ObjectStaging<K>,
@@ -114,7 +114,7 @@ impl<K: Object> Writer<K> {
         let incoming = object_of(staging.listed.as_ref());
         let listed = (staging.began, &mut staging.listed);
         self.write(incoming.as_ref(), |entry| take(entry, listed))?;
-        // The cache that the list came from had not come to what was known before.
+        // The list came from a cache that was behind the known state.
         if of.resource_version.is_older_than(&staging.newest) {
             self.context.confirm_later(&self.object);
         }
@@ -126,7 +126,7 @@ impl<K: Object> Writer<K> {
         &object.key() == self.key()
     }
 
-    /// What a poll has found, which readers may have until it `expires`.
+    /// Writes the result of a poll, which readers may have until it `expires`.
     pub(crate) fn take_polled(
         &self,
         read: &ReadPosition,
@@ -159,7 +159,7 @@ fn object_of<K: Object>(listed: Option<&Listed<K>>) -> Option<Arc<StoredObject<K
     }
 }
 
-/// What a list brings of the one object.
+/// The state of the one object in a list.
 #[derive(Debug)]
 pub(crate) struct ObjectStaging<K: Object> {
     /// The content's revision when the list began.
@@ -169,17 +169,14 @@ pub(crate) struct ObjectStaging<K: Object> {
     listed: Option<Listed<K>>,
 }
 
-/// The content's revision when a list began, and what that brings of the object.
+/// The content's revision when a list began, and the state of the object in it.
 type StagedObject<'a, K> = (u64, &'a mut Option<Listed<K>>);
 
-/// What a list has brought, and how it was read.
-type HeldList<K> = (ObjectStaging<K>, Replacement);
-
-/// Whether readers have news, and what is left to do.
+/// Whether readers have news, and the work that is left.
 type WriteOutcome = Result<(bool, WatchAction), Error>;
 
-/// Several threads may write by it: the one of a namespace's watch, and others before that has its
-/// first list.
+/// Several threads may write through it: that of a namespace's watch, and others before its first
+/// list.
 impl<K: Object> Sink<K> for Arc<Writer<K>> {
     type Staging = ObjectStaging<K>;
 

@@ -1,5 +1,5 @@
-//! The watch of one namespace: one reflector for all watched objects of it. It hands what comes of
-//! an object on to that object's entry, and passes over the objects that nobody references.
+//! The watch of one namespace: one reflector for all its watched objects. It passes each event on
+//! to the entry of its object, and skips the objects that no owner references.
 
 use std::time::{Duration, Instant};
 
@@ -18,34 +18,34 @@ use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink, Waiters};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// How often the objects of a namespace learn that the server confirmed them, while nothing else is
-/// new: an event of one of them confirms all.
+/// How often the objects of a namespace learn that the server confirmed them, while they have no
+/// other news. An event of one object confirms all.
 const CONFIRM_INTERVAL: Duration = Duration::from_secs(1);
-/// A watch that is open for so long without an event is no longer taken for one that the server
-/// cuts at once.
+/// How long a watch is open without an event before it counts as served: some servers cut a watch
+/// at once.
 const PROOF: Duration = Duration::from_secs(1);
-/// So many refusals of the open server, over at least that long, are taken for the last word.
+/// How many refusals of a server that answers, over at least [`REFUSED_FOR`], count as final.
 const REFUSALS: u32 = 3;
 const REFUSED_FOR: Duration = Duration::from_secs(30);
 
-/// One namespace's watch, as its reflector, the attached entries and the housekeeper share it.
+/// The watch of one namespace. Its reflector, the attached entries and the keeper share it.
 pub(crate) struct NamespaceWatch<K: Object> {
     pub(crate) namespace: Box<str>,
     objects: Mutex<AttachedObjects<K>>,
-    /// Has its reflector end a backoff early.
+    /// The readers for whom its reflector ends a backoff early.
     pub(crate) waiters: Waiters,
     context: RunContext<K>,
-    /// With so few objects the housekeeper looks whether the watch pays.
+    /// With this many objects or fewer, the keeper looks whether the watch still pays.
     few: usize,
 }
 
-/// The objects whose events are handed on, by name.
+/// The objects whose events are passed on, by name.
 struct AttachedObjects<K: Object> {
     by_name: HashMap<Box<str>, AttachedObject<K>>,
     attached: u64,
-    /// No event that was dropped or handed on is newer than this, nor was the last list.
+    /// No event that was skipped or passed on is newer than this, nor is the last list.
     position: ResourceVersion,
-    /// A list is under way: what it has passed over already is not known.
+    /// A list is under way: the objects that it has skipped already are not known.
     is_listing: bool,
     has_listed: bool,
     has_opened: bool,
@@ -54,7 +54,7 @@ struct AttachedObjects<K: Object> {
     /// is not open.
     serves_from: Option<Instant>,
     refusals: Refusals,
-    /// The object that is watched by name first, to see whether the server lets that be.
+    /// The object that is watched by name first, to see whether the server allows that.
     trial: Option<WatchedObject<K>>,
     /// Why the objects are better watched by name.
     refusal: Option<Error>,
@@ -124,8 +124,8 @@ impl<K: Object> NamespaceWatch<K> {
         })
     }
 
-    /// Hands the object's events on to the writer from now on. `None`, and drops the writer, once
-    /// the watch is [closed](Self::close).
+    /// Passes the object's events on to the writer from now on. Drops the writer and returns `None`
+    /// once the watch is [closed](Self::close).
     pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Attachment<K>> {
         let name: Box<str> = writer.object().key.name().into();
         let mut objects = self.objects.lock();
@@ -143,7 +143,7 @@ impl<K: Object> NamespaceWatch<K> {
         };
         let before = objects.by_name.insert(name.clone(), attached);
         drop(objects);
-        // That of an entry that was released: its drop takes locks.
+        // The writer of a released entry: its drop takes locks.
         drop(before);
         Some(Attachment {
             watch: Arc::clone(self),
@@ -152,7 +152,7 @@ impl<K: Object> NamespaceWatch<K> {
         })
     }
 
-    /// Attaches nothing any more.
+    /// Refuses further objects.
     pub(crate) fn close(&self) {
         let mut objects = self.objects.lock();
         if objects.life == NamespaceLife::Open {
@@ -199,7 +199,7 @@ impl<K: Object> NamespaceWatch<K> {
         serves_from.is_some_and(|from| now >= from)
     }
 
-    /// Takes over what it has listed, if it [serves](Self::serves), or has that done later.
+    /// Takes over the listed objects if it [serves](Self::serves), or asks for that later.
     pub(crate) fn take_over(&self) {
         let serves_from = self.objects.lock().serves_from;
         if self.serves() {
@@ -222,7 +222,7 @@ impl<K: Object> NamespaceWatch<K> {
         drop(before);
     }
 
-    /// The objects are better watched by name: the server lets them be, and refuses this watch.
+    /// Ends in favour of watches by name, which the server allows while it refuses this one.
     pub(crate) fn give_up(&self) {
         let mut objects = self.objects.lock();
         objects.refusal = objects.status.failures.last().cloned();
@@ -234,14 +234,14 @@ impl<K: Object> NamespaceWatch<K> {
         self.objects.lock().status.clone()
     }
 
-    /// Up to where the watch has come. `None` while it lists.
+    /// The position of the watch. `None` while it lists.
     pub(crate) fn position(&self) -> Option<ResourceVersion> {
         let objects = self.objects.lock();
         (!objects.is_listing).then(|| objects.position.clone())
     }
 
-    /// The writer of the object. Without one the event is dropped. In the same step the watch has
-    /// come to the event: an entry that is attached from then on does not get it.
+    /// The writer of the object. Without one the event is skipped. The position moves to the event
+    /// in the same step: an entry that is attached later does not get it.
     fn writer_of(&self, key: KeyRef<'_>, version: &str) -> Option<Arc<Writer<K>>> {
         let version = ResourceVersion::from(version);
         let mut objects = self.objects.lock();
@@ -254,7 +254,7 @@ impl<K: Object> NamespaceWatch<K> {
         writer
     }
 
-    /// Takes the object out, if it is still the one that was attached as that number.
+    /// Removes the object, if it is still the one that was attached with this number.
     fn detach(&self, name: &str, number: u64) {
         let mut objects = self.objects.lock();
         let is_it = objects.by_name.get(name);
@@ -274,7 +274,7 @@ default_of!([K: Object] AttachedObjects<K>:
     refusals, trial, refusal, life);
 
 impl<K: Object> AttachedObjects<K> {
-    /// The watch has come to that version, if versions can be compared at all.
+    /// Moves the position to that version, if versions can be compared.
     fn pass(&mut self, version: ResourceVersion) {
         if !version.is_empty() && !version.is_older_than(&self.position) {
             self.position = version;
@@ -289,7 +289,7 @@ impl<K: Object> Selection for NamespaceWatch<K> {
     }
 }
 
-/// The run of an entry whose object a namespace's watch has. It has no thread.
+/// The run of an entry whose object is attached to the watch of a namespace. It has no thread.
 pub(crate) struct Attachment<K: Object> {
     watch: Arc<NamespaceWatch<K>>,
     name: Box<str>,
@@ -309,7 +309,7 @@ impl<K: Object> SharedRun for Attachment<K> {
         let attached = objects.by_name.get(&self.name);
         let attached = attached.filter(|attached| attached.number == self.number);
         let required = attached.and_then(|attached| attached.required.as_ref());
-        // A server that gives no versions never says what was missed.
+        // Without versions it is never known whether something was missed.
         let required = required.filter(|required| !required.is_unset());
         required.is_some_and(|required| is_reached(version, required))
     }
@@ -326,14 +326,14 @@ impl<K: Object> SharedRun for Attachment<K> {
 /// The sink of a namespace's watch.
 pub(crate) struct NamespaceSink<K: Object> {
     watch: Arc<NamespaceWatch<K>>,
-    /// What the attached objects were told last.
+    /// The status that the attached objects were told last.
     told: Option<ReflectorStatus>,
-    /// A list was committed, and nothing reported since.
+    /// A list was committed, and no status reported since.
     has_committed: bool,
 }
 
-/// What a list of the namespace brings, by name, for the objects that were attached before it
-/// began. The others it may have passed over.
+/// The staged objects of a list of the namespace, by name: those that were attached before the list
+/// began. It may have skipped the others.
 pub(crate) type NamespaceStaging<K> = HashMap<Box<str>, (Arc<Writer<K>>, ObjectStaging<K>)>;
 
 impl<K: Object> NamespaceSink<K> {
@@ -351,7 +351,7 @@ impl<K: Object> NamespaceSink<K> {
         &self.watch
     }
 
-    /// Whether the objects know of the status what matters to them.
+    /// Whether the objects know the parts of the status that matter to them.
     fn is_told(&self, status: &ReflectorStatus) -> bool {
         let Some(told) = &self.told else {
             return false;
@@ -365,7 +365,7 @@ impl<K: Object> NamespaceSink<K> {
             && status.last_contact <= confirmed
     }
 
-    /// An event or a bookmark came: the watch is open, and the server serves it.
+    /// Notes an event or a bookmark: the watch is open, and the server serves it.
     fn prove(&mut self) {
         if !self.watch.serves() {
             let now = self.watch.context.registry.clock().now();
@@ -398,7 +398,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         }
     }
 
-    /// Each entry takes its object. One that knows of something newer keeps that.
+    /// Passes its object to each entry. An entry that knows a newer state keeps that.
     fn commit(&mut self, staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let mut covered = HashMap::new();
         let mut stale = Ok(());
@@ -406,7 +406,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
             match writer.commit(staging, of) {
                 Ok(()) => drop(covered.insert(name, writer)),
                 Err(error) if error.is_stopped() => {}
-                // What the entry knows is as new, and the watch goes on from there.
+                // The known state is as new, and the watch goes on from there.
                 Err(_) if writer.has_reached(&of.resource_version) => {}
                 Err(error) => stale = Err(error),
             }

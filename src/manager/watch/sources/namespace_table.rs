@@ -1,5 +1,5 @@
-//! The namespaces of a manager in which an object is watched: which have a watch as a whole, which
-//! should have one, and which no longer. Decides; starts and ends nothing.
+//! The namespaces of a manager in which an object is watched. Decides which of them are watched as
+//! a whole; starts and ends nothing.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use crate::manager::watch::run::ThreadRun;
 use crate::object::Object;
 use crate::sync::{Arc, Mutex, Rank};
 
-/// How long after a refusal the namespace is asked for again.
+/// How long after a refusal the namespace is requested again.
 const REFUSED_PAUSE: Duration = Duration::from_secs(5 * 60);
-/// How long after some of its objects the next ones are watched by name.
+/// How long after some of its objects the next ones get watches by name.
 pub(crate) const DRAIN_PAUSE: Duration = Duration::from_secs(1);
-/// How long after a shortage of threads or reflectors.
+/// How long after a shortage of threads or reflectors the namespace is tried again.
 const SHORTAGE_PAUSE: Duration = Duration::from_secs(60);
 
 /// The namespaces of one manager in which an object is watched, and when they are looked at.
@@ -35,16 +35,10 @@ struct Namespace<K: Object> {
     run: Option<ThreadRun>,
     /// The watch ends once its objects are watched by name, for this reason.
     draining: Option<String>,
-    /// When the next of its objects are.
+    /// When the next of its objects get watches by name.
     drains_at: Option<Instant>,
-    refused: Option<Refused>,
-}
-
-/// Why a namespace is not watched as a whole, and since when.
-#[derive(Debug)]
-struct Refused {
-    why: Error,
-    until: Instant,
+    /// Why the namespace is not watched as a whole, and until when.
+    refused: Option<(Error, Instant)>,
 }
 
 default_of!([K: Object] NamespaceTable<K>: by_name, is_closed);
@@ -68,9 +62,8 @@ impl<K: Object> Namespace<K> {
     }
 
     fn is_refused(&self, now: Instant) -> bool {
-        self.refused
-            .as_ref()
-            .is_some_and(|refused| now < refused.until)
+        let refused = self.refused.as_ref();
+        refused.is_some_and(|(_, until)| now < *until)
     }
 
     fn refuse(&mut self, why: Error, now: Instant) {
@@ -80,8 +73,7 @@ impl<K: Object> Namespace<K> {
         } else {
             REFUSED_PAUSE
         };
-        let until = later(now, pause);
-        self.refused = Some(Refused { why, until });
+        self.refused = Some((why, later(now, pause)));
     }
 }
 
@@ -131,7 +123,7 @@ impl<K: Object> Namespaces<K> {
         }
     }
 
-    /// What counts the watches by name in the namespace.
+    /// The counter of the watches by name in the namespace.
     pub(crate) fn by_name(&self, name: &str) -> Arc<()> {
         let mut table = self.0.lock();
         let namespace = table.by_name.entry_ref(name).or_default();
@@ -142,7 +134,7 @@ impl<K: Object> Namespaces<K> {
         self.0.lock().by_name.keys().cloned().collect()
     }
 
-    /// The watch was started, or could not be. Gives its run back if it is wanted no more.
+    /// Notes the start of the watch, or its failure. Returns the run if it is no longer wanted.
     pub(crate) fn started(
         &self,
         watch: &Arc<NamespaceWatch<K>>,
@@ -167,7 +159,7 @@ impl<K: Object> Namespaces<K> {
         }
     }
 
-    /// Lets no watch begin any more. Returns the runs of those that there are.
+    /// Refuses further watches. Returns the runs of those that there are.
     pub(crate) fn close(&self) -> Vec<ThreadRun> {
         let mut table = self.0.lock();
         table.is_closed = true;
@@ -200,7 +192,7 @@ impl<K: Object> Namespaces<K> {
         if namespace.draining.is_none() {
             namespace.draining = match (&namespace.refused, watch.end_reason()) {
                 // It was not started.
-                (Some(refused), _) => Some(refused.why.to_string()),
+                (Some((why, _)), _) => Some(why.to_string()),
                 (None, Some(why)) => {
                     let reason = why.to_string();
                     namespace.refuse(why, now);
@@ -241,8 +233,8 @@ impl<K: Object> Namespaces<K> {
                 }
                 (Some(_), None) => (NamespaceState::Starting, failure().unwrap_or_default()),
                 (None, _) => {
-                    let refused = namespace.refused.as_ref()?;
-                    (NamespaceState::ByName, refused.why.to_string())
+                    let (why, _) = namespace.refused.as_ref()?;
+                    (NamespaceState::ByName, why.to_string())
                 }
             };
             Some(NamespaceReport {
@@ -260,8 +252,8 @@ impl<K: Object> Namespaces<K> {
     }
 }
 
-/// With so few objects a namespace is no longer watched as a whole: half of those with which it
-/// begins to be, so that one object more or less does not start and end watches.
+/// The number of objects with which a namespace is no longer watched as a whole. It is half the
+/// number with which that begins, so that one object more or less does not start and end watches.
 pub(crate) fn few(above: usize) -> usize {
     above.checked_div(2).unwrap_or(0)
 }

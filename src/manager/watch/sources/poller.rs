@@ -1,5 +1,5 @@
-//! The poller of a manager: it gets the objects which have no room for a watch, each before its
-//! time to live is over. One thread, and so one connection, does that, unless a get is slow.
+//! The poller of a manager: gets the objects that have no room for a watch, each before its time to
+//! live is over. One thread, and so one connection, does that, unless a get is slow.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -24,14 +24,14 @@ const TTL_LEAST: Duration = Duration::from_secs(1);
 const POLL_LIMIT: Duration = Duration::from_secs(10);
 /// How many polls there are at a time at most. Objects whose last poll failed have half of them.
 pub(crate) const POLLS_MAX: usize = 4;
-/// The next poll does not wait longer for those that are under way.
+/// How long the next poll waits for those that are under way.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// After the polls of so many objects in a row that had no answer the server is taken for silent.
+/// How many objects in a row get no answer before the server counts as silent.
 const SILENT_POLLS: usize = 8;
 /// The longest pause while a reader waits for the object, and after a read that found it failing.
 const BACKOFF_OF_READERS: Duration = Duration::from_secs(1);
 
-/// The objects that are polled, as the poller's thread and the runs share them.
+/// The polled objects, which the poller's threads and the runs share.
 pub(crate) struct Poller<K: Object> {
     polls: Arc<Monitor<Polls<K>>>,
     context: RunContext<K>,
@@ -50,7 +50,7 @@ struct Poll<K: Object> {
     writer: Arc<Writer<K>>,
     /// When it is polled next, unless a reader expedites it.
     due: Instant,
-    /// The earliest time of the next poll, whoever wants it.
+    /// The earliest time of the next poll, also for readers.
     soonest: Instant,
     /// The pause after the last poll, if that failed. It doubles from one failure to the next.
     backoff: Option<Duration>,
@@ -93,8 +93,8 @@ impl<K: Object> Poller<K> {
         })
     }
 
-    /// Polls the writer's object from now on. `None`, and drops the writer, once the poller is
-    /// [closed](Self::close).
+    /// Polls the writer's object from now on. Drops the writer and returns `None` once the poller
+    /// is [closed](Self::close).
     pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Polled<K>> {
         let (now, pace) = (self.context.registry.clock().now(), self.pace());
         let poll = Poll {
@@ -128,7 +128,7 @@ impl<K: Object> Poller<K> {
         })
     }
 
-    /// Polls nothing any more.
+    /// Ends all polls for good.
     pub(crate) fn close(&self) {
         let mut polls = self.polls.lock();
         polls.is_closed = true;
@@ -150,6 +150,7 @@ impl<K: Object> Poller<K> {
                 let began = self.context.registry.clock().now();
                 under_way.set(Some((number, Arc::clone(&writer), began, self.pace())));
                 self.poll(number, &writer, &stop);
+                drop(under_way.take());
             }
         };
         let failed = |panic: &Error| {
@@ -210,7 +211,7 @@ impl<K: Object> Poller<K> {
         self.settle(number, |poll| {
             (poll.began, poll.has_failed) = (None, false);
             poll.due = later(began, pace.interval);
-            // A reader that asks while the answer comes has it.
+            // A reader that asks meanwhile has the answer that comes.
             poll.soonest = later(began, doubled(None, pace.interval));
             poll.backoff = None;
             let late = pace.ttl.saturating_add(pace.limit);
@@ -224,8 +225,8 @@ impl<K: Object> Poller<K> {
         });
     }
 
-    /// Tells the object, and where the server is silent also those whose poll is due. They keep
-    /// their turn.
+    /// Tells the object of the failure. If the server is silent, also tells the objects whose polls
+    /// are due; these keep their turn.
     fn failed(
         &self,
         (number, writer): (u64, &Writer<K>),
@@ -241,10 +242,8 @@ impl<K: Object> Poller<K> {
         );
         let mut blamed = Vec::new();
         let mut polls = self.polls.lock();
-        let is_new = polls
-            .by_number
-            .get(&number)
-            .is_some_and(|it| !it.has_failed);
+        let poll = polls.by_number.get(&number);
+        let is_new = poll.is_some_and(|poll| !poll.has_failed);
         let before = if is_silent { polls.silent } else { 0 };
         polls.silent = before.saturating_add(usize::from(is_silent && is_new));
         let is_away = polls.silent >= SILENT_POLLS;
@@ -283,8 +282,8 @@ impl<K: Object> Poller<K> {
         Some(result)
     }
 
-    /// Tells an object of its poll's status. Another thread may change and tell it meanwhile, so a
-    /// status that was overtaken is followed by the present one.
+    /// Tells an object of its poll's status. Another thread may change the status and tell the
+    /// object meanwhile, so this repeats until the object has the present one.
     fn tell(&self, number: u64) {
         let mut told = None;
         loop {
@@ -300,8 +299,8 @@ impl<K: Object> Poller<K> {
         }
     }
 
-    /// A read would like the object polled soon: as soon as may be, if `waits`, else only if the
-    /// last poll failed.
+    /// Polls the object earlier for a reader: at its soonest time if the reader `waits`, else only
+    /// if the last poll failed.
     fn expedite(&self, number: u64, waits: bool) {
         let mut polls = self.polls.lock();
         let Some(poll) = polls.by_number.get_mut(&number) else {
@@ -330,7 +329,7 @@ impl<K: Object> Poller<K> {
         self.poll(number, &writer, &stop);
     }
 
-    /// Lets the next failure be the one after which the server counts as silent.
+    /// Makes the next failure the one after which the server counts as silent.
     pub(crate) fn expect_silence(&self) {
         self.polls.lock().silent = SILENT_POLLS - 1;
     }
@@ -352,10 +351,8 @@ impl<K: Object> Polls<K> {
         let under_way = self.by_number.values().filter(|poll| poll.began.is_some());
         let failing = under_way.filter(|poll| poll.has_failed).count();
         let is_room = failing.saturating_mul(2) < POLLS_MAX;
-        let idle = self
-            .by_number
-            .iter()
-            .filter(|(_, poll)| poll.began.is_none());
+        let all = self.by_number.iter();
+        let idle = all.filter(|(_, poll)| poll.began.is_none());
         idle.filter(move |(_, poll)| is_room || !poll.has_failed)
     }
 
@@ -366,8 +363,8 @@ impl<K: Object> Polls<K> {
         Some(newest.map_or(due, |began| due.max(later(began, PATIENCE))))
     }
 
-    /// The object to be polled at `now`: what failed comes last, then the objects for which no
-    /// reader waits, then those that are due later.
+    /// The object to be polled at `now`: first those whose last poll did not fail, then those with
+    /// readers that wait, then those that are due earlier.
     fn next(&mut self, now: Instant) -> Option<(u64, Arc<Writer<K>>)> {
         let due = self.candidates().filter(|(_, poll)| poll.due <= now);
         let next = due.min_by_key(|(number, poll)| {
@@ -416,10 +413,6 @@ impl<K: Object> SharedRun for Polled<K> {
         let ended = self.poller.polls.lock().by_number.remove(&self.number);
         // Its drop takes locks.
         drop(ended);
-    }
-
-    fn covers(&self, _version: &ResourceVersion) -> bool {
-        false
     }
 
     fn status(&self) -> Option<ReflectorStatus> {

@@ -42,8 +42,7 @@ impl<K: Object> Starts<K> {
             entry.is_polled().then(|| entry.prepare()).flatten()
         });
         let Some(id) = prepared else { return true };
-        let by_name = self.namespaces.by_name(object.key.namespace());
-        let launched = self.launch_successor(object, id, Some(by_name));
+        let launched = self.launch_successor(object, id);
         self.settle_successor(object, id, launched)
     }
 

@@ -172,8 +172,7 @@ impl<K: Object> Starts<K> {
             return true;
         }
         let Some(id) = successor else { return false };
-        let by_name = self.namespaces.by_name(object.key.namespace());
-        let launched = self.launch_successor(object, id, Some(by_name));
+        let launched = self.launch_successor(object, id);
         let launched = launched.or_else(|error| self.poll_instead(object, id, error));
         self.settle_successor(object, id, launched)
     }

@@ -10,7 +10,7 @@ use crate::object::{Object, Scope, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions};
 use crate::sync::Arc;
 
-/// Gives runs their threads. A model checker or a test puts itself here.
+/// Starts the threads of runs. Model checks and tests have launchers of their own.
 pub(crate) trait Launcher<K: Object>: Send + Sync {
     /// Starts a run that writes to `writer` until it is stopped. Never touches the network itself.
     ///

@@ -82,10 +82,8 @@ impl<K: Object> Starts<K> {
             let start_after = previous.into_iter().chain([owned]).collect();
             self.launch(object, id, (known_version, start_after), Some(ended))
         });
-        let launched = launched
-            .map(Run::ByName)
-            .or_else(|error| self.poll_instead(object, id, error));
-        match launched {
+        let run = launched.map(Run::ByName);
+        match run.or_else(|error| self.poll_instead(object, id, error)) {
             Ok(run) => context.end_all(registry.change(object, |entry| entry.accept_run(id, run))),
             Err(error) => {
                 let (is_news, action) =
@@ -102,13 +100,9 @@ impl<K: Object> Starts<K> {
     /// # Errors
     ///
     /// Those of [`Launcher::launch`], and those of [`Permit::reserve`].
-    fn launch_successor(
-        &self,
-        object: &WatchedObject<K>,
-        id: RunId,
-        by_name: Option<Arc<()>>,
-    ) -> Result<Run, Error> {
-        let launched = self.with_room(by_name, |owned| {
+    fn launch_successor(&self, object: &WatchedObject<K>, id: RunId) -> Result<Run, Error> {
+        let by_name = self.namespaces.by_name(object.key.namespace());
+        let launched = self.with_room(Some(by_name), |owned| {
             let known = object.state.lock().known_version();
             self.launch(object, id, (known, vec![owned]), None)
         });
@@ -160,8 +154,8 @@ impl<K: Object> Starts<K> {
         let now = registry.clock().now();
         registry.change(object, |entry| entry.begin_poll(id, now));
         let writer = Writer::new(self.context.clone(), Arc::clone(object), id, None);
-        let polled = poller.attach(writer)?;
-        Some(Run::Shared(Box::new(polled)))
+        let handle = poller.attach(writer)?;
+        Some(Run::Shared(Box::new(handle)))
     }
 
     /// Starts the watch of a namespace.
