@@ -436,8 +436,8 @@ const DECODING: [&str; 5] = [
     "decode_object",
     "EventDecoder",
     "ListDecoder",
-    "table.request(",
-    "table.request_patiently(",
+    "registry.request(",
+    "registry.request_patiently(",
 ];
 
 /// The decoders themselves.
