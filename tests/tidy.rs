@@ -15,6 +15,7 @@ mod public_api;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 /// Rooms every other room may use: the ground and the vocabulary.
 const COMMON: [&str; 12] = [
@@ -95,6 +96,81 @@ const GROUND: [(&str, &[&str]); 3] = [
     ("clock", &["sync"]),
     ("worker", &["sync", "clock"]),
 ];
+
+/// The floors of the room `http` from the ground up, and what each may use of those before it.
+const FLOORS_OF_HTTP: &[(&str, &[&str])] = &[
+    ("calls", &[]),
+    ("certificates", &[]),
+    ("environment", &[]),
+    ("requests", &[]),
+    ("credentials", &["calls", "certificates", "environment"]),
+    ("config", &["certificates", "credentials", "environment"]),
+    ("tls", &["calls", "certificates", "config", "credentials"]),
+    (
+        "connect",
+        &[
+            "calls",
+            "certificates",
+            "config",
+            "credentials",
+            "environment",
+            "tls",
+        ],
+    ),
+    ("client_metric", &["certificates", "credentials"]),
+    (
+        "agent",
+        &[
+            "calls",
+            "client_metric",
+            "connect",
+            "credentials",
+            "requests",
+        ],
+    ),
+    ("client_options", &["calls", "client_metric"]),
+    (
+        "client_context",
+        &["agent", "calls", "client_options", "credentials"],
+    ),
+    ("watch_stream", &["agent", "calls", "client_context"]),
+    (
+        "lister_watcher",
+        &[
+            "agent",
+            "calls",
+            "client_context",
+            "client_options",
+            "requests",
+            "watch_stream",
+        ],
+    ),
+    (
+        "client",
+        &[
+            "agent",
+            "calls",
+            "client_context",
+            "client_metric",
+            "client_options",
+            "config",
+            "connect",
+            "credentials",
+            "environment",
+            "lister_watcher",
+            "tls",
+        ],
+    ),
+    (
+        "send",
+        &["agent", "calls", "client", "lister_watcher", "requests"],
+    ),
+    ("writes", &["calls", "client", "requests", "send"]),
+];
+
+/// Parts of a folder that know each other in a circle all the same. A circle that ends leaves this
+/// list.
+const CIRCLES_OF_PARTS: &[&str] = &["manager: entry, registry, strategy"];
 
 /// Words that have given way to those of the glossary: no type, function or file has one again.
 const RETIRED: &[&str] = &[
@@ -372,35 +448,56 @@ impl Modules {
     }
 
     /// Which modules each of them knows, itself excluded.
-    fn edges(&self) -> BTreeMap<Vec<String>, BTreeSet<Vec<String>>> {
+    fn edges(&self) -> Edges {
         let known = |(path, module): (&Vec<String>, &Module)| {
             let used = module.paths.iter().filter_map(|used| self.defines(used));
             (path.clone(), used.filter(|used| used != path).collect())
         };
         self.0.iter().map(known).collect()
     }
+}
 
-    /// The sets of modules that know each other, over others or not.
-    fn circles(&self) -> Vec<BTreeSet<Vec<String>>> {
-        let edges = self.edges();
-        let reached = |from: &Vec<String>| {
-            let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-            while let Some(at) = next.pop() {
-                next.extend(edges[at].iter().filter(|to| seen.insert((*to).clone())));
-            }
-            seen
-        };
-        let all: BTreeMap<_, _> = edges.keys().map(|from| (from, reached(from))).collect();
-        let mut circles = BTreeSet::new();
-        for (from, seen) in &all {
-            let back = seen.iter().filter(|to| all[to].contains(*from));
-            circles.insert(back.cloned().collect::<BTreeSet<_>>());
-        }
-        circles
-            .into_iter()
-            .filter(|circle| !circle.is_empty())
-            .collect()
+/// Which modules, or parts of a folder, each of them knows.
+type Edges = BTreeMap<Vec<String>, BTreeSet<Vec<String>>>;
+
+/// The modules of the crate.
+static FILES: LazyLock<Edges> = LazyLock::new(|| Modules::read().edges());
+
+/// Which parts of a folder each of them knows: its files, and its folders as a whole.
+fn between_parts(folder: &[String], files: &Edges) -> Edges {
+    let part = |path: &Vec<String>| {
+        let inside = path.starts_with(folder).then_some(path)?;
+        inside.get(..=folder.len()).map(<[_]>::to_vec)
+    };
+    let mut parts = Edges::new();
+    for (from, known) in files {
+        let Some(from) = part(from) else { continue };
+        let known = known.iter().filter_map(part).filter(|to| *to != from);
+        let known: Vec<_> = known.collect();
+        parts.entry(from).or_default().extend(known);
     }
+    parts
+}
+
+/// The sets of modules, or parts, that know each other, over others or not.
+fn circles(edges: &Edges) -> Vec<BTreeSet<Vec<String>>> {
+    let reached = |from: &Vec<String>| {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(at) = next.pop() {
+            next.extend(edges[at].iter().filter(|to| seen.insert((*to).clone())));
+        }
+        seen
+    };
+    let all: BTreeMap<_, _> = edges.keys().map(|from| (from, reached(from))).collect();
+    let mut circles = BTreeSet::new();
+    for (from, seen) in &all {
+        let back = seen.iter().filter(|to| all[to].contains(*from));
+        circles.insert(back.cloned().collect::<BTreeSet<_>>());
+    }
+    circles
+        .into_iter()
+        .filter(|circle| !circle.is_empty())
+        .collect()
 }
 
 impl Module {
@@ -511,7 +608,7 @@ fn expand(text: &str, mut path: Vec<String>, paths: &mut Vec<Vec<String>>) -> us
 /// Files that know each other cannot be read one after the other.
 #[test]
 fn no_files_know_each_other_in_a_circle() {
-    let circles = Modules::read().circles();
+    let circles = circles(&FILES);
     let named = circles.iter().map(|circle| {
         let names: Vec<_> = circle.iter().map(|path| path.join("/")).collect();
         names.join(", ")
@@ -520,9 +617,83 @@ fn no_files_know_each_other_in_a_circle() {
     assert!(wrong.is_empty(), "circles of files:\n{}", wrong.join("\n"));
 }
 
+/// Parts of a folder that know each other cannot be read one after the other either, though none of
+/// their files is in a circle.
+#[test]
+fn no_parts_of_a_folder_know_each_other_in_a_circle() {
+    let folders = FILES.keys().filter_map(|path| path.split_last());
+    let folders: BTreeSet<_> = folders.map(|(_, folder)| folder).collect();
+    let mut found = Vec::new();
+    for folder in folders {
+        for circle in circles(&between_parts(folder, &FILES)) {
+            let parts: Vec<_> = circle.iter().map(|path| &**path.last().unwrap()).collect();
+            found.push(format!("{}: {}", folder.join("/"), parts.join(", ")));
+        }
+    }
+    assert_eq!(found, CIRCLES_OF_PARTS);
+}
+
+#[test]
+fn a_circle_of_folders_without_a_circle_of_files_is_found() {
+    let edges = edges_of(&[("a/b/x", "a/c/y"), ("a/c/z", "a/b/w"), ("a/b/w", "a/d")]);
+    assert_eq!(circles(&edges).len(), 0);
+    let parts = between_parts(&words("a"), &edges);
+    let found = circles(&parts);
+    assert_eq!(found, [[words("a/b"), words("a/c")].into()]);
+    assert_eq!(parts[&words("a/b")].len(), 2);
+}
+
+/// The arrows of `edges` from a part of `http` to another that its floor may not use.
+fn arrows_up(edges: &Edges) -> Vec<String> {
+    let parts = between_parts(&words("http"), edges);
+    let mut wrong = Vec::new();
+    for (from, known) in &parts {
+        let Some((_, may_use)) = FLOORS_OF_HTTP.iter().find(|(name, _)| *name == from[1]) else {
+            wrong.push(format!("{} is on no floor", from[1]));
+            continue;
+        };
+        let others = known.iter().filter(|to| !may_use.contains(&&*to[1]));
+        wrong.extend(others.map(|to| format!("{} -> {}", from[1], to[1])));
+    }
+    wrong
+}
+
+#[test]
+fn the_floors_of_http_use_only_those_below() {
+    let mut below: Vec<&str> = Vec::new();
+    for (floor, may_use) in FLOORS_OF_HTTP {
+        let up: Vec<_> = may_use.iter().filter(|to| !below.contains(*to)).collect();
+        assert!(up.is_empty(), "{floor} is below {up:?}");
+        below.push(floor);
+    }
+    let wrong = arrows_up(&FILES);
+    assert!(wrong.is_empty(), "arrows up:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn an_arrow_up_between_floors_is_found() {
+    let edges = edges_of(&[
+        ("http/calls/slots", "http/tls/current"),
+        ("http", "http/agent"),
+    ]);
+    assert_eq!(arrows_up(&edges), ["calls -> tls"]);
+}
+
+fn words(path: &str) -> Vec<String> {
+    path.split('/').map(str::to_owned).collect()
+}
+
+fn edges_of(arrows: &[(&str, &str)]) -> Edges {
+    let mut edges = Edges::new();
+    for (from, to) in arrows {
+        edges.entry(words(to)).or_default();
+        edges.entry(words(from)).or_default().insert(words(to));
+    }
+    edges
+}
+
 #[test]
 fn the_reader_of_paths_reads_groups_names_and_exports() {
-    let words = |path: &str| -> Vec<String> { path.split('/').map(str::to_owned).collect() };
     let all = ["a", "a/b", "a/c"].map(words).into();
     let code = "pub use b::{B, c::C};\nuse super::{\n    d::{D, self}, e as f,\n};\n\
         c::go(crate::g::H::new());";
