@@ -308,6 +308,7 @@ mod error;
 mod failures;
 mod guard;
 mod hooks;
+mod jobs;
 pub mod object;
 mod policy;
 mod retry;

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 /// Rooms every other room may use: the ground and the vocabulary.
-const COMMON: [&str; 12] = [
-    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "policy", "retry",
-    "rounds", "setters",
+const COMMON: [&str; 13] = [
+    "sync", "clock", "worker", "object", "error", "failures", "guard", "hooks", "jobs", "policy",
+    "retry", "rounds", "setters",
 ];
 
 /// What each room may use besides the common ones. There are no other arrows.
@@ -33,6 +33,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("failures", &[]),
     ("guard", &[]),
     ("hooks", &[]),
+    ("jobs", &[]),
     ("retry", &["policy"]),
     ("rounds", &[]),
     ("setters", &[]),

@@ -16,6 +16,7 @@ use rustix::event::PollFlags;
 
 use super::agent::ResponseReader;
 use super::calls::call_context::NamedDeadline;
+use super::calls::channel::answering;
 use super::calls::errors;
 use super::calls::interrupt::Interrupt;
 use super::client_context::ClientInner;
@@ -135,10 +136,11 @@ fn decode_elsewhere<K: Object>(
 ) -> Result<Decoded<K>, Error> {
     let what = Arc::clone(&body.answer.what);
     let call = body.answer.call.ending(NamedDeadline::NEVER);
-    let decoding = client.threads.readers.run(DECODER, move |_| {
+    let (job, decoding) = answering(DECODER, move |_| {
         let event = body.decode()?;
         Ok((body, event))
     });
+    client.threads.readers.run(job);
     match decoding.result(&call) {
         Err(Interrupt::Failed(error)) => Err(error),
         decoded => decoded.map_err(|interrupt| errors::cut_off(&what, interrupt)),

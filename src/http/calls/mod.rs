@@ -11,5 +11,4 @@ pub(super) mod interrupt;
 pub(super) mod limiter;
 pub(super) mod request_threads;
 pub(super) mod slots;
-pub(super) mod thread_pool;
 mod wakeup;

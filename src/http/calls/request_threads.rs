@@ -9,10 +9,10 @@ use std::ops::Deref;
 use super::admission::Urgency;
 use super::channel::{ItemReceiver, ItemSender, channel};
 use super::slots::{Slot, SlotRequest, Slots};
-use super::thread_pool::{Job, JobKind, ThreadPool};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::guard::guard_call;
+use crate::jobs::{Job, JobKind, ThreadPool};
 use crate::list_watch::RequestProgress;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -116,7 +116,7 @@ mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
     use super::super::call_context::{CallContext, NamedDeadline};
-    use super::super::thread_pool::answering;
+    use super::super::channel::answering;
     use super::*;
     use crate::error::ErrorKind;
     use crate::list_watch::RequestPhase;

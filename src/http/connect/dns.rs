@@ -8,8 +8,8 @@ use super::super::calls::call_context::CallContext;
 use super::super::calls::channel::ItemReceiver;
 use super::super::calls::helper_threads::HelperThreads;
 use super::super::calls::interrupt::Interrupt;
-use super::super::calls::thread_pool::JobKind;
 use crate::error::{Error, ErrorKind};
+use crate::jobs::JobKind;
 use crate::sync::Arc;
 
 /// The system's resolver, or a test's.

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use super::super::calls::thread_pool::JobKind;
 use super::super::certificates::pem::ClientIdentity;
 use super::authorization::Authorization;
 use super::status::PluginEnd;
 use crate::error::Error;
+use crate::jobs::JobKind;
 use crate::policy::RenewalRow;
 use crate::sync::Arc;
 use crate::worker::StopToken;

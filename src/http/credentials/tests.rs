@@ -7,11 +7,11 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
 use super::super::calls::call_context::{CallContext, NamedDeadline};
-use super::super::calls::thread_pool::JobKind;
 use super::authorization::MARK;
 use super::*;
 use crate::clock::{Clock, FakeClock};
 use crate::error::ErrorKind;
+use crate::jobs::JobKind;
 use crate::policy::{PROGRAM, RenewalRow, TOKEN_FILE};
 use crate::temp_directory::TempDirectory;
 use crate::worker::StopToken;

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::super::calls::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::Error;
+use crate::jobs::JobKind;
 use crate::local_file::read_secret_text;
 use crate::policy::TOKEN_FILE;
 use crate::sync::Arc;

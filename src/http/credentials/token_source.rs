@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use zeroize::Zeroizing;
 
-use super::super::calls::thread_pool::JobKind;
 use super::authorization::Authorization;
 use super::lifetime::renew_after;
 use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::{Error, ErrorKind, debug_of};
+use crate::jobs::JobKind;
 use crate::policy::PROGRAM;
 use crate::sync::Arc;
 

@@ -19,7 +19,6 @@ use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use super::super::calls::call_context::{self, CallContext};
 use super::super::calls::helper_threads::HelperThreads;
 use super::super::calls::interrupt::{Interrupt, Limit};
-use super::super::calls::thread_pool::JobKind;
 use super::super::certificates::client_certificate::{self, ClientCertificate};
 use super::super::certificates::pem::{ClientIdentity, Pem};
 use super::super::config::{Config, TlsSettings, system_authorities};
@@ -29,6 +28,7 @@ use super::verifier::{NoClientCertificate, Verifier};
 use super::{doctor, errors};
 use crate::clock::Clock;
 use crate::error::Error;
+use crate::jobs::JobKind;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// Sessions kept for resumption: a few tickets of one server.

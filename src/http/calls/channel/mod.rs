@@ -6,11 +6,15 @@
 #[cfg(all(test, shuttle))]
 mod schedules;
 
+use std::fmt::Display;
+
 use super::call_context::CallContext;
 use super::interrupt::Interrupt;
 use super::slots::Slot;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
+use crate::guard::guard_call;
+use crate::jobs::Job;
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::Wake;
 
@@ -35,6 +39,22 @@ pub(crate) fn channel<T>() -> (ItemSender<T>, ItemReceiver<T>) {
     };
     let shared = Arc::new(Monitor::ranked(Rank::CHANNEL, channel));
     (ItemSender(Arc::clone(&shared)), ItemReceiver(shared))
+}
+
+/// Makes a job of `work`, and the receiver of its results. `port` names the work if it panics. The
+/// work may send results before its last one.
+pub(crate) fn answering<T: Send + 'static>(
+    port: impl Display + Send + 'static,
+    work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
+) -> (Job, ItemReceiver<Result<T, Error>>) {
+    let (reply, answer) = channel();
+    let job = move |begun: Result<(), Error>| {
+        let result = begun.and_then(|()| guard_call(port, || work(&reply)));
+        // The caller may be gone. Then the result is dropped.
+        reply.send(result, None);
+        None
+    };
+    (Box::new(job), answer)
 }
 
 impl<T> Channel<T> {

@@ -7,10 +7,10 @@ mod schedules;
 use std::time::{Duration, Instant};
 
 use super::channel::{ItemReceiver, ItemSender, channel};
-use super::thread_pool::{JobKind, Leftover, ThreadPool};
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::guard::guard_call;
+use crate::jobs::{JobKind, Leftover, ThreadPool};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// A few threads, which live while there is work. Callers that ask for work of the same name at the
@@ -110,9 +110,7 @@ impl<T: Clone + Send + Sync + 'static> HelperThreads<T> {
             let told: Leftover = Arc::new(TaskResult { ended, result });
             Some(told)
         };
-        if let Some(thread) = self.threads.queue().submit(Box::new(job)) {
-            thread.start();
-        }
+        self.threads.run(Box::new(job));
         result
     }
 

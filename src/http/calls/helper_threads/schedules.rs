@@ -3,8 +3,8 @@
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
 
 use super::super::call_context::{CallContext, NamedDeadline};
-use super::super::thread_pool::JobKind;
 use super::HelperThreads;
+use crate::jobs::JobKind;
 use crate::worker::StopToken;
 
 /// Schedules tried per model; each takes well under a millisecond.

@@ -24,7 +24,6 @@ use self::last_words::LastWords;
 pub use self::policy::PluginPolicy;
 use super::super::calls::call_context::{CallContext, NamedDeadline};
 use super::super::calls::interrupt::{Interrupt, Limit};
-use super::super::calls::thread_pool::JobKind;
 use super::super::certificates::pem::{ClientIdentity, Pem};
 use super::super::environment::Environment;
 use super::authorization::Authorization;
@@ -32,6 +31,7 @@ use super::lifetime::renew_after;
 use super::source::{CredentialSource, FetchReason, Fetched};
 use super::status::PluginEnd;
 use crate::error::{Error, ErrorKind, visible};
+use crate::jobs::JobKind;
 use crate::policy::PLUGIN;
 use crate::sync::Arc;
 

@@ -9,7 +9,7 @@ use super::super::authorization::Authorization;
 use super::*;
 use crate::clock::FakeClock;
 use crate::http::calls::call_context::NamedDeadline;
-use crate::http::calls::thread_pool::JobKind;
+use crate::jobs::JobKind;
 use crate::policy::{KUBECONFIG, RenewalRow};
 use crate::worker::StopToken;
 

@@ -5,13 +5,11 @@
 mod schedules;
 
 use std::collections::VecDeque;
-use std::fmt::Display;
 use std::time::Duration;
 
-use super::channel::{ItemReceiver, ItemSender, channel};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
-use crate::guard::{guard, guard_call};
+use crate::guard::guard;
 use crate::sync::{Arc, Bell, Mutex, Rank};
 use crate::worker::Worker;
 
@@ -72,22 +70,6 @@ struct PoolState {
 /// A thread that is counted and not started yet. Dropping it uncounts it.
 pub(crate) struct NewThread(Option<Arc<PoolInner>>);
 
-/// Makes a job of `work`, and the receiver of its results. `port` names the work if it panics. The
-/// work may send results before its last one.
-pub(crate) fn answering<T: Send + 'static>(
-    port: impl Display + Send + 'static,
-    work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
-) -> (Job, ItemReceiver<Result<T, Error>>) {
-    let (reply, answer) = channel();
-    let job = move |begun: Result<(), Error>| {
-        let result = begun.and_then(|()| guard_call(port, || work(&reply)));
-        // The caller may be gone. Then the result is dropped.
-        reply.send(result, None);
-        None
-    };
-    (Box::new(job), answer)
-}
-
 impl NewThread {
     /// Starts the thread; `false` when the system has none. Then running threads take the jobs.
     /// Without a running thread, the jobs receive the error.
@@ -139,18 +121,11 @@ impl ThreadPool {
         &self.0
     }
 
-    /// Queues `work` for a thread. The receiver gets its results. `port` names the work if it
-    /// panics.
-    pub(crate) fn run<T: Send + 'static>(
-        &self,
-        port: impl Display + Send + 'static,
-        work: impl FnOnce(&ItemSender<Result<T, Error>>) -> Result<T, Error> + Send + 'static,
-    ) -> ItemReceiver<Result<T, Error>> {
-        let (job, answer) = answering(port, work);
+    /// Queues `job`, and starts a thread for it if it needs one.
+    pub(crate) fn run(&self, job: Job) {
         if let Some(thread) = self.0.submit(job) {
             thread.start();
         }
-        answer
     }
 
     /// How many threads run a job, and would be left to it if the pool were dropped now.
@@ -331,19 +306,36 @@ impl Drop for ThreadPool {
 mod tests {
     use crossbeam_channel::{Receiver, Sender, bounded};
 
-    use super::super::call_context::{CallContext, NamedDeadline};
     use super::*;
-    use crate::worker::StopToken;
+    use crate::guard::guard_call;
 
-    fn call() -> CallContext {
-        CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap()
+    /// Makes a job of `work`, and the receiver of its result.
+    fn answering<T: Send + 'static>(
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> (Job, Receiver<Result<T, Error>>) {
+        let (reply, answer) = bounded(1);
+        let job = move |begun: Result<(), Error>| {
+            let result = begun.and_then(|()| guard_call("a job", || Ok(work())));
+            drop(reply.send(result));
+            None
+        };
+        (Box::new(job), answer)
+    }
+
+    fn run<T: Send + 'static>(
+        threads: &ThreadPool,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Receiver<Result<T, Error>> {
+        let (job, answer) = answering(work);
+        threads.run(job);
+        answer
     }
 
     const THREADS_MAX: usize = 8;
 
     /// Jobs of which each says that it has begun, and then waits for its permit to end.
     struct GatedJobs {
-        jobs: Vec<ItemReceiver<Result<(), Error>>>,
+        jobs: Vec<Receiver<Result<(), Error>>>,
         started: Receiver<()>,
         open: Sender<()>,
     }
@@ -354,10 +346,9 @@ mod tests {
             let (open, gate) = bounded(count);
             let job = || {
                 let (begun, gate) = (begun.clone(), gate.clone());
-                threads.run("job", move |_| {
+                run(threads, move || {
                     begun.send(()).unwrap();
                     gate.recv().unwrap();
-                    Ok(())
                 })
             };
             let jobs = (0..count).map(|_| job()).collect();
@@ -379,7 +370,7 @@ mod tests {
                 self.open.send(()).unwrap();
             }
             for job in self.jobs {
-                job.result(&call()).unwrap();
+                job.recv().unwrap().unwrap();
             }
         }
     }
@@ -390,13 +381,10 @@ mod tests {
     fn a_thread_that_is_behind_starts_others_up_to_the_maximum() {
         let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
         let (first, opened) = bounded::<()>(0);
-        let first_job = threads.run("first", move |_| {
-            opened.recv().unwrap();
-            Ok(())
-        });
+        let first_job = run(&threads, move || opened.recv().unwrap());
         let jobs = GatedJobs::run(&threads, 2 * THREADS_MAX);
         first.send(()).unwrap();
-        first_job.result(&call()).unwrap();
+        first_job.recv().unwrap().unwrap();
         jobs.wait_until_begun(THREADS_MAX);
         assert_eq!(threads.0.0.state.lock().running, THREADS_MAX);
         jobs.finish();
@@ -418,42 +406,38 @@ mod tests {
     #[test]
     fn a_panic_is_the_error_of_its_own_job_and_the_threads_go_on() {
         let threads = ThreadPool::new("t", 1, JobKind::Compute);
-        let broken: ItemReceiver<Result<(), Error>> =
-            threads.run("the decoder", |_| panic!("told"));
-        let error = broken.receive_one(&call()).unwrap().unwrap_err();
+        let broken: Receiver<Result<(), Error>> = run(&threads, || panic!("told"));
+        let error = broken.recv().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);
-        assert_eq!(error.to_string(), "the decoder panicked: told");
-        assert_eq!(threads.run("kept", |_| Ok(1)).result(&call()).unwrap(), 1);
+        assert_eq!(error.to_string(), "a job panicked: told");
+        assert_eq!(run(&threads, || 1).recv().unwrap().unwrap(), 1);
     }
 
     #[test]
     fn a_job_without_a_thread_is_left_to_the_others_or_told() {
         let threads = ThreadPool::new("t", 2, JobKind::Wait);
-        let (job, answer) = answering("job", |_| Ok(1));
+        let (job, answer) = answering(|| 1);
         drop(threads.queue().submit(job));
-        let error = answer.receive_one(&call()).unwrap().unwrap_err();
+        let error = answer.recv().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Resources);
         assert_eq!(threads.0.0.state.lock().running, 0);
         let (open, gate) = bounded::<()>(0);
-        let busy = threads.run("busy", move |_| {
-            gate.recv().unwrap();
-            Ok(())
-        });
-        let (job, answer) = answering("job", |_| Ok(2));
+        let busy = run(&threads, move || gate.recv().unwrap());
+        let (job, answer) = answering(|| 2);
         drop(threads.queue().submit(job));
         open.send(()).unwrap();
-        busy.result(&call()).unwrap();
-        assert_eq!(answer.result(&call()).unwrap(), 2);
+        busy.recv().unwrap().unwrap();
+        assert_eq!(answer.recv().unwrap().unwrap(), 2);
     }
 
     #[test]
     fn a_starter_behind_its_owner_starts_nothing_that_works() {
         let threads = ThreadPool::new("t", 1, JobKind::Wait);
         let inner = Arc::clone(&threads.0.0);
-        let (job, answer) = answering("job", |_| Ok(1));
+        let (job, answer) = answering(|| 1);
         let thread = threads.queue().submit(job).unwrap();
         drop(threads);
-        assert!(answer.result(&call()).is_err());
+        assert!(answer.recv().unwrap().is_err());
         drop(thread);
         assert_eq!(inner.state.lock().running, 0);
     }
@@ -464,11 +448,10 @@ mod tests {
         let (begun, started) = bounded(1);
         let (open, gate) = bounded::<()>(1);
         let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
-        let job = threads.run("job", move |_| {
+        let job = run(&threads, move || {
             begun.send(()).unwrap();
             gate.recv().unwrap();
             ended.send(()).unwrap();
-            Ok(())
         });
         drop(job);
         started.recv().unwrap();

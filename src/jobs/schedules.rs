@@ -2,19 +2,13 @@
 //!
 //! `RUSTFLAGS='--cfg shuttle' cargo test --lib schedules`, with a target directory of its own.
 
-use shuttle::thread;
+use shuttle::{sync::mpsc, thread};
 
-use super::super::call_context::{CallContext, NamedDeadline};
 use super::{JobKind, ThreadPool};
 use crate::sync::Arc;
-use crate::worker::StopToken;
 
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 2_000;
-
-fn call() -> CallContext {
-    CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap()
-}
 
 /// Whether its threads are idle, busy or on their way to either: each job gets one.
 #[test]
@@ -28,8 +22,12 @@ fn no_job_is_left_while_threads_wait() {
                         let pool = Arc::clone(&pool);
                         thread::spawn(move || {
                             for number in [caller, 10 + caller] {
-                                let answer = pool.run("job", move |_| Ok(number));
-                                assert_eq!(answer.result(&call()).unwrap(), number);
+                                let (reply, answer) = mpsc::channel();
+                                pool.run(Box::new(move |begun| {
+                                    reply.send(begun.map(|()| number)).unwrap();
+                                    None
+                                }));
+                                assert_eq!(answer.recv().unwrap().unwrap(), number);
                             }
                         })
                     })
