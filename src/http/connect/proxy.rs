@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::super::calls::call_context::CallContext;
 use super::super::calls::errors;
-use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::calls::interrupt::{Interrupt, Limit, attempt};
 use super::super::certificates::pem::Pem;
 use super::super::config::{
     Config, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl, system_authorities,
@@ -17,7 +17,6 @@ use super::super::config::{
 use super::super::environment::Environment;
 use super::super::tls::Tls;
 use super::byte_stream::ByteStream;
-use super::connection::attempt;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
