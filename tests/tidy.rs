@@ -105,7 +105,10 @@ const FLOORS_OF_HTTP: &[(&str, &[&str])] = &[
     ("environment", &[]),
     ("requests", &[]),
     ("credentials", &["calls", "certificates", "environment"]),
-    ("config", &["certificates", "credentials", "environment"]),
+    (
+        "config",
+        &["certificates", "credentials", "environment", "requests"],
+    ),
     ("tls", &["calls", "certificates", "config", "credentials"]),
     (
         "connect",
