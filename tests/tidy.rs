@@ -880,16 +880,10 @@ fn only_the_adapter_knows_ureq_and_rustls() {
 }
 
 /// A panic of a program's own code is caught in one place, which gives it the one error. The other
-/// places are the ends of threads: of a worker, of a dialer that goes on, and of a reflector, which
-/// says so first.
+/// places are the ends of threads: of a worker, and of a reflector, which says so first.
 #[test]
 fn only_the_guard_and_the_ends_of_threads_catch_panics() {
-    const MAY: [&str; 4] = [
-        "guard.rs",
-        "worker/mod.rs",
-        "http/dial.rs",
-        "reflector/driver.rs",
-    ];
+    const MAY: [&str; 3] = ["guard.rs", "worker/mod.rs", "reflector/driver.rs"];
     let mut wrong = Vec::new();
     for source in rust_files("src")
         .iter()
