@@ -541,6 +541,11 @@ fn half(duration: Duration) -> Duration {
     duration.checked_div(2).unwrap_or_default()
 }
 
+/// Returns a text without the request's own credentials.
+fn redacted(text: &str, authorization: Option<&Authorization>) -> String {
+    authorization.map_or_else(|| text.to_owned(), |own| own.redact(text))
+}
+
 /// Returns the error without the request's own credentials.
 fn redact(error: Error, authorization: Option<&Authorization>) -> Error {
     match authorization {
@@ -559,10 +564,7 @@ impl UnreadResponse {
 
     /// Returns a text without the request's own credentials.
     fn redacted(&self, text: &str) -> String {
-        match authorization_of(self.credential.as_deref()) {
-            Some(authorization) => authorization.redact(text),
-            None => text.to_owned(),
-        }
+        redacted(text, authorization_of(self.credential.as_deref()))
     }
 
     pub(crate) fn into_answer(self, what: String, call: CallContext) -> ResponseReader {
@@ -744,13 +746,9 @@ fn read_refusal(
     if let Err(interrupt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
         return errors::cut_off(what, interrupt);
     }
-    let text = String::from_utf8_lossy(&text);
     // Before it is cut anywhere: half of a token is one too many.
     let authorization = authorization_of(credential.as_deref());
-    let text = match authorization {
-        Some(authorization) => authorization.redact(&text),
-        None => text.into_owned(),
-    };
+    let text = redacted(&String::from_utf8_lossy(&text), authorization);
     let error = if request.of_collection && code == 404 {
         errors::not_served(text.as_bytes())
     } else {

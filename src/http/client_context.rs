@@ -6,12 +6,14 @@ use super::agent::{Agent, Endpoint};
 use super::calls::admission::Urgency;
 use super::calls::byte_budget::ByteBudget;
 use super::calls::call_context::{CallContext, NamedDeadline};
+use super::calls::errors;
 use super::calls::limiter::Limiter;
 use super::calls::request_threads::RequestThreads;
 use super::client_options::ClientOptions;
 use super::credentials::Runner;
 use crate::clock::Deadline;
 use crate::error::Error;
+use crate::list_watch::RequestProgress;
 use crate::object::Resource;
 use crate::retry::is_retry;
 use crate::sync::{Arc, Mutex, Rank};
@@ -41,6 +43,33 @@ pub(crate) struct ClientContext {
     pub(crate) without_watch_list: ResourceSet,
     /// The kinds on whose watches bookmarks came, and the longest time between two (B11).
     pub(crate) bookmark_intervals: ResourceSet<Duration>,
+}
+
+impl ClientInner {
+    /// Begins a request on the caller's thread. Blocks until it has a permit of the rate limit and
+    /// a slot. Returns the call, and the same with its slot and its phases.
+    ///
+    /// # Errors
+    ///
+    /// The stop, the deadline, or `Resources`.
+    pub(crate) fn begin(
+        &self,
+        urgency: &Urgency,
+        stop: &StopToken,
+        deadline: Deadline,
+    ) -> Result<[CallContext; 2], Error> {
+        let context = &self.context;
+        context.permit(stop, deadline, urgency)?;
+        let progress = RequestProgress::new(Arc::clone(&context.server));
+        let slot = self
+            .threads
+            .slots
+            .enter(urgency, &progress, stop, deadline)
+            .map_err(|interrupt| errors::failed("", interrupt))?;
+        let call = context.call(stop, NamedDeadline::caller(deadline))?;
+        let working = call.with_slot(slot).with_progress(&progress);
+        Ok([call, working])
+    }
 }
 
 impl ClientContext {

@@ -537,19 +537,9 @@ impl<K: Object> ObjectGetter<K> {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<(Arc<StoredObject<K>>, usize), Error> {
-        let ClientInner {
-            context,
-            pool,
-            threads,
-            ..
-        } = &*self.client;
+        let ClientInner { context, pool, .. } = &*self.client;
         let permit = || context.permit(stop, deadline, urgency);
-        permit()?;
-        let progress = RequestProgress::new(Arc::clone(&context.server));
-        let slot = threads.slots.enter(urgency, &progress, stop, deadline);
-        let slot = slot.map_err(|interrupt| errors::failed("", interrupt))?;
-        let call = context.call(stop, NamedDeadline::caller(deadline))?;
-        let call = call.with_slot(slot).with_progress(&progress);
+        let [_, call] = self.client.begin(urgency, stop, deadline)?;
         let request = HttpRequest {
             payload: None,
             path,

@@ -241,8 +241,13 @@ pub(crate) fn add(path: &mut String, name: &str, value: &str) {
 
 /// Percent-encodes all but the unreserved characters of RFC 3986.
 fn encode(out: &mut String, value: &str) {
+    percent_encode(out, value, "-._~");
+}
+
+/// Percent-encodes all but ASCII letters, digits and some other characters.
+pub(crate) fn percent_encode(out: &mut String, value: &str, others: &str) {
     for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+        if byte.is_ascii_alphanumeric() || others.as_bytes().contains(&byte) {
             out.push(char::from(byte));
         } else {
             push(out, format_args!("%{byte:02X}"));

@@ -11,14 +11,12 @@ use ureq::http::{HeaderMap, HeaderName, HeaderValue, Method};
 
 use super::agent::{HttpRequest, Payload, ResponseReader};
 use super::calls::admission::Urgency;
-use super::calls::call_context::NamedDeadline;
 use super::calls::errors;
 use super::client::Client;
 use super::lister_watcher::{read_body, read_some};
 use super::requests;
 use crate::clock::{Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind};
-use crate::list_watch::RequestProgress;
 use crate::object::visible;
 use crate::policy::RequestKind;
 use crate::retry::patiently;
@@ -434,18 +432,10 @@ impl Client {
         let (context, stop) = (&inner.context, &request.stop);
         let bytes_max = context.options.decode.item_bytes_max;
         let payload = request.payload(&context.endpoint.headers, bytes_max)?;
-        let urgency = Urgency::new(true);
-        let what = context.endpoint.named(&request.method, &request.path);
-        let permitted = context.permit(stop, deadline, &urgency);
-        permitted.map_err(|error| error.of_request(&what))?;
-        let progress = RequestProgress::new(Arc::clone(&context.server));
-        let slot = inner
-            .threads
-            .slots
-            .enter(&urgency, &progress, stop, deadline);
-        let slot = slot.map_err(|interrupt| errors::failed(&what, interrupt))?;
-        let call = context.call(stop, NamedDeadline::caller(deadline));
-        let call = call.map_err(|error| error.of_request(&what))?;
+        let begun = inner.begin(&Urgency::new(true), stop, deadline);
+        let [call, asking] = begun.map_err(|error| {
+            error.of_request(&context.endpoint.named(&request.method, &request.path))
+        })?;
         let limit = context.options.list_first_byte_timeout;
         let sent = HttpRequest {
             payload: Some(&payload),
@@ -458,7 +448,6 @@ impl Client {
             of_collection: false,
             accept: ACCEPT,
         };
-        let asking = call.with_slot(slot).with_progress(&progress);
         // Its row has no waits, which would keep the slot.
         let ask = || inner.pool.ask(&context.endpoint, &sent, &asking);
         let (kind, clock) = (RequestKind::Raw, &context.options.clock);

@@ -3,6 +3,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::renewals::RenewalRow;
 use crate::clock::later;
 use crate::setters::setters;
 
@@ -170,6 +171,12 @@ impl Backoff {
     /// Creates the pauses of a read with a waiting caller, if the server names none.
     pub(crate) fn of_reads() -> Self {
         Self::doubling(READ_PAUSE, READ_PAUSE_MAX, 0.0)
+    }
+
+    /// The pauses of a source of credentials that fails.
+    pub(crate) fn of_renewals(row: &RenewalRow) -> Self {
+        let (first, longest) = row.pauses;
+        Self::doubling(first, longest, 0.0)
     }
 
     fn doubling(initial: Duration, cap: Duration, jitter: f64) -> Self {

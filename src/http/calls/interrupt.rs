@@ -151,3 +151,24 @@ impl From<io::Error> for Interrupt {
         Self::from(ureq::Error::from(error))
     }
 }
+
+impl From<Interrupt> for io::Error {
+    /// ureq and other readers pass it on. `Interrupt::from` takes it out again.
+    fn from(interrupt: Interrupt) -> Self {
+        Self::other(ureq::Error::from(interrupt))
+    }
+}
+
+/// Tries a read or a write that never blocks. `None` when it would block.
+pub(crate) fn attempt(
+    mut run: impl FnMut() -> io::Result<usize>,
+) -> Result<Option<usize>, Interrupt> {
+    loop {
+        match run() {
+            Ok(count) => return Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Interrupt::from(error)),
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt;
 use zeroize::Zeroizing;
 
 use super::super::credentials::Authorization;
-use super::server_url::split_authority;
+use super::server_url::{authority, split_authority};
 use crate::sync::Arc;
 
 /// The longest user and password that SOCKS5 can carry.
@@ -132,11 +132,7 @@ impl fmt::Display for ProxyUrl {
             ProxyScheme::Https => "https",
             ProxyScheme::Socks5 => "socks5",
         };
-        if self.host.contains(':') {
-            write!(f, "{scheme}://[{}]:{}", self.host, self.port)
-        } else {
-            write!(f, "{scheme}://{}:{}", self.host, self.port)
-        }
+        write!(f, "{scheme}://{}", authority(&self.host, self.port))
     }
 }
 

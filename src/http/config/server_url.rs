@@ -73,12 +73,16 @@ impl ServerUrl {
 
     /// `host:port`, with brackets around an IPv6 address, for `Host` headers and messages.
     pub(crate) fn authority(&self) -> String {
-        let name = self.name();
-        if name.contains(':') {
-            format!("[{name}]:{}", self.port)
-        } else {
-            format!("{name}:{}", self.port)
-        }
+        authority(self.name(), self.port)
+    }
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub(super) fn authority(host: &str, port: u16) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
     }
 }
 

@@ -5,25 +5,14 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use rustls::ClientConnection;
-
-use super::super::calls::call_context;
-use super::super::calls::interrupt::Interrupt;
-use super::super::tls::Tls;
+use super::session::Session;
 use crate::sync::Arc;
 
 /// The bytes of one connection.
 pub(crate) struct ByteStream {
     /// Shared with the watch that waits for it to become readable.
     socket: Arc<TcpStream>,
-    proxy: Option<ProxySession>,
-}
-
-/// The TLS session with a proxy.
-struct ProxySession {
-    connection: Box<ClientConnection>,
-    /// Explains failures.
-    tls: Arc<Tls>,
+    proxy: Option<Session>,
 }
 
 impl ByteStream {
@@ -35,11 +24,9 @@ impl ByteStream {
     }
 
     /// The same bytes, from now on inside the TLS session with a proxy.
-    pub(crate) fn within(self, connection: ClientConnection, tls: &Arc<Tls>) -> Self {
-        let connection = Box::new(connection);
-        let tls = Arc::clone(tls);
+    pub(crate) fn within(self, session: Session) -> Self {
         Self {
-            proxy: Some(ProxySession { connection, tls }),
+            proxy: Some(session),
             ..self
         }
     }
@@ -49,47 +36,11 @@ impl ByteStream {
     }
 }
 
-impl ProxySession {
-    /// Sends pending records. `WouldBlock` if some are left.
-    fn flush(&mut self, mut socket: &TcpStream) -> io::Result<()> {
-        while self.connection.wants_write() {
-            if self.connection.write_tls(&mut socket)? == 0 {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, mut socket: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.connection.reader().read(into) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return read,
-            }
-            self.connection.read_tls(&mut socket)?;
-            if let Err(error) = self.connection.process_new_packets() {
-                return Err(carried(Interrupt::Failed(self.tls.explain(error))));
-            }
-            // Records without data can go on without end.
-            call_context::current(|call| call.check()).map_err(carried)?;
-        }
-    }
-}
-
-/// An interrupt within an error of the system, from which [`Interrupt::from`] takes it again.
-fn carried(interrupt: Interrupt) -> io::Error {
-    io::Error::other(ureq::Error::from(interrupt))
-}
-
 impl Read for ByteStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.proxy {
             None => (&*self.socket).read(into),
-            Some(session) => {
-                // A reply of TLS itself may wait. Its loss shows when data is sent.
-                drop(session.flush(&self.socket));
-                session.read(&self.socket, into)
-            }
+            Some(session) => session.read(&mut &*self.socket, into),
         }
     }
 }
@@ -100,7 +51,7 @@ impl Write for ByteStream {
             None => (&*self.socket).write(bytes),
             Some(session) => {
                 // No more than these bytes ever wait in the session.
-                session.flush(&self.socket)?;
+                session.flush(&mut &*self.socket)?;
                 session.connection.writer().write(bytes)
             }
         }
@@ -109,7 +60,7 @@ impl Write for ByteStream {
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.proxy {
             None => Ok(()),
-            Some(session) => session.flush(&self.socket),
+            Some(session) => session.flush(&mut &*self.socket),
         }
     }
 }

@@ -5,16 +5,15 @@ use std::io::{self, Read, Write};
 use std::mem;
 
 use rustix::event::PollFlags;
-use rustls::{ClientConfig, ClientConnection};
 use ureq::unversioned::transport::{Buffers, NextTimeout, Transport};
 
 use super::super::calls::call_context;
-use super::super::calls::interrupt::Interrupt;
-use super::super::tls::{Tls, speaks_tls};
+use super::super::calls::interrupt::{Interrupt, attempt};
+use super::super::tls::speaks_tls;
 use super::buffers::{GrowingBuffers, UNREAD_BYTES_MAX};
 use super::byte_stream::ByteStream;
+use super::session::Session;
 use crate::error::{Error, ErrorKind, debug_of};
-use crate::sync::Arc;
 
 /// The first byte of a TLS alert. No answer of HTTP begins with it.
 const TLS_ALERT: u8 = 0x15;
@@ -27,61 +26,6 @@ pub(crate) struct Connection {
     /// Whether the server has sent something.
     answered: bool,
     broken: bool,
-}
-
-/// The TLS half of a connection.
-pub(crate) struct Session {
-    connection: Box<ClientConnection>,
-    /// Explains failures, and tells whether `config` is still current.
-    tls: Arc<Tls>,
-    config: Arc<ClientConfig>,
-}
-
-impl Session {
-    pub(crate) fn new(
-        connection: Box<ClientConnection>,
-        tls: Arc<Tls>,
-        config: Arc<ClientConfig>,
-    ) -> Self {
-        Self {
-            connection,
-            tls,
-            config,
-        }
-    }
-
-    /// Reads the available bytes. `None` when there are none; 0 is the end.
-    fn fill(
-        &mut self,
-        stream: &mut ByteStream,
-        room: &mut [u8],
-    ) -> Result<Option<usize>, Interrupt> {
-        loop {
-            let read = attempt(|| self.connection.reader().read(room))?;
-            if read.is_some() {
-                return Ok(read);
-            }
-            self.flush(stream)?;
-            // Trying before polling also makes rustls give back what a large record made it hold.
-            if attempt(|| self.connection.read_tls(stream))?.is_none() {
-                return Ok(None);
-            }
-            let processed = self.connection.process_new_packets();
-            processed.map_err(|error| Interrupt::Failed(self.tls.explain(error)))?;
-            // Records without data can go on without end.
-            call_context::current(|call| call.check())?;
-        }
-    }
-
-    /// Sends pending TLS records. Never blocks.
-    fn flush(&mut self, stream: &mut ByteStream) -> Result<(), Interrupt> {
-        while self.connection.wants_write() {
-            if attempt(|| self.connection.write_tls(stream))?.is_none() {
-                break;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Connection {
@@ -106,7 +50,7 @@ impl Connection {
         }
         let room = self.buffers.input_append_buf();
         let filled = match &mut self.tls {
-            Some(session) => session.fill(&mut self.stream, room)?,
+            Some(session) => attempt(|| session.read(&mut self.stream, room))?,
             None => attempt(|| self.stream.read(room))?,
         };
         let count = filled.unwrap_or_default();
@@ -160,10 +104,8 @@ impl Connection {
         match &mut self.tls {
             // The end of a kept one is no failure: its request goes out again.
             Some(session) if !self.answered && interrupt.is_closed_by_peer() => {
-                let alert = last_words(&mut session.connection, &mut self.stream);
-                alert.map_or(interrupt, |alert| {
-                    Interrupt::Failed(session.tls.explain(alert))
-                })
+                let alert = session.last_words(&mut self.stream);
+                alert.unwrap_or(interrupt)
             }
             _ => interrupt,
         }
@@ -174,42 +116,14 @@ impl Connection {
         if self.broken || !self.buffers.input().is_empty() {
             return false;
         }
-        let idle = match &mut self.tls {
-            Some(session) if !Arc::ptr_eq(&session.config, &session.tls.current()) => false,
+        let read = match &mut self.tls {
+            Some(session) if !session.is_current() => return false,
             // Unread session tickets are allowed; data or an end are not.
-            Some(session) => matches!(session.fill(&mut self.stream, &mut [0]), Ok(None)),
-            None => matches!(attempt(|| self.stream.read(&mut [0])), Ok(None)),
+            Some(session) => attempt(|| session.read(&mut self.stream, &mut [0])),
+            None => attempt(|| self.stream.read(&mut [0])),
         };
         self.buffers.release();
-        idle
-    }
-}
-
-/// Reads what the server said before it ended a connection that can no longer be written to:
-/// often the alert that tells why. Never blocks.
-pub(crate) fn last_words(
-    connection: &mut ClientConnection,
-    stream: &mut ByteStream,
-) -> Option<rustls::Error> {
-    while let Ok(Some(1..)) = attempt(|| connection.read_tls(stream)) {
-        if let Err(error) = connection.process_new_packets() {
-            return Some(error);
-        }
-    }
-    None
-}
-
-/// Tries a read or a write that never blocks. `None` when it would block.
-pub(crate) fn attempt(
-    mut run: impl FnMut() -> io::Result<usize>,
-) -> Result<Option<usize>, Interrupt> {
-    loop {
-        match run() {
-            Ok(count) => return Ok(Some(count)),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Interrupt::from(error)),
-        }
+        matches!(read, Ok(None))
     }
 }
 

@@ -6,22 +6,22 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use rustix::event::PollFlags;
-use rustls::{ClientConfig, ClientConnection};
 use ureq::config::Config as UreqConfig;
 use ureq::http::Uri;
 use ureq::unversioned::resolver::{ResolvedSocketAddrs, Resolver as UreqResolver};
 use ureq::unversioned::transport::{ConnectionDetails, Connector, NextTimeout};
 
 use super::super::calls::call_context::{self, CallContext, HandshakeNotes};
-use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::calls::interrupt::{Interrupt, Limit, attempt};
 use super::super::config::ServerUrl;
 use super::super::credentials::Credential;
 use super::super::tls::Tls;
 use super::byte_stream::ByteStream;
-use super::connection::{Connection, Session, attempt, last_words};
+use super::connection::Connection;
 use super::dial_pace::DialPace;
 use super::dns::{Lookup, Resolver};
 use super::proxy::Proxy;
+use super::session::Session;
 use super::tcp_connect;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind, debug_of};
@@ -118,7 +118,7 @@ impl ServerConnector {
 
     /// Makes a connection, or fails, within the limits of `call`.
     fn dial_once(&self, call: &CallContext) -> Result<Connection, Interrupt> {
-        let stream = match &self.proxy {
+        let mut stream = match &self.proxy {
             None => {
                 call.enter_phase(RequestPhase::LookingUp);
                 let ServerUrl { host, port, .. } = &self.server;
@@ -131,15 +131,13 @@ impl ServerConnector {
         let Some(tls) = &self.tls else {
             return Ok(Connection::new(stream, None));
         };
-        let config = tls.current();
-        let shaken = handshake(stream, tls, &config, "the server", call);
+        let shaken = handshake(&mut stream, tls, "the server", call);
         let shaken = shaken.map_err(|interrupt| match &self.proxy {
             Some(proxy) => proxy.on_the_way(interrupt),
             None => interrupt,
         });
-        let (stream, connection) =
+        let session =
             shaken.map_err(|interrupt| late(interrupt, "the TLS handshake with", &self.peer()))?;
-        let session = Session::new(Box::new(connection), Arc::clone(tls), config);
         Ok(Connection::new(stream, Some(session)))
     }
 
@@ -165,10 +163,10 @@ impl ServerConnector {
         call.enter_phase(RequestPhase::LookingUpProxy);
         let mut stream = self.connect(&url.host, url.port, &peer, call)?;
         if let Some(tls) = proxy.tls() {
-            let shaken = handshake(stream, tls, &tls.current(), "it", call);
-            let (socket, connection) =
+            let shaken = handshake(&mut stream, tls, "it", call);
+            let session =
                 shaken.map_err(|interrupt| late(interrupt, "the TLS handshake with", &peer))?;
-            stream = socket.within(connection, tls);
+            stream = stream.within(session);
         }
         if let Ok(address) = stream.socket().peer_addr() {
             call.enter_phase(RequestPhase::Tunnel(address));
@@ -197,14 +195,13 @@ fn late(interrupt: Interrupt, phase: &str, peer: &str) -> Interrupt {
     Interrupt::Failed(Error::new(ErrorKind::Timeout, message))
 }
 
-/// Makes a TLS connection on a new stream. Blocks within the limits of `call`.
+/// Makes a TLS session on a new stream. Blocks within the limits of `call`.
 fn handshake(
-    mut stream: ByteStream,
-    tls: &Tls,
-    config: &Arc<ClientConfig>,
+    stream: &mut ByteStream,
+    tls: &Arc<Tls>,
     peer: &str,
     call: &CallContext,
-) -> Result<(ByteStream, ClientConnection), Interrupt> {
+) -> Result<Session, Interrupt> {
     if let Ok(address) = stream.socket().peer_addr() {
         call.enter_phase(RequestPhase::Handshake(address));
     }
@@ -212,47 +209,41 @@ fn handshake(
         call.handshake = HandshakeNotes::default();
         Ok(())
     })?;
-    let explain = |error| Interrupt::Failed(tls.explain(error));
     let cut_off = |why: &str| Interrupt::Failed(tls.cut_off(why));
-    let mut connection =
-        ClientConnection::new(Arc::clone(config), tls.server_name()).map_err(explain)?;
-    // A request is small, apart from its bearer token, and is written whole.
-    connection.set_buffer_limit(None);
-    while connection.is_handshaking() || connection.wants_write() {
+    let mut session = Session::new(tls)?;
+    while session.connection.is_handshaking() || session.connection.wants_write() {
         call.check()?;
-        let (moved, awaited) = if connection.wants_write() {
-            (
-                attempt(|| connection.write_tls(&mut stream)),
-                PollFlags::OUT,
-            )
+        let (moved, awaited) = if session.connection.wants_write() {
+            let written = attempt(|| session.connection.write_tls(stream));
+            (written, PollFlags::OUT)
         } else if attempt(|| stream.flush().map(|()| 1))?.is_none() {
             (Ok(None), PollFlags::OUT)
         } else {
-            (attempt(|| connection.read_tls(&mut stream)), PollFlags::IN)
+            let read = attempt(|| session.connection.read_tls(stream));
+            (read, PollFlags::IN)
         };
         match moved {
             Ok(Some(0)) => return Err(cut_off(&format!("{peer} closed the connection"))),
             Ok(Some(_)) => {}
-            Ok(None) => call.wait(&stream, awaited)?,
+            Ok(None) => call.wait(&*stream, awaited)?,
             Err(interrupt @ Interrupt::Io(_)) => {
-                if let Some(alert) = last_words(&mut connection, &mut stream) {
-                    return Err(explain(alert));
-                }
-                return Err(if interrupt.is_closed_by_peer() {
-                    cut_off(&format!("{peer} closed the connection: {interrupt}"))
-                } else {
-                    cut_off(&interrupt.to_string())
-                });
+                return Err(session.last_words(stream).unwrap_or_else(|| {
+                    if interrupt.is_closed_by_peer() {
+                        cut_off(&format!("{peer} closed the connection: {interrupt}"))
+                    } else {
+                        cut_off(&interrupt.to_string())
+                    }
+                }));
             }
             Err(interrupt) => return Err(interrupt),
         }
-        if let Err(error) = connection.process_new_packets() {
+        if let Err(failure) = session.process() {
             // The alert for the server is sent if the socket takes it at once.
-            let _alert = connection.write_tls(&mut stream);
-            return Err(explain(error));
+            let _alert = session.connection.write_tls(stream);
+            return Err(failure);
         }
     }
-    Ok((stream, connection))
+    Ok(session)
 }
 
 debug_of!([] ServerConnector, |it| server: it.server, ..);

@@ -120,7 +120,7 @@ fn difference(before: u64, after: u64) -> usize {
 fn broken(why: &str) -> io::Error {
     let text = format!("the gzip data is broken: does a proxy change it? ({why})");
     let error = Error::new(ErrorKind::Protocol, text);
-    io::Error::other(ureq::Error::from(Interrupt::Failed(error)))
+    Interrupt::Failed(error).into()
 }
 
 #[cfg(test)]

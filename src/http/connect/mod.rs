@@ -11,4 +11,5 @@ pub(super) mod dns;
 #[cfg(feature = "gzip")]
 mod gunzip;
 pub(super) mod proxy;
+mod session;
 mod tcp_connect;

@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 
 use super::super::calls::call_context::CallContext;
 use super::super::calls::errors;
-use super::super::calls::interrupt::{Interrupt, Limit};
+use super::super::calls::interrupt::{Interrupt, Limit, attempt};
 use super::super::certificates::pem::Pem;
 use super::super::config::{
     Config, ProxyChoice, ProxyScheme, ProxyUrl, ProxyUser, ServerUrl, system_authorities,
@@ -17,21 +17,20 @@ use super::super::config::{
 use super::super::environment::Environment;
 use super::super::tls::Tls;
 use super::byte_stream::ByteStream;
-use super::connection::attempt;
 use crate::error::{Error, ErrorKind};
 use crate::sync::Arc;
 
 /// The longest head of an answer to CONNECT.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+/// The most fields of such a head, as ureq takes them from a server.
+const HEAD_FIELDS_MAX: usize = 128;
+
 /// How much of the text of a refusal is read.
 const REFUSAL_BYTES_MAX: usize = 4 * 1024;
 
 /// How long the text of a refusal is awaited. Its status says most.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
-
-/// How each answer to CONNECT begins.
-const HTTP: &[u8] = b"HTTP/1.";
 
 /// Reads and writes of a proxy's answer are small.
 const PIECE_BYTES: usize = 512;
@@ -168,19 +167,12 @@ impl Proxy {
             "\r\n\r\n",
         ];
         dialog.send(Zeroizing::new(fields.concat()).as_bytes())?;
-        let (head, mut rest) = dialog.read_head()?;
-        let (code, reason) = status(&head)?;
-        if code / 100 != 2 {
-            dialog.read_refusal(&head, &mut rest)?;
-            return Err(refused(
-                &format!("CONNECT {authority}"),
-                code,
-                &reason,
-                &rest,
-                user,
-            ));
+        let mut answer = dialog.read_answer()?;
+        if answer.code / 100 != 2 {
+            dialog.read_refusal(&mut answer)?;
+            return Err(refused(&format!("CONNECT {authority}"), &answer, user));
         }
-        if rest.is_empty() {
+        if answer.text.is_empty() {
             Ok(())
         } else {
             Err(broken("it sent bytes that the server cannot have sent yet"))
@@ -306,29 +298,10 @@ fn length(text: &str) -> Result<u8, Interrupt> {
         .map_err(|_too_long| unreachable("SOCKS5 carries no name of more than 255 bytes"))
 }
 
-/// Reads the status line of an answer to CONNECT.
-fn status(head: &str) -> Result<(u16, String), Interrupt> {
-    let line = head.lines().next().unwrap_or_default();
-    let mut words = line.splitn(3, ' ');
-    let version = words.next().unwrap_or_default();
-    let code = words.next().filter(|code| code.len() == 3);
-    match code.map(str::parse::<u16>) {
-        Some(Ok(code)) if version.starts_with("HTTP/1.") => {
-            Ok((code, errors::printable(words.next().unwrap_or_default())))
-        }
-        _ => Err(broken("its answer to CONNECT is no HTTP")),
-    }
-}
-
 /// Makes the error of an answer to CONNECT that is no success.
-fn refused(
-    what: &str,
-    code: u16,
-    reason: &str,
-    body: &[u8],
-    user: Option<&Arc<ProxyUser>>,
-) -> Interrupt {
-    let words = errors::first_words(body);
+fn refused(what: &str, answer: &ProxyAnswer, user: Option<&Arc<ProxyUser>>) -> Interrupt {
+    let ProxyAnswer { code, reason, .. } = answer;
+    let words = errors::first_words(&answer.text);
     let hint = match (code, user) {
         (407, None) => ": its URL needs user and password",
         (407, Some(_)) => ": it does not accept the user and the password of its URL",
@@ -359,6 +332,16 @@ fn foreign(why: &str, bytes: &[u8]) -> Interrupt {
 
 fn broken(why: &str) -> Interrupt {
     Interrupt::Failed(Error::new(ErrorKind::Protocol, why))
+}
+
+/// The answer of a proxy to CONNECT.
+struct ProxyAnswer {
+    code: u16,
+    reason: String,
+    /// How long its text is, if it says so.
+    length: Option<usize>,
+    /// What has come of that.
+    text: Vec<u8>,
 }
 
 /// What is said to a proxy and what it answers, before the first byte of the server.
@@ -412,8 +395,8 @@ impl Dialog<'_> {
         Ok(bytes)
     }
 
-    /// Reads the head of an answer. Returns it and the bytes that came after it.
-    fn read_head(&mut self) -> Result<(String, Vec<u8>), Interrupt> {
+    /// Reads the head of an answer to CONNECT, with the bytes that came after it.
+    fn read_answer(&mut self) -> Result<ProxyAnswer, Interrupt> {
         let mut bytes = Vec::new();
         let mut piece = [0; PIECE_BYTES];
         loop {
@@ -425,17 +408,24 @@ impl Dialog<'_> {
                 )));
             }
             bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-            if bytes.iter().zip(HTTP).any(|(came, due)| came != due) {
-                return Err(foreign("its answer to CONNECT is no HTTP", &bytes));
-            }
-            if let Some(end) = memchr::memmem::find(&bytes, b"\r\n\r\n") {
-                let rest = bytes.split_off(end.saturating_add(4));
-                return Ok((String::from_utf8_lossy(&bytes).into_owned(), rest));
-            }
-            if bytes.len() > HEAD_BYTES_MAX {
-                let message =
-                    format!("its answer to CONNECT is larger than {HEAD_BYTES_MAX} bytes");
-                return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
+            let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
+            let mut head = httparse::Response::new(&mut fields);
+            match head.parse(&bytes) {
+                Ok(httparse::Status::Complete(end)) => {
+                    return Ok(ProxyAnswer {
+                        code: head.code.unwrap_or_default(),
+                        reason: errors::printable(head.reason.unwrap_or_default()),
+                        length: content_length(head.headers),
+                        text: bytes.split_off(end),
+                    });
+                }
+                Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => {}
+                Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+                    let message =
+                        format!("its answer to CONNECT is larger than {HEAD_BYTES_MAX} bytes");
+                    return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
+                }
+                Err(_) => return Err(foreign("its answer to CONNECT is no HTTP", &bytes)),
             }
         }
     }
@@ -445,9 +435,10 @@ impl Dialog<'_> {
     /// # Errors
     ///
     /// The stop. Whatever else ends the text leaves it as it is.
-    fn read_refusal(&mut self, head: &str, text: &mut Vec<u8>) -> Result<(), Interrupt> {
-        let expected = content_length(head).unwrap_or(REFUSAL_BYTES_MAX);
+    fn read_refusal(&mut self, answer: &mut ProxyAnswer) -> Result<(), Interrupt> {
+        let expected = answer.length.unwrap_or(REFUSAL_BYTES_MAX);
         let expected = expected.min(REFUSAL_BYTES_MAX);
+        let text = &mut answer.text;
         let call = self.call.within(REFUSAL_WAIT, Limit::Idle);
         let mut rest = Dialog {
             stream: &mut *self.stream,
@@ -466,8 +457,8 @@ impl Dialog<'_> {
     }
 }
 
-fn content_length(head: &str) -> Option<usize> {
-    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
-    let (_, length) = fields.find(|(name, _)| name.eq_ignore_ascii_case("content-length"))?;
-    length.trim().parse().ok()
+fn content_length(fields: &[httparse::Header<'_>]) -> Option<usize> {
+    let mut fields = fields.iter();
+    let length = fields.find(|field| field.name.eq_ignore_ascii_case("content-length"))?;
+    std::str::from_utf8(length.value).ok()?.trim().parse().ok()
 }

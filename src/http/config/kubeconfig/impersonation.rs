@@ -1,10 +1,9 @@
 //! The headers by which a client acts as another user, from a kubeconfig's user or kubectl's
 //! options.
 
-use std::fmt::Write as _;
-
 use super::options::KubeconfigOptions;
 use crate::error::Error;
+use crate::http::requests::percent_encode;
 use crate::yaml::Section;
 
 /// Returns the names and values of the headers. An option replaces the field of the user.
@@ -44,7 +43,9 @@ pub(super) fn headers(
     }
     let extra = user.child("as-user-extra")?;
     for key in extra.fields() {
-        let name = format!("Impersonate-Extra-{}", escaped(key));
+        let mut name = "Impersonate-Extra-".to_owned();
+        // As client-go encodes what no header's name can hold.
+        percent_encode(&mut name, key, "!#$&'*+-.^_`|~");
         for value in extra.texts(key)? {
             add(&extra.location(key), &name, value)?;
         }
@@ -77,19 +78,4 @@ fn check(value: &str) -> Result<(), &'static str> {
     } else {
         Ok(())
     }
-}
-
-/// Percent-encodes the bytes that no header's name can hold, as client-go does.
-fn escaped(key: &str) -> String {
-    let mut name = String::with_capacity(key.len());
-    for byte in key.bytes() {
-        let legal = byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
-        if legal {
-            name.push(char::from(byte));
-        } else {
-            let written = write!(name, "%{byte:02X}");
-            debug_assert!(written.is_ok(), "writing to a String cannot fail");
-        }
-    }
-    name
 }

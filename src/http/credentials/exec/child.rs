@@ -13,12 +13,12 @@ use super::last_words::{LastWords, is_ready_now};
 use crate::clock::{Clock, Deadline};
 use crate::http::calls::call_context::CallContext;
 use crate::http::calls::interrupt::Interrupt;
-use crate::wire::Wiped;
+use crate::wire::Buffer;
 
 /// The maximum of what a child writes to standard output.
 pub(super) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The first buffer, which holds a token.
+/// The room for each read. A token fits.
 const OUTPUT_BYTES: usize = 16 * 1024;
 
 /// How often the end of a child is looked for where the system does not tell of it.
@@ -30,7 +30,7 @@ const KILLED_WAIT: Duration = Duration::from_secs(5);
 /// What a child left that ended by itself.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
-    output: Output,
+    output: Buffer,
 }
 
 /// Why a child did not end by itself.
@@ -45,13 +45,6 @@ pub(super) enum ChildFailure {
     Lost(io::Error),
 }
 
-/// What came on standard output. No copy is left in freed memory.
-#[derive(Default)]
-struct Output {
-    bytes: Wiped,
-    used: usize,
-}
-
 /// A child that was not reaped. Its drop kills it and reaps it.
 struct RunningChild {
     child: Child,
@@ -62,10 +55,7 @@ struct RunningChild {
 
 impl Ended {
     pub(super) fn stdout(&self) -> &[u8] {
-        self.output
-            .bytes
-            .get(..self.output.used)
-            .unwrap_or_default()
+        self.output.pending()
     }
 }
 
@@ -96,13 +86,13 @@ pub(super) fn run(
     let mut stdout = running.child.stdout.take();
     words.from = running.child.stderr.take();
     let exit = running.exit_descriptor();
-    let mut output = Output::default();
+    let mut output = Buffer::new(OUTPUT_BYTES, OUTPUT_BYTES);
     loop {
         call.check().map_err(ChildFailure::Interrupted)?;
         let waited = wait(call, stdout.as_ref(), words, exit.as_ref());
         let [is_readable, can_step, has_ended] = waited.map_err(ChildFailure::Interrupted)?;
         if is_readable {
-            output.read(&mut stdout)?;
+            read(&mut stdout, &mut output)?;
         }
         if can_step {
             words.step();
@@ -113,7 +103,7 @@ pub(super) fn run(
     }
     let readable = |stdout: &ChildStdout| is_ready_now(PollFd::new(stdout, PollFlags::IN));
     while stdout.as_ref().is_some_and(readable) {
-        output.read(&mut stdout)?;
+        read(&mut stdout, &mut output)?;
     }
     let status = running.reap().map_err(ChildFailure::Lost)?;
     Ok(Ended { status, output })
@@ -146,28 +136,21 @@ fn wait(
     Ok(is_awaited.map(|is_awaited| is_awaited && ready.next().unwrap_or_default()))
 }
 
-impl Output {
-    /// Reads what is there. `stdout` becomes `None` at its end.
-    fn read(&mut self, stdout: &mut Option<ChildStdout>) -> Result<(), ChildFailure> {
-        let Some(from) = stdout else {
-            return Ok(());
-        };
-        if self.used == self.bytes.len() {
-            let size = self.used.saturating_mul(2).max(OUTPUT_BYTES);
-            self.bytes = Wiped::beginning_with(&self.bytes, size);
-        }
-        let room = self.bytes.get_mut(self.used..).unwrap_or_default();
-        match from.read(room) {
-            Ok(0) => *stdout = None,
-            Ok(count) => self.used = self.used.saturating_add(count),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(ChildFailure::Interrupted(Interrupt::Io(error))),
-        }
-        if self.used > OUTPUT_BYTES_MAX {
-            return Err(ChildFailure::TooLarge);
-        }
-        Ok(())
+/// Reads what is there. `stdout` becomes `None` at its end.
+fn read(stdout: &mut Option<ChildStdout>, output: &mut Buffer) -> Result<(), ChildFailure> {
+    let Some(from) = stdout else {
+        return Ok(());
+    };
+    match from.read(output.space()) {
+        Ok(0) => *stdout = None,
+        Ok(count) => output.filled(count),
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(ChildFailure::Interrupted(Interrupt::Io(error))),
     }
+    if output.pending().len() > OUTPUT_BYTES_MAX {
+        return Err(ChildFailure::TooLarge);
+    }
+    Ok(())
 }
 
 impl RunningChild {

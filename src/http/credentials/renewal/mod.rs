@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::guard::guard_call;
 use crate::hooks::Hook;
 use crate::list_watch::RequestPhase;
+use crate::policy::{Backoff, Chance};
 use crate::sync::{Arc, Mutex, Rank};
 use crate::worker::StopSource;
 
@@ -78,7 +79,7 @@ struct RenewalState {
 /// The failures since the source last gave credentials.
 struct Failure {
     last: Error,
-    pause: Duration,
+    pauses: Backoff,
     retry_at: Instant,
 }
 
@@ -391,13 +392,12 @@ impl Renewed {
             state.runs = state.runs.saturating_add(1);
             state.failures = state.failures.saturating_add(1);
             state.last_took = Some(took);
-            let (first, longest) = self.source.row.pauses;
-            let longer = |failure: &Failure| failure.pause.saturating_mul(2).min(longest);
-            let pause = state.failure.as_ref().map_or(first, longer);
+            let before = state.failure.take().map(|failure| failure.pauses);
+            let mut pauses = before.unwrap_or_else(|| Backoff::of_renewals(self.source.row));
             state.failure = Some(Failure {
                 last: error.clone(),
-                pause,
-                retry_at: later(now.instant, pause),
+                retry_at: later(now.instant, pauses.next(&mut Chance::new(0))),
+                pauses,
             });
             state.usable(now).is_some()
         };
