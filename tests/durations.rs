@@ -30,7 +30,7 @@ fn ends_at_the_limit(
     std::thread::scope(|scope| {
         let waits = scope.spawn(wait);
         clock.wait_for_timer(LIMIT);
-        clock.advance(LIMIT - Duration::from_millis(1));
+        clock.advance(LIMIT.saturating_sub(Duration::from_millis(1)));
         clock.wait_for_timer(Duration::from_millis(1));
         assert!(!waits.is_finished(), "{what}");
         clock.advance(Duration::from_millis(1));

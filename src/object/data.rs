@@ -34,8 +34,8 @@ impl<K: ObjectData> StoredObject<K> {
     /// let secret = StoredObject::new(objects::secret("shop", "db", "7", &[("password", "1234")]));
     /// assert_eq!(secret.value("password")?, b"1234");
     /// assert_eq!(secret.text("password")?, "1234");
-    /// let error = secret.value("passwort").unwrap_err();
-    /// assert_eq!(error.to_string(), "secret shop/db has no key \"passwort\"; it has \"password\"");
+    /// let error = secret.value("user").unwrap_err().to_string();
+    /// assert_eq!(error, "secret shop/db has no key \"user\"; it has \"password\"");
     /// # Ok::<(), kubecache::Error>(())
     /// ```
     pub fn value(&self, key: &str) -> Result<&[u8], Error> {
