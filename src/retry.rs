@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
-use crate::policy::{self, Backoff, Chance, NextRequest, RequestKind};
+use crate::policy::{self, Backoff, Chance, NextRequest, PolicyRequest};
 use crate::worker::{StopToken, WaitEnd};
 
 /// The maximum that chance adds to a wait, so that many callers do not come back at once.
@@ -28,7 +28,7 @@ pub(crate) fn is_retry() -> bool {
 
 /// The tries of one request so far.
 struct Tries {
-    kind: RequestKind,
+    kind: PolicyRequest,
     since: Instant,
     failures: Failures,
     waits: Backoff,
@@ -90,7 +90,7 @@ impl Tries {
 ///
 /// The error of the last try, with attempts and times if there could have been another. `Stopped`.
 pub(crate) fn patiently<T>(
-    kind: RequestKind,
+    kind: PolicyRequest,
     clock: &Clock,
     (deadline, stop): (Deadline, &StopToken),
     told: &dyn Fn(&Failures),
@@ -133,7 +133,7 @@ mod tests {
 
     fn tries(since: Instant) -> Tries {
         Tries {
-            kind: RequestKind::Read,
+            kind: PolicyRequest::Read,
             since,
             failures: Failures::default(),
             waits: Backoff::of_reads(),
@@ -180,7 +180,7 @@ mod tests {
             rows.push((answer(code, 0), None));
         }
         for (error, expected) in rows {
-            let step = policy::after(RequestKind::Read, &error, 1);
+            let step = policy::after(PolicyRequest::Read, &error, 1);
             let wait = (step.next == NextRequest::Same).then_some(step.wait);
             assert_eq!(wait, expected, "{error:?}");
         }
@@ -287,7 +287,7 @@ mod tests {
             let mut retries = Vec::new();
             let told = Cell::new(0);
             let tell = |tries: &Failures| told.set(tries.count());
-            let (kind, by) = (RequestKind::FirstRead, (Deadline::NEVER, &stop));
+            let (kind, by) = (PolicyRequest::FirstRead, (Deadline::NEVER, &stop));
             let read = patiently(kind, &clock, by, &tell, || {
                 assert_eq!(usize::try_from(told.get()).unwrap(), retries.len());
                 retries.push(is_retry());

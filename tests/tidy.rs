@@ -818,6 +818,51 @@ fn every_lock_has_a_rank() {
     assert!(unranked.is_empty(), "locks without a rank: {unranked:?}");
 }
 
+/// The name of the type that a line of code at the margin begins to define.
+fn defined_type(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub").map_or(line, |rest| {
+        let rest = rest.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+        rest.map_or(&line["pub".len()..], |(_, rest)| rest)
+    });
+    let (word, rest) = line.trim_start().split_once(' ')?;
+    let defines = ["struct", "enum", "trait", "type"].contains(&word);
+    let end = rest.find(|letter: char| !letter.is_alphanumeric());
+    defines.then(|| &rest[..end.unwrap_or(rest.len())])
+}
+
+#[test]
+fn a_line_that_defines_a_type_is_known() {
+    for (line, expected) in [
+        ("pub(crate) struct Store<K: Object> {", Some("Store")),
+        ("pub(in crate::testing) enum End {", Some("End")),
+        ("pub trait Sink: Send {", Some("Sink")),
+        ("type Answer = Result<(), Error>;", Some("Answer")),
+        ("pub fn store() {", None),
+        ("    type Target = K;", None),
+    ] {
+        let at_the_margin = !line.starts_with(' ');
+        let found = at_the_margin.then(|| defined_type(line)).flatten();
+        assert_eq!(found, expected, "{line}");
+    }
+}
+
+#[test]
+fn a_type_name_stands_in_one_room() {
+    let mut rooms: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for source in rust_files("src") {
+        if source.is_test_only() {
+            continue;
+        }
+        let lines = source.code().filter(|(_, line)| !line.starts_with(' '));
+        for name in lines.filter_map(|(_, line)| defined_type(line)) {
+            let rooms = rooms.entry(name.to_owned()).or_default();
+            rooms.insert(source.room());
+        }
+    }
+    rooms.retain(|_, rooms| rooms.len() > 1);
+    assert!(rooms.is_empty(), "types in several rooms: {rooms:?}");
+}
+
 #[test]
 fn files_stay_small() {
     let long: Vec<_> = rust_files("src")

@@ -21,7 +21,7 @@ use super::requests;
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::RequestPhase;
-use crate::policy::{self, Answer, NextRequest};
+use crate::policy::{self, AnswerKind, NextRequest};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// The longest part of an error response that is read.
@@ -293,7 +293,7 @@ impl Agent {
         endpoint.dialer.refresh(call);
         let mut sent = self.send(endpoint, request, call, what)?;
         *what = sent.redacted(what);
-        let next = policy::next(request.is_update(), Answer::Unauthorized);
+        let next = policy::next(request.is_update(), AnswerKind::Unauthorized);
         if sent.response.status() == 401
             && next == NextRequest::Renewed
             && endpoint.credentials.rejected(sent.credential.as_deref())
@@ -405,7 +405,7 @@ impl Agent {
             };
             // Each turn uses up one kept connection, so the loop ends.
             let has_ended = !dialed && interrupt.is_closed_by_peer();
-            if has_ended && next(Answer::Ended) == NextRequest::Same {
+            if has_ended && next(AnswerKind::Ended) == NextRequest::Same {
                 continue;
             }
             endpoint.metrics.sent(None, is_retry);
@@ -426,7 +426,7 @@ impl Agent {
                 self.disconnect_older(begun);
             }
             if let (Some(silence), Some(permit)) = (silence, second_try.take())
-                && next(Answer::Silent) == NextRequest::Same
+                && next(AnswerKind::Silent) == NextRequest::Same
                 && may_go_again(permit, call, what)?
             {
                 log::debug!(

@@ -24,7 +24,7 @@ use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Api, Bound, Getter, ListRequest, Listed, ListerWatcher, Pages, Selection};
 use crate::object::{Object, ObjectKey, Resource, ResourceVersion, Scope, StoredObject};
-use crate::policy::RequestKind;
+use crate::policy::PolicyRequest;
 use crate::retry::patiently;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -155,7 +155,7 @@ impl Client {
             StopToken::never(),
             self.getter(),
         );
-        let (kind, clock) = (RequestKind::Read, &self.inner.context.options.clock);
+        let (kind, clock) = (PolicyRequest::Read, &self.inner.context.options.clock);
         patiently(kind, clock, (deadline, &stop), &|_| (), || {
             getter.get(key, &newest, deadline, &stop)
         })
@@ -222,7 +222,7 @@ impl Client {
         };
         let mut objects = Vec::new();
         let (clock, stop) = (&self.inner.context.options.clock, StopToken::never());
-        let (kind, until) = (RequestKind::Read, (deadline, &stop));
+        let (kind, until) = (PolicyRequest::Read, (deadline, &stop));
         loop {
             let (mut undecodable, mut is_empty, before) = (None, true, objects.len());
             let page = patiently(kind, clock, until, &|_| (), || {

@@ -18,7 +18,7 @@ use super::requests;
 use crate::clock::{Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind};
 use crate::object::visible;
-use crate::policy::RequestKind;
+use crate::policy::PolicyRequest;
 use crate::retry::patiently;
 use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
@@ -450,7 +450,7 @@ impl Client {
         };
         // Its row has no waits, which would keep the slot.
         let ask = || inner.pool.ask(&context.endpoint, &sent, &asking);
-        let (kind, clock) = (RequestKind::Raw, &context.options.clock);
+        let (kind, clock) = (PolicyRequest::Raw, &context.options.clock);
         let (what, answer) = patiently(kind, clock, (deadline, stop), &|_| (), ask)?;
         let status = answer.response.status().as_u16();
         let headers = answer.response.headers().clone();

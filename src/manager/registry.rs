@@ -26,7 +26,7 @@ use crate::failures::Failures;
 use crate::guard::guard_call;
 use crate::list_watch::Getter;
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
-use crate::policy::RequestKind;
+use crate::policy::PolicyRequest;
 use crate::reflector::{FailedAttempt, Phase};
 use crate::retry::patiently;
 use crate::sync::{self, Arc, Mutex, Rank};
@@ -369,7 +369,7 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
     /// As [`request`](Self::request).
     pub(crate) fn request_patiently(
         &self,
-        kind: RequestKind,
+        kind: PolicyRequest,
         context: &RequestContext<'_>,
         version: &ResourceVersion,
         told: &dyn Fn(&Failures),

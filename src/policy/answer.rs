@@ -8,7 +8,7 @@ use crate::object::{Reason, Status};
 
 /// The answer to a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum AnswerKind {
     /// No process listens at the server's address.
     Refused,
     /// The connection failed, or ended in the answer.
@@ -46,7 +46,7 @@ pub(crate) enum Answer {
     Other,
 }
 
-impl Answer {
+impl AnswerKind {
     /// Classifies an error.
     pub(crate) fn of(error: &Error) -> Self {
         use ErrorKind as Kind;

@@ -7,7 +7,7 @@ mod renewals;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::AnswerKind;
 pub use backoff::BackoffOptions;
 pub(crate) use backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow, doubled};
 pub(crate) use renewals::{KUBECONFIG, PLUGIN, PROGRAM, RenewalRow, TOKEN_FILE};
@@ -29,7 +29,7 @@ const EVER: u32 = u32::MAX;
 
 /// The kind of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RequestKind {
+pub(crate) enum PolicyRequest {
     /// A get, or a page of a list, with a waiting caller.
     Read,
     /// The first get of a manager with `Cache`, whose own backoff follows its failures.
@@ -97,10 +97,10 @@ pub(crate) struct PolicyStep {
 
 /// One row of the policy.
 #[derive(Debug)]
-struct Row {
-    requests: &'static [RequestKind],
+struct PolicyRow {
+    requests: &'static [PolicyRequest],
     /// Empty stands for every answer that no earlier row has.
-    answers: &'static [Answer],
+    answers: &'static [AnswerKind],
     /// Whether the server names a wait; `None` if that does not matter.
     named: Option<bool>,
     first: PolicyStep,
@@ -115,9 +115,9 @@ macro_rules! row {
     };
     ([$($request:ident)+]; [$($answer:ident)*]; $named:expr; $first:ident $wait:ident $times:expr;
         $then:ident $then_wait:ident) => {
-        Row {
-            requests: &[$(RequestKind::$request),+],
-            answers: &[$(Answer::$answer),*],
+        PolicyRow {
+            requests: &[$(PolicyRequest::$request),+],
+            answers: &[$(AnswerKind::$answer),*],
             named: $named,
             first: PolicyStep { next: NextRequest::$first, wait: WaitRule::$wait },
             times: $times,
@@ -132,7 +132,7 @@ const EITHER: Option<bool> = None;
 
 /// The first row that fits counts. The last row of each request always fits.
 #[rustfmt::skip]
-const ROWS: &[Row] = &[
+const ROWS: &[PolicyRow] = &[
     row!([Read FirstRead]; [Expired Gone TooLarge NotFound]; EITHER; Fail AtOnce),
     row!([Read FirstRead]; []; YES; Same Named 9; Fail AtOnce),
     row!([Read FirstRead]; [TooMany]; NO; Same Backoff 9; Fail AtOnce),
@@ -174,8 +174,8 @@ const ROWS: &[Row] = &[
     row!([Probe]; []; NO; Same Backoff),
 ];
 
-impl Row {
-    fn fits(&self, request: RequestKind, answer: Answer, named: bool) -> bool {
+impl PolicyRow {
+    fn fits(&self, request: PolicyRequest, answer: AnswerKind, named: bool) -> bool {
         self.requests.contains(&request)
             && (self.answers.is_empty() || self.answers.contains(&answer))
             && self.named.is_none_or(|is| is == named)
@@ -184,22 +184,22 @@ impl Row {
 
 /// The step after the answer `error` to `request`; `failed` such requests in a row have failed
 /// alike, including this one.
-pub(crate) fn after(request: RequestKind, error: &Error, failed: u32) -> PolicyStep {
+pub(crate) fn after(request: PolicyRequest, error: &Error, failed: u32) -> PolicyStep {
     let named = asked_wait(error).is_some();
-    step(request, Answer::of(error), named, failed)
+    step(request, AnswerKind::of(error), named, failed)
 }
 
 /// The transport's next request after the first such answer, to an update or another request.
-pub(crate) fn next(is_update: bool, answer: Answer) -> NextRequest {
+pub(crate) fn next(is_update: bool, answer: AnswerKind) -> NextRequest {
     let sent = if is_update {
-        RequestKind::Update
+        PolicyRequest::Update
     } else {
-        RequestKind::Sent
+        PolicyRequest::Sent
     };
     step(sent, answer, false, 1).next
 }
 
-fn step(request: RequestKind, answer: Answer, named: bool, failed: u32) -> PolicyStep {
+fn step(request: PolicyRequest, answer: AnswerKind, named: bool, failed: u32) -> PolicyStep {
     let fail = PolicyStep {
         next: NextRequest::Fail,
         wait: WaitRule::AtOnce,

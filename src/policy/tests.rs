@@ -8,44 +8,44 @@ use super::*;
 use crate::error::ErrorKind;
 use crate::object::Status;
 
-const REQUESTS: [RequestKind; 12] = [
-    RequestKind::Read,
-    RequestKind::FirstRead,
-    RequestKind::Raw,
-    RequestKind::Sent,
-    RequestKind::Update,
-    RequestKind::List,
-    RequestKind::ListAt,
-    RequestKind::LaterPage,
-    RequestKind::Stream,
-    RequestKind::Open,
-    RequestKind::Watch,
-    RequestKind::Probe,
+const REQUESTS: [PolicyRequest; 12] = [
+    PolicyRequest::Read,
+    PolicyRequest::FirstRead,
+    PolicyRequest::Raw,
+    PolicyRequest::Sent,
+    PolicyRequest::Update,
+    PolicyRequest::List,
+    PolicyRequest::ListAt,
+    PolicyRequest::LaterPage,
+    PolicyRequest::Stream,
+    PolicyRequest::Open,
+    PolicyRequest::Watch,
+    PolicyRequest::Probe,
 ];
 
-const ANSWERS: [Answer; 19] = [
-    Answer::Refused,
-    Answer::Cut,
-    Answer::Ended,
-    Answer::Silent,
-    Answer::Unsent,
-    Answer::Malformed,
-    Answer::OverLimit,
-    Answer::Unauthorized,
-    Answer::Forbidden,
-    Answer::NotFound,
-    Answer::NotAcceptable,
-    Answer::Unreadable,
-    Answer::Expired,
-    Answer::Gone,
-    Answer::TooLarge,
-    Answer::TooMany,
-    Answer::Internal,
-    Answer::Unavailable,
-    Answer::Other,
+const ANSWERS: [AnswerKind; 19] = [
+    AnswerKind::Refused,
+    AnswerKind::Cut,
+    AnswerKind::Ended,
+    AnswerKind::Silent,
+    AnswerKind::Unsent,
+    AnswerKind::Malformed,
+    AnswerKind::OverLimit,
+    AnswerKind::Unauthorized,
+    AnswerKind::Forbidden,
+    AnswerKind::NotFound,
+    AnswerKind::NotAcceptable,
+    AnswerKind::Unreadable,
+    AnswerKind::Expired,
+    AnswerKind::Gone,
+    AnswerKind::TooLarge,
+    AnswerKind::TooMany,
+    AnswerKind::Internal,
+    AnswerKind::Unavailable,
+    AnswerKind::Other,
 ];
 
-fn cases() -> impl Iterator<Item = (RequestKind, Answer, bool)> {
+fn cases() -> impl Iterator<Item = (PolicyRequest, AnswerKind, bool)> {
     let pairs = REQUESTS
         .into_iter()
         .flat_map(|request| ANSWERS.into_iter().map(move |answer| (request, answer)));
@@ -65,7 +65,7 @@ fn each_answer_to_each_request_has_a_row_and_each_row_an_answer() {
 }
 
 /// A row as the manual has it.
-fn printed(row: &Row) -> String {
+fn printed(row: &PolicyRow) -> String {
     let answers: Vec<_> = row.answers.iter().map(|it| format!("`{it:?}`")).collect();
     let answers = if answers.is_empty() {
         "any other".to_owned()
@@ -185,58 +185,58 @@ fn answers_are_told_apart() {
     let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
     let unreachable = || Error::new(ErrorKind::Unreachable, "could not connect");
     let rows = [
-        (unreachable().with_source(refused), Answer::Refused),
-        (unreachable(), Answer::Cut),
+        (unreachable().with_source(refused), AnswerKind::Refused),
+        (unreachable(), AnswerKind::Cut),
         (
             unreachable().with_source(io::Error::from(io::ErrorKind::NotFound)),
-            Answer::Unsent,
+            AnswerKind::Unsent,
         ),
-        (Error::new(ErrorKind::Timeout, ""), Answer::Silent),
-        (Error::new(ErrorKind::Tls, ""), Answer::Unsent),
-        (Error::new(ErrorKind::Credentials, ""), Answer::Unsent),
+        (Error::new(ErrorKind::Timeout, ""), AnswerKind::Silent),
+        (Error::new(ErrorKind::Tls, ""), AnswerKind::Unsent),
+        (Error::new(ErrorKind::Credentials, ""), AnswerKind::Unsent),
         (
             Error::new(ErrorKind::Protocol, "no JSON"),
-            Answer::Malformed,
+            AnswerKind::Malformed,
         ),
-        (Error::new(ErrorKind::TooLarge, ""), Answer::OverLimit),
-        (status(401, ""), Answer::Unauthorized),
-        (status(403, ""), Answer::Forbidden),
-        (status(404, ""), Answer::NotFound),
-        (status(406, "NotAcceptable"), Answer::NotAcceptable),
-        (status(400, ""), Answer::Unreadable),
-        (status(0, "BadRequest"), Answer::Unreadable),
-        (status(422, "Invalid"), Answer::Unreadable),
-        (status(410, "Expired"), Answer::Expired),
-        (status(410, ""), Answer::Gone),
-        (status(429, "TooManyRequests"), Answer::TooMany),
-        (status(500, ""), Answer::Internal),
-        (status(500, "InternalError"), Answer::Internal),
-        (status(500, "StoreReadError"), Answer::Unavailable),
-        (status(502, ""), Answer::Unavailable),
-        (status(503, ""), Answer::Unavailable),
-        (status(504, "Timeout"), Answer::Unavailable),
-        (status(405, "MethodNotAllowed"), Answer::Other),
-        (status(408, ""), Answer::Other),
-        (status(409, "Conflict"), Answer::Other),
-        (status(415, "UnsupportedMediaType"), Answer::Other),
+        (Error::new(ErrorKind::TooLarge, ""), AnswerKind::OverLimit),
+        (status(401, ""), AnswerKind::Unauthorized),
+        (status(403, ""), AnswerKind::Forbidden),
+        (status(404, ""), AnswerKind::NotFound),
+        (status(406, "NotAcceptable"), AnswerKind::NotAcceptable),
+        (status(400, ""), AnswerKind::Unreadable),
+        (status(0, "BadRequest"), AnswerKind::Unreadable),
+        (status(422, "Invalid"), AnswerKind::Unreadable),
+        (status(410, "Expired"), AnswerKind::Expired),
+        (status(410, ""), AnswerKind::Gone),
+        (status(429, "TooManyRequests"), AnswerKind::TooMany),
+        (status(500, ""), AnswerKind::Internal),
+        (status(500, "InternalError"), AnswerKind::Internal),
+        (status(500, "StoreReadError"), AnswerKind::Unavailable),
+        (status(502, ""), AnswerKind::Unavailable),
+        (status(503, ""), AnswerKind::Unavailable),
+        (status(504, "Timeout"), AnswerKind::Unavailable),
+        (status(405, "MethodNotAllowed"), AnswerKind::Other),
+        (status(408, ""), AnswerKind::Other),
+        (status(409, "Conflict"), AnswerKind::Other),
+        (status(415, "UnsupportedMediaType"), AnswerKind::Other),
     ];
     for (error, expected) in rows {
-        assert_eq!(Answer::of(&error), expected, "{error}");
+        assert_eq!(AnswerKind::of(&error), expected, "{error}");
     }
     let future = Status::new(504, "Timeout: Too large resource version: 9, current: 3");
     let mut future = future.as_api().clone();
     future.details = Some(meta::StatusDetails::default());
     let future = Error::from_status(Status::from(future));
-    assert_eq!(Answer::of(&future), Answer::TooLarge);
+    assert_eq!(AnswerKind::of(&future), AnswerKind::TooLarge);
 }
 
 /// The requests with a waiting caller. A reflector makes the others.
-const FOR_CALLERS: [RequestKind; 5] = [
-    RequestKind::Read,
-    RequestKind::FirstRead,
-    RequestKind::Raw,
-    RequestKind::Sent,
-    RequestKind::Update,
+const FOR_CALLERS: [PolicyRequest; 5] = [
+    PolicyRequest::Read,
+    PolicyRequest::FirstRead,
+    PolicyRequest::Raw,
+    PolicyRequest::Sent,
+    PolicyRequest::Update,
 ];
 
 /// No row of a reflector ends the requests.
@@ -245,7 +245,7 @@ fn a_reflector_never_ends_and_a_read_ends_after_ten_tries() {
     for (request, answer, named) in cases() {
         let ends = step(request, answer, named, 10).next == NextRequest::Fail;
         // Each such try uses up one kept connection.
-        let uses_up = (request, answer) == (RequestKind::Sent, Answer::Ended);
+        let uses_up = (request, answer) == (PolicyRequest::Sent, AnswerKind::Ended);
         let is_to_end = FOR_CALLERS.contains(&request) && !uses_up;
         assert_eq!(ends, is_to_end, "{request:?} {answer:?}");
     }
@@ -258,8 +258,8 @@ fn what_may_change_something_is_sent_once() {
     for (request, answer, named) in cases() {
         let next = step(request, answer, named, 1).next;
         let expected = match (request, answer) {
-            (RequestKind::Update, Answer::Unauthorized) => NextRequest::Renewed,
-            (RequestKind::Update | RequestKind::Raw, _) => NextRequest::Fail,
+            (PolicyRequest::Update, AnswerKind::Unauthorized) => NextRequest::Renewed,
+            (PolicyRequest::Update | PolicyRequest::Raw, _) => NextRequest::Fail,
             _ => continue,
         };
         assert_eq!(next, expected, "{request:?} {answer:?}");
@@ -272,8 +272,8 @@ fn what_may_change_something_is_sent_once() {
 #[test]
 fn a_first_read_waits_as_the_server_asks_alone() {
     for (_, answer, named) in cases() {
-        let [any, first] =
-            [RequestKind::Read, RequestKind::FirstRead].map(|kind| step(kind, answer, named, 1));
+        let [any, first] = [PolicyRequest::Read, PolicyRequest::FirstRead]
+            .map(|kind| step(kind, answer, named, 1));
         let is_soon = any.wait == WaitRule::Soon;
         assert_eq!(
             first.next == NextRequest::Fail,
@@ -287,12 +287,12 @@ fn a_first_read_waits_as_the_server_asks_alone() {
 /// position is gone.
 #[test]
 fn a_named_wait_is_a_wait() {
-    let gone = [Answer::Expired, Answer::Gone, Answer::TooLarge];
+    let gone = [AnswerKind::Expired, AnswerKind::Gone, AnswerKind::TooLarge];
     for (request, answer, _) in cases().filter(|(_, _, named)| *named) {
         let step = step(request, answer, true, 1);
-        let is_read = matches!(request, RequestKind::Read | RequestKind::FirstRead);
-        let else_gone = is_read && answer == Answer::NotFound
-            || (request, answer) == (RequestKind::Stream, Answer::OverLimit)
+        let is_read = matches!(request, PolicyRequest::Read | PolicyRequest::FirstRead);
+        let else_gone = is_read && answer == AnswerKind::NotFound
+            || (request, answer) == (PolicyRequest::Stream, AnswerKind::OverLimit)
             || FOR_CALLERS.contains(&request) && !is_read;
         if !gone.contains(&answer) && !else_gone {
             let is_wait = matches!(step.wait, WaitRule::Named | WaitRule::Longer);

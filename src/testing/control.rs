@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::api::ApiServer;
-use super::http::message::Request;
+use super::http::message::RequestMessage;
 use super::http::{
     Answered, Backend, Caller, Fault, FaultId, HttpServer, Piece, Pieces, Received, Reply,
     ServerOptions,
@@ -93,13 +93,13 @@ impl ControlServer {
 }
 
 /// A code with its reason and message.
-type Refused = (u16, &'static str, String);
+type ControlRefusal = (u16, &'static str, String);
 
 /// The outcome of a request.
-type Outcome = Result<Value, Refused>;
+type ControlResult = Result<Value, ControlRefusal>;
 
 impl Backend for Control {
-    fn answer<'a>(&'a self, request: &Request, _at: Instant, _caller: &Caller) -> Reply<'a> {
+    fn answer<'a>(&'a self, request: &RequestMessage, _at: Instant, _caller: &Caller) -> Reply<'a> {
         if request.header("origin").is_some() {
             let text = "the control port answers programs, and no page of a browser (Origin)";
             return Reply::failure(403, "Forbidden", text, Answered::Served);
@@ -152,7 +152,7 @@ impl Control {
         }
     }
 
-    fn answer_json(&self, method: &str, what: &str, which: &str, body: &[u8]) -> Outcome {
+    fn answer_json(&self, method: &str, what: &str, which: &str, body: &[u8]) -> ControlResult {
         let server = &self.server;
         match (method, what, which) {
             ("GET", "faults", "") => Ok(server.faults().iter().map(listed).collect()),
@@ -170,7 +170,7 @@ impl Control {
         }
     }
 
-    fn add_faults(&self, text: &str) -> Outcome {
+    fn add_faults(&self, text: &str) -> ControlResult {
         let added = Fault::list_from_json(text).map_err(refused)?;
         let ids = added
             .into_iter()
@@ -178,7 +178,7 @@ impl Control {
         Ok(json!({ "ids": ids.collect::<Vec<_>>() }))
     }
 
-    fn remove_faults(&self, which: &str) -> Result<(), Refused> {
+    fn remove_faults(&self, which: &str) -> Result<(), ControlRefusal> {
         if which.is_empty() {
             self.server.clear_faults();
             return Ok(());
@@ -190,7 +190,7 @@ impl Control {
     }
 
     /// Performs a request on the server that has no answer of its own.
-    fn act(&self, what: &str, which: &str) -> Result<(), Refused> {
+    fn act(&self, what: &str, which: &str) -> Result<(), ControlRefusal> {
         match (what, which) {
             ("compact", "") => self.server.compact(),
             ("expire-watches", "") => self.server.expire_watches(),
@@ -261,7 +261,7 @@ fn seen(request: &Received) -> Value {
     })
 }
 
-fn unknown(method: &str, what: &str) -> Refused {
+fn unknown(method: &str, what: &str) -> ControlRefusal {
     (
         404,
         "NotFound",
@@ -269,12 +269,12 @@ fn unknown(method: &str, what: &str) -> Refused {
     )
 }
 
-fn text(body: &[u8]) -> Result<&str, Refused> {
+fn text(body: &[u8]) -> Result<&str, ControlRefusal> {
     let wrong = |_not_text| (400, "BadRequest", "the body is not UTF-8".to_owned());
     std::str::from_utf8(body).map_err(wrong)
 }
 
-fn number(which: &str) -> Result<u64, Refused> {
+fn number(which: &str) -> Result<u64, ControlRefusal> {
     let wrong = |_no_number| (400, "BadRequest", format!("{which:?} is no number"));
     which.parse().map_err(wrong)
 }
@@ -283,7 +283,7 @@ fn number(which: &str) -> Result<u64, Refused> {
     clippy::needless_pass_by_value,
     reason = "it is the function of map_err"
 )]
-fn refused(error: Error) -> Refused {
+fn refused(error: Error) -> ControlRefusal {
     (422, "Invalid", error.to_string())
 }
 

@@ -8,9 +8,9 @@ const DEPTH_MAX: usize = 128;
 
 /// A value and its byte range.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Node {
-    Object(Vec<Member>),
-    Array(Vec<Node>),
+pub(super) enum JsonNode {
+    Object(Vec<JsonMember>),
+    Array(Vec<JsonNode>),
     /// The range inside the quotes.
     String(Range<usize>),
     /// A number, `true`, `false` or `null`.
@@ -19,9 +19,9 @@ pub(super) enum Node {
 
 /// One member of an object, with the escapes of its key decoded.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Member {
+pub(super) struct JsonMember {
     pub(super) key: String,
-    pub(super) value: Node,
+    pub(super) value: JsonNode,
     /// The whole value, with its quotes or braces.
     pub(super) span: Range<usize>,
 }
@@ -29,33 +29,33 @@ pub(super) struct Member {
 /// A scanned text.
 #[derive(Debug)]
 pub(super) struct Scanned {
-    pub(super) root: Node,
+    pub(super) root: JsonNode,
     /// Whether the text ended before its value did. Open containers then end with the text.
     pub(super) cut: bool,
 }
 
 /// Why a text is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct NotJson {
+pub(super) struct BadJson {
     pub(super) at: usize,
 }
 
-impl Node {
-    pub(super) fn members(&self) -> &[Member] {
+impl JsonNode {
+    pub(super) fn members(&self) -> &[JsonMember] {
         match self {
             Self::Object(members) => members,
             Self::Array(_) | Self::String(_) | Self::Literal(_) => &[],
         }
     }
 
-    pub(super) fn member(&self, key: &str) -> Option<&Member> {
+    pub(super) fn member(&self, key: &str) -> Option<&JsonMember> {
         self.members().iter().find(|member| member.key == key)
     }
 }
 
 /// Scans one value and the white space around it. Scans a text that ends too early as far as it
 /// goes.
-pub(super) fn scan(text: &[u8]) -> Result<Scanned, NotJson> {
+pub(super) fn scan(text: &[u8]) -> Result<Scanned, BadJson> {
     let mut scanner = Scanner {
         text,
         at: 0,
@@ -79,8 +79,8 @@ struct Scanner<'a> {
 }
 
 impl Scanner<'_> {
-    fn error(&self) -> NotJson {
-        NotJson { at: self.at }
+    fn error(&self) -> BadJson {
+        BadJson { at: self.at }
     }
 
     /// The next byte; `None` at the end of the text, which then counts as cut.
@@ -100,7 +100,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn value(&mut self, depth: usize) -> Result<Node, NotJson> {
+    fn value(&mut self, depth: usize) -> Result<JsonNode, BadJson> {
         self.space();
         if depth > DEPTH_MAX {
             return Err(self.error());
@@ -108,70 +108,70 @@ impl Scanner<'_> {
         match self.peek() {
             Some(b'{') => self.object(depth),
             Some(b'[') => self.array(depth),
-            Some(b'"') => self.string().map(Node::String),
-            Some(b'-' | b'0'..=b'9' | b'a'..=b'z') => Ok(Node::Literal(self.literal())),
+            Some(b'"') => self.string().map(JsonNode::String),
+            Some(b'-' | b'0'..=b'9' | b'a'..=b'z') => Ok(JsonNode::Literal(self.literal())),
             Some(_) => Err(self.error()),
-            None => Ok(Node::Literal(self.at..self.at)),
+            None => Ok(JsonNode::Literal(self.at..self.at)),
         }
     }
 
-    fn object(&mut self, depth: usize) -> Result<Node, NotJson> {
+    fn object(&mut self, depth: usize) -> Result<JsonNode, BadJson> {
         let mut members = Vec::new();
         self.step();
         self.space();
         if self.peek() == Some(b'}') {
             self.step();
-            return Ok(Node::Object(members));
+            return Ok(JsonNode::Object(members));
         }
         loop {
             self.space();
             match self.peek() {
                 Some(b'"') => {}
                 Some(_) => return Err(self.error()),
-                None => return Ok(Node::Object(members)),
+                None => return Ok(JsonNode::Object(members)),
             }
             let key = self.string()?;
             self.space();
             match self.peek() {
                 Some(b':') => self.step(),
                 Some(_) => return Err(self.error()),
-                None => return Ok(Node::Object(members)),
+                None => return Ok(JsonNode::Object(members)),
             }
             self.space();
             let start = self.at;
             let value = self.value(depth.saturating_add(1))?;
-            members.push(Member {
+            members.push(JsonMember {
                 key: self.unescape(key)?,
                 value,
                 span: start..self.at,
             });
             if self.ends_with(b'}')? {
-                return Ok(Node::Object(members));
+                return Ok(JsonNode::Object(members));
             }
         }
     }
 
-    fn array(&mut self, depth: usize) -> Result<Node, NotJson> {
+    fn array(&mut self, depth: usize) -> Result<JsonNode, BadJson> {
         let mut items = Vec::new();
         self.step();
         self.space();
         if self.peek() == Some(b']') {
             self.step();
-            return Ok(Node::Array(items));
+            return Ok(JsonNode::Array(items));
         }
         loop {
             if self.peek().is_none() {
-                return Ok(Node::Array(items));
+                return Ok(JsonNode::Array(items));
             }
             items.push(self.value(depth.saturating_add(1))?);
             if self.ends_with(b']')? {
-                return Ok(Node::Array(items));
+                return Ok(JsonNode::Array(items));
             }
         }
     }
 
     /// Steps over a comma or the end of the container, or to the end of a cut text.
-    fn ends_with(&mut self, end: u8) -> Result<bool, NotJson> {
+    fn ends_with(&mut self, end: u8) -> Result<bool, BadJson> {
         self.space();
         match self.peek() {
             Some(b',') => {
@@ -187,7 +187,7 @@ impl Scanner<'_> {
         }
     }
 
-    fn string(&mut self) -> Result<Range<usize>, NotJson> {
+    fn string(&mut self) -> Result<Range<usize>, BadJson> {
         self.step();
         let start = self.at;
         while let Some(byte) = self.peek() {
@@ -220,13 +220,13 @@ impl Scanner<'_> {
         start..self.at
     }
 
-    fn unescape(&self, inside: Range<usize>) -> Result<String, NotJson> {
+    fn unescape(&self, inside: Range<usize>) -> Result<String, BadJson> {
         let at = inside.start;
         let raw = self.text.get(inside).unwrap_or_default();
-        let plain = std::str::from_utf8(raw).map_err(|_not_utf8| NotJson { at })?;
+        let plain = std::str::from_utf8(raw).map_err(|_not_utf8| BadJson { at })?;
         if plain.contains('\\') {
             return serde_json::from_str(&format!("\"{plain}\""))
-                .map_err(|_bad_escape| NotJson { at });
+                .map_err(|_bad_escape| BadJson { at });
         }
         Ok(plain.to_owned())
     }
@@ -274,7 +274,7 @@ mod tests {
             ("\"a\nb\"", 2),
             ("<html>", 0),
         ] {
-            assert_eq!(scan(text.as_bytes()).unwrap_err(), NotJson { at }, "{text}");
+            assert_eq!(scan(text.as_bytes()).unwrap_err(), BadJson { at }, "{text}");
         }
         let deep = "[".repeat(4_000);
         assert!(scan(deep.as_bytes()).is_err());

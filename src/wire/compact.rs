@@ -275,17 +275,17 @@ impl fmt::Debug for Dynamic {
 #[derive(Default)]
 struct ObjectText {
     json: Wiped,
-    namespace: Part,
-    name: Part,
-    uid: Part,
-    version: Part,
+    namespace: TextPart,
+    name: TextPart,
+    uid: TextPart,
+    version: TextPart,
     /// The whole map, braces included; empty without labels.
-    labels: Part,
+    labels: TextPart,
 }
 
 /// A part of the text. An object is far smaller than 4 GiB.
 #[derive(Clone, Copy, Default)]
-struct Part {
+struct TextPart {
     start: u32,
     end: u32,
 }
@@ -311,14 +311,14 @@ impl ObjectText {
                 () if spells(key, "uid") => &mut text.uid,
                 () if spells(key, "resourceVersion") => &mut text.version,
                 () if spells(key, "labels") && value.starts_with(b"{") => {
-                    text.labels = Part::of(value, json);
+                    text.labels = TextPart::of(value, json);
                     continue;
                 }
                 () => continue,
             };
             *part = match value {
-                b"null" => Part::default(),
-                [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => Part::of(plain, json),
+                b"null" => TextPart::default(),
+                [b'"', plain @ .., b'"'] if !plain.contains(&b'\\') => TextPart::of(plain, json),
                 _ => {
                     let key = String::from_utf8_lossy(key);
                     let key = key.trim_matches('"');
@@ -368,18 +368,18 @@ impl ObjectText {
         value.map_or(Ok(None), |value| Decoder::new(value).decode())
     }
 
-    fn part(&self, part: Part) -> &[u8] {
+    fn part(&self, part: TextPart) -> &[u8] {
         let long = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
         let range = long(part.start)..long(part.end);
         self.json.get(range).unwrap_or_default()
     }
 
-    fn text(&self, part: Part) -> &str {
+    fn text(&self, part: TextPart) -> &str {
         std::str::from_utf8(self.part(part)).unwrap_or_default()
     }
 }
 
-impl Part {
+impl TextPart {
     /// The position of `part` in `whole`.
     fn of(part: &[u8], whole: &[u8]) -> Self {
         let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());

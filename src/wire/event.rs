@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::buffer::Grant;
 use super::frame::{Frame, Frames};
-use super::item::{self, Fault, decode_failure, is_table, read_status};
+use super::item::{self, ItemFault, decode_failure, is_table, read_status};
 use super::json::Skipped;
 use super::members::find;
 use super::message::{EventKind, Listed, ObjectEvent, Undecodable, WatchEvent};
@@ -348,12 +348,12 @@ fn change<K: Object>(
 ) -> Result<WatchEvent<K>, String> {
     let object = match item::decode(bytes, skipped, skipped_bytes) {
         Ok(object) => Listed::Object(object),
-        Err(Fault::Malformed(why)) => return Err(no_object(&why)),
-        Err(Fault::Foreign { found, .. }) => return Ok(foreign(&found)),
-        Err(Fault::Undecodable(object)) if cannot_be_told(bytes, &object) => {
+        Err(ItemFault::Malformed(why)) => return Err(no_object(&why)),
+        Err(ItemFault::Foreign { found, .. }) => return Ok(foreign(&found)),
+        Err(ItemFault::Undecodable(object)) if cannot_be_told(bytes, &object) => {
             return untold(bytes, &object.error.to_string());
         }
-        Err(Fault::Undecodable(object)) => Listed::from(object),
+        Err(ItemFault::Undecodable(object)) => Listed::from(object),
     };
     Ok(WatchEvent::Object(ObjectEvent { kind, object }))
 }

@@ -19,7 +19,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Status, StoredObject};
 use crate::sync::Arc;
 
 /// Why an object was not decoded.
-pub(super) enum Fault {
+pub(super) enum ItemFault {
     /// It is not JSON; the parser's own words.
     Malformed(String),
     /// It says that it is of another kind or version.
@@ -66,7 +66,7 @@ pub(super) fn decode<K: Object>(
     bytes: &[u8],
     skipped: Skipped,
     skipped_bytes: &mut usize,
-) -> Result<Arc<StoredObject<K>>, Fault> {
+) -> Result<Arc<StoredObject<K>>, ItemFault> {
     let why = match read(bytes, skipped) {
         Ok((object, decoder)) if decoder.used() == bytes.len() => {
             *skipped_bytes = skipped_bytes.saturating_add(decoder.skipped_bytes);
@@ -84,19 +84,19 @@ pub(super) fn decode<K: Object>(
 
 /// Sets an object of another kind aside.
 #[cold]
-fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> Fault {
+fn set_foreign_aside<K: Object>(json: &[u8], found: String) -> ItemFault {
     let why = format!("it is {found}, not {}", expected_words::<K>(""));
     match set_aside(json, K::resource().kind(), &why) {
-        Fault::Undecodable(aside) => Fault::Foreign { found, aside },
-        fault @ (Fault::Malformed(_) | Fault::Foreign { .. }) => fault,
+        ItemFault::Undecodable(aside) => ItemFault::Foreign { found, aside },
+        fault @ (ItemFault::Malformed(_) | ItemFault::Foreign { .. }) => fault,
     }
 }
 
 /// The key and the reason of an object that is not decoded; `Malformed` if it is not JSON.
 #[cold]
-fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
+fn set_aside(json: &[u8], kind: &str, why: &str) -> ItemFault {
     if let Err(why) = well_formed(json) {
-        return Fault::Malformed(why);
+        return ItemFault::Malformed(why);
     }
     let key = key_of(json);
     let name = match key.name() {
@@ -104,7 +104,7 @@ fn set_aside(json: &[u8], kind: &str, why: &str) -> Fault {
         _ => key.to_string(),
     };
     let message = format!("{kind} {name} does not decode: {why}");
-    Fault::Undecodable(Undecodable {
+    ItemFault::Undecodable(Undecodable {
         key,
         uid: metadata_text(json, "uid"),
         resource_version: ResourceVersion::from(metadata_text(json, "resourceVersion")),
@@ -208,8 +208,8 @@ pub(crate) fn decode_object<K: Object>(
     }
     let decoded = decode(json, skipped::<K>(options), skipped_bytes);
     decoded.map_err(|fault| match fault {
-        Fault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
-        Fault::Foreign { found, .. } => {
+        ItemFault::Malformed(why) => protocol(&format!("the answer is not JSON: {why}")),
+        ItemFault::Foreign { found, .. } => {
             if let Some(status) = decode_status(bytes) {
                 return Error::from_status(status);
             }
@@ -217,7 +217,7 @@ pub(crate) fn decode_object<K: Object>(
             protocol(&format!("the answer is {found}, not {ours}"))
         }
         // To a type of any kind, a status is not foreign.
-        Fault::Undecodable(object) => match decode_status(bytes) {
+        ItemFault::Undecodable(object) => match decode_status(bytes) {
             Some(status) if object.key.name().is_empty() => Error::from_status(status),
             _ => object.error,
         },

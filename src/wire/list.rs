@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use super::buffer::{Buffer, Grant};
-use super::item::{self, Fault};
+use super::item::{self, ItemFault};
 use super::json::Skipped;
 use super::list_scan::{ListPart, ListScan};
 use super::message::{ListPage, Listed};
@@ -180,13 +180,15 @@ debug_of!([K] ListDecoder<K>, |it| items: it.scan.items(), ..);
 
 /// The outcome of one item.
 fn listed<K: Object>(
-    decoded: Result<Arc<StoredObject<K>>, Fault>,
+    decoded: Result<Arc<StoredObject<K>>, ItemFault>,
     nth: usize,
 ) -> Result<Listed<K>, Error> {
     match decoded {
         Ok(object) => Ok(Listed::Object(object)),
-        Err(Fault::Undecodable(aside) | Fault::Foreign { aside, .. }) => Ok(Listed::from(aside)),
-        Err(Fault::Malformed(why)) => Err(protocol(&format!(
+        Err(ItemFault::Undecodable(aside) | ItemFault::Foreign { aside, .. }) => {
+            Ok(Listed::from(aside))
+        }
+        Err(ItemFault::Malformed(why)) => Err(protocol(&format!(
             "item {nth} of the list is not JSON: {why}"
         ))),
     }

@@ -168,9 +168,9 @@ mod tests {
         let skipped = item::skipped::<Secret>(&options);
         match item::decode::<Secret>(json.as_bytes(), skipped, &mut 0) {
             Ok(secret) => Ok(Secret::clone(&secret)),
-            Err(item::Fault::Undecodable(aside)) => Err(aside.error.to_string()),
-            Err(item::Fault::Malformed(why)) => Err(format!("malformed: {why}")),
-            Err(item::Fault::Foreign { found, .. }) => Err(found),
+            Err(item::ItemFault::Undecodable(aside)) => Err(aside.error.to_string()),
+            Err(item::ItemFault::Malformed(why)) => Err(format!("malformed: {why}")),
+            Err(item::ItemFault::Foreign { found, .. }) => Err(found),
         }
     }
 

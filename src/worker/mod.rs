@@ -44,7 +44,7 @@ pub struct Worker {
 }
 
 /// The end of a thread, with the text of its panic; `None` before its end.
-type End = Option<Result<(), String>>;
+type ThreadEnd = Option<Result<(), String>>;
 
 impl Worker {
     /// Starts a thread that runs `body` until it returns.
@@ -165,7 +165,7 @@ impl Worker {
 pub(crate) struct Ending {
     name: String,
     thread: ThreadId,
-    end: Arc<Monitor<End>>,
+    end: Arc<Monitor<ThreadEnd>>,
 }
 
 impl Ending {
@@ -186,7 +186,7 @@ impl Ending {
         }
         let _waiting = ThreadWait::begin(self.thread, &self.name)?;
         let end = self.end.lock();
-        let has_come = |end: &mut End| end.is_some().then_some(());
+        let has_come = |end: &mut ThreadEnd| end.is_some().then_some(());
         let (ended, _) = clock.wait_for(&self.end, end, deadline, has_come);
         Ok(ended.is_some())
     }
@@ -206,12 +206,12 @@ impl Drop for Worker {
 /// Counts a live thread from before its start to its very end, unwinding included, and then records
 /// its end.
 struct Alive {
-    end: Arc<Monitor<End>>,
+    end: Arc<Monitor<ThreadEnd>>,
     result: Result<(), String>,
 }
 
 impl Alive {
-    fn new(end: &Arc<Monitor<End>>) -> Self {
+    fn new(end: &Arc<Monitor<ThreadEnd>>) -> Self {
         LIVE.fetch_add(1, Ordering::SeqCst);
         Self {
             end: Arc::clone(end),

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
+use super::admission::{Admission, AdmissionRefusal, QueuedRequest, Supply, Urgency};
 use super::interrupt::{Interrupt, Limit};
 use crate::clock::{Clock, Deadline};
 use crate::error::debug_of;
@@ -118,10 +118,10 @@ impl Slots {
     }
 }
 
-fn interrupt(refusal: Refusal) -> Interrupt {
+fn interrupt(refusal: AdmissionRefusal) -> Interrupt {
     match refusal {
-        Refusal::Stopped => Interrupt::Stopped,
-        Refusal::TooLate { .. } => Interrupt::Limit(Limit::Deadline),
+        AdmissionRefusal::Stopped => Interrupt::Stopped,
+        AdmissionRefusal::TooLate { .. } => Interrupt::Limit(Limit::Deadline),
     }
 }
 

@@ -12,7 +12,7 @@ use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::registry::Registry;
 use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
-use crate::policy::{RequestKind, doubled};
+use crate::policy::{PolicyRequest, doubled};
 use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -64,7 +64,8 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
         if first || stop.is_stopped() {
             context.check::<K>(&read.version)?;
         }
-        let found = registry.request_patiently(RequestKind::Read, &context, &read.version, &|_| ());
+        let found =
+            registry.request_patiently(PolicyRequest::Read, &context, &read.version, &|_| ());
         let error = match found {
             Err(error) if !error.is_not_found() => error,
             found => return complete(&read, found, false),

@@ -15,7 +15,7 @@ use crate::manager::references::{Affected, Owner, ReferenceChange};
 use crate::manager::registry::Registry;
 use crate::manager::strategy::{ReferencedObjects, Strategy};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
-use crate::policy::RequestKind;
+use crate::policy::PolicyRequest;
 use crate::sync::Arc;
 
 /// The store of one manager. It has no thread: fetches are made on the threads of readers.
@@ -82,9 +82,9 @@ impl<K: Object> TtlStore<K> {
         let found = checked.and_then(|()| {
             if is_first {
                 let kind = if self.keeps {
-                    RequestKind::FirstRead
+                    PolicyRequest::FirstRead
                 } else {
-                    RequestKind::Read
+                    PolicyRequest::Read
                 };
                 let told = |tries: &Failures| entry.state.lock().waits(fetch, tries);
                 self.registry

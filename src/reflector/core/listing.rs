@@ -4,12 +4,12 @@
 use crate::error::Error;
 use crate::list_watch::{ListPage, ListRequest, Pages};
 use crate::object::ResourceVersion;
-use crate::policy::{NextRequest, RequestKind, WaitRule};
+use crate::policy::{NextRequest, PolicyRequest, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::Action;
 use super::state::History;
-use super::steps::{AfterPause, Core, Cycle, Listing, Step, use_up};
+use super::steps::{AfterPause, Core, CoreStep, Cycle, Listing, use_up};
 
 /// Items per page: large enough for few requests, small enough for the server's memory (PG-1).
 const PAGE_SIZE: u32 = 500;
@@ -69,7 +69,7 @@ impl Core {
         listing.asked_at = self.facts.now;
         (listing.version, listing.token) = (None, None);
         listing.pages = Pages::default();
-        self.step = Step::Listing(listing);
+        self.step = CoreStep::Listing(listing);
         Action::List {
             request,
             fresh: true,
@@ -121,7 +121,7 @@ impl Core {
             urgent: self.facts.urgent,
             ..ListRequest::default()
         };
-        self.step = Step::Listing(listing);
+        self.step = CoreStep::Listing(listing);
         Action::List {
             request,
             fresh: false,
@@ -144,9 +144,9 @@ impl Core {
     pub(super) fn page_failed(&mut self, mut listing: Listing, error: Error) -> Action {
         let at_a_version = !listing.asked.is_unset();
         let request = match (&listing.token, at_a_version) {
-            (Some(_), _) if !listing.cycle.full_list => RequestKind::LaterPage,
-            (_, true) => RequestKind::ListAt,
-            (_, false) => RequestKind::List,
+            (Some(_), _) if !listing.cycle.full_list => PolicyRequest::LaterPage,
+            (_, true) => PolicyRequest::ListAt,
+            (_, false) => PolicyRequest::List,
         };
         let was_most_recent = listing.asked.is_empty() || listing.cycle.most_recent;
         let step = self.state.after(request, &error, was_most_recent);

@@ -38,7 +38,7 @@ use crate::policy::WaitRule;
 use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
 
 use state::{History, ReflectorState};
-use steps::{AfterPause, Committing, Cycle, Step, Watching};
+use steps::{AfterPause, Committing, CoreStep, Cycle, Watching};
 
 impl Core {
     /// `what` names the listed objects in messages. `one_object` says that the scope is one object
@@ -50,7 +50,7 @@ impl Core {
         now: Instant,
     ) -> Self {
         Self {
-            step: Step::Idle,
+            step: CoreStep::Idle,
             state: ReflectorState::new(options, what, one_object, now),
             facts: Facts {
                 now,
@@ -94,7 +94,7 @@ impl Core {
             self.state.one_went |= *kind == EventKind::Deleted;
         }
         let action = self.decide(input);
-        let may_be_quiet = matches!(self.step, Step::Opening(_) | Step::Watching(_));
+        let may_be_quiet = matches!(self.step, CoreStep::Opening(_) | CoreStep::Watching(_));
         self.state
             .update_contact_deadline(may_be_quiet, self.facts.now);
         action
@@ -106,50 +106,56 @@ impl Core {
     }
 
     fn decide(&mut self, input: Input) -> Action {
-        let step = std::mem::replace(&mut self.step, Step::Ended);
+        let step = std::mem::replace(&mut self.step, CoreStep::Ended);
         match (step, input) {
-            (_, Input::Stop) | (Step::Ended, _) => self.end(),
-            (Step::Idle, Input::Start) => self.begin_cycle(),
-            (Step::Listing(listing), Input::Page { page, is_empty }) => match page {
+            (_, Input::Stop) | (CoreStep::Ended, _) => self.end(),
+            (CoreStep::Idle, Input::Start) => self.begin_cycle(),
+            (CoreStep::Listing(listing), Input::Page { page, is_empty }) => match page {
                 Ok(page) => self.page(listing, page, is_empty),
                 Err(error) => self.page_failed(listing, error),
             },
-            (Step::Probing(since), Input::Page { page, .. }) => match page {
+            (CoreStep::Probing(since), Input::Page { page, .. }) => match page {
                 Ok(page) => self.probed(&page.resource_version, since),
                 Err(error) => self.probe_failed(error),
             },
-            (Step::Committing(committing), Input::Done(result)) => match result {
+            (CoreStep::Committing(committing), Input::Done(result)) => match result {
                 Ok(()) => self.committed(committing),
                 Err(error) => self.commit_failed(&committing, error),
             },
-            (Step::Opening(opening), Input::Done(result)) => match result {
+            (CoreStep::Opening(opening), Input::Done(result)) => match result {
                 Ok(()) => self.opened(opening),
                 Err(error) => self.open_failed(&opening, error),
             },
-            (Step::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen),
-            (Step::Watching(watching), Input::Applied(result)) => self.applied(watching, result),
-            (Step::Watching(watching), Input::Resynced(result)) => self.resynced(watching, result),
-            (Step::Watching(watching), Input::Ended(end)) => self.watch_ended(&watching, end),
-            (Step::Watching(watching), Input::Quiet { last_contact }) => {
+            (CoreStep::Watching(watching), Input::Seen(seen)) => self.seen(watching, seen),
+            (CoreStep::Watching(watching), Input::Applied(result)) => {
+                self.applied(watching, result)
+            }
+            (CoreStep::Watching(watching), Input::Resynced(result)) => {
+                self.resynced(watching, result)
+            }
+            (CoreStep::Watching(watching), Input::Ended(end)) => self.watch_ended(&watching, end),
+            (CoreStep::Watching(watching), Input::Quiet { last_contact }) => {
                 self.quiet(watching, last_contact)
             }
-            (Step::OpeningStream(streaming), Input::Done(result)) => match result {
+            (CoreStep::OpeningStream(streaming), Input::Done(result)) => match result {
                 Ok(()) => self.stream_opened(streaming),
                 Err(error) => self.stream_failed(streaming, error),
             },
-            (Step::Streaming(streaming), Input::Seen(seen)) => self.stream_seen(streaming, seen),
-            (Step::Streaming(streaming), Input::Applied(result)) => match result {
+            (CoreStep::Streaming(streaming), Input::Seen(seen)) => {
+                self.stream_seen(streaming, seen)
+            }
+            (CoreStep::Streaming(streaming), Input::Applied(result)) => match result {
                 Ok(()) => self.collect(streaming),
                 Err(error) => self.stream_failed(streaming, error),
             },
-            (Step::Streaming(streaming), Input::Ended(end)) => {
+            (CoreStep::Streaming(streaming), Input::Ended(end)) => {
                 self.stream_ended(&streaming, end.as_ref())
             }
-            (Step::Streaming(streaming), Input::Quiet { last_contact }) => {
+            (CoreStep::Streaming(streaming), Input::Quiet { last_contact }) => {
                 self.stream_quiet(streaming, last_contact)
             }
-            (Step::Pausing { next, .. }, Input::Paused) => self.go_on(next),
-            (Step::Pausing { since, until, next }, Input::Demanded) => {
+            (CoreStep::Pausing { next, .. }, Input::Paused) => self.go_on(next),
+            (CoreStep::Pausing { since, until, next }, Input::Demanded) => {
                 self.demanded(since, until, next)
             }
             (step, input) => self.invalid_transition(&step, &input),
@@ -195,7 +201,7 @@ impl Core {
             consistent: asked.is_empty(),
             history_expired: self.state.history != History::Known,
         };
-        self.step = Step::Committing(Committing {
+        self.step = CoreStep::Committing(Committing {
             of: of.clone(),
             confirmed_at,
             cycle,
@@ -220,7 +226,7 @@ impl Core {
         } else {
             Action::Pause { until, on_demand }
         };
-        self.step = Step::Pausing {
+        self.step = CoreStep::Pausing {
             since: self.facts.now,
             until,
             next,
@@ -234,7 +240,7 @@ impl Core {
         if until <= self.facts.now {
             return self.go_on(next);
         }
-        self.step = Step::Pausing { since, until, next };
+        self.step = CoreStep::Pausing { since, until, next };
         Action::Pause {
             until,
             on_demand: false,
@@ -243,13 +249,13 @@ impl Core {
 
     fn end(&mut self) -> Action {
         self.state.status.phase = Phase::Stopped;
-        self.step = Step::Ended;
+        self.step = CoreStep::Ended;
         Action::End
     }
 
     /// Ends the run: the driver reported an input that its last action cannot lead to, which is a
     /// bug.
-    fn invalid_transition(&mut self, step: &Step, input: &Input) -> Action {
+    fn invalid_transition(&mut self, step: &CoreStep, input: &Input) -> Action {
         debug_assert!(false, "{input:?} does not belong to {step:?}");
         let why = "the reflector ends: its driver and its core disagree";
         self.state.log(log::Level::Error, why.to_owned());

@@ -9,12 +9,12 @@ use std::time::Instant;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ListRequest;
 use crate::object::ResourceVersion;
-use crate::policy::{NextRequest, RequestKind, WaitRule};
+use crate::policy::{NextRequest, PolicyRequest, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::Action;
 use super::state::History;
-use super::steps::{AfterPause, Core, Cycle, Step};
+use super::steps::{AfterPause, Core, CoreStep, Cycle};
 
 impl Core {
     /// Asks for the server's version with a list of one item. A scope of one object is listed in
@@ -25,7 +25,7 @@ impl Core {
             return self.list_at(asked, Cycle::default(), true);
         }
         self.state.status.phase = Phase::Opening;
-        self.step = Step::Probing(self.facts.now);
+        self.step = CoreStep::Probing(self.facts.now);
         Action::Probe(ListRequest {
             resource_version: ResourceVersion::most_recent(),
             limit: 1,
@@ -52,7 +52,7 @@ impl Core {
 
     pub(super) fn probe_failed(&mut self, error: Error) -> Action {
         let again = !self.state.may_list_soon;
-        let step = self.state.after(RequestKind::Probe, &error, again);
+        let step = self.state.after(PolicyRequest::Probe, &error, again);
         let error = error.asked_as(&format!("failed to probe {}", self.state.what));
         if step.next == NextRequest::MostRecent {
             return self.list_most_recent(error, step.wait);

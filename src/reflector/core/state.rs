@@ -9,7 +9,7 @@ use crate::failures::Failures;
 use crate::list_watch::{Bound, OBJECTS_MAX};
 use crate::object::ResourceVersion;
 use crate::policy::{
-    self, Answer, Backoff, Chance, Fast, NAMED_MAX, REOPEN_AT_ONCE, RequestKind, RetryWindow,
+    self, AnswerKind, Backoff, Chance, Fast, NAMED_MAX, PolicyRequest, REOPEN_AT_ONCE, RetryWindow,
     WaitRule, asked_wait,
 };
 use crate::reflector::options::WATCH_TIMEOUT_MIN;
@@ -200,17 +200,20 @@ impl ReflectorState {
     /// The policy's row for a failure. `again` says that the same happened before.
     pub(super) fn after(
         &mut self,
-        request: RequestKind,
+        request: PolicyRequest,
         error: &Error,
         again: bool,
     ) -> policy::PolicyStep {
         let mut failed = 1_u32.saturating_add(again.into());
         let at_a_version = matches!(
             request,
-            RequestKind::ListAt | RequestKind::Open | RequestKind::Watch
+            PolicyRequest::ListAt | PolicyRequest::Open | PolicyRequest::Watch
         );
-        let may_be_unreadable = matches!(Answer::of(error), Answer::Unreadable | Answer::Internal);
-        if request == RequestKind::Watch && asked_wait(error).is_some() {
+        let may_be_unreadable = matches!(
+            AnswerKind::of(error),
+            AnswerKind::Unreadable | AnswerKind::Internal
+        );
+        if request == PolicyRequest::Watch && asked_wait(error).is_some() {
             failed = failed.max(self.named.saturating_add(1));
         } else if at_a_version && may_be_unreadable {
             self.unreadable = self.unreadable.saturating_add(1);
@@ -397,7 +400,7 @@ impl ReflectorState {
         wait: WaitRule,
         facts: &Facts,
     ) -> (Instant, bool) {
-        let answer = Answer::of(&error);
+        let answer = AnswerKind::of(&error);
         let asked = asked_wait(&error).map(|asked| later(facts.now, asked));
         self.note(error, facts);
         self.status.phase = Phase::BackingOff;
@@ -432,7 +435,7 @@ impl ReflectorState {
             self.unconfirmed_since = until;
         }
         let expedited = if self.status.synced {
-            answer != Answer::TooMany
+            answer != AnswerKind::TooMany
         } else {
             fast.is_none()
         };

@@ -16,14 +16,14 @@ pub(crate) const VERY_SHORT: Duration = Duration::from_secs(1);
 /// The decisions of one run of a reflector.
 #[derive(Debug)]
 pub(crate) struct Core {
-    pub(super) step: Step,
+    pub(super) step: CoreStep,
     pub(super) state: ReflectorState,
     /// The facts while the core decides.
     pub(super) facts: Facts,
 }
 
 #[derive(Debug)]
-pub(super) enum Step {
+pub(super) enum CoreStep {
     Idle,
     Listing(Listing),
     Committing(Committing),

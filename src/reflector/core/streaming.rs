@@ -7,12 +7,12 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
-use crate::policy::{Answer, NextRequest, RequestKind, WaitRule};
+use crate::policy::{AnswerKind, NextRequest, PolicyRequest, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Seen};
 use super::state::History;
-use super::steps::{AfterPause, Core, Cycle, Step, Streaming, VERY_SHORT, Watching, use_up};
+use super::steps::{AfterPause, Core, CoreStep, Cycle, Streaming, VERY_SHORT, Watching, use_up};
 
 /// The reflector gives up a streamed list after this time without progress (B8): ten of the ticks
 /// on which servers send the final bookmark (WL-16).
@@ -58,7 +58,7 @@ impl Core {
             send_initial_events: true,
             urgent: self.facts.urgent,
         };
-        self.step = Step::OpeningStream(Streaming {
+        self.step = CoreStep::OpeningStream(Streaming {
             asked,
             opened_at: self.facts.now,
             timeout,
@@ -83,7 +83,7 @@ impl Core {
         if self.facts.now >= until {
             return self.give_up_stream(&streaming);
         }
-        self.step = Step::Streaming(streaming);
+        self.step = CoreStep::Streaming(streaming);
         Action::Read { until }
     }
 
@@ -96,7 +96,7 @@ impl Core {
                     streaming.last_item = self.facts.now;
                     streaming.progress = self.facts.now;
                 }
-                self.step = Step::Streaming(streaming);
+                self.step = CoreStep::Streaming(streaming);
                 Action::Stage
             }
             Seen::Bookmark {
@@ -144,13 +144,16 @@ impl Core {
         let Streaming {
             asked, mut cycle, ..
         } = streaming;
-        let answer = Answer::of(&error);
+        let answer = AnswerKind::of(&error);
         let again = cycle.refused_streams > 0;
-        let step = self.state.after(RequestKind::Stream, &error, again);
+        let step = self.state.after(PolicyRequest::Stream, &error, again);
         // An unreachable server refuses nothing.
-        let refused = u8::from(answer != Answer::Refused);
+        let refused = u8::from(answer != AnswerKind::Refused);
         cycle.refused_streams = cycle.refused_streams.saturating_add(refused);
-        if matches!(answer, Answer::Expired | Answer::Gone | Answer::TooLarge) {
+        if matches!(
+            answer,
+            AnswerKind::Expired | AnswerKind::Gone | AnswerKind::TooLarge
+        ) {
             self.state.history = History::Unavailable;
             if !asked.is_empty() && use_up(&mut cycle.most_recent) {
                 return self.open_stream(cycle);
@@ -163,7 +166,7 @@ impl Core {
                 return self.fall_back(cycle, error);
             }
             (NextRequest::ListPlainly, _) => {
-                if answer == Answer::OverLimit {
+                if answer == AnswerKind::OverLimit {
                     // Another stream would be as large; a list in pages may fit.
                     self.state.may_stream = false;
                 } else if again {

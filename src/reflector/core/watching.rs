@@ -7,12 +7,12 @@ use crate::clock::later;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{EventKind, WatchRequest};
 use crate::object::ResourceVersion;
-use crate::policy::{Answer, NextRequest, RequestKind, WaitRule};
+use crate::policy::{AnswerKind, NextRequest, PolicyRequest, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Effect, Seen};
 use super::state::History;
-use super::steps::{AfterPause, Committing, Core, Step, VERY_SHORT, Watching, use_up};
+use super::steps::{AfterPause, Committing, Core, CoreStep, VERY_SHORT, Watching, use_up};
 
 /// How late a server may be in ending a watch by its own time-out (B11).
 const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
@@ -83,7 +83,7 @@ impl Core {
         if self.state.status.failures.count() == 0 && self.state.confirmed {
             self.state.quiet_until = Some(watching.outlived_at());
         }
-        self.step = Step::Opening(watching);
+        self.step = CoreStep::Opening(watching);
         Action::Open(WatchRequest {
             resource_version: self.state.version().clone(),
             timeout,
@@ -127,7 +127,7 @@ impl Core {
             self.state.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, AfterPause::Probe);
         }
-        self.watch_failed(RequestKind::Open, error)
+        self.watch_failed(PolicyRequest::Open, error)
     }
 
     /// The replacement is the content now: watches from there.
@@ -199,7 +199,7 @@ impl Core {
         }
         let dues = [self.state.resync_due, self.state.relist_due];
         let until = dues.into_iter().flatten().fold(dead_at, Instant::min);
-        self.step = Step::Watching(watching);
+        self.step = CoreStep::Watching(watching);
         Action::Read { until }
     }
 
@@ -235,7 +235,7 @@ impl Core {
         match action {
             None => self.read(watching),
             Some(action) => {
-                self.step = Step::Watching(watching);
+                self.step = CoreStep::Watching(watching);
                 action
             }
         }
@@ -257,7 +257,7 @@ impl Core {
         let error = error.asked_as(&format!("the watch of {} ended", self.state.what));
         let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
-        let internal = Answer::of(&error) == Answer::Internal;
+        let internal = AnswerKind::of(&error) == AnswerKind::Internal;
         if internal && self.state.internal_errors.admits(self.facts.now) {
             let why = format!("the watch is retried after an internal error err={error}");
             self.state.log(log::Level::Debug, why);
@@ -266,20 +266,23 @@ impl Core {
             }
             return self.reopen_after(lived, AfterPause::Watch);
         }
-        self.watch_failed(RequestKind::Watch, error)
+        self.watch_failed(PolicyRequest::Watch, error)
     }
 
     /// Opens the watch again at the last version, or begins a new cycle.
-    fn watch_failed(&mut self, request: RequestKind, error: Error) -> Action {
+    fn watch_failed(&mut self, request: PolicyRequest, error: Error) -> Action {
         let again = !self.state.may_list_soon;
         let step = self.state.after(request, &error, again);
         if step.next == NextRequest::Same {
             return self.fail(error, step.wait, AfterPause::Watch);
         }
-        if request == RequestKind::Watch {
+        if request == PolicyRequest::Watch {
             self.state.fell_behind(self.facts.now);
         }
-        if matches!(Answer::of(&error), Answer::Expired | Answer::Gone) {
+        if matches!(
+            AnswerKind::of(&error),
+            AnswerKind::Expired | AnswerKind::Gone
+        ) {
             self.state.history = History::Expired;
             return self.expired(error, step.wait);
         }
@@ -355,7 +358,7 @@ impl Core {
             .resync_due
             .is_some_and(|due| due <= self.facts.now)
         {
-            self.step = Step::Watching(watching);
+            self.step = CoreStep::Watching(watching);
             return Action::Resync;
         }
         self.read_or_relist(watching)

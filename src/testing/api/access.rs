@@ -6,7 +6,7 @@ use super::routes::ObjectRoute;
 
 use crate::http::certificate_subject;
 use crate::testing::http::Caller;
-use crate::testing::http::message::Request;
+use crate::testing::http::message::RequestMessage;
 
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
@@ -143,7 +143,7 @@ struct WantedAccess<'a> {
 
 /// The users that the server knows, and their rights.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Access {
+pub(super) struct AccessRequest {
     tokens: Vec<(String, ApiUser)>,
     /// Without a rule, every user may do everything.
     rules: Vec<AccessRule>,
@@ -153,7 +153,7 @@ pub(super) struct Access {
     knows_users: bool,
 }
 
-impl Access {
+impl AccessRequest {
     pub(super) fn add_token(&mut self, token: &str, user: &str, groups: &[&str]) {
         let user = ApiUser {
             name: user.to_owned(),
@@ -187,7 +187,11 @@ impl Access {
     }
 
     /// The user of a request; the refusal is a 401.
-    pub(super) fn user(&self, request: &Request, caller: &Caller) -> Result<ApiUser, Refusal> {
+    pub(super) fn user(
+        &self,
+        request: &RequestMessage,
+        caller: &Caller,
+    ) -> Result<ApiUser, Refusal> {
         if self.takes_certificates
             && let Some(subject) = caller
                 .certificates
@@ -276,13 +280,13 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::api::resources::Registry;
+    use crate::testing::api::resources::KindRegistry;
     use crate::testing::api::routes::Route;
     use crate::testing::recording::Target;
 
-    fn request(token: Option<&str>) -> Request {
+    fn request(token: Option<&str>) -> RequestMessage {
         let header = token.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
-        Request {
+        RequestMessage {
             method: "GET".to_owned(),
             target: Target::parse("/api/v1/pods"),
             headers: header.into_iter().collect(),
@@ -297,8 +301,8 @@ mod tests {
         }
     }
 
-    fn refused(access: &Access, path: &str) -> Option<String> {
-        let route = Route::of(&Registry::built_in(), "GET", &Target::parse(path)).unwrap();
+    fn refused(access: &AccessRequest, path: &str) -> Option<String> {
+        let route = Route::of(&KindRegistry::built_in(), "GET", &Target::parse(path)).unwrap();
         let Route::Objects(route) = route else {
             panic!("{path}");
         };
@@ -309,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_token_is_a_user_and_no_token_is_anonymous_where_nobody_is_known() {
-        let mut access = Access::default();
+        let mut access = AccessRequest::default();
         let nobody = access.user(&request(None), &nobody_shown()).unwrap();
         assert_eq!(nobody.name, "system:anonymous");
         access.add_token("t", "bob", &["ops"]);
@@ -323,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_rule_limits_what_it_names_and_the_refusal_has_the_servers_words() {
-        let mut access = Access::default();
+        let mut access = AccessRequest::default();
         access.add_token("t", "bob", &[]);
         assert_eq!(refused(&access, "/api/v1/pods"), None);
         let rule = AccessRule::for_user("bob")

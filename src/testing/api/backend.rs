@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use super::access::{Access, ApiUser};
+use super::access::{AccessRequest, ApiUser};
 use super::defaults;
 use super::list_options;
 use super::patches;
@@ -17,11 +17,11 @@ use super::resources::ApiResource;
 use super::routes::{ApiVerb, ObjectRoute, Route};
 use super::selectors::ObjectFilter;
 use super::storage::{Storage, StorageState, StoredVersion};
-use super::watches::{OpenWatches, WatchBody, WatchSettings};
-use super::writes::{DeleteRequest, Writer};
+use super::watches::{OpenWatches, ServedWatchBody, WatchSettings};
+use super::writes::{DeleteRequest, ObjectWriter};
 use super::{discovery, openapi};
 use crate::sync::{Arc, Mutex};
-use crate::testing::http::message::Request;
+use crate::testing::http::message::RequestMessage;
 use crate::testing::http::{Answered, Backend, Caller, Reply};
 
 /// Shorter bodies are not compressed, as on a real server.
@@ -32,7 +32,7 @@ const GZIP_BYTES_MIN: usize = 128 * 1024;
 #[derive(Debug)]
 pub(super) struct ApiBackend {
     pub(super) storage: Arc<Storage>,
-    pub(super) access: Mutex<Access>,
+    pub(super) access: Mutex<AccessRequest>,
     pub(super) open: OpenWatches,
     pub(super) bookmark_every: Duration,
     pub(super) drop_parameter: DropParameter,
@@ -60,7 +60,7 @@ impl JsonAnswer {
 }
 
 impl Backend for ApiBackend {
-    fn answer<'a>(&'a self, request: &Request, _at: Instant, caller: &Caller) -> Reply<'a> {
+    fn answer<'a>(&'a self, request: &RequestMessage, _at: Instant, caller: &Caller) -> Reply<'a> {
         let accept = request.header("accept").unwrap_or_default();
         match self.route(request, caller) {
             Ok(Route::Objects(route)) if route.verb == ApiVerb::Watch => {
@@ -75,7 +75,7 @@ impl Backend for ApiBackend {
 
 impl ApiBackend {
     /// The route of the request, if its user may take it.
-    fn route(&self, request: &Request, caller: &Caller) -> Result<Route, Refusal> {
+    fn route(&self, request: &RequestMessage, caller: &Caller) -> Result<Route, Refusal> {
         if is_open(&request.target.path) {
             return Ok(Route::Server);
         }
@@ -92,7 +92,7 @@ impl ApiBackend {
         Ok(route)
     }
 
-    fn watch(&self, route: &ObjectRoute, request: &Request, accept: &str) -> Reply<'static> {
+    fn watch(&self, route: &ObjectRoute, request: &RequestMessage, accept: &str) -> Reply<'static> {
         let form = AnswerForm::of(accept, &request.target, self.drop_parameter);
         let begun = form.and_then(|form| {
             let settings = WatchSettings {
@@ -100,7 +100,7 @@ impl ApiBackend {
                 bookmark_every: self.bookmark_every,
                 open: Arc::clone(&self.open),
             };
-            WatchBody::begin(&self.storage, route, &request.target, &settings)
+            ServedWatchBody::begin(&self.storage, route, &request.target, &settings)
         });
         match begun {
             Ok(body) => Reply {
@@ -116,14 +116,14 @@ impl ApiBackend {
     fn objects(
         &self,
         route: &ObjectRoute,
-        request: &Request,
+        request: &RequestMessage,
         accept: &str,
     ) -> Result<JsonAnswer, Refusal> {
         let target = &request.target;
         let form = AnswerForm::of(accept, target, self.drop_parameter)?;
         let now = self.storage.now();
         let mut state = self.storage.lock();
-        let writer = Writer {
+        let writer = ObjectWriter {
             storage: &self.storage,
             is_dry_run: list_options::text(target, "dryRun") == "All",
             is_test: false,
@@ -187,7 +187,7 @@ impl ApiBackend {
     pub(super) fn patch(
         &self,
         route: &ObjectRoute,
-        writer: Writer<'_>,
+        writer: ObjectWriter<'_>,
         mut patched: impl FnMut(Option<&StoredVersion>) -> Result<Value, Refusal>,
     ) -> Result<Arc<StoredVersion>, Refusal> {
         let kind = route.resource.storage_key();
@@ -205,7 +205,7 @@ impl ApiBackend {
     }
 
     /// Answers a path that is not about objects.
-    fn own_path(&self, request: &Request, accept: &str) -> Result<JsonAnswer, Refusal> {
+    fn own_path(&self, request: &RequestMessage, accept: &str) -> Result<JsonAnswer, Refusal> {
         if request.method != "GET" {
             return Err(Refusal::method_not_allowed());
         }
@@ -290,7 +290,7 @@ fn header(name: &str, value: &str) -> (String, String) {
 }
 
 /// Makes the reply, compressed if the client accepts that and the size is worth it.
-fn whole(request: &Request, answer: Result<JsonAnswer, Refusal>) -> Reply<'static> {
+fn whole(request: &RequestMessage, answer: Result<JsonAnswer, Refusal>) -> Reply<'static> {
     let mut headers = vec![header("cache-control", "no-cache, private")];
     let answer = answer.unwrap_or_else(|refusal| {
         if let Some(seconds) = refusal.retry_after() {
@@ -322,7 +322,7 @@ fn whole(request: &Request, answer: Result<JsonAnswer, Refusal>) -> Reply<'stati
 }
 
 #[cfg(feature = "gzip")]
-fn compressed(request: &Request, body: &[u8]) -> Option<Vec<u8>> {
+fn compressed(request: &RequestMessage, body: &[u8]) -> Option<Vec<u8>> {
     use std::io::Write as _;
 
     let takes = request.header("accept-encoding").unwrap_or_default();
@@ -335,12 +335,12 @@ fn compressed(request: &Request, body: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[cfg(not(feature = "gzip"))]
-fn compressed(_request: &Request, _body: &[u8]) -> Option<Vec<u8>> {
+fn compressed(_request: &RequestMessage, _body: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
 /// Reads the object in the body of a request, which must be of that kind.
-fn read_object(resource: &ApiResource, request: &Request) -> Result<Value, Refusal> {
+fn read_object(resource: &ApiResource, request: &RequestMessage) -> Result<Value, Refusal> {
     let media_type = request.header("content-type").unwrap_or("application/json");
     let media_type = media_type.split(';').next().unwrap_or_default().trim();
     if !matches!(media_type, "application/json" | "") {
@@ -416,7 +416,7 @@ pub(super) fn check_type(resource: &ApiResource, object: &Value) -> Result<(), R
 fn patched(
     old: Option<&StoredVersion>,
     route: &ObjectRoute,
-    request: &Request,
+    request: &RequestMessage,
 ) -> Result<Value, Refusal> {
     let resource = &route.resource;
     let content_type = request.header("content-type").unwrap_or_default();
@@ -436,7 +436,7 @@ fn patched(
 }
 
 /// Reads the options of a delete from its body and its parameters.
-fn read_delete(request: &Request) -> Result<DeleteRequest, Refusal> {
+fn read_delete(request: &RequestMessage) -> Result<DeleteRequest, Refusal> {
     let body: Value = if request.body.is_empty() {
         Value::Object(Map::new())
     } else {
@@ -465,8 +465,8 @@ fn read_delete(request: &Request) -> Result<DeleteRequest, Refusal> {
 fn delete_all(
     state: &mut StorageState,
     route: &ObjectRoute,
-    request: &Request,
-    writer: Writer<'_>,
+    request: &RequestMessage,
+    writer: ObjectWriter<'_>,
     asked: &DeleteRequest,
 ) -> Result<Vec<Arc<StoredVersion>>, Refusal> {
     let resource = &route.resource;
@@ -519,7 +519,7 @@ mod tests {
             Arc::clone(state.registry.find("", "v1", "configmaps").unwrap())
         };
         let route = ObjectRoute::to_object(&config_maps, "shop", "a");
-        let writer = Writer {
+        let writer = ObjectWriter {
             storage: &backend.storage,
             is_dry_run: false,
             is_test: false,

@@ -4,13 +4,13 @@ use std::time::{Duration, SystemTime};
 
 use rustls::crypto::CryptoProvider;
 
-use super::access::{Access, AccessRule};
+use super::access::{AccessRequest, AccessRule};
 use super::backend::ApiBackend;
 use super::representation::DropParameter;
-use super::resources::{ApiResource, Registry};
+use super::resources::{ApiResource, KindRegistry};
 use super::server::ApiServer;
 use super::storage::Storage;
-use super::writes::Writer;
+use super::writes::ObjectWriter;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::sync::{Arc, Monitor, Mutex};
@@ -25,8 +25,8 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// The options of an [`ApiServer`] before it starts.
 #[derive(Debug)]
 pub struct ApiServerBuilder {
-    registry: Registry,
-    access: Access,
+    registry: KindRegistry,
+    access: AccessRequest,
     bookmark_every: Duration,
     drop_parameter: DropParameter,
     started_at: Option<SystemTime>,
@@ -36,8 +36,8 @@ pub struct ApiServerBuilder {
 impl Default for ApiServerBuilder {
     fn default() -> Self {
         Self {
-            registry: Registry::built_in(),
-            access: Access::default(),
+            registry: KindRegistry::built_in(),
+            access: AccessRequest::default(),
             bookmark_every: BOOKMARK_EVERY,
             drop_parameter: DropParameter::default(),
             started_at: None,
@@ -209,7 +209,7 @@ fn make_namespaces(storage: &Storage) {
     let Some(namespaces) = state.registry.find("", "v1", "namespaces").cloned() else {
         return;
     };
-    let writer = Writer {
+    let writer = ObjectWriter {
         storage,
         is_dry_run: false,
         is_test: true,

@@ -275,11 +275,11 @@ pub(super) fn drop_server_fields(object: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::api::resources::Registry;
+    use crate::testing::api::resources::KindRegistry;
 
     #[test]
     fn what_is_there_stays_and_the_rest_is_filled_in() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let deployments = registry.find("apps", "v1", "deployments").unwrap();
         let mut deployment = json!({"spec": {
             "replicas": 0, "template": {"spec": {"containers": [{"image": "a:1"}]}},
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn string_data_becomes_data() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let secrets = registry.find("", "v1", "secrets").unwrap();
         let mut secret = json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}});
         fill_in(secrets, &mut secret);

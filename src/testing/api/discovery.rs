@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::resources::{ApiResource, Registry};
+use super::resources::{ApiResource, KindRegistry};
 use crate::sync::Arc;
 
 /// The release that the server reports.
@@ -32,7 +32,7 @@ pub(super) fn core_versions(address: &str) -> Value {
 }
 
 /// `/apis`.
-pub(super) fn groups(registry: &Registry) -> Value {
+pub(super) fn groups(registry: &KindRegistry) -> Value {
     let groups: Vec<_> = registry
         .groups()
         .into_iter()
@@ -43,7 +43,7 @@ pub(super) fn groups(registry: &Registry) -> Value {
 }
 
 /// `/apis/GROUP`.
-pub(super) fn group(registry: &Registry, name: &str) -> Option<Value> {
+pub(super) fn group(registry: &KindRegistry, name: &str) -> Option<Value> {
     let groups = registry.groups();
     let (_, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut group = group_value(name, versions);
@@ -92,7 +92,7 @@ fn verbs(resource: &ApiResource) -> Vec<&'static str> {
 }
 
 /// `/api/v1`, `/apis/GROUP/VERSION`.
-pub(super) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+pub(super) fn resources(registry: &KindRegistry, group: &str, version: &str) -> Option<Value> {
     let mut told = Vec::new();
     let mut api_version = None;
     for resource in registry.of_version(group, version) {
@@ -137,7 +137,7 @@ fn resource_value(resource: &ApiResource) -> Value {
 }
 
 /// `/api` or `/apis`, for clients that ask for all at once.
-pub(super) fn aggregated(registry: &Registry, is_core: bool, version: &str) -> Value {
+pub(super) fn aggregated(registry: &KindRegistry, is_core: bool, version: &str) -> Value {
     let groups = registry.groups();
     let groups = groups
         .iter()
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_in_all_forms_of_discovery() {
-        let mut registry = Registry::built_in();
+        let mut registry = KindRegistry::built_in();
         let racks = Resource::new("example.com", "v1", "racks", "Rack").cluster_scoped();
         registry.register(ApiResource::new(racks).short_name("rk").with_status());
         let list = resources(&registry, "example.com", "v1").unwrap();

@@ -3,10 +3,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::resources::{ApiResource, Registry};
+use super::resources::{ApiResource, KindRegistry};
 
 /// `/openapi/v3`: the locations of the groups' descriptions.
-pub(super) fn index(registry: &Registry) -> Value {
+pub(super) fn index(registry: &KindRegistry) -> Value {
     let mut paths = Map::new();
     for (group, versions) in registry.groups() {
         for version in versions {
@@ -22,7 +22,7 @@ pub(super) fn index(registry: &Registry) -> Value {
 }
 
 /// `/openapi/v3/apis/GROUP/VERSION`; `None` if there is no such group.
-pub(super) fn of_version(registry: &Registry, group: &str, version: &str) -> Option<Value> {
+pub(super) fn of_version(registry: &KindRegistry, group: &str, version: &str) -> Option<Value> {
     let resources: Vec<_> = registry.of_version(group, version).collect();
     if resources.is_empty() {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn of_version(registry: &Registry, group: &str, version: &str) -> Opt
 }
 
 /// `/openapi/v2`.
-pub(super) fn v2(registry: &Registry) -> Value {
+pub(super) fn v2(registry: &KindRegistry) -> Value {
     let mut definitions = Map::new();
     for resource in registry.all() {
         definitions.insert(schema_name(resource), schema(resource));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn each_group_of_the_index_is_described() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let index = index(&registry);
         let paths = index["paths"].as_object().unwrap();
         assert!(paths.contains_key("api/v1") && paths.contains_key("apis/apps/v1"));

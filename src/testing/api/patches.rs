@@ -423,10 +423,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::api::resources::Registry;
+    use crate::testing::api::resources::KindRegistry;
 
     fn patched(kind: &str, object: &Value, patch: &Value) -> Result<Value, u16> {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let pods = registry.find("", "v1", "pods").unwrap();
         let text = patch.to_string();
         let content_type = format!("application/{kind}");
@@ -536,7 +536,7 @@ mod tests {
 
     #[test]
     fn server_side_apply_is_refused_by_name() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let pods = registry.find("", "v1", "pods").unwrap();
         let refused = apply(pods, "application/apply-patch+yaml", &json!({}), b"{}");
         let refused = refused.unwrap_err();

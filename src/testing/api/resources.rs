@@ -209,13 +209,13 @@ pub(super) struct StorageKey {
 
 /// All kinds, in the order in which they were registered; those of definitions come last.
 #[derive(Clone, Debug)]
-pub(super) struct Registry {
+pub(super) struct KindRegistry {
     all: Vec<Arc<ApiResource>>,
     /// How many of them no definition registered.
     own: usize,
 }
 
-impl Registry {
+impl KindRegistry {
     /// The common kinds of Kubernetes.
     pub(super) fn built_in() -> Self {
         let all = BUILT_IN.iter().map(|row| Arc::new(row.resource()));
@@ -301,7 +301,7 @@ impl Registry {
 }
 
 /// One line of the table of built-in kinds.
-struct Row {
+struct BuiltInKind {
     /// Group and version, as objects have them.
     api_version: &'static str,
     plural: &'static str,
@@ -312,7 +312,7 @@ struct Row {
     marks: &'static str,
 }
 
-impl Row {
+impl BuiltInKind {
     fn resource(&self) -> ApiResource {
         let (group, version) = self
             .api_version
@@ -353,8 +353,8 @@ const fn row(
     kind: &'static str,
     short_names: &'static str,
     marks: &'static str,
-) -> Row {
-    Row {
+) -> BuiltInKind {
+    BuiltInKind {
         api_version,
         plural,
         kind,
@@ -366,7 +366,7 @@ const fn row(
 /// Marks: `c` cluster scope, `s` a separate status, `g` generations, `a` the category `all`, `x`
 /// the category `api-extensions`, `u` an update creates, `d` a delete answers with the object, `v`
 /// an update must name its version.
-const BUILT_IN: &[Row] = &[
+const BUILT_IN: &[BuiltInKind] = &[
     row("v1", "configmaps", "ConfigMap", "cm", ""),
     row("v1", "endpoints", "Endpoints", "ep", "u"),
     row("v1", "events", "Event", "ev", "u"),
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn a_kind_is_found_by_its_path_and_by_its_type() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let deployments = registry.find("apps", "v1", "deployments").unwrap();
         assert_eq!(deployments.to_string(), "deployments.apps");
         assert_eq!(registry.of_kind("apps/v1", "Deployment"), Some(deployments));

@@ -1,7 +1,7 @@
 //! The route of a request: the verb of the API, and the target of its path.
 
 use super::refusal::Refusal;
-use super::resources::{ApiResource, Registry};
+use super::resources::{ApiResource, KindRegistry};
 use crate::sync::Arc;
 use crate::testing::recording::Target;
 
@@ -81,7 +81,11 @@ pub(super) enum Route {
 }
 
 impl Route {
-    pub(super) fn of(registry: &Registry, method: &str, target: &Target) -> Result<Self, Refusal> {
+    pub(super) fn of(
+        registry: &KindRegistry,
+        method: &str,
+        target: &Target,
+    ) -> Result<Self, Refusal> {
         let path = target.path.trim_end_matches('/');
         let segments: Vec<_> = path.split('/').skip(1).collect();
         let (group, version, rest) = match segments.as_slice() {
@@ -155,7 +159,7 @@ mod tests {
     use super::*;
 
     fn told(method: &str, path: &str) -> String {
-        match Route::of(&Registry::built_in(), method, &Target::parse(path)) {
+        match Route::of(&KindRegistry::built_in(), method, &Target::parse(path)) {
             Ok(Route::Objects(route)) => format!(
                 "{} {} {:?} {:?} {}",
                 route.verb.name(),

@@ -236,11 +236,11 @@ mod tests {
 
     use super::*;
     use crate::clock::Clock;
-    use crate::testing::api::resources::Registry;
+    use crate::testing::api::resources::KindRegistry;
     use crate::testing::api::storage::Storage;
 
     fn matched(plural: &str, query: &str, namespace: Option<&str>) -> Result<bool, Refusal> {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let resource = registry.find("", "v1", plural).unwrap();
         let target = Target::parse(&format!("/x?{query}"));
         let filter = ObjectFilter::of(resource, namespace, &target)?;

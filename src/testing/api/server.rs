@@ -13,7 +13,7 @@ use super::refusal::Refusal;
 use super::resources::ApiResource;
 use super::routes::{ObjectRoute, storage_key_of};
 use super::storage::{Compacted, StorageState, metadata_text, set_metadata};
-use super::writes::{DeleteRequest, Writer};
+use super::writes::{DeleteRequest, ObjectWriter};
 use crate::clock::IntoDeadline;
 use crate::error::{Error, ErrorKind, Status};
 use crate::object::{ObjectKey, Resource};
@@ -407,8 +407,8 @@ impl ApiServer {
         self.server.backend()
     }
 
-    fn writer(&self) -> Writer<'_> {
-        Writer {
+    fn writer(&self) -> ObjectWriter<'_> {
+        ObjectWriter {
             storage: &self.backend().storage,
             is_dry_run: false,
             is_test: true,
@@ -418,7 +418,7 @@ impl ApiServer {
     /// Writes an object of the test, by the kind that it names.
     pub(super) fn write<T, F>(&self, object: &Value, write: F) -> Result<T, Error>
     where
-        F: FnOnce(Writer<'_>, &mut StorageState, &ObjectRoute, Value) -> Result<T, Refusal>,
+        F: FnOnce(ObjectWriter<'_>, &mut StorageState, &ObjectRoute, Value) -> Result<T, Refusal>,
     {
         let mut state = self.backend().storage.lock();
         let text = |field: &str| {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::resources::{ApiResource, CRDS, Registry, StorageKey};
+use super::resources::{ApiResource, CRDS, KindRegistry, StorageKey};
 use crate::clock::{Clock, Deadline};
 use crate::sync::{Arc, Bell, Mutex, MutexGuard, Wake, wake_at};
 
@@ -182,7 +182,7 @@ pub(super) type ObjectsByKey = BTreeMap<String, Arc<StoredVersion>>;
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     pub(super) objects: ObjectsByKey,
-    changes: Changes,
+    changes: StoredChanges,
     /// Rings at each change.
     bell: Arc<Bell>,
     /// The version of the newest forgotten change.
@@ -191,12 +191,12 @@ pub(super) struct Collection {
 
 /// Changes, oldest first, and the bytes of their text.
 #[derive(Debug, Default)]
-struct Changes {
+struct StoredChanges {
     all: VecDeque<StorageChange>,
     bytes: usize,
 }
 
-impl Changes {
+impl StoredChanges {
     fn push(&mut self, change: StorageChange) {
         self.bytes = self.bytes.saturating_add(change.after.text_len());
         self.all.push_back(change);
@@ -274,7 +274,7 @@ pub(super) struct Compacted {
 /// Everything that requests change, under one lock.
 #[derive(Debug)]
 pub(super) struct StorageState {
-    pub(super) registry: Registry,
+    pub(super) registry: KindRegistry,
     version: u64,
     /// Versions before this one are compacted.
     compacted: u64,
@@ -445,7 +445,7 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    pub(super) fn new(registry: Registry, clock: Clock, started_at: SystemTime) -> Self {
+    pub(super) fn new(registry: KindRegistry, clock: Clock, started_at: SystemTime) -> Self {
         let state = StorageState {
             registry,
             version: 1,
@@ -581,13 +581,13 @@ mod tests {
     use super::*;
 
     fn kind() -> StorageKey {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         registry.find("", "v1", "configmaps").unwrap().storage_key()
     }
 
     fn storage() -> Storage {
         Storage::new(
-            Registry::built_in(),
+            KindRegistry::built_in(),
             Clock::system(),
             SystemTime::UNIX_EPOCH,
         )
@@ -671,7 +671,7 @@ mod tests {
 
     #[test]
     fn the_text_of_an_object_has_its_type_first_and_in_lists_of_own_types_none() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let config_maps = registry.find("", "v1", "configmaps").unwrap();
         let value = json!({"kind": "x", "data": {"k": "v"}, "metadata": {"name": "a"}});
         let stored = StoredVersion::new("shop/a".to_owned(), 7, value);
@@ -690,7 +690,11 @@ mod tests {
     fn times_are_those_of_the_clock() {
         let fake = crate::clock::FakeClock::new();
         let started_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let storage = Storage::new(Registry::built_in(), Clock::from(fake.clone()), started_at);
+        let storage = Storage::new(
+            KindRegistry::built_in(),
+            Clock::from(fake.clone()),
+            started_at,
+        );
         assert_eq!(storage.timestamp(Duration::ZERO), "2023-11-14T22:13:20Z");
         fake.advance(Duration::from_secs(40));
         assert_eq!(

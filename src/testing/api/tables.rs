@@ -496,7 +496,7 @@ mod tests {
 
     #[test]
     fn a_pod_has_the_row_that_kubectl_prints() {
-        let registry = super::super::resources::Registry::built_in();
+        let registry = super::super::resources::KindRegistry::built_in();
         let pods = registry.find("", "v1", "pods").unwrap();
         let pod = json!({
             "metadata": {"name": "web", "creationTimestamp": "1970-01-01T00:00:10Z"},

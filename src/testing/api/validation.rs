@@ -143,11 +143,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::api::resources::Registry;
+    use crate::testing::api::resources::KindRegistry;
 
     #[test]
     fn names_are_held_to_the_rules_of_their_kind() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let code = |plural: &str, name: &str| {
             let resource = registry.find("", "v1", plural).unwrap();
             let object = json!({"metadata": {"name": name}});
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_name_is_held_to_the_same_rules() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let config_maps = registry.find("", "v1", "configmaps").unwrap();
         let told = |prefix: &str| {
             let object = json!({"metadata": {"name": "a", "generateName": prefix}});
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn what_is_immutable_does_not_change() {
-        let registry = Registry::built_in();
+        let registry = KindRegistry::built_in();
         let secrets = registry.find("", "v1", "secrets").unwrap();
         let old = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "dg=="}});
         let new = json!({"metadata": {"name": "a"}, "immutable": true, "data": {"k": "eA=="}});

@@ -32,9 +32,9 @@ pub(super) type OpenWatches = Arc<Monitor<usize>>;
 
 /// Counts a watch as open while it lives.
 #[derive(Debug)]
-struct OpenWatch(OpenWatches);
+struct ServedWatch(OpenWatches);
 
-impl OpenWatch {
+impl ServedWatch {
     fn new(open: &OpenWatches) -> Self {
         let mut count = open.lock();
         *count = count.saturating_add(1);
@@ -44,7 +44,7 @@ impl OpenWatch {
     }
 }
 
-impl Drop for OpenWatch {
+impl Drop for ServedWatch {
     fn drop(&mut self) {
         let mut count = self.0.lock();
         *count = count.saturating_sub(1);
@@ -61,7 +61,7 @@ pub(super) struct WatchSettings {
 }
 
 /// One running watch: the body of its answer.
-pub(super) struct WatchBody {
+pub(super) struct ServedWatchBody {
     storage: Arc<Storage>,
     resource: Arc<ApiResource>,
     kind: StorageKey,
@@ -82,10 +82,10 @@ pub(super) struct WatchBody {
     ends: Instant,
     told_columns: bool,
     has_ended: bool,
-    _open: OpenWatch,
+    _open: ServedWatch,
 }
 
-impl WatchBody {
+impl ServedWatchBody {
     /// Begins a watch, which will send all changes from now on.
     pub(super) fn begin(
         storage: &Arc<Storage>,
@@ -145,7 +145,7 @@ impl WatchBody {
             ends: later(now, timeout),
             told_columns: false,
             has_ended: false,
-            _open: OpenWatch::new(&settings.open),
+            _open: ServedWatch::new(&settings.open),
         };
         drop(state);
         Ok(body)
@@ -270,7 +270,7 @@ impl WatchBody {
     }
 }
 
-impl Pieces for WatchBody {
+impl Pieces for ServedWatchBody {
     fn next(&mut self, stop: &StopToken) -> Piece {
         if self.has_ended {
             return Piece::End;

@@ -17,7 +17,7 @@ use crate::sync::Arc;
 
 /// The writer of an object, and its mode.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Writer<'a> {
+pub(super) struct ObjectWriter<'a> {
     pub(super) storage: &'a Storage,
     /// The server stores nothing, but answers as if it did.
     pub(super) is_dry_run: bool,
@@ -51,7 +51,7 @@ pub(super) struct DeletedObject {
     pub(super) is_pending: bool,
 }
 
-impl Writer<'_> {
+impl ObjectWriter<'_> {
     /// Creates an object in a namespace.
     pub(super) fn create(
         self,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustls::pki_types::CertificateDer;
 
 use super::faults::{Act, Flow, Met, Sent, WireFault, changed, instead};
-use super::message::{Framing, Request, Requests, head, write_end, write_piece};
+use super::message::{Framing, RequestMessage, Requests, head, write_end, write_piece};
 use super::received::Answered;
 use super::server::ServerCore;
 use super::service::{Handler, reset};
@@ -63,7 +63,7 @@ impl<S: Backend> ServerCore<S> {
     ) -> io::Result<Flow> {
         let tls = self.tls.lock().clone();
         let Some(tls) = tls else {
-            return Connection::new(self, number, socket, stop, Vec::new()).run(raw);
+            return ServedConnection::new(self, number, socket, stop, Vec::new()).run(raw);
         };
         let patience = Patience::begun(self.request_wait);
         let mut stream = match handshake(&tls, socket, act, patience, (&self.clock, stop))? {
@@ -74,7 +74,7 @@ impl<S: Backend> ServerCore<S> {
         let certificates = shown.unwrap_or_default().to_vec();
         let certificates = certificates.into_iter().map(CertificateDer::into_owned);
         let certificates = certificates.collect();
-        let flow = Connection::new(self, number, &mut stream, stop, certificates).run(raw)?;
+        let flow = ServedConnection::new(self, number, &mut stream, stop, certificates).run(raw)?;
         if flow != Flow::Reset {
             stream.conn.send_close_notify();
             stream.flush()?;
@@ -84,17 +84,17 @@ impl<S: Backend> ServerCore<S> {
 }
 
 /// Go's answer to bytes that are not a request.
-const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
-    Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request";
+const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad RequestMessage\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad RequestMessage";
 
 /// Go's answer to a plain request on a port with TLS.
-const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\n\
+const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad RequestMessage\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
 /// The beginnings of plain requests to which Go gives that answer.
 const PLAIN: [&[u8]; 5] = [b"GET /", b"HEAD ", b"POST ", b"PUT /", b"OPTIO"];
 
-type Tls = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
+type ServerStream = rustls::StreamOwned<rustls::ServerConnection, TcpStream>;
 
 /// Performs the handshake as far as the fault allows. Returns the stream, or the fate of the
 /// connection.
@@ -104,7 +104,7 @@ fn handshake(
     act: Option<&Act>,
     patience: Patience,
     waits: (&Clock, &StopToken),
-) -> io::Result<Result<Tls, Flow>> {
+) -> io::Result<Result<ServerStream, Flow>> {
     let config = tls.config(act).map_err(io::Error::other)?;
     let connection = rustls::ServerConnection::new(config).map_err(io::Error::other)?;
     let mut stream = rustls::StreamOwned::new(connection, socket);
@@ -217,14 +217,14 @@ impl Write for FaultySocket<'_> {
     }
 }
 
-struct Connection<'a, S, T> {
+struct ServedConnection<'a, S, T> {
     server: &'a ServerCore<S>,
     stream: T,
     stop: &'a StopToken,
     caller: Caller,
 }
 
-impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
+impl<'a, S: Backend, T: Read + Write> ServedConnection<'a, S, T> {
     fn new(
         server: &'a ServerCore<S>,
         connection: u64,
@@ -258,7 +258,11 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
     }
 
     /// The next request. Answers other bytes with a line of text, as Go's servers do.
-    fn next(&mut self, requests: &mut Requests, socket: &TcpStream) -> io::Result<Option<Request>> {
+    fn next(
+        &mut self,
+        requests: &mut Requests,
+        socket: &TcpStream,
+    ) -> io::Result<Option<RequestMessage>> {
         let mut patience = Patience::begun(self.server.request_wait);
         if requests.is_empty() {
             // An idle connection waits for its next request.
@@ -278,7 +282,7 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
         next
     }
 
-    fn answer(&mut self, request: &Request) -> io::Result<Flow> {
+    fn answer(&mut self, request: &RequestMessage) -> io::Result<Flow> {
         let server = self.server;
         let arrived = server.clock.now();
         let met = server.faults.request(request, self.caller.connection);
@@ -314,7 +318,7 @@ impl<'a, S: Backend, T: Read + Write> Connection<'a, S, T> {
 }
 
 /// The request as of a client without gzip, because a fault changes text.
-fn plain(request: &Request, is_changed: bool) -> Option<Request> {
+fn plain(request: &RequestMessage, is_changed: bool) -> Option<RequestMessage> {
     let is_plain = !is_changed || request.header("accept-encoding").is_none();
     (!is_plain).then(|| {
         let mut plain = request.clone();

@@ -14,14 +14,14 @@ const TOO_LONG: &str = "the body of the request is too long";
 
 /// A request.
 #[derive(Clone)]
-pub(in crate::testing) struct Request {
+pub(in crate::testing) struct RequestMessage {
     pub(in crate::testing) method: String,
     pub(in crate::testing) target: Target,
     pub(in crate::testing) headers: Vec<(String, String)>,
     pub(in crate::testing) body: Vec<u8>,
 }
 
-impl Request {
+impl RequestMessage {
     pub(in crate::testing) fn header(&self, name: &str) -> Option<&str> {
         let found = self
             .headers
@@ -55,7 +55,7 @@ impl Requests {
     pub(in crate::testing) fn next(
         &mut self,
         stream: &mut impl Read,
-    ) -> io::Result<Option<Request>> {
+    ) -> io::Result<Option<RequestMessage>> {
         let end = loop {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
                 break end;
@@ -166,7 +166,7 @@ fn check_beginning(bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-fn parse(head: &[u8]) -> io::Result<Request> {
+fn parse(head: &[u8]) -> io::Result<RequestMessage> {
     let text = std::str::from_utf8(head).map_err(|_not_utf8| invalid("the head of the request"))?;
     let mut lines = text.split("\r\n");
     let mut words = lines.next().unwrap_or_default().split(' ');
@@ -176,7 +176,7 @@ fn parse(head: &[u8]) -> io::Result<Request> {
         return Err(invalid("the request line"));
     };
     let headers = lines.filter_map(|line| line.split_once(':'));
-    Ok(Request {
+    Ok(RequestMessage {
         method: method.to_owned(),
         target: Target::parse(target),
         headers: headers

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use rustls::pki_types::CertificateDer;
 
-use self::message::Request;
+use self::message::RequestMessage;
 use crate::worker::StopToken;
 
 pub use self::authority::TestAuthority;
@@ -30,7 +30,7 @@ pub(super) use self::tls::ServerTls;
 /// The backend behind the connections of a test server.
 pub(super) trait Backend: Send + Sync + 'static {
     /// Answers a request that came at `at`. Only the pieces of the body may block.
-    fn answer<'a>(&'a self, request: &Request, at: Instant, caller: &Caller) -> Reply<'a>;
+    fn answer<'a>(&'a self, request: &RequestMessage, at: Instant, caller: &Caller) -> Reply<'a>;
 }
 
 /// The client of a connection.

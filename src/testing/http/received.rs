@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::message::Request;
+use super::message::RequestMessage;
 
 /// The maximum number of logged requests, because a server may live long. Beyond it the log forgets
 /// the older half.
@@ -26,7 +26,7 @@ pub(in crate::testing) struct RequestLog {
 }
 
 impl RequestLog {
-    pub(super) fn push(&mut self, request: &Request, at: Instant, answered: Answered) {
+    pub(super) fn push(&mut self, request: &RequestMessage, at: Instant, answered: Answered) {
         let size = size(request);
         let all = self.bytes.saturating_add(size);
         if self.remembered.len() >= LOGGED_MAX || all > LOGGED_BYTES_MAX {
@@ -39,7 +39,7 @@ impl RequestLog {
         }
         self.bytes = self.bytes.saturating_add(size);
         self.remembered.push(Received {
-            request: Request {
+            request: RequestMessage {
                 method: request.method.clone(),
                 target: request.target.clone(),
                 headers: request.headers.clone(),
@@ -61,8 +61,8 @@ impl RequestLog {
 }
 
 /// The approximate memory of a request without its body.
-fn size(request: &Request) -> usize {
-    let Request {
+fn size(request: &RequestMessage) -> usize {
+    let RequestMessage {
         method,
         target,
         headers,
@@ -80,7 +80,7 @@ fn size(request: &Request) -> usize {
 /// A request that the server received. Its `Debug` prints no header.
 #[derive(Clone)]
 pub struct Received {
-    pub(super) request: Request,
+    pub(super) request: RequestMessage,
     pub(super) at: Instant,
     pub(super) answered: Answered,
 }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn requests_with_long_heads_are_forgotten_sooner() {
         let mut log = RequestLog::default();
-        let request = Request {
+        let request = RequestMessage {
             method: "GET".to_owned(),
             target: Target::parse(&format!("/{}?a={0}", "p".repeat(10_000))),
             headers: vec![("x".to_owned(), "y".repeat(30_000))],
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_server_that_lives_long_remembers_the_last_requests_and_counts_all() {
         let mut log = RequestLog::default();
-        let mut request = Request {
+        let mut request = RequestMessage {
             method: "GET".to_owned(),
             target: Target::parse("/version"),
             headers: Vec::new(),

@@ -7,7 +7,7 @@ use super::port::Port;
 use super::received::{Answered, Received, RequestLog};
 use super::service::Service;
 use super::tls::ServerTls;
-use super::{Backend, Request};
+use super::{Backend, RequestMessage};
 use crate::clock::{Clock, IntoDeadline};
 use crate::error::{Error, ErrorKind};
 use crate::sync::{
@@ -232,7 +232,12 @@ impl<S> ServerCore<S> {
             .saturating_add(1)
     }
 
-    pub(super) fn received(&self, request: &Request, at: std::time::Instant, answered: Answered) {
+    pub(super) fn received(
+        &self,
+        request: &RequestMessage,
+        at: std::time::Instant,
+        answered: Answered,
+    ) {
         self.log.lock().push(request, at, answered);
         self.log.notify_all();
     }

@@ -65,11 +65,11 @@ impl Service {
         let (ring, listens) = UnixStream::pair()?;
         ring.set_nonblocking(true)?;
         listens.set_nonblocking(true)?;
-        let bell = Arc::new(Bell(ring));
+        let bell = Arc::new(ServiceBell(ring));
         let crashes = Arc::new(AtomicBool::new(false));
         let crash = Arc::clone(&crashes);
         let acceptor = Worker::spawn(name, move |stop| {
-            let wake: Arc<dyn Wake> = Arc::<Bell>::clone(&bell);
+            let wake: Arc<dyn Wake> = Arc::<ServiceBell>::clone(&bell);
             let registration = stop.register(&wake);
             let mut acceptor = Acceptor {
                 name,
@@ -85,7 +85,7 @@ impl Service {
             }
             acceptor.close();
             if crash.load(Ordering::SeqCst) {
-                acceptor.connections.iter().for_each(Connection::reset);
+                acceptor.connections.iter().for_each(OpenConnection::reset);
             }
             drop(registration);
         })?;
@@ -116,9 +116,9 @@ impl Service {
 
 /// Wakes the accepting thread from its poll.
 #[derive(Debug)]
-struct Bell(UnixStream);
+struct ServiceBell(UnixStream);
 
-impl Wake for Bell {
+impl Wake for ServiceBell {
     fn wake(&self) {
         // A full pipe has already woken it; a closed one belongs to a thread past its poll.
         let _rung = (&self.0).write(&[1]);
@@ -129,21 +129,21 @@ struct Acceptor<H> {
     name: &'static str,
     listener: TcpListener,
     listens: UnixStream,
-    bell: Arc<Bell>,
+    bell: Arc<ServiceBell>,
     handler: Arc<H>,
-    connections: Vec<Connection>,
+    connections: Vec<OpenConnection>,
     /// The system has no resources for another connection, so none is accepted until the next turn.
     exhausted: bool,
 }
 
-struct Connection {
+struct OpenConnection {
     socket: TcpStream,
     worker: Worker,
     ended: Arc<AtomicBool>,
     hung_up: bool,
 }
 
-impl Connection {
+impl OpenConnection {
     fn reset(&self) {
         if let Err(error) = reset(&self.socket) {
             log::debug!("a connection could not be reset: {error}");
@@ -158,7 +158,7 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.end();
     }
@@ -210,7 +210,7 @@ impl<H: Handler> Acceptor<H> {
             PollFd::new(&self.listener, arrivals),
             PollFd::new(&self.listens, PollFlags::IN),
         ];
-        let open = |connection: &&Connection| !connection.hung_up;
+        let open = |connection: &&OpenConnection| !connection.hung_up;
         let watched = self.connections.iter().filter(open);
         descriptors.extend(watched.map(|connection| PollFd::new(&connection.socket, HUNG_UP)));
         if let Err(error) = poll(&mut descriptors, timeout) {
@@ -241,7 +241,7 @@ impl<H: Handler> Acceptor<H> {
         socket.set_nodelay(true)?;
         let ours = socket.try_clone()?;
         let ended = Arc::new(AtomicBool::new(false));
-        let end = End {
+        let end = ServiceEnd {
             ended: Arc::clone(&ended),
             bell: Arc::clone(&self.bell),
             socket: socket.try_clone()?,
@@ -253,7 +253,7 @@ impl<H: Handler> Acceptor<H> {
             let _end = end;
             handler.serve(socket, admitted, stop);
         })?;
-        self.connections.push(Connection {
+        self.connections.push(OpenConnection {
             socket: ours,
             worker,
             ended,
@@ -276,13 +276,13 @@ const HUNG_UP: PollFlags = PollFlags::HUP;
 
 /// The end of a connection's thread, even by a panic: the client sees the end, and the acceptor
 /// joins the thread.
-struct End {
+struct ServiceEnd {
     ended: Arc<AtomicBool>,
-    bell: Arc<Bell>,
+    bell: Arc<ServiceBell>,
     socket: TcpStream,
 }
 
-impl Drop for End {
+impl Drop for ServiceEnd {
     fn drop(&mut self) {
         let _closed = self.socket.shutdown(Shutdown::Both);
         self.ended.store(true, Ordering::SeqCst);

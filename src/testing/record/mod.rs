@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use self::raw_answer::RawAnswer;
 use self::redact::Redactor;
 use self::tap::Tap;
-use super::http::message::{Framing, Request, Requests, write_end, write_head, write_piece};
+use super::http::message::{Framing, RequestMessage, Requests, write_end, write_head, write_piece};
 use super::http::service::{Handler, Service};
 use super::recording::{Answer, End, Exchange, Recording};
 use crate::clock::{Clock, Deadline};
@@ -71,10 +71,10 @@ const PIECE_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Recorder {
     service: Service,
-    shared: Arc<Shared>,
+    shared: Arc<RecorderCore>,
 }
 
-struct Shared {
+struct RecorderCore {
     upstream: http::Client,
     clock: Clock,
     start: Instant,
@@ -86,9 +86,9 @@ struct Shared {
     seen: AtomicBool,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for RecorderCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("RecorderCore").finish_non_exhaustive()
     }
 }
 
@@ -105,7 +105,7 @@ impl Recorder {
     }
 
     fn start_on(config: &http::Config, port: u16, clock: Clock) -> Result<Self, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RecorderCore {
             upstream: http::Client::new(config, http::ClientOptions::default())?,
             start: clock.now(),
             clock,
@@ -153,7 +153,7 @@ impl Recorder {
     }
 }
 
-impl Handler for Shared {
+impl Handler for RecorderCore {
     type Admitted = ();
 
     fn admit(&self) {}
@@ -165,7 +165,7 @@ impl Handler for Shared {
     }
 }
 
-impl Shared {
+impl RecorderCore {
     fn converse(&self, client: &mut TcpStream, stop: &StopToken) -> io::Result<()> {
         let mut requests = Requests::new();
         while let Some(request) = requests.next(client)? {
@@ -179,7 +179,7 @@ impl Shared {
     /// Passes one request on and its answer back. Returns whether the connection can take another.
     fn pass(
         &self,
-        request: &Request,
+        request: &RequestMessage,
         client: &mut TcpStream,
         stop: &StopToken,
     ) -> io::Result<bool> {
@@ -204,7 +204,7 @@ impl Shared {
     }
 }
 
-impl Shared {
+impl RecorderCore {
     /// Asks the server. Waits for one that was there before and is gone for a moment.
     fn open(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
         let give_up = self.clock.after(OUTAGE_MAX);
@@ -261,7 +261,7 @@ fn refuse(client: &mut TcpStream, code: u16, reason: &str, message: &str) -> io:
 
 /// An answer that is being passed.
 struct Passing<'a> {
-    recorder: &'a Shared,
+    recorder: &'a RecorderCore,
     exchange: Exchange,
     arrived: Instant,
     opened: RawAnswer,
@@ -270,7 +270,12 @@ struct Passing<'a> {
 }
 
 impl<'a> Passing<'a> {
-    fn new(recorder: &'a Shared, request: &Request, arrived: Instant, opened: RawAnswer) -> Self {
+    fn new(
+        recorder: &'a RecorderCore,
+        request: &RequestMessage,
+        arrived: Instant,
+        opened: RawAnswer,
+    ) -> Self {
         let kept = opened
             .headers
             .iter()

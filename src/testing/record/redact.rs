@@ -11,7 +11,7 @@ use std::ops::Range;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::testing::json::{self, Node};
+use crate::testing::json::{self, JsonNode};
 
 /// The annotation in which kubectl keeps the object as it was applied, secret values included.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -33,7 +33,7 @@ pub(super) struct Redactor {
 }
 
 /// A place in the text, and its replacement.
-struct Change {
+struct Redaction {
     span: Range<usize>,
     how: How,
 }
@@ -67,7 +67,7 @@ impl Redactor {
         true
     }
 
-    fn change(&mut self, text: &mut [u8], change: Change) {
+    fn change(&mut self, text: &mut [u8], change: Redaction) {
         let Some(value) = text.get_mut(change.span) else {
             return;
         };
@@ -94,7 +94,7 @@ impl Redactor {
     fn tokens(&mut self, text: &mut [u8]) {
         for span in token_spans(text) {
             let how = How::Text;
-            self.change(text, Change { span, how });
+            self.change(text, Redaction { span, how });
         }
     }
 }
@@ -107,52 +107,52 @@ pub(super) fn blank(text: &mut [u8]) {
 }
 
 /// Finds the parts to replace. `secret` is true below a Secret or a list of them.
-fn collect(text: &[u8], node: &Node, secret: bool, changes: &mut Vec<Change>) {
+fn collect(text: &[u8], node: &JsonNode, secret: bool, changes: &mut Vec<Redaction>) {
     let secret = secret || is_secret(text, node);
     match node {
-        Node::Object(members) => {
+        JsonNode::Object(members) => {
             for member in members {
                 match (member.key.as_str(), &member.value) {
                     // Whatever their shape: a server that is wrong about one thing may be wrong
                     // about another.
                     ("data" | "stringData", value) if secret => leaves(value, changes),
-                    ("annotations", Node::Object(annotations)) if secret => {
+                    ("annotations", JsonNode::Object(annotations)) if secret => {
                         let private = annotations
                             .iter()
                             .filter(|one| one.key != INITIAL_EVENTS_END);
                         private.for_each(|annotation| leaves(&annotation.value, changes));
                     }
                     ("annotations", value) if secret => leaves(value, changes),
-                    (LAST_APPLIED | "token", value @ Node::String(_)) => leaves(value, changes),
+                    (LAST_APPLIED | "token", value @ JsonNode::String(_)) => leaves(value, changes),
                     (_, value) => collect(text, value, secret, changes),
                 }
             }
         }
-        Node::Array(items) => items
+        JsonNode::Array(items) => items
             .iter()
             .for_each(|item| collect(text, item, secret, changes)),
-        Node::String(_) | Node::Literal(_) => {}
+        JsonNode::String(_) | JsonNode::Literal(_) => {}
     }
 }
 
-fn is_secret(text: &[u8], node: &Node) -> bool {
-    let Some(Node::String(kind)) = node.member("kind").map(|member| &member.value) else {
+fn is_secret(text: &[u8], node: &JsonNode) -> bool {
+    let Some(JsonNode::String(kind)) = node.member("kind").map(|member| &member.value) else {
         return false;
     };
     matches!(text.get(kind.clone()), Some(b"Secret" | b"SecretList"))
 }
 
-fn leaves(node: &Node, changes: &mut Vec<Change>) {
+fn leaves(node: &JsonNode, changes: &mut Vec<Redaction>) {
     match node {
-        Node::Object(members) => members
+        JsonNode::Object(members) => members
             .iter()
             .for_each(|member| leaves(&member.value, changes)),
-        Node::Array(items) => items.iter().for_each(|item| leaves(item, changes)),
-        Node::String(span) => changes.push(Change {
+        JsonNode::Array(items) => items.iter().for_each(|item| leaves(item, changes)),
+        JsonNode::String(span) => changes.push(Redaction {
             span: span.clone(),
             how: How::Text,
         }),
-        Node::Literal(span) => changes.push(Change {
+        JsonNode::Literal(span) => changes.push(Redaction {
             span: span.clone(),
             how: How::Digits,
         }),

@@ -33,7 +33,7 @@ impl Recording {
     ///
     /// [`ErrorKind::Config`], naming the line and its fault.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
-        let mut reader = Reader::default();
+        let mut reader = RecordingReader::default();
         let mut last = 0_usize;
         for (number, line) in (1_usize..).zip(text.lines()) {
             last = number;
@@ -137,7 +137,7 @@ fn wrong(name: &str, line: usize, why: &str) -> Error {
 }
 
 #[derive(Default)]
-struct Reader {
+struct RecordingReader {
     recording: Option<Recording>,
     open: Option<Open>,
 }
@@ -148,7 +148,7 @@ struct Open {
     answered: bool,
 }
 
-impl Reader {
+impl RecordingReader {
     fn line(&mut self, line: &str) -> Result<(), String> {
         let value: Value =
             serde_json::from_str(line).map_err(|error| format!("not JSON: {error}"))?;

@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::error::{Error, ErrorKind};
 use crate::object::Object;
 
-pub(in crate::testing) use place::{Name, Place, Resource, Scope, Selected};
+pub(in crate::testing) use place::{PathName, PathPlace, PathResource, PathScope, Selected};
 pub(in crate::testing) use target::{Target, is_true};
 
 /// Requests and their answers, in the order of the requests, from a [`Recorder`](super::Recorder)

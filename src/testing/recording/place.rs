@@ -4,7 +4,7 @@ use super::target::Target;
 
 /// A kind's place in the API, such as secrets of the core group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::testing) struct Resource {
+pub(in crate::testing) struct PathResource {
     /// `api/v1`, `apis/apps/v1`.
     pub(in crate::testing) group_version: String,
     /// The plural, such as `secrets`.
@@ -13,22 +13,22 @@ pub(in crate::testing) struct Resource {
 
 /// One object's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::testing) struct Place {
-    pub(in crate::testing) resource: Resource,
-    pub(in crate::testing) object: Name,
+pub(in crate::testing) struct PathPlace {
+    pub(in crate::testing) resource: PathResource,
+    pub(in crate::testing) object: PathName,
 }
 
 /// An object of its kind; the namespace is empty if there is none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::testing) struct Name {
+pub(in crate::testing) struct PathName {
     pub(in crate::testing) namespace: String,
     pub(in crate::testing) name: String,
 }
 
 /// The objects of a list or watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::testing) struct Scope {
-    pub(in crate::testing) resource: Resource,
+pub(in crate::testing) struct PathScope {
+    pub(in crate::testing) resource: PathResource,
     namespace: Option<String>,
     name: Option<String>,
     /// Whether it selects by more than namespace and name, so that an object which it does not
@@ -39,8 +39,8 @@ pub(in crate::testing) struct Scope {
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Path {
-    Collection(Resource, Option<String>),
-    Object(Place),
+    Collection(PathResource, Option<String>),
+    Object(PathPlace),
 }
 
 impl Path {
@@ -51,14 +51,14 @@ impl Path {
             ["apis", group, version, rest @ ..] => (format!("apis/{group}/{version}"), rest),
             _ => return None,
         };
-        let resource = |plural: &str| Resource {
+        let resource = |plural: &str| PathResource {
             group_version: group_version.clone(),
             plural: plural.to_owned(),
         };
         let object = |plural: &str, namespace: &str, name: &str| {
-            Self::Object(Place {
+            Self::Object(PathPlace {
                 resource: resource(plural),
-                object: Name {
+                object: PathName {
                     namespace: namespace.to_owned(),
                     name: name.to_owned(),
                 },
@@ -78,7 +78,7 @@ impl Path {
     }
 }
 
-impl Place {
+impl PathPlace {
     /// The object which a plain get of `target` would read.
     pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
         match Path::parse(&target.path)? {
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-impl Resource {
+impl PathResource {
     /// The plural as the server's messages write it: `secrets`, `deployments.apps`.
     pub(in crate::testing) fn in_messages(&self) -> String {
         match self.group() {
@@ -106,7 +106,7 @@ impl Resource {
     }
 }
 
-impl Scope {
+impl PathScope {
     /// The objects of a list or watch of `target`.
     pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
         let Path::Collection(resource, namespace) = Path::parse(&target.path)? else {
@@ -133,7 +133,7 @@ impl Scope {
     }
 
     /// Whether it would contain the object, if that existed.
-    pub(in crate::testing) fn covers(&self, place: &Place) -> bool {
+    pub(in crate::testing) fn covers(&self, place: &PathPlace) -> bool {
         let is = |wanted: &Option<String>, value: &String| {
             wanted.as_ref().is_none_or(|wanted| wanted == value)
         };
@@ -157,7 +157,7 @@ pub(in crate::testing) struct Selected {
 
 impl Selected {
     pub(in crate::testing) fn of(target: &Target) -> Option<Self> {
-        if let Some(Place { resource, object }) = Place::of(target) {
+        if let Some(PathPlace { resource, object }) = PathPlace::of(target) {
             return Some(Self {
                 plural: resource.plural,
                 namespace: (!object.namespace.is_empty()).then_some(object.namespace),
@@ -165,7 +165,7 @@ impl Selected {
                 is_object: true,
             });
         }
-        let scope = Scope::of(target)?;
+        let scope = PathScope::of(target)?;
         Some(Self {
             plural: scope.resource.plural,
             namespace: scope.namespace,
@@ -179,13 +179,13 @@ impl Selected {
 mod tests {
     use super::*;
 
-    fn place(path: &str) -> Option<(String, Name)> {
-        let place = Place::of(&Target::parse(path))?;
+    fn place(path: &str) -> Option<(String, PathName)> {
+        let place = PathPlace::of(&Target::parse(path))?;
         Some((place.resource.in_messages(), place.object))
     }
 
-    fn name(namespace: &str, name: &str) -> Name {
-        Name {
+    fn name(namespace: &str, name: &str) -> PathName {
+        PathName {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
         }
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_scope_covers_what_it_would_have_to_tell_of() {
-        let db = Place::of(&Target::parse("/api/v1/namespaces/shop/secrets/db")).unwrap();
+        let db = PathPlace::of(&Target::parse("/api/v1/namespaces/shop/secrets/db")).unwrap();
         let rows = [
             ("/api/v1/secrets", true),
             ("/api/v1/namespaces/shop/secrets", true),
@@ -243,7 +243,7 @@ mod tests {
             ("/api/v1/secrets?fieldSelector=type%3DOpaque", false),
         ];
         for (target, covers) in rows {
-            let scope = Scope::of(&Target::parse(target)).unwrap();
+            let scope = PathScope::of(&Target::parse(target)).unwrap();
             assert_eq!(scope.covers(&db), covers, "{target}");
         }
     }

@@ -8,11 +8,11 @@ use serde_json::Value;
 
 use crate::object::ResourceVersion;
 use crate::sync::Arc;
-use crate::testing::recording::{Exchange, Name, Place, Resource, Scope, is_true};
+use crate::testing::recording::{Exchange, PathName, PathPlace, PathResource, PathScope, is_true};
 
 /// The facts of some recordings, in the order of their times.
 #[derive(Debug)]
-pub(super) struct History(Vec<Fact>);
+pub(super) struct PlayedHistory(Vec<Fact>);
 
 /// The position of a fact in the recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,22 +48,22 @@ struct Fact {
 enum Tells {
     /// The object's state, and whether it appeared at that moment.
     There {
-        place: Place,
+        place: PathPlace,
         object: Value,
         appeared: bool,
     },
     /// The object is gone; its last state.
     Gone {
-        place: Place,
+        place: PathPlace,
         last: Option<Value>,
     },
     /// Exactly these objects exist.
     All {
-        scope: Scope,
-        names: BTreeSet<Name>,
+        scope: PathScope,
+        names: BTreeSet<PathName>,
     },
     /// A watch was open, which will report new objects.
-    Watched(Scope),
+    Watched(PathScope),
     Refused {
         about: About,
         answer: Arc<Exchange>,
@@ -74,16 +74,16 @@ enum Tells {
 
 #[derive(Debug)]
 enum About {
-    Scope(Scope),
-    Object(Place),
+    PathScope(PathScope),
+    Object(PathPlace),
 }
 
-impl History {
+impl PlayedHistory {
     /// Reads the facts of these exchanges; `page` numbers them.
     pub(super) fn of(exchanges: &mut dyn Iterator<Item = &Arc<Exchange>>) -> Self {
         let mut facts = Vec::new();
         for (page, exchange) in exchanges.enumerate() {
-            Reader {
+            HistoryReader {
                 page,
                 exchange,
                 facts: &mut facts,
@@ -98,7 +98,11 @@ impl History {
     /// watch mentions it.
     ///
     /// The state before its first fact follows from that fact.
-    pub(super) fn state(&self, place: &Place, past: &dyn Fn(&Point) -> bool) -> Option<State<'_>> {
+    pub(super) fn state(
+        &self,
+        place: &PathPlace,
+        past: &dyn Fn(&Point) -> bool,
+    ) -> Option<State<'_>> {
         if !self.0.iter().any(|fact| !fact.of_get && fact.covers(place)) {
             return None;
         }
@@ -138,7 +142,7 @@ impl History {
 }
 
 impl Fact {
-    fn covers(&self, place: &Place) -> bool {
+    fn covers(&self, place: &PathPlace) -> bool {
         match &self.tells {
             Tells::There { place: of, .. } | Tells::Gone { place: of, .. } => of == place,
             Tells::All { scope, .. } | Tells::Watched(scope) => scope.covers(place),
@@ -148,7 +152,7 @@ impl Fact {
     }
 
     /// The object's state by this fact.
-    fn state(&self, place: &Place) -> Option<State<'_>> {
+    fn state(&self, place: &PathPlace) -> Option<State<'_>> {
         if !self.covers(place) {
             return None;
         }
@@ -162,7 +166,7 @@ impl Fact {
     }
 
     /// The object's state before this fact.
-    fn state_before(&self, place: &Place) -> Option<State<'_>> {
+    fn state_before(&self, place: &PathPlace) -> Option<State<'_>> {
         match &self.tells {
             Tells::There { appeared: true, .. } => self.covers(place).then_some(State::Absent),
             Tells::Gone {
@@ -179,32 +183,32 @@ impl Fact {
 }
 
 impl About {
-    fn covers(&self, place: &Place) -> bool {
+    fn covers(&self, place: &PathPlace) -> bool {
         match self {
-            Self::Scope(scope) => scope.covers(place),
+            Self::PathScope(scope) => scope.covers(place),
             Self::Object(of) => of == place,
         }
     }
 }
 
 /// Reads the facts of one exchange.
-struct Reader<'a> {
+struct HistoryReader<'a> {
     page: usize,
     exchange: &'a Arc<Exchange>,
     facts: &'a mut Vec<Fact>,
 }
 
-impl Reader<'_> {
+impl HistoryReader<'_> {
     fn read(mut self) {
         let (exchange, target) = (self.exchange, &self.exchange.target);
         if exchange.method != "GET" {
             return;
         }
-        let place = Place::of(target);
-        let scope = Scope::of(target);
+        let place = PathPlace::of(target);
+        let scope = PathScope::of(target);
         let about = match (&place, &scope) {
             (Some(place), _) => About::Object(place.clone()),
-            (None, Some(scope)) => About::Scope(scope.clone()),
+            (None, Some(scope)) => About::PathScope(scope.clone()),
             (None, None) => return,
         };
         match (exchange.answer.status, place, scope) {
@@ -231,7 +235,7 @@ impl Reader<'_> {
         self.facts.push(Fact {
             point,
             version: ResourceVersion::from(version),
-            of_get: Place::of(&self.exchange.target).is_some(),
+            of_get: PathPlace::of(&self.exchange.target).is_some(),
             tells,
         });
     }
@@ -242,7 +246,7 @@ impl Reader<'_> {
         self.tell((pieces.len().saturating_sub(1), after), version, tells);
     }
 
-    fn object(&mut self, place: Place) {
+    fn object(&mut self, place: PathPlace) {
         let Ok(object) = serde_json::from_str::<Value>(&self.exchange.answer.body()) else {
             return;
         };
@@ -255,7 +259,7 @@ impl Reader<'_> {
         self.tell_at_the_end(&version, tells);
     }
 
-    fn list(&mut self, scope: Scope) {
+    fn list(&mut self, scope: PathScope) {
         let Ok(mut list) = serde_json::from_str::<Value>(&self.exchange.answer.body()) else {
             return;
         };
@@ -292,7 +296,7 @@ impl Reader<'_> {
         }
     }
 
-    fn watch(&mut self, scope: &Scope) {
+    fn watch(&mut self, scope: &PathScope) {
         let target = &self.exchange.target;
         self.tell((0, Duration::ZERO), "", Tells::Watched(scope.clone()));
         let streamed = target.value("sendInitialEvents").is_some_and(is_true);
@@ -324,8 +328,8 @@ impl Reader<'_> {
         &mut self,
         at: (usize, Duration),
         event: &Value,
-        scope: &Scope,
-        names: &mut BTreeSet<Name>,
+        scope: &PathScope,
+        names: &mut BTreeSet<PathName>,
     ) -> bool {
         let object = event.get("object").unwrap_or(&Value::Null);
         match text(event, &["type"]) {
@@ -345,7 +349,7 @@ impl Reader<'_> {
         false
     }
 
-    fn event(&mut self, at: (usize, Duration), mut event: Value, scope: &Scope, initial: bool) {
+    fn event(&mut self, at: (usize, Duration), mut event: Value, scope: &PathScope, initial: bool) {
         let object = event.get_mut("object").map(Value::take).unwrap_or_default();
         let version = version_of(&object);
         let place = place(&scope.resource, name_of(&object));
@@ -367,15 +371,15 @@ impl Reader<'_> {
     }
 }
 
-fn place(resource: &Resource, object: Name) -> Place {
-    Place {
+fn place(resource: &PathResource, object: PathName) -> PathPlace {
+    PathPlace {
         resource: resource.clone(),
         object,
     }
 }
 
-fn name_of(object: &Value) -> Name {
-    Name {
+fn name_of(object: &Value) -> PathName {
+    PathName {
         namespace: text(object, &["metadata", "namespace"]).to_owned(),
         name: text(object, &["metadata", "name"]).to_owned(),
     }

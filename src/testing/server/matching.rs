@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use super::history::{History, Point};
+use super::history::{PlayedHistory, Point};
 use super::single;
 use crate::sync::Arc;
-use crate::testing::recording::{Exchange, Place, Recording, Target, is_true};
+use crate::testing::recording::{Exchange, PathPlace, Recording, Target, is_true};
 
 /// Parameters that show a client's position, not its question. A replay ignores them unless the
 /// recording says otherwise.
@@ -89,7 +89,7 @@ const SLACK: Duration = Duration::from_secs(1);
 pub(super) struct Book {
     pages: Vec<Page>,
     /// The exchanges' knowledge of single objects, read when first needed.
-    history: Option<Arc<History>>,
+    history: Option<Arc<PlayedHistory>>,
     /// Whether there are answers after the end of the recording.
     endless: bool,
 }
@@ -174,7 +174,7 @@ impl Book {
     ) -> Result<Taken, String> {
         let question = Question::of(method, target);
         let single = (method == "GET")
-            .then(|| Place::of(target))
+            .then(|| PathPlace::of(target))
             .flatten()
             .and_then(|place| self.derive(&place, target, now));
         let due = single.is_none().then_some(Duration::MAX);
@@ -220,11 +220,11 @@ impl Book {
         reached.max().unwrap_or_default()
     }
 
-    fn derive(&mut self, place: &Place, target: &Target, now: &Now<'_>) -> Option<Exchange> {
+    fn derive(&mut self, place: &PathPlace, target: &Target, now: &Now<'_>) -> Option<Exchange> {
         let pages = &self.pages;
         let history = self.history.get_or_insert_with(|| {
             let mut exchanges = pages.iter().map(|page| &page.exchange);
-            Arc::new(History::of(&mut exchanges))
+            Arc::new(PlayedHistory::of(&mut exchanges))
         });
         let history = Arc::clone(history);
         let present = self.present(now);

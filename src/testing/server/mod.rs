@@ -10,7 +10,7 @@ mod single;
 use rustls::crypto::CryptoProvider;
 
 use self::matching::Book;
-use self::pace::{Gate, Pace};
+use self::pace::{Gate, StepPace};
 use self::replay::Replay;
 use super::http::{Fault, FaultId, HttpServer, Received, ServerOptions, ServerTls, TestAuthority};
 use super::recording::{Exchange, Recording};
@@ -291,7 +291,7 @@ impl FixtureServerBuilder {
         }
         let replay = Replay {
             book: Mutex::new(Book::new(self.recordings, self.endless)),
-            pace: Pace {
+            pace: StepPace {
                 speed: self.speed,
                 clock: self.options.clock.clone(),
                 gate: Gate::new(),

@@ -32,13 +32,13 @@ pub struct Step {
 
 /// The clock and speed of a server, and its gate.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct StepPace {
     pub(super) speed: Speed,
     pub(super) clock: Clock,
     pub(super) gate: Gate,
 }
 
-impl Pace {
+impl StepPace {
     /// Waits until `after` of recorded time has passed since `from`. Returns false if the stop
     /// comes first.
     pub(super) fn wait(&self, from: Instant, after: Duration, stop: &StopToken) -> bool {

@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use super::matching::{Book, Now, Taken};
-use super::pace::{Pace, Passage, Speed, Step};
+use super::pace::{Passage, Speed, Step, StepPace};
 use crate::sync::{Arc, Mutex};
-use crate::testing::http::message::Request;
+use crate::testing::http::message::RequestMessage;
 use crate::testing::http::{Answered, Backend, Caller, Piece, Pieces, Reply};
 use crate::testing::recording::{Chunk, End, Exchange};
 use crate::worker::StopToken;
@@ -14,11 +14,11 @@ use crate::worker::StopToken;
 #[derive(Debug)]
 pub(super) struct Replay {
     pub(super) book: Mutex<Book>,
-    pub(super) pace: Pace,
+    pub(super) pace: StepPace,
 }
 
 impl Backend for Replay {
-    fn answer<'a>(&'a self, request: &Request, at: Instant, _caller: &Caller) -> Reply<'a> {
+    fn answer<'a>(&'a self, request: &RequestMessage, at: Instant, _caller: &Caller) -> Reply<'a> {
         let passed = |since| self.pace.recorded(at.saturating_duration_since(since));
         let now = Now {
             instant: at,

@@ -100,14 +100,14 @@ type Decide = Box<dyn FnMut(&SeenRequest) -> Option<SourceFault> + Send>;
 
 /// The faults to come.
 #[derive(Default)]
-pub(super) struct Plan {
+pub(super) struct FaultPlan {
     next: VecDeque<(RequestKind, SourceFault)>,
     always: Vec<(RequestKind, Error)>,
     decide: Option<Decide>,
     healed: u64,
 }
 
-impl Plan {
+impl FaultPlan {
     pub(super) fn push(&mut self, kind: RequestKind, fault: SourceFault) {
         self.next.push_back((kind, fault));
     }
@@ -150,7 +150,7 @@ impl Plan {
     }
 }
 
-impl fmt::Debug for Plan {
+impl fmt::Debug for FaultPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Plan")
             .field("next", &self.next)

@@ -11,7 +11,7 @@ use super::model::{Model, expired, selects};
 
 /// The end of a watch, once it has delivered all due events.
 #[derive(Debug)]
-enum End {
+enum FeedEnd {
     Open,
     Clean,
     Broken(Error),
@@ -26,7 +26,7 @@ pub(super) struct Feed<K: Object> {
     bookmark: bool,
     /// The version up to which the history was delivered.
     position: u64,
-    end: End,
+    end: FeedEnd,
     cut_after: Option<usize>,
     silent: bool,
     /// Whether bytes come all the time.
@@ -41,7 +41,7 @@ impl<K: Object> Feed<K> {
             let error = expired(position, model.compacted());
             feed.position = model.version();
             feed.queued.push_back(WatchEvent::Error(error));
-            feed.end = End::Clean;
+            feed.end = FeedEnd::Clean;
         }
         feed
     }
@@ -51,7 +51,7 @@ impl<K: Object> Feed<K> {
             queued: VecDeque::new(),
             bookmark: false,
             position,
-            end: End::Open,
+            end: FeedEnd::Open,
             cut_after: None,
             silent: false,
             trickles: false,
@@ -96,8 +96,8 @@ impl<K: Object> Feed<K> {
 
     pub(super) fn end(&mut self, end: Option<&Error>) {
         self.end = match end {
-            Some(error) => End::Broken(error.clone()),
-            None => End::Clean,
+            Some(error) => FeedEnd::Broken(error.clone()),
+            None => FeedEnd::Clean,
         };
     }
 
@@ -120,9 +120,9 @@ impl<K: Object> Feed<K> {
                 Some(Next::Event(event))
             }
             None => match &self.end {
-                End::Open => None,
-                End::Clean => Some(Next::Ended(None)),
-                End::Broken(error) => Some(Next::Ended(Some(error.clone()))),
+                FeedEnd::Open => None,
+                FeedEnd::Clean => Some(Next::Ended(None)),
+                FeedEnd::Broken(error) => Some(Next::Ended(Some(error.clone()))),
             },
         }
     }

@@ -9,7 +9,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Scope, Status};
 
 /// One step of the server's history.
 #[derive(Debug)]
-pub(super) struct Change<K: Object> {
+pub(super) struct SourceChange<K: Object> {
     pub(super) version: u64,
     pub(super) key: ObjectKey,
     pub(super) kind: EventKind,
@@ -17,7 +17,7 @@ pub(super) struct Change<K: Object> {
     pub(super) item: Listed<K>,
 }
 
-impl<K: Object> Change<K> {
+impl<K: Object> SourceChange<K> {
     pub(super) fn event(&self) -> WatchEvent<K> {
         WatchEvent::Object(ObjectEvent {
             kind: self.kind,
@@ -31,7 +31,7 @@ impl<K: Object> Change<K> {
 pub(super) struct Model<K: Object> {
     version: u64,
     present: BTreeMap<ObjectKey, Listed<K>>,
-    history: Vec<Change<K>>,
+    history: Vec<SourceChange<K>>,
     /// Versions below this one are forgotten.
     compacted: u64,
     uids: u64,
@@ -60,7 +60,7 @@ impl<K: Object> Model<K> {
         &self.present
     }
 
-    pub(super) fn change(&self, at: usize) -> Option<&Change<K>> {
+    pub(super) fn change(&self, at: usize) -> Option<&SourceChange<K>> {
         self.history.get(at)
     }
 
@@ -97,7 +97,7 @@ impl<K: Object> Model<K> {
             EventKind::Added
         };
         self.present.insert(key.clone(), item.clone());
-        self.history.push(Change {
+        self.history.push(SourceChange {
             version: self.version,
             key,
             kind,
@@ -108,7 +108,7 @@ impl<K: Object> Model<K> {
     /// Records a deletion at the present version.
     pub(super) fn remove(&mut self, key: ObjectKey, last: Listed<K>) {
         self.present.remove(&key);
-        self.history.push(Change {
+        self.history.push(SourceChange {
             version: self.version,
             key,
             kind: EventKind::Deleted,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::faults::{Plan, SeenRequest, SourceFault};
+use super::faults::{FaultPlan, SeenRequest, SourceFault};
 use super::feed::Feed;
 use super::model::{Model, expired, number, selects, too_large};
 use crate::error::Error;
@@ -15,7 +15,7 @@ use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 pub(super) struct Server<K: Object> {
     pub(super) model: Model<K>,
     pub(super) requests: Vec<SeenRequest>,
-    pub(super) plan: Plan,
+    pub(super) plan: FaultPlan,
     pub(super) feeds: Vec<(u64, Feed<K>)>,
     next_feed: u64,
     pub(super) streams_lists: bool,
@@ -37,7 +37,7 @@ impl<K: Object> Default for Server<K> {
         Self {
             model: Model::new(),
             requests: Vec::new(),
-            plan: Plan::default(),
+            plan: FaultPlan::default(),
             feeds: Vec::new(),
             next_feed: 0,
             streams_lists: false,

@@ -41,7 +41,7 @@ pub(crate) struct Admission<S> {
 
 /// Why a request was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
+pub(crate) enum AdmissionRefusal {
     Stopped,
     /// Its turn would come after its deadline: `before` requests go first.
     TooLate {
@@ -133,7 +133,7 @@ impl<S: Supply> Admission<S> {
         stop: &StopToken,
         deadline: Deadline,
         queued: impl FnOnce(usize),
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), AdmissionRefusal> {
         let before = {
             let mut state = self.state.lock();
             let now = self.clock.now();
@@ -146,7 +146,7 @@ impl<S: Supply> Admission<S> {
             if turn.is_some_and(|turn| deadline.has_passed(turn)) {
                 state.leave(waiter, now);
                 self.unlock(state);
-                return Err(Refusal::TooLate { before });
+                return Err(AdmissionRefusal::TooLate { before });
             }
             before
         };
@@ -182,14 +182,14 @@ impl<S: Supply> Admission<S> {
         waiter: &QueuedRequest,
         stop: &StopToken,
         deadline: Deadline,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), AdmissionRefusal> {
         let mut state = self.state.lock();
         loop {
             let now = self.clock.now();
             if stop.is_stopped() {
                 state.leave(waiter, now);
                 self.unlock(state);
-                return Err(Refusal::Stopped);
+                return Err(AdmissionRefusal::Stopped);
             }
             if state.admit(waiter, now) {
                 self.unlock(state);
@@ -199,7 +199,7 @@ impl<S: Supply> Admission<S> {
                 let before = state.queue.before(waiter);
                 state.leave(waiter, now);
                 self.unlock(state);
-                return Err(Refusal::TooLate { before });
+                return Err(AdmissionRefusal::TooLate { before });
             }
             // The other requests are woken when they come to the front.
             let next = state.supply.available(now, 0);

@@ -7,7 +7,7 @@ mod tests;
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
-use super::admission::{Admission, QueuedRequest, Refusal, Supply, Urgency};
+use super::admission::{Admission, AdmissionRefusal, QueuedRequest, Supply, Urgency};
 use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::worker::StopToken;
@@ -88,8 +88,8 @@ impl Limiter {
             |_before| {},
         );
         admitted.map_err(|refusal| match refusal {
-            Refusal::Stopped => Error::stopped("waiting for the client's rate limit"),
-            Refusal::TooLate { before } => {
+            AdmissionRefusal::Stopped => Error::stopped("waiting for the client's rate limit"),
+            AdmissionRefusal::TooLate { before } => {
                 let before = match before {
                     1 => "1 request goes first".to_owned(),
                     count => format!("{count} requests go first"),

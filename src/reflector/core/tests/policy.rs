@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::{Action, Bench, Input, Row, Seen, check, error, page, paged, row};
-use crate::policy::{self, Chance, NextRequest, RequestKind, WaitRule};
+use crate::policy::{self, Chance, NextRequest, PolicyRequest, WaitRule};
 
 const NAMED_WAITS: &[Row] = &[
     row(
@@ -399,24 +399,29 @@ fn the_reflector_does_what_each_row_says() {
     let listed = format!("{opened}\nmodified 6\napplied\nerror 403 -> pause 800ms");
     let later = "list most-recent limit=500 continue=x";
     let requests = [
-        (RequestKind::List, "", "start", "list 0 limit=500"),
+        (PolicyRequest::List, "", "start", "list 0 limit=500"),
         (
-            RequestKind::ListAt,
+            PolicyRequest::ListAt,
             listed.as_str(),
             "paused",
             "list 6 limit=0",
         ),
-        (RequestKind::LaterPage, "start", "page 5 more=x", later),
-        (RequestKind::Stream, "", "start", "stream most-recent"),
-        (RequestKind::Stream, "start", "opened", "stream most-recent"),
-        (RequestKind::Open, "start\npage 5", "committed", "watch 5"),
-        (RequestKind::Watch, begun, "opened", "watch 5"),
-        (RequestKind::Probe, opened.as_str(), "+6s ended", "probe"),
+        (PolicyRequest::LaterPage, "start", "page 5 more=x", later),
+        (PolicyRequest::Stream, "", "start", "stream most-recent"),
+        (
+            PolicyRequest::Stream,
+            "start",
+            "opened",
+            "stream most-recent",
+        ),
+        (PolicyRequest::Open, "start\npage 5", "committed", "watch 5"),
+        (PolicyRequest::Watch, begun, "opened", "watch 5"),
+        (PolicyRequest::Probe, opened.as_str(), "+6s ended", "probe"),
     ];
     let named = |answer| [(answer, false), (answer, true)];
     for (request, before, asks, same) in requests {
         for (answer, named) in ANSWERS.into_iter().flat_map(named) {
-            let streams = request == RequestKind::Stream;
+            let streams = request == PolicyRequest::Stream;
             let mut bench = Bench::new(if streams { "streams" } else { "" });
             bench.tell(before).tell(asks);
             let mut failure = error(answer);
@@ -427,7 +432,7 @@ fn the_reflector_does_what_each_row_says() {
             let has_status = failure.status().is_some();
             let action = bench.step(match (request, asks) {
                 (_, "opened") => Input::Seen(Seen::Error(failure)),
-                (RequestKind::Stream | RequestKind::Open, _) => Input::Done(Err(failure)),
+                (PolicyRequest::Stream | PolicyRequest::Open, _) => Input::Done(Err(failure)),
                 _ => paged(Err(failure), true),
             });
             let action = bench.write(&action);
@@ -436,7 +441,7 @@ fn the_reflector_does_what_each_row_says() {
             let pause = in_list.or_else(|| action.strip_prefix("pause "));
             let pause = pause.map(|pause| pause.trim_end_matches(" on-demand"));
             // The list at a version comes after a failure.
-            let backoff = if request == RequestKind::ListAt {
+            let backoff = if request == PolicyRequest::ListAt {
                 "1.6s"
             } else {
                 "800ms"

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::act::{Act, Unfinished};
-use crate::testing::http::message::Request;
+use crate::testing::http::message::RequestMessage;
 use crate::testing::http::{Answered, Piece, Pieces, Reply};
 use crate::worker::StopToken;
 
@@ -15,7 +15,7 @@ const FILLER_BYTES: usize = 64 * 1024;
     clippy::wildcard_enum_match_arm,
     reason = "each file knows its own acts"
 )]
-pub(in crate::testing) fn instead(act: &Act, request: &Request) -> Option<Reply<'static>> {
+pub(in crate::testing) fn instead(act: &Act, request: &RequestMessage) -> Option<Reply<'static>> {
     Some(match act {
         Act::Status {
             code,
@@ -85,7 +85,7 @@ pub(in crate::testing) fn instead(act: &Act, request: &Request) -> Option<Reply<
     })
 }
 
-fn headers_of(request: &Request) -> String {
+fn headers_of(request: &RequestMessage) -> String {
     let headers = request.headers.iter();
     let lines: Vec<_> = headers
         .map(|(name, value)| format!("{name}: {value}"))
@@ -93,7 +93,7 @@ fn headers_of(request: &Request) -> String {
     lines.join(", ")
 }
 
-fn too_large_version(request: &Request) -> Reply<'static> {
+fn too_large_version(request: &RequestMessage) -> Reply<'static> {
     let asked = request.target.value("resourceVersion").unwrap_or_default();
     let message = format!("Timeout: Too large resource version: {asked}, current: 1");
     let status = json!({

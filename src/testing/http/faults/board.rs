@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::act::{Act, Layer};
 use super::fault::{Fault, FaultId};
 use crate::sync::Mutex;
-use crate::testing::http::message::Request;
+use crate::testing::http::message::RequestMessage;
 
 /// The faults of a server, in the order in which they were added.
 #[derive(Debug, Default)]
@@ -103,7 +103,7 @@ impl FaultBoard {
 
     /// The faults that the request meets: the first that answers, the first that affects the
     /// sending, and all that change the answer. Each fault counts it, even after another met it.
-    pub(in crate::testing) fn request(&self, request: &Request, connection: u64) -> Met {
+    pub(in crate::testing) fn request(&self, request: &RequestMessage, connection: u64) -> Met {
         let mut faults = self.0.lock();
         let mut met = Met::default();
         for armed in &mut faults.armed {
@@ -143,7 +143,7 @@ impl Armed {
     }
 
     /// Whether the request still has the refused token.
-    fn refuses(&mut self, request: &Request) -> bool {
+    fn refuses(&mut self, request: &RequestMessage) -> bool {
         if self.fault.act != Act::Unauthorized {
             return true;
         }
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
     use crate::testing::recording::Target;
 
-    fn request(method: &str, target: &str) -> Request {
-        Request {
+    fn request(method: &str, target: &str) -> RequestMessage {
+        RequestMessage {
             method: method.to_owned(),
             target: Target::parse(target),
             headers: Vec::new(),

@@ -35,7 +35,7 @@ pub(in crate::testing) fn changed<'a>(
         reply.body = Box::new(Heartbeat { clock, every });
         return reply;
     }
-    let lines = Lines {
+    let lines = ContentLines {
         inner: reply.body,
         faults,
         is_watch,
@@ -74,7 +74,7 @@ impl Pieces for Heartbeat {
 }
 
 /// A body taken apart: a watch by its lines, any other as a whole.
-struct Lines<'a> {
+struct ContentLines<'a> {
     inner: Box<dyn Pieces + 'a>,
     faults: Vec<Fault>,
     is_watch: bool,
@@ -86,7 +86,7 @@ struct Lines<'a> {
     end: Option<Piece>,
 }
 
-impl Pieces for Lines<'_> {
+impl Pieces for ContentLines<'_> {
     fn begin(&mut self, stop: &StopToken) -> bool {
         self.inner.begin(stop)
     }
@@ -120,7 +120,7 @@ impl Pieces for Lines<'_> {
     }
 }
 
-impl Lines<'_> {
+impl ContentLines<'_> {
     fn take_lines(&mut self) {
         while let Some(end) = memchr::memchr(b'\n', &self.rest) {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
@@ -171,7 +171,7 @@ impl Lines<'_> {
 
 /// A gzip stream of stored blocks, without the last one and the checksum.
 struct EndlessGzip<'a> {
-    inner: Lines<'a>,
+    inner: ContentLines<'a>,
     has_begun: bool,
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::act::{Act, Layer};
-use crate::testing::http::message::Request;
+use crate::testing::http::message::RequestMessage;
 use crate::testing::recording::Selected;
 
 /// An [`Act`] and the connections, requests or objects to which it applies.
@@ -48,12 +48,12 @@ pub struct Fault {
     pub(super) first: usize,
     pub(super) every: usize,
     pub(super) times: usize,
-    pub(super) chance: Option<Chance>,
+    pub(super) chance: Option<FaultChance>,
 }
 
 /// A seed, and the probability of each act.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Chance {
+pub(super) struct FaultChance {
     pub(super) seed: u64,
     pub(super) probability: f64,
 }
@@ -199,7 +199,7 @@ impl Fault {
     /// same choice for the same order of requests.
     #[must_use]
     pub fn by_chance(mut self, seed: u64, probability: f64) -> Self {
-        self.chance = Some(Chance { seed, probability });
+        self.chance = Some(FaultChance { seed, probability });
         self
     }
 
@@ -230,7 +230,7 @@ impl Fault {
     }
 
     /// Whether it selects that request.
-    pub(super) fn is_about(&self, request: &Request, connection: u64) -> bool {
+    pub(super) fn is_about(&self, request: &RequestMessage, connection: u64) -> bool {
         let target = &request.target;
         let is_watch = target.is_watch();
         if self.is_of_connections()
@@ -273,7 +273,7 @@ impl Fault {
     }
 }
 
-impl Chance {
+impl FaultChance {
     fn takes(self, nth: usize) -> bool {
         // The finalizer of SplitMix64: neighbours have nothing in common.
         let nth = u64::try_from(nth).unwrap_or(u64::MAX);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::act::{Act, CertificateFlaw, Part, Unfinished};
-use super::fault::{Chance, Fault};
+use super::fault::{Fault, FaultChance};
 use crate::error::{Error, ErrorKind};
 
 const MEBIBYTE: usize = 1024 * 1024;
@@ -119,7 +119,7 @@ fn fault(value: Value) -> Result<Fault, Error> {
     let Value::Object(members) = value else {
         return Err(wrong(format!("a fault is a JSON object, not {value}")));
     };
-    let mut fields = Fields(members);
+    let mut fields = FaultFields(members);
     let name = fields.text("act")?.ok_or_else(|| missing("act"))?;
     let mut fault = Fault::new(act(&name, &mut fields)?);
     fault.path = fields.text("path")?;
@@ -143,7 +143,7 @@ fn fault(value: Value) -> Result<Fault, Error> {
             let probability = probability
                 .ok_or_else(|| mistaken("probability", "a number from 0 to 1", &given))?;
             let seed = seed.unwrap_or_default();
-            Some(Chance { seed, probability })
+            Some(FaultChance { seed, probability })
         }
     };
     if let Some((field, _)) = fields.0.iter().next() {
@@ -162,7 +162,7 @@ fn fault(value: Value) -> Result<Fault, Error> {
 }
 
 #[expect(clippy::too_many_lines, reason = "a table of all acts")]
-fn act(name: &str, fields: &mut Fields) -> Result<Act, Error> {
+fn act(name: &str, fields: &mut FaultFields) -> Result<Act, Error> {
     Ok(match name {
         "refuse" => Act::Refuse,
         "silent" => Act::Silent,
@@ -322,9 +322,9 @@ fn mistaken(field: &str, wanted: &str, given: &Value) -> Error {
 }
 
 /// The members of a fault that are not read yet.
-struct Fields(Map<String, Value>);
+struct FaultFields(Map<String, Value>);
 
-impl Fields {
+impl FaultFields {
     fn text(&mut self, field: &str) -> Result<Option<String>, Error> {
         match self.0.remove(field) {
             None => Ok(None),

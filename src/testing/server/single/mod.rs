@@ -4,15 +4,15 @@ use std::cmp::Ordering;
 
 use serde_json::{Value, json};
 
-use super::history::{History, Point, State};
+use super::history::{PlayedHistory, Point, State};
 use crate::object::ResourceVersion;
-use crate::testing::recording::{Answer, Exchange, Place, Target};
+use crate::testing::recording::{Answer, Exchange, PathPlace, Target};
 
 /// The answer to a get of `place` after all facts for which `past` is true; `None` when the
 /// recording does not know.
 pub(super) fn answer(
-    history: &History,
-    place: &Place,
+    history: &PlayedHistory,
+    place: &PathPlace,
     target: &Target,
     past: &dyn Fn(&Point) -> bool,
 ) -> Option<Exchange> {
@@ -32,7 +32,7 @@ pub(super) fn answer(
     Some(exchange)
 }
 
-fn not_found(place: &Place) -> Answer {
+fn not_found(place: &PathPlace) -> Answer {
     let (resource, name) = (place.resource.in_messages(), &place.object.name);
     let mut details = json!({"name": name, "kind": place.resource.plural});
     let group = place.resource.group();
@@ -63,7 +63,7 @@ fn status(code: u16, reason: &str, message: &str, details: &Value) -> Answer {
 }
 
 /// A refusal names the verb and, of a get, the object.
-fn refused(exchange: &Exchange, place: &Place) -> Answer {
+fn refused(exchange: &Exchange, place: &PathPlace) -> Answer {
     let recorded = &exchange.answer;
     let body = recorded.body();
     let Ok(mut status) = serde_json::from_str::<Value>(&body) else {
