@@ -75,6 +75,12 @@ use serde::de::DeserializeOwned;
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `impl kubecache::object::Object`",
+    label = "not known as an object of Kubernetes",
+    note = "types of `k8s-openapi` have one; for a type of your own, write it as in the example at \
+            `kubecache::object::Object`"
+)]
 pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Whether to ask the server for metadata alone, as `PartialObjectMetadata`. If a server does
     /// not know that form and sends whole objects, the decoder decodes only their metadata.
@@ -167,6 +173,7 @@ macro_rules! object_of_metadata {
 }
 pub(crate) use object_of_metadata;
 
+#[diagnostic::do_not_recommend]
 impl<K> Object for K
 where
     K: k8s_openapi::Resource<Scope: 'static>
