@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Weak;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
+use crate::clock::{Clock, IntoDeadline};
+use crate::error::{Error, ErrorKind};
 use crate::object::ObjectKey;
 use crate::sync::{Arc, Mutex, Rank};
 
@@ -55,6 +57,61 @@ impl Changes {
     /// `recv` and `select!`. The channel closes when the manager is dropped.
     pub fn signal(&self) -> &Receiver<()> {
         &self.signal
+    }
+
+    /// Waits for changes, and returns the objects that changed since the last call.
+    ///
+    /// Blocks until an object changes, until `deadline`, or until the manager is dropped.
+    ///
+    /// # Errors
+    ///
+    /// `Timeout`: nothing changed until `deadline`. `Stopped`: the manager was dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// use std::time::Duration;
+    ///
+    /// use k8s_openapi::api::core::v1::ConfigMap;
+    /// use kubecache::manager::{Changed, ConfigMapManager, ManagerOptions, Owner};
+    /// use kubecache::object::ObjectKey;
+    /// use kubecache::testing::{FakeSource, objects};
+    ///
+    /// let server = FakeSource::<ConfigMap>::new();
+    /// let maps = ConfigMapManager::new(server.clone(), ManagerOptions::default())?;
+    /// let changes = maps.subscribe();
+    /// let key = ObjectKey::new("shop", "settings");
+    /// maps.add_reference(&Owner::new("Program", key.clone()), &key);
+    /// server.set(objects::config_map("shop", "settings", "", &[("a", "1")]));
+    /// let changed = changes.recv_by(Duration::from_secs(60))?;
+    /// assert_eq!(changed, Changed::Keys([key].into()));
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
+    pub fn recv_by(&self, deadline: impl IntoDeadline) -> Result<Changed, Error> {
+        let deadline = deadline.into_deadline(&Clock::system());
+        loop {
+            let told = match deadline.instant() {
+                Some(end) => self.signal.recv_deadline(end),
+                None => self.signal.recv().map_err(RecvTimeoutError::from),
+            };
+            match told {
+                Ok(()) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    let text = "waiting for a changed object: the deadline passed";
+                    return Err(Error::new(ErrorKind::Timeout, text));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::stopped("waiting for a changed object"));
+                }
+            }
+            let changed = self.take();
+            // The message may be of changes that were taken before it came.
+            if changed != Changed::nothing() {
+                return Ok(changed);
+            }
+        }
     }
 
     /// Returns the objects that changed since the last call. Never blocks.
@@ -112,6 +169,8 @@ impl Notifier {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn keys(names: &[&str]) -> Changed {
@@ -135,6 +194,23 @@ mod tests {
         assert!(changes.signal().try_recv().is_err());
         assert_eq!(changes.take(), keys(&["a", "b"]));
         assert_eq!(changes.take(), keys(&[]));
+    }
+
+    #[test]
+    fn a_wait_for_changes_ends_with_them_at_the_deadline_or_with_the_manager() {
+        let notifier = Notifier::default();
+        let changes = notifier.subscribe();
+        notifier.notify(&ObjectKey::new("ns", "a"));
+        assert_eq!(changes.take(), keys(&["a"]));
+        // The message that is left is no change.
+        let error = changes.recv_by(Duration::ZERO).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        notifier.notify(&ObjectKey::new("ns", "b"));
+        assert_eq!(changes.recv_by(Duration::ZERO).unwrap(), keys(&["b"]));
+        notifier.notify(&ObjectKey::new("ns", "c"));
+        drop(notifier);
+        assert_eq!(changes.recv_by(Duration::MAX).unwrap(), keys(&["c"]));
+        assert!(changes.recv_by(Duration::MAX).unwrap_err().is_stopped());
     }
 
     #[test]

@@ -139,8 +139,7 @@ impl<K: Object> SetMember for SharedInformer<K> {
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
         if self.is_ready_to_start() {
-            let text = format!("informer {} was not started", self.name());
-            return Err(Error::new(ErrorKind::Config, text));
+            return Err(self.not_started());
         }
         self.wait_until_synced(deadline)
     }

@@ -280,10 +280,25 @@ impl<K: Object> SharedInformer<K> {
     /// # Errors
     ///
     /// `NotSynced` at the deadline, with the last failure, the attempts and the time of the first.
-    /// `Forbidden` or `NotFound` for the server's refusal. `Stopped` when the informer has stopped.
+    /// `Config` at the deadline if the informer was not started. `Forbidden` or `NotFound` for the
+    /// server's refusal. `Stopped` when the informer has stopped.
     #[doc(alias = "WaitForCacheSync")]
     pub fn wait_until_synced(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
-        self.store.wait_until_synced(deadline)
+        let waited = self.store.wait_until_synced(deadline);
+        waited.map_err(|error| self.or_not_started(error))
+    }
+
+    /// The error of a wait, unless the reason is that `start` was not called.
+    fn or_not_started(&self, error: Error) -> Error {
+        if self.is_ready_to_start() {
+            return self.not_started();
+        }
+        error
+    }
+
+    pub(in crate::informer) fn not_started(&self) -> Error {
+        let text = format!("informer {} was not started", self.name());
+        Error::new(ErrorKind::Config, text)
     }
 
     /// Blocks until `predicate` holds for the object with `key`, at most until `deadline`, as
@@ -291,14 +306,15 @@ impl<K: Object> SharedInformer<K> {
     ///
     /// # Errors
     ///
-    /// As [`Store::wait_until`].
+    /// As [`Store::wait_until`]. `Config` at the deadline if the informer was not started.
     pub fn wait_until(
         &self,
         key: &ObjectKey,
         predicate: impl FnMut(Option<&K>) -> bool,
         deadline: impl IntoDeadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
-        self.store.wait_until(key, predicate, deadline)
+        let waited = self.store.wait_until(key, predicate, deadline);
+        waited.map_err(|error| self.or_not_started(error))
     }
 
     /// Returns the state of the informer's reflector. Never blocks on the network.

@@ -267,6 +267,22 @@ fn b14_an_informer_is_fresh_while_it_runs_and_the_server_confirms() {
     );
 }
 
+/// Seen: "no answer from the server yet", although it was never asked.
+#[test]
+fn a_wait_on_an_informer_that_was_not_started_says_so() {
+    let source = Arc::new(FakeSource::<ConfigMap>::new());
+    let informer = Informer::new(source, InformerOptions::default());
+    let error = informer.wait_until_synced(Duration::ZERO).unwrap_err();
+    let text = "informer configmaps was not started";
+    assert_eq!(
+        (error.kind(), error.to_string().as_str()),
+        (ErrorKind::Config, text)
+    );
+    let key = crate::object::ObjectKey::new("shop", "settings");
+    let error = informer.wait_until(&key, |_| true, Duration::ZERO);
+    assert_eq!(error.unwrap_err().to_string(), text);
+}
+
 /// Programs share these types between threads and keep them in their own structures.
 #[test]
 fn the_public_types_can_be_sent_shared_and_shown() {
