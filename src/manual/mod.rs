@@ -21,6 +21,12 @@ pub mod failures {}
 #[doc = include_str!("first_tasks.md")]
 pub mod first_tasks {}
 
+#[doc = include_str!("from_client_go.md")]
+pub mod from_client_go {}
+
+#[doc = include_str!("from_kube_rs.md")]
+pub mod from_kube_rs {}
+
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
 
