@@ -172,6 +172,46 @@ const FLOORS_OF_HTTP: &[(&str, &[&str])] = &[
     ("writes", &["calls", "client", "requests", "send"]),
 ];
 
+/// The same of a manager's watches.
+const FLOORS_OF_WATCHES: &[(&str, &[&str])] = &[
+    ("state_machine", &[]),
+    ("reflector_limit", &[]),
+    ("read_history", &[]),
+    ("run", &["reflector_limit"]),
+    ("entry", &["read_history", "run", "state_machine"]),
+    ("answer", &["entry", "state_machine"]),
+    ("context", &["entry", "run", "state_machine"]),
+    ("writer", &["context", "entry", "state_machine"]),
+    ("sources", &["context", "entry", "run", "writer"]),
+    (
+        "starts",
+        &[
+            "context",
+            "entry",
+            "read_history",
+            "reflector_limit",
+            "run",
+            "sources",
+            "state_machine",
+            "writer",
+        ],
+    ),
+    (
+        "keeper",
+        &["context", "entry", "run", "starts", "state_machine"],
+    ),
+    (
+        "store",
+        &["entry", "keeper", "sources", "starts", "state_machine"],
+    ),
+];
+
+/// The folders with floors.
+const FLOORS: [(&str, &[(&str, &[&str])]); 2] = [
+    ("http", FLOORS_OF_HTTP),
+    ("manager/watch", FLOORS_OF_WATCHES),
+];
+
 /// Parts of a folder that know each other in a circle all the same. A circle that ends leaves this
 /// list.
 const CIRCLES_OF_PARTS: &[&str] = &["manager: entry, registry, strategy"];
@@ -647,31 +687,34 @@ fn a_circle_of_folders_without_a_circle_of_files_is_found() {
     assert_eq!(parts[&words("a/b")].len(), 2);
 }
 
-/// The arrows of `edges` from a part of `http` to another that its floor may not use.
-fn arrows_up(edges: &Edges) -> Vec<String> {
-    let parts = between_parts(&words("http"), edges);
+/// The arrows of `edges` from a part of a folder to another that its floor may not use.
+fn arrows_up(folder: &str, floors: &[(&str, &[&str])], edges: &Edges) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (from, known) in &parts {
-        let Some((_, may_use)) = FLOORS_OF_HTTP.iter().find(|(name, _)| *name == from[1]) else {
-            wrong.push(format!("{} is on no floor", from[1]));
+    for (from, known) in between_parts(&words(folder), edges) {
+        let from = from.last().unwrap();
+        let Some((_, may_use)) = floors.iter().find(|(name, _)| name == from) else {
+            wrong.push(format!("{folder}: {from} is on no floor"));
             continue;
         };
-        let others = known.iter().filter(|to| !may_use.contains(&&*to[1]));
-        wrong.extend(others.map(|to| format!("{} -> {}", from[1], to[1])));
+        let known = known.iter().map(|to| to.last().unwrap());
+        let others = known.filter(|to| !may_use.contains(&to.as_str()));
+        wrong.extend(others.map(|to| format!("{folder}: {from} -> {to}")));
     }
     wrong
 }
 
 #[test]
-fn the_floors_of_http_use_only_those_below() {
-    let mut below: Vec<&str> = Vec::new();
-    for (floor, may_use) in FLOORS_OF_HTTP {
-        let up: Vec<_> = may_use.iter().filter(|to| !below.contains(*to)).collect();
-        assert!(up.is_empty(), "{floor} is below {up:?}");
-        below.push(floor);
+fn floors_use_only_those_below() {
+    for (folder, floors) in FLOORS {
+        let mut below: Vec<&str> = Vec::new();
+        for (floor, may_use) in floors {
+            let up: Vec<_> = may_use.iter().filter(|to| !below.contains(*to)).collect();
+            assert!(up.is_empty(), "{folder}: {floor} is below {up:?}");
+            below.push(floor);
+        }
+        let wrong = arrows_up(folder, floors, &FILES);
+        assert!(wrong.is_empty(), "arrows up:\n{}", wrong.join("\n"));
     }
-    let wrong = arrows_up(&FILES);
-    assert!(wrong.is_empty(), "arrows up:\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -680,7 +723,11 @@ fn an_arrow_up_between_floors_is_found() {
         ("http/calls/slots", "http/tls/current"),
         ("http", "http/agent"),
     ]);
-    assert_eq!(arrows_up(&edges), ["calls -> tls"]);
+    let found = arrows_up("http", FLOORS_OF_HTTP, &edges);
+    assert_eq!(found, ["http: calls -> tls"]);
+    let edges = edges_of(&[("manager/watch/sources/poller", "manager/watch/keeper")]);
+    let found = arrows_up("manager/watch", FLOORS_OF_WATCHES, &edges);
+    assert_eq!(found, ["manager/watch: sources -> keeper"]);
 }
 
 fn words(path: &str) -> Vec<String> {
