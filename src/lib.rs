@@ -370,9 +370,7 @@ pub use hooks::{Hook, Reading};
 pub use wire::{Compact, Dynamic, Metadata, undecodable_reads};
 
 #[cfg(test)]
-mod dice;
-#[cfg(test)]
-mod temp_directory;
+mod tests;
 
 /// The README's program runs as a doc test.
 #[cfg(all(doctest, feature = "testing"))]

@@ -184,7 +184,7 @@ mod tests {
     use std::os::fd::AsRawFd as _;
 
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     /// Seen: each of these blocked its reader without end, or was read up to the limit.
     #[test]

@@ -344,7 +344,7 @@ impl Source {
             .file_name()
             .unwrap()
             .to_string_lossy();
-        matches!(&*name, "tests" | "schedules" | "dice" | "temp_directory") || folder == "tests"
+        matches!(&*name, "tests" | "schedules") || folder == "tests"
     }
 }
 

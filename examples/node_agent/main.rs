@@ -54,7 +54,7 @@ mod table;
 mod tell;
 mod teller;
 #[cfg(test)]
-#[path = "../../src/temp_directory.rs"]
+#[path = "../../src/tests/temp_directory.rs"]
 mod temp_directory;
 mod usage;
 mod users;

@@ -254,7 +254,7 @@ impl<E: Clone> References<E> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::tests::dice::Dice;
 
     fn key(name: &str) -> ObjectKey {
         ObjectKey::new("ns", name)

@@ -156,7 +156,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     #[test]
     fn a_key_is_32_bytes_or_their_text_and_nobody_elses() {

@@ -20,8 +20,8 @@ use crate::list_watch::{Api, Getter, ListerWatcher};
 use crate::manager::{ChangeDetection, ManagerOptions, ObjectState};
 use crate::object::{Object as _, ObjectKey, Scope};
 use crate::sync::atomic::{AtomicUsize, Ordering};
-use crate::temp_directory::TempDirectory;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::tests::temp_directory::TempDirectory;
 
 /// It only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);

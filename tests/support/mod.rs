@@ -5,7 +5,7 @@ pub(crate) mod example;
 #[cfg(any(feature = "ring", feature = "testing"))]
 pub(crate) mod hung_mount;
 pub(crate) mod small_disk;
-#[path = "../../src/temp_directory.rs"]
+#[path = "../../src/tests/temp_directory.rs"]
 mod temp_directory;
 
 pub(crate) use alone::alone;

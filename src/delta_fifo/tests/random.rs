@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::delta_fifo::Deletion;
-use crate::dice::Dice;
 use crate::object::Object as _;
+use crate::tests::dice::Dice;
 
 /// Histories per mode and run of the test, unless more are asked for.
 const HISTORIES: u64 = 60;

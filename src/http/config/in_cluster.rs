@@ -74,7 +74,7 @@ fn authorities(directory: &Path) -> Option<Pem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     struct Pod(TempDirectory);
 

@@ -86,7 +86,7 @@ mod tests {
 
     use super::super::ServerUrl;
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     const KUBECONFIG: &str = "\
         current-context: a\n\

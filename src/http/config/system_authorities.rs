@@ -72,7 +72,7 @@ mod tests {
     use rustls::pki_types::pem::PemObject as _;
 
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     fn fixture(name: &str) -> PathBuf {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -13,7 +13,7 @@ use crate::clock::{Clock, FakeClock};
 use crate::error::ErrorKind;
 use crate::jobs::JobKind;
 use crate::policy::{PROGRAM, RenewalRow, TOKEN_FILE};
-use crate::temp_directory::TempDirectory;
+use crate::tests::temp_directory::TempDirectory;
 use crate::worker::StopToken;
 
 struct Fixture {

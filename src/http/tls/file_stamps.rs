@@ -44,7 +44,7 @@ impl WatchedFiles {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     #[test]
     fn files_are_read_after_a_change_until_another_could_not_look_the_same() {

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use super::fake::{pod, secret};
 use super::stage::{MINUTE, SECOND, refused, version};
 use crate::clock::{Clock, FakeClock, later};
-use crate::dice::Dice;
 use crate::manager::{Cached, ManagerOptions, PastLimit, SecretManager, WatchScope};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::testing::{FakeSource, SourceFault};
+use crate::tests::dice::Dice;
 use k8s_openapi::api::core::v1::Secret;
 
 const STEPS: usize = 300;

@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::Pod;
 use super::fake::{pod, secret};
 use super::stage::Stage;
 use crate::clock::Deadline;
-use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, Changed, ObjectState, Owner};
 use crate::object::ObjectKey;
 use crate::sync::Arc;
+use crate::tests::dice::Dice;
 use crate::worker::Worker;
 
 fn key(name: &str) -> ObjectKey {

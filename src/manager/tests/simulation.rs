@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fake::{ROUND, commit, immutable, pod, secret, with_uid};
 use super::stage::{ReadApart, Stage};
-use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::ObjectEvent;
 use crate::manager::{Cached, ObjectState};
 use crate::object::{ObjectKey, StoredObject};
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
+use crate::tests::dice::Dice;
 use k8s_openapi::api::core::v1::Secret;
 
 /// Far more than a thread needs to go on that another one has overtaken.

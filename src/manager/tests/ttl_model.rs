@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use super::fake::{pod, secret};
 use super::stage::{FIRST_BACKOFF, MINUTE, failed, millis, refused, seconds};
 use crate::clock::{Clock, Deadline, FakeClock};
-use crate::dice::Dice;
 use crate::error::{Error, ErrorKind};
 use crate::manager::node_ttl::NodeTtl;
 use crate::manager::{Cached, ChangeDetection, ManagerOptions, SecretManager};
 use crate::object::{ResourceVersion, Status};
 use crate::testing::{FakeSource, RequestKind};
+use crate::tests::dice::Dice;
 use k8s_openapi::api::core::v1::Secret;
 
 const STEPS: usize = 400;

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::reflector::ReflectorMetric;
+use crate::tests::dice::Dice;
 
 /// A sample's name and labels.
 type Series = (String, BTreeMap<String, String>);
@@ -132,15 +133,12 @@ impl Scraped {
     }
 }
 
-/// A generator that yields the same numbers for the same seed everywhere (xorshift).
-struct Dice(u64);
+/// Random samples, the same for the same seed everywhere.
+struct Samples(Dice);
 
-impl Dice {
+impl Samples {
     fn up_to(&mut self, most: u32) -> u32 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        u32::try_from(self.0 % (u64::from(most) + 1)).unwrap()
+        u32::try_from(self.0.roll(u64::from(most) + 1)).unwrap()
     }
 
     /// A name of characters that are awkward in one text format or another.
@@ -156,7 +154,7 @@ impl Dice {
 #[test]
 fn whatever_is_counted_under_whatever_name_is_read_back() {
     for seed in 1..100 {
-        let mut dice = Dice(0x9e37_79b9_7f4a_7c15 ^ seed);
+        let mut dice = Samples(Dice::seeded(seed));
         let exposition = Exposition::new();
         let names: BTreeSet<String> = (0..=dice.up_to(5)).map(|_| dice.name()).collect();
         let mut expected = Vec::new();

@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use super::super::{Outlet, OutletOptions};
 use crate::error::{Error, ErrorKind};
 use crate::object::ObjectKey;
-use crate::temp_directory::TempDirectory;
 use crate::testing::objects;
+use crate::tests::temp_directory::TempDirectory;
 
 fn open(directory: &Path) -> Result<Outlet, Error> {
     Outlet::open(OutletOptions::new(directory))

@@ -18,8 +18,8 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions, Owner};
 use crate::sync::Arc;
-use crate::temp_directory::TempDirectory;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::tests::temp_directory::TempDirectory;
 
 /// It only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::dice::Dice;
+use crate::tests::dice::Dice;
 
 const STORIES: u64 = 60;
 const STEPS: usize = 150;

@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use super::*;
-use crate::dice::seeds;
 use crate::list_watch::{ObjectEvent, WatchEvent};
 use crate::object::Object as _;
 use crate::policy::Chance;
@@ -22,6 +21,7 @@ use crate::reflector::{ReflectorStatus, Replacement, Sink, WaiterGuard};
 use crate::store::StoreWriter;
 use crate::sync::Mutex;
 use crate::testing::{RequestKind, SourceFault};
+use crate::tests::dice::seeds;
 use crate::worker::StopSource;
 
 /// Seeds tried in each run, or more if `KUBECACHE_SEEDS` says so; a failure names its seed.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::FakeClock;
-use crate::dice::Dice;
 use crate::store::{MutationCache, MutationCacheOptions};
+use crate::tests::dice::Dice;
 
 fn cache() -> (MutationCache<ConfigMap>, StoreWriter<ConfigMap>) {
     let (store, writer) = store();

@@ -3,8 +3,8 @@
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
 use super::*;
-use crate::dice::Dice;
 use crate::error::ErrorKind;
+use crate::tests::dice::Dice;
 
 const KIB: usize = 1024;
 

@@ -5,7 +5,7 @@
 use super::super::admission::{OVERTAKEN_MAX, QueuedRequest, SupplyQueue, WaitQueue};
 use super::*;
 use crate::clock::FakeClock;
-use crate::dice::Dice;
+use crate::tests::dice::Dice;
 use crate::worker::{StopSource, Worker};
 
 const SECOND: Duration = Duration::from_secs(1);

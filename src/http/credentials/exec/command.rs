@@ -91,7 +91,7 @@ pub(crate) fn resolve(command: &str, directory: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temp_directory::TempDirectory;
+    use crate::tests::temp_directory::TempDirectory;
 
     #[test]
     fn a_command_with_a_slash_is_relative_to_the_kubeconfig() {

@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::dice::Dice;
 use crate::informer::handlers::queue::HandlerQueue;
+use crate::tests::dice::Dice;
 
 /// Histories per run.
 const HISTORIES: u64 = 300;

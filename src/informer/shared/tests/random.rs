@@ -6,8 +6,8 @@
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
 use super::*;
-use crate::dice::Dice;
 use crate::object::ObjectKey;
+use crate::tests::dice::Dice;
 
 /// Histories per run of the test: as many as the three queue orders had together.
 const HISTORIES: u64 = 150;

@@ -4,12 +4,12 @@
 use super::*;
 use crate::Compact;
 use crate::clock::Deadline;
-use crate::dice::Dice;
 use crate::list_watch::{
     ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent, WatchRequest, WatchStream,
 };
 use crate::object::Object;
 use crate::reflector::ReflectorStatus;
+use crate::tests::dice::Dice;
 use crate::worker::StopToken;
 
 /// Histories per run of the test.

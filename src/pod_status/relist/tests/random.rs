@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::super::driver::RelistLoop;
 use super::super::progress::Progress;
 use super::*;
-use crate::dice::Dice;
 use crate::sync::{Arc, Mutex};
+use crate::tests::dice::Dice;
 use crate::worker::{StopSource, StopToken};
 
 const HISTORIES: u64 = 300;

@@ -11,7 +11,7 @@ use crate::ErrorKind;
 use crate::http::certificates::pem::Pem;
 use crate::http::environment::Environment;
 use crate::http::{Config, KubeconfigOptions};
-use crate::temp_directory::TempDirectory;
+use crate::tests::temp_directory::TempDirectory;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -14,7 +14,7 @@ use super::super::source::Credential;
 use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::sync::Arc;
-use crate::temp_directory::TempDirectory;
+use crate::tests::temp_directory::TempDirectory;
 use crate::worker::{StopSource, StopToken, Worker};
 
 /// A directory with the script of one test, and what the script leaves there.

@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 
+use crate::policy::Chance;
+
 /// Set it to a seed that a failure printed, to replay that failure.
 const SEED: &str = "KUBECACHE_TEST_SEED";
 
@@ -16,16 +18,16 @@ pub(crate) fn seeds(usual: u64) -> u64 {
     asked.unwrap_or(usual).max(usual)
 }
 
-/// Small random numbers from a seed (xorshift).
-pub(crate) struct Dice(u64);
+/// Small random numbers from a seed.
+pub(crate) struct Dice(Chance);
 
 impl Dice {
     /// Dice from a new seed, or the one in the environment; prints it.
     pub(crate) fn new() -> (Self, u64) {
         let given = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish()) | 1;
+        let seed = given.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         println!("{SEED}={seed}");
-        (Self(seed), seed)
+        (Self::seeded(seed), seed)
     }
 
     /// New dice with their seed for each of [`seeds`] histories.
@@ -33,10 +35,13 @@ impl Dice {
         (0..seeds(usual)).map(|_| Self::new())
     }
 
+    /// Dice that fall the same each time.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(Chance::new(seed))
+    }
+
+    /// Uniform in [0, `sides`).
     pub(crate) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.checked_rem(sides).unwrap_or_default()
+        self.0.below(sides)
     }
 }
