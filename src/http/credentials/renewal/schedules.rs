@@ -28,7 +28,7 @@ const ROW: RenewalRow = RenewalRow {
     keeps_rejected: false,
 };
 
-/// Gives credentials at once, or waits for the stop.
+/// Returns credentials at once, or waits for the stop.
 fn source(hangs: bool) -> CredentialSource {
     CredentialSource {
         name: "the source".to_owned(),
@@ -162,7 +162,7 @@ fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
 }
 
 /// Requests are rejected one after the other and at once: no rejection leaves a client without a
-/// token, none of two at once reads twice, and what was read stays while the file is worse.
+/// token, two at once do not read twice, and the last good content stays while the file is worse.
 #[test]
 fn a_kubeconfig_is_read_once_for_all_who_were_rejected() {
     shuttle::check_pct(
