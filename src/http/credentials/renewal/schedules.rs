@@ -161,8 +161,8 @@ fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
     (Arc::new(Renewal::new(source, Some(first), clock)), reads)
 }
 
-/// Requests are rejected one after the other and at once: no rejection leaves a client without a
-/// token, two at once do not read twice, and the last good content stays while the file is worse.
+/// Requests are rejected one after the other and at once. No rejection leaves a client without a
+/// token, and two at once do not read twice. The last good content stays while the file is worse.
 #[test]
 fn a_kubeconfig_is_read_once_for_all_who_were_rejected() {
     shuttle::check_pct(
