@@ -24,14 +24,14 @@ use crate::list_watch::RequestPhase;
 use crate::policy::{self, AnswerKind, NextRequest};
 use crate::sync::{Arc, Mutex, Rank};
 
-/// The longest part of an error response that is read.
+/// How much of an error response the client reads at most.
 const REFUSAL_BYTES_MAX: u64 = 64 * 1024;
 
 /// The maximum of bytes before the head of a response is complete, interim responses (1xx)
 /// included. Four of the largest heads fit, or some ten thousand small ones.
 const HEADS_BYTES_MAX: usize = 4 * UNREAD_BYTES_MAX;
 
-/// How long the body of an error response is awaited. Its status says most.
+/// How long the client waits for the body of an error response. Its status says most.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
 /// An idle connection older than this is not used again. Servers close theirs after 90 s and more.
@@ -49,13 +49,13 @@ pub(crate) struct Endpoint {
     pub(crate) credentials: ActiveCredentials,
     pub(crate) metrics: Arc<RequestMetrics>,
     pub(crate) dialer: Arc<ServerConnector>,
-    /// A request is sent once more after so much silence.
+    /// After this silence the client sends a request once more.
     pub(crate) second_try_after: Duration,
 }
 
 /// One request.
 pub(crate) struct HttpRequest<'a> {
-    /// What makes it another request than a get; `None` for a get.
+    /// The method, headers and body of a request that is no get; `None` for a get.
     pub(crate) payload: Option<&'a Payload<'a>>,
     pub(crate) path: &'a str,
     pub(crate) gzip: bool,
@@ -63,7 +63,7 @@ pub(crate) struct HttpRequest<'a> {
     /// Blocks until a request that met silence may be sent once more, on a new connection. One of
     /// several servers behind an address may be dead.
     pub(crate) second_try: Option<&'a dyn Fn() -> Result<(), Error>>,
-    /// Whether less silence is enough on a kept connection: its path may have died while it was
+    /// Whether silence counts sooner on a kept connection: its path may have died while it was
     /// idle.
     pub(crate) sooner_if_kept: bool,
     /// Whether the path is a collection's. A 404 then means that the server does not serve the
@@ -91,11 +91,11 @@ pub(crate) struct Agent {
 /// The kept connections.
 #[derive(Default)]
 struct Pool {
-    /// Made by the first request, and not on the thread that makes lister-watchers.
+    /// Made by the first request, so that the thread that makes lister-watchers need not.
     inner: Option<ureq::Agent>,
     /// When `inner` was made. No connection in it is older.
     made: Option<Instant>,
-    /// How long the last response was awaited.
+    /// How long the last request waited for its response.
     last_wait: Duration,
 }
 
@@ -117,9 +117,9 @@ pub(crate) struct ResponseReader {
     authorization: Option<Arc<Authorization>>,
     /// How many bytes of the body were read.
     pub(crate) body_bytes: usize,
-    /// How many of them the client's hook was told of.
+    /// How many of them the client has reported to its hook.
     told_bytes: usize,
-    /// Of an answer whose body is decoded.
+    /// Set for an answer whose body is decoded.
     metrics: Option<Arc<RequestMetrics>>,
     pub(crate) call: CallContext,
 }
@@ -158,12 +158,12 @@ impl Endpoint {
         format!("{method} {}{}", self.base, requests::shown(path))
     }
 
-    /// Returns what a request shows of its user. Blocks as
+    /// Returns the credential that a request sends. Blocks as
     /// [`current`](ActiveCredentials::current) does.
     ///
     /// # Errors
     ///
-    /// Why there is nothing to show.
+    /// As [`current`](ActiveCredentials::current).
     fn credential(&self, call: &CallContext) -> Result<Option<Arc<Credential>>, Error> {
         let credential = self.credentials.current(call)?;
         if let Some(credential) = &credential {
@@ -172,12 +172,12 @@ impl Endpoint {
         Ok(credential)
     }
 
-    /// Whether the source has given something else since the server rejected `rejected`: each token
-    /// is tried once. Blocks as [`current`](ActiveCredentials::current) does.
+    /// Whether the source has returned another credential since the server rejected `rejected`.
+    /// Each token is tried once. Blocks as [`current`](ActiveCredentials::current) does.
     ///
     /// # Errors
     ///
-    /// Why there is nothing to show.
+    /// As [`current`](ActiveCredentials::current).
     fn is_renewed(&self, rejected: Option<&Credential>, call: &CallContext) -> Result<bool, Error> {
         let renewed = self.credentials.current(call);
         let renewed = renewed.inspect_err(|_none| self.metrics.sent(None, true))?;
@@ -185,13 +185,13 @@ impl Endpoint {
         Ok(!pair.is_some_and(|(renewed, rejected)| renewed.is_same(rejected)))
     }
 
-    /// Adds to the error of a 401 what can be done about it.
+    /// Adds a remedy to the error of a 401.
     fn explain_rejection(&self, error: Error) -> Error {
         let error = self.dialer.explain_rejection(error);
         self.credentials.explain_rejection(error)
     }
 
-    /// Whether a plugin is asked for another certificate, since the server refused what it gave.
+    /// Whether to ask a plugin for another certificate, because the server refused the last one.
     fn asks_anew(&self, tried_by: Option<&CallContext>, shown: Option<&Credential>) -> bool {
         let is_refused = tried_by.is_some_and(|call| call.handshake.refuses_identity);
         let refused = shown.filter(|shown| is_refused && shown.identity.is_some());
@@ -215,7 +215,7 @@ impl Agent {
         drop(before);
     }
 
-    /// Closes the idle connections if one of them may have been made before `then`.
+    /// Closes the idle connections if one of them may be older than `then`.
     fn disconnect_older(&self, then: Instant) {
         let older = {
             let mut pool = self.pool.lock();
@@ -237,8 +237,8 @@ impl Agent {
 
     /// Sends a request and waits for the head of its response, within the limits of `call`.
     ///
-    /// After a 401 it sends one more request if the source then gives others. If the server had
-    /// closed the kept connection, it sends the request again on another one.
+    /// After a 401 it sends one more request if the source returns other credentials. If the server
+    /// had closed the kept connection, it sends the request again on another one.
     ///
     /// # Errors
     ///
@@ -263,8 +263,8 @@ impl Agent {
     /// Sends a request as [`get`](Self::get) does, of any method. Returns its name for messages and
     /// the successful response of any type.
     ///
-    /// An update goes out again only where the server did not read it, or answered 401. Any other
-    /// error says that the server may have applied it.
+    /// Sends an update again only if the server did not read it, or answered 401. Any other error
+    /// says that the server may have applied it.
     ///
     /// # Errors
     ///
@@ -282,7 +282,7 @@ impl Agent {
         }
     }
 
-    /// Asks, and takes the request's own credentials out of its name.
+    /// Sends the request, and removes its credentials from `what`, its name.
     fn ask_as(
         &self,
         what: &mut String,
@@ -336,7 +336,8 @@ impl Agent {
         Ok(sent)
     }
 
-    /// The call with the limits of silence of one try, which is not the last if `is_tried_again`.
+    /// Returns the call with the limits of silence of one try. Another try follows if
+    /// `is_tried_again`.
     fn limited(
         &self,
         endpoint: &Endpoint,
@@ -347,7 +348,7 @@ impl Agent {
         let left = call.whole.deadline.remaining(Clock::system().now());
         let last_wait = self.pool.lock().last_wait;
         let kept_silence = || kept_first_byte(request.first_byte, left, last_wait);
-        // A server may need long before the first byte of a collection.
+        // A server may take long to send the first byte of a collection.
         let is_slow = request.of_collection && request.sooner_if_kept;
         let kept = request.sooner_if_kept && is_tried_again;
         let mut trying = call.clone();
@@ -358,10 +359,11 @@ impl Agent {
 
     /// Sends a request. Returns a response of any status.
     ///
-    /// Sends the request again if a kept connection was closed meanwhile, once more if the server
-    /// stays silent (see [`HttpRequest::second_try`]), and once more if it refuses the certificate
-    /// that a plugin gave and the plugin may give another. An update of which a byte went out is
-    /// sent again for a refused certificate alone, because the server reads nothing before that.
+    /// If the server has closed the kept connection meanwhile, sends the request again. Sends it
+    /// once more after silence (see [`HttpRequest::second_try`]), and once more if the server
+    /// refuses a plugin's certificate and the plugin may return another. After a byte of an update
+    /// went out, only a refused certificate leads to another try, because the server reads nothing
+    /// before that.
     pub(crate) fn send(
         &self,
         endpoint: &Endpoint,
@@ -417,11 +419,11 @@ impl Agent {
                     continue;
                 }
             }
-            // The silent connection is closed before any wait.
+            // Close the silent connection before any wait.
             drop((agent, tried_by));
             let silence = interrupt.silence();
             if silence.is_some() || !dialed && matches!(interrupt, Interrupt::Limit(_)) {
-                // The path or the server is dead. Connections of the same age are not tried one by
+                // The path or the server is dead. Do not try connections of the same age one by
                 // one.
                 self.disconnect_older(begun);
             }
@@ -454,12 +456,12 @@ impl HttpRequest<'_> {
         self.payload.map_or(&[], |payload| payload.body)
     }
 
-    /// Whether the server may have read an update of this try.
+    /// Whether the server may have read the update that this try sent.
     fn maybe_applied(&self, tried_by: Option<&CallContext>) -> bool {
         self.is_update() && tried_by.is_none_or(|call| call.bytes_out > 0)
     }
 
-    /// The forms of the answer that it asks for.
+    /// The representations that the request asks for.
     fn accepts(&self) -> &str {
         let payload = self.payload.map(|payload| &payload.headers);
         let own = payload.and_then(|headers| headers.get(ACCEPT)?.to_str().ok());
@@ -476,7 +478,8 @@ fn authorization_of(credential: Option<&Credential>) -> Option<&Authorization> {
     credential.and_then(|credential| credential.authorization.as_deref())
 }
 
-/// Sends one request within the limits of `trying`. Returns that context as it is then, too.
+/// Sends one request within the limits of `trying`. Also returns that context as the request left
+/// it.
 fn run(
     agent: &ureq::Agent,
     head: Request<()>,
@@ -497,11 +500,12 @@ fn run(
     })
 }
 
-/// Returns whether the request may be sent once more. Blocks for that without the slot of `call`.
+/// Returns whether the request may be sent once more. Blocks for the permit without the slot of
+/// `call`.
 ///
 /// # Errors
 ///
-/// `Stopped`, or that the caller's deadline passed before the request had its slot again.
+/// `Stopped`, or `Timeout` if the caller's deadline passes before the request has its slot again.
 fn may_go_again(
     permit: &dyn Fn() -> Result<(), Error>,
     call: &CallContext,
@@ -522,11 +526,11 @@ fn may_go_again(
     }
 }
 
-/// How long a get waits for the first byte on a kept connection before it is sent once more on a
-/// new one.
+/// How long a get waits for the first byte on a kept connection before the client sends it once
+/// more on a new one.
 ///
-/// Half of the remaining time, so that the second try has the other half. `None` is the full limit:
-/// after a slow response, silence says little.
+/// Half of the remaining time, so that the second try has the other half. `None` leaves the full
+/// limit: after a slow response, silence says little.
 fn kept_first_byte(
     first_byte: Duration,
     left: Option<Duration>,
@@ -593,8 +597,8 @@ impl ResponseReader {
         Ok(count)
     }
 
-    /// Tells the client's hook of the bytes that were read since it was told last. The decoder
-    /// passed over `skipped_bytes`, which are set back to 0.
+    /// Reports the bytes read since the last report to the client's hook, and the `skipped_bytes`
+    /// that the decoder passed over. Sets `skipped_bytes` to 0.
     pub(crate) fn decoded(&mut self, skipped_bytes: &mut usize) {
         let bytes = self.body_bytes.saturating_sub(self.told_bytes);
         let skipped = std::mem::take(skipped_bytes);
@@ -708,7 +712,7 @@ fn head(
     Ok(request)
 }
 
-/// An upper bound of the request's head, so that it is written whole.
+/// Returns an upper bound of the request's head, so that one write sends it whole.
 fn head_bytes(request: &Request<()>) -> usize {
     const LINE: usize = 64;
     let headers = request.headers().iter();
@@ -725,7 +729,7 @@ fn head_bytes(request: &Request<()>) -> usize {
     head.saturating_add(256)
 }
 
-/// Reads what a refusal says, as far as it comes soon; read to its end, its connection can be used
+/// Reads the body of a refusal, as far as it comes soon. At its end, the connection can be used
 /// again.
 fn read_refusal(
     what: &str,
@@ -742,11 +746,11 @@ fn read_refusal(
         let reader = ResponseBody::of(sent.response);
         reader.take(REFUSAL_BYTES_MAX).read_to_end(&mut text)
     });
-    // The code says more than how the rest of the response was lost.
+    // The status code says more than the loss of the rest of the response.
     if let Err(interrupt @ Interrupt::Stopped) = read.map_err(Interrupt::from) {
         return errors::cut_off(what, interrupt);
     }
-    // Before it is cut anywhere: half of a token is one too many.
+    // Redact before any cut: even half of a token must not show.
     let authorization = authorization_of(credential.as_deref());
     let text = redacted(&String::from_utf8_lossy(&text), authorization);
     let error = if request.of_collection && code == 404 {
@@ -763,7 +767,7 @@ fn read_refusal(
 
 /// # Errors
 ///
-/// `Config`, when the program's logger would be given what is in the requests and answers.
+/// `Config`, when the program's logger would receive the content of requests and answers.
 fn refuse_loud_logs() -> Result<(), Error> {
     if log::log_enabled!(target: LOUD_TARGET, log::Level::Trace) {
         return Err(Error::new(

@@ -54,24 +54,24 @@ const READERS_MAX: usize = 16;
 ///
 /// - Gets, writes and requests of the program's own run on the caller's thread.
 /// - Threads called `ask-1` and so on read lists and open watches. They end with their requests.
-/// - Threads called `read-1` and so on, at most 16, decode what comes on watches. The threads that
+/// - Threads called `read-1` and so on, at most 16, decode the events of watches. The threads that
 ///   watch keep small stacks, because a stack stays as large as it once was. One `read` thread
-///   stays while nothing comes.
-/// - Up to four threads called `resolver` look names up. `token-file` and `tls-files` read files.
+///   stays when idle.
+/// - Up to four threads called `resolver` look up names. `token-file` and `tls-files` read files.
 /// - A thread called `plugin` runs the credential plugin of the configuration, one called
 ///   `token-source` calls the program's [`TokenSource`](super::TokenSource). Clients of one
 ///   configuration and of its clones share them.
 ///
 /// At most 16 requests work at a time. Requests that a caller waits for go first. A request whose
-/// server is silent lets another one work. The drop of the last clone, and of all that it made,
-/// joins these threads and ends a plugin that runs. A lookup within the system's resolver cannot be
-/// interrupted and ends by itself.
+/// server is silent makes room for another one. The drop of the last clone, and of all that it
+/// made, joins these threads and ends a running plugin. A lookup within the system's resolver
+/// cannot be interrupted and ends by itself.
 ///
 /// # Secrets
 ///
 /// The client overwrites the buffers of requests and answers before it frees them, because they
-/// hold tokens and the values of Secrets. It cannot overwrite what the TLS library and the
-/// decompressor hold.
+/// hold tokens and the values of Secrets. It cannot overwrite the buffers of the TLS library and
+/// the decompressor.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<ClientInner>,
@@ -87,32 +87,32 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Config`](crate::ErrorKind::Config) names field and file of a configuration that cannot
-    /// work.
+    /// [`Config`](crate::ErrorKind::Config), if the configuration cannot work, names the field and
+    /// the file.
     pub fn new(config: &Config, options: ClientOptions) -> Result<Self, Error> {
         let proxy = Proxy::new(config, &config.environment)?;
         Self::build(config, options, proxy, Box::new(system_lookup))
     }
 
-    /// Returns the object with `key`, with all of its fields; without those that only writers need
-    /// if it is a [`Compact`](crate::Compact), [`Dynamic`](crate::Dynamic) or
-    /// [`Metadata`](crate::Metadata) ([`ClientOptions::decode`]).
+    /// Returns the object with `key`, with all of its fields. A [`Compact`](crate::Compact),
+    /// [`Dynamic`](crate::Dynamic) or [`Metadata`](crate::Metadata) lacks those that only writers
+    /// need ([`ClientOptions::decode`]).
     ///
-    /// Blocks until the server's answer, at most for
+    /// Blocks until the server's answer, for at most
     /// [`request_timeout`](ClientOptions::request_timeout). The server reads the object with
     /// quorum. A [`getter`](Self::getter) also takes a stop and a version, and asks once.
     ///
-    /// If the server asks to come later (429, or an answer that names a wait), the client waits
-    /// and asks again, up to ten times. After a 500, 502, 503 or 504 it asks once more, after a
-    /// short pause. It does so too after a connection that failed or was cut. It does not if the
-    /// connection was refused, or if the server's name is not known.
+    /// If the server asks to wait (429, or an answer that names a wait), the client waits and asks
+    /// again, up to ten times. After a 500, 502, 503 or 504 it asks once more, after a short pause.
+    /// It does the same after a connection that failed or was cut, unless the connection was
+    /// refused or the server's name is not known.
     ///
     /// # Errors
     ///
-    /// [`NotFound`](crate::ErrorKind::NotFound) if the object does not exist, any other error of
-    /// the server, or what went wrong on the way. [`Timeout`](crate::ErrorKind::Timeout) names the
-    /// phase in which the time ended. A wait that the deadline leaves no time for is an error at
-    /// once. [`Error::attempts`] counts the tries of a read that was asked again.
+    /// [`NotFound`](crate::ErrorKind::NotFound) if the object does not exist, else the error of the
+    /// server or of the connection. [`Timeout`](crate::ErrorKind::Timeout) names the phase in which
+    /// the time ended. If the deadline leaves no time for a wait, the method fails at once.
+    /// [`Error::attempts`] counts the tries of a repeated read.
     ///
     /// # Examples
     ///
@@ -163,13 +163,12 @@ impl Client {
 
     /// Returns all objects in `scope`, in the server's order.
     ///
-    /// Reads the list in pages of 500 objects, with quorum. Blocks until the last page has come, at
-    /// most for [`request_timeout`](ClientOptions::request_timeout). If the server no longer has
-    /// the version of the first page, the method reads the whole list once more, as one page. Each
-    /// page is asked for again as [`get`](Self::get) says.
-    /// [`ClientOptions::decode`] says which fields the objects have and how many there may be. A
-    /// [`lister_watcher`](Self::lister_watcher) hands over each object as it comes and takes a
-    /// stop.
+    /// Reads the list in pages of 500 objects, with quorum. Blocks until the last page has come,
+    /// for at most [`request_timeout`](ClientOptions::request_timeout). If the server no longer has
+    /// the version of the first page, the method reads the whole list once more, as one page. It
+    /// asks again for each page as [`get`](Self::get) does. [`ClientOptions::decode`] sets the
+    /// fields of the objects and their maximum number. A [`lister_watcher`](Self::lister_watcher)
+    /// passes on each object as it comes, and takes a stop.
     ///
     /// # Errors
     ///
@@ -226,7 +225,7 @@ impl Client {
         loop {
             let (mut undecodable, mut is_empty, before) = (None, true, objects.len());
             let page = patiently(kind, clock, until, &|_| (), || {
-                // A try that failed may have brought some.
+                // A failed try may have set these.
                 (undecodable, is_empty, bound.left_out) = (None, true, 0);
                 objects.truncate(before);
                 let mut collect = |item| {
@@ -280,7 +279,7 @@ impl Client {
         ))
     }
 
-    /// Makes a source whose lists are none of the server's cache.
+    /// Makes a source whose lists do not come from the server's cache.
     pub(crate) fn quorum_lister_watcher<K: Object>(
         &self,
         scope: Scope,
@@ -297,7 +296,7 @@ impl Client {
 
     /// Makes a client of `resource`, whatever the type of the objects, such as [`Dynamic`].
     ///
-    /// Touches no network. Shares all with this client, as a clone does.
+    /// Sends no request. Shares everything with this client, as a clone does.
     ///
     /// # Examples
     ///
@@ -323,7 +322,7 @@ impl Client {
         }
     }
 
-    /// Returns how often the source of the credentials was asked, and with what result.
+    /// Returns how often the client's source of credentials was asked, and its last result.
     ///
     /// Never blocks. `None` if the credentials are fixed, or if there are none.
     pub fn credentials_status(&self) -> Option<CredentialsStatus> {
@@ -456,8 +455,8 @@ mod tests {
 
     use super::*;
 
-    /// B8, B11: what is learnt in one scope holds for every scope of that kind, and for no other
-    /// kind or client.
+    /// B8, B11: facts learnt in one scope hold for every scope of that kind, and for no other kind
+    /// or client.
     #[test]
     fn b8_b11_what_is_learnt_of_a_server_is_remembered_by_resource() {
         let client = || {

@@ -24,7 +24,7 @@ pub(crate) struct ClientInner {
     /// Its drop comes first: it ends the run of a plugin that a job waits for.
     pub(crate) _lease: Option<Arc<Runner>>,
     pub(crate) context: Arc<ClientContext>,
-    /// Of all gets and of the client's own lists.
+    /// The connections of all gets and of the client's own lists.
     pub(crate) pool: Arc<Agent>,
     pub(crate) threads: RequestThreads,
 }
@@ -104,7 +104,7 @@ impl ClientContext {
     }
 }
 
-/// What was learnt of a server, by resource. The larger value stays.
+/// Facts learnt about a server, by resource. The larger value stays.
 pub(crate) struct ResourceSet<T = ()>(Mutex<Vec<(Resource, T)>>);
 
 impl<T> Default for ResourceSet<T> {

@@ -1,4 +1,4 @@
-//! What a client tells the program's hook for metrics.
+//! The events that a client reports to the program's hook for metrics.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use crate::error::Error;
 use crate::hooks::{Hook, Reading, Telemetry};
 use crate::sync::Arc;
 
-/// What a client counts, told to the hook of
+/// An event that a client reports to the hook of
 /// [`ClientOptions::metrics`](super::ClientOptions::metrics) as it happens.
 ///
-/// `host` is host and port of the client's server. Nothing here holds a path, a query or a
-/// credential.
+/// `host` is host and port of the client's server. No event holds a path, a query or a credential.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum ClientMetric {
@@ -27,20 +26,20 @@ pub enum ClientMetric {
         /// How long it waited, also if it got no permit.
         waited: Duration,
     },
-    /// A request was sent, and the head of its answer came, or none. The thread that sent it calls
-    /// the hook. A request that the client sends again since the server had closed the kept
+    /// A request was sent, and the head of its answer came, or no answer. The thread that sent it
+    /// calls the hook. A request that the client sends again because the server had closed the kept
     /// connection counts once.
     RequestSent {
         /// Host and port of the server.
         host: Arc<str>,
-        /// The status code of the answer; `None` if there was none, or no credentials to send.
+        /// The status code of the answer; `None` without an answer, or without credentials to send.
         code: Option<u16>,
         /// Whether the client sent the same request before: after a 401, after silence, or for a
         /// one-shot read that the server refused for a while.
         is_retry: bool,
     },
     /// A get, or the list of one page, ended. The thread that asked for it calls the hook. Watches
-    /// and streamed lists are not told.
+    /// and streamed lists are not reported.
     RequestEnded {
         /// Host and port of the server.
         host: Arc<str>,
@@ -49,21 +48,20 @@ pub enum ClientMetric {
         /// The length of the body, after decompression; `None` if the request failed.
         body_bytes: Option<usize>,
     },
-    /// The decoder took bytes of a list, a get or a watch. The thread that decodes calls the hook.
-    /// Bodies of writes and of [`Client::send`](super::Client::send) are not told.
+    /// The decoder read bytes of a list, a get or a watch. The thread that decodes calls the hook.
+    /// Bodies of writes and of [`Client::send`](super::Client::send) are not reported.
     BodyDecoded {
         /// Host and port of the server.
         host: Arc<str>,
-        /// How many bytes came since the hook was told last, after decompression. 0 if they came
-        /// before.
+        /// How many bytes came since the last report, after decompression. 0 if they came before.
         bytes: usize,
         /// How many bytes of the decoded objects the decoder passed over: the managed fields and
-        /// kubectl's last-applied annotation ([`Trim::Skip`](super::Trim)). For metadata alone also
-        /// the rest of the object.
+        /// kubectl's last-applied annotation ([`Trim::Skip`](super::Trim)). For metadata alone,
+        /// this includes the rest of the object.
         skipped_bytes: usize,
     },
     /// A request of this client ran the credential plugin, or the policy forbade that. Clients of
-    /// one configuration share the run; one of them is told.
+    /// one configuration share the run; one of them reports it.
     PluginRun(PluginRun),
 }
 
@@ -71,21 +69,21 @@ pub enum ClientMetric {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientState {
-    /// The client certificate that new connections show. `None`, if there is none, or if it does
-    /// not say when it expires.
+    /// The client certificate that new connections show. `None`, if there is none, or if it names
+    /// no end.
     pub certificate: Option<ClientCertificate>,
     /// The source of the credentials; `None` if they are fixed, or if there are none.
     pub credentials: Option<CredentialsStatus>,
 }
 
-/// The hook of a client, and the server's name in what it is told. Without a hook it does nothing.
+/// The hook of a client, and the server's name in its events. Without a hook it does nothing.
 pub(crate) struct RequestMetrics {
     telemetry: Telemetry<ClientMetric, ClientState>,
     host: Arc<str>,
 }
 
 impl RequestMetrics {
-    /// Tells `hook` that a client of `host` was made; `look` is its state.
+    /// Reports a new client of `host` to `hook`; `look` reads the client's state.
     ///
     /// # Errors
     ///
@@ -103,7 +101,7 @@ impl RequestMetrics {
         })
     }
 
-    /// Takes a permit of the rate limit by `wait`, and tells how long that took.
+    /// Waits by `wait` for a permit of the rate limit, and reports how long that took.
     pub(crate) fn limited<T>(&self, wait: impl FnOnce() -> T) -> T {
         self.telemetry.time(wait, |waited, _| {
             let host = Arc::clone(&self.host);
@@ -111,7 +109,7 @@ impl RequestMetrics {
         })
     }
 
-    /// Tells of a request that was sent, and of the status code of its answer, if one came.
+    /// Reports a request that was sent, and the status code of its answer, if one came.
     pub(crate) fn sent(&self, code: Option<u16>, is_retry: bool) {
         self.telemetry.tell(|| ClientMetric::RequestSent {
             host: Arc::clone(&self.host),
@@ -120,7 +118,8 @@ impl RequestMetrics {
         });
     }
 
-    /// Tells of so many bytes of a body that the decoder took, and how many of all it passed over.
+    /// Reports the bytes of a body that the decoder read, and those of its objects that it passed
+    /// over.
     pub(crate) fn decoded(&self, bytes: usize, skipped_bytes: usize) {
         self.telemetry.tell(|| ClientMetric::BodyDecoded {
             host: Arc::clone(&self.host),
@@ -129,8 +128,8 @@ impl RequestMetrics {
         });
     }
 
-    /// Does a get or a list of one page by `request`, which returns the bytes of the body too, and
-    /// tells of its end.
+    /// Runs `request`, which does a get or a list of one page, and reports its end. `request` also
+    /// returns the bytes of the body.
     pub(crate) fn ended<T>(
         &self,
         request: impl FnOnce() -> Result<(T, usize), Error>,

@@ -1,4 +1,4 @@
-//! The options of a client: its limits, its rate, and what it decodes.
+//! The options of a client: its limits, its rate, and the fields that it decodes.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -111,7 +111,7 @@ setters! { [] ClientOptions;
     connect_timeout(connect_timeout: Duration);
 
     /// Sets the limit from sending a list of a collection to the first byte of the answer. Default:
-    /// 60 s. It is that of the program's own requests too.
+    /// 60 s. It also applies to the program's own requests.
     list_first_byte_timeout(list_first_byte_timeout: Duration);
 
     /// Sets the limit from sending a list of one object, by its name, to the first byte of the
@@ -139,7 +139,7 @@ setters! { [] ClientOptions;
     ///
     /// This applies to gets, to lists of one object and to the opening of watches. Lists of
     /// collections are not tried again. The client measures the silence until the connection is
-    /// there, and again from then until the first byte.
+    /// made, and again from then until the first byte.
     second_try_after(second_try_after: Duration);
 
     /// Sets the limit of silence within the body of a list or a get. Default: 30 s.
@@ -173,12 +173,12 @@ setters! { [] ClientOptions;
 
     /// Sets how many bytes the unfinished answers of this client hold together. Default: 256 MiB.
     ///
-    /// Unfinished are events of watches, items of lists and bodies of gets that have not come
-    /// whole. Past the limit the client closes the largest of those that hold more than the one
-    /// that grows, or else that one. The error has the kind
-    /// [`TooLarge`](crate::ErrorKind::TooLarge). The other answers go on. An answer counts from 16
-    /// KiB on, whatever room its buffer has if its head says its length. A buffer that grows counts
-    /// twice while its bytes are moved. Decoded objects do not count.
+    /// An unfinished answer is an event of a watch, an item of a list, or the body of a get that
+    /// has not come whole. Past the limit the client closes the largest of those that hold more
+    /// than the growing one, or else the growing one. The error has the kind
+    /// [`TooLarge`](crate::ErrorKind::TooLarge). The other answers go on. An answer of up to 16 KiB
+    /// does not count. If its head says such a length, its buffer may have any size. A growing
+    /// buffer counts twice while its bytes are moved. Decoded objects do not count.
     ///
     /// glibc may keep part of the freed memory for the process. With the environment variable
     /// `MALLOC_MMAP_THRESHOLD_=65536`, set before the process starts, glibc gives it back at once.
@@ -194,7 +194,7 @@ setters! { [] ClientOptions;
     /// Sets the clock that the rate limit uses. Default: the system clock.
     clock(clock: Clock);
 
-    /// Sets the hook that is told what the client counts. Default: none.
+    /// Sets the hook that receives the client's events. Default: none.
     ///
     /// An exposition makes one: `Exposition::client`, with the feature `metrics`.
     metrics(metrics: Hook<ClientMetric>) = Some(metrics);

@@ -10,10 +10,11 @@ use crate::local_file::read_secret_text;
 /// The name of a namespace has at most 63 bytes, and the file may end in a line break.
 const NAMESPACE_BYTES_MAX: u64 = 1024;
 
-/// Where a pod finds its service account's token, certificate authority and namespace.
+/// The directory of a pod with the token, certificate authority and namespace of its service
+/// account.
 const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The environment that a configuration is read from, of the process or as a program gives it.
+/// The environment that a configuration is read from: the process's, or one that the program makes.
 ///
 /// These variables count:
 ///
@@ -82,8 +83,8 @@ impl Environment {
 
     /// Sets the directory that relative paths start from, and in which plugins run. Relative paths
     /// come from options, from variables and from [`service_account`](Self::service_account).
-    /// Default: none, which leaves relative paths to the system. A plugin does not run if it is no
-    /// directory.
+    /// Default: none, which leaves relative paths to the system. Plugins do not run if the path is
+    /// no directory.
     pub fn working_directory(mut self, path: impl Into<PathBuf>) -> Self {
         self.working_directory = path.into();
         self.is_named = true;
@@ -103,11 +104,11 @@ impl Environment {
     }
 
     /// Returns the working directory, in which a plugin runs; `None` leaves it to the system, as
-    /// with a directory of this process that was removed meanwhile.
+    /// when the directory of this process was removed meanwhile.
     ///
     /// # Errors
     ///
-    /// The program named one that is no directory.
+    /// The working directory that the program named is no directory.
     pub(crate) fn directory(&self) -> Result<Option<&Path>, String> {
         let path = self.working_directory.as_path();
         if self.is_named && !path.as_os_str().is_empty() && !path.is_dir() {
@@ -120,7 +121,7 @@ impl Environment {
         Ok(Some(path).filter(|path| path.is_dir()))
     }
 
-    /// Returns a path that starts from the working directory, if it is relative.
+    /// Returns `path`, which starts from the working directory if it is relative.
     pub(crate) fn at(&self, path: impl AsRef<Path>) -> PathBuf {
         self.working_directory.join(path)
     }
@@ -136,7 +137,8 @@ impl Environment {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Returns a variable as text. Replaced bytes that are not UTF-8 fail where the text is used.
+    /// Returns a variable as text. Bytes that are not UTF-8 are replaced, and fail where the text
+    /// is used.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.var(name)
             .map(|value| value.to_string_lossy().into_owned())
@@ -203,7 +205,7 @@ mod tests {
     use super::*;
 
     impl Environment {
-        /// An environment of these variables alone, where no service account is.
+        /// An environment of these variables alone, without a service account.
         pub(crate) fn from_pairs<N: Into<OsString>, V: Into<OsString>>(
             pairs: impl IntoIterator<Item = (N, V)>,
         ) -> Self {

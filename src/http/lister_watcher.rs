@@ -27,7 +27,7 @@ use crate::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
 use crate::wire::{Buffer, DecodeOptions, EventDecoder, ListDecoder, decode_object};
 use crate::worker::StopToken;
 
-/// The first read of a single object has this room.
+/// The room for the first read of a single object.
 const OBJECT_BYTES: usize = 8 * 1024;
 
 /// The room for each read of a large object.
@@ -38,7 +38,7 @@ pub(crate) struct HttpListerWatcher<K> {
     client: Arc<ClientInner>,
     resource: Resource,
     scope: Scope,
-    /// Which objects are decoded; all without one.
+    /// Selects the objects to decode; `None` selects all.
     selection: Option<Arc<dyn Selection>>,
     /// Whether each list is read with quorum.
     consistent: bool,
@@ -49,7 +49,7 @@ pub(crate) struct HttpListerWatcher<K> {
     progress: RequestProgress,
     /// The urgency of the current list.
     urgency: Urgency,
-    /// The length of the pages of the current list.
+    /// The bytes of the current list's pages so far.
     list_bytes: Arc<AtomicUsize>,
     kind: PhantomData<fn() -> K>,
 }
@@ -71,7 +71,7 @@ impl<K: Object> HttpListerWatcher<K> {
         }
     }
 
-    /// Lists and watches those objects that `selection` selects.
+    /// Lists and watches only the objects that `selection` selects.
     pub(crate) fn selecting(self, selection: Arc<dyn Selection>) -> Self {
         Self {
             selection: Some(selection),
@@ -88,7 +88,7 @@ impl<K: Object> HttpListerWatcher<K> {
         }
     }
 
-    /// Lists no content of the server's cache that may be older than the request.
+    /// Lists with quorum, so that no list is older than its request.
     pub(crate) fn consistent(self) -> Self {
         Self {
             consistent: true,
@@ -171,11 +171,11 @@ struct ListJob<K: Object> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// What a list tells its caller.
+/// A message of a list to its caller.
 enum ListAnswer<K: Object> {
     Items(Vec<Listed<K>>),
-    /// The last items come with the end, so that the caller of a small list is woken once. The
-    /// number is that of the bytes of the body.
+    /// The last items come with the end, so that a small list wakes its caller once. The number is
+    /// the length of the body in bytes.
     End(Vec<Listed<K>>, ListPage, usize),
 }
 
@@ -267,7 +267,7 @@ impl<K: Object> HttpListerWatcher<K> {
         listed.map_err(|error| error.asked_as(&what))
     }
 
-    /// Returns the number of the body's bytes, too.
+    /// Also returns the length of the body in bytes.
     fn list_path(
         &self,
         path: String,
@@ -452,8 +452,8 @@ pub(crate) struct ObjectGetter<K> {
 }
 
 impl<K: Object> ObjectGetter<K> {
-    /// `is_for_cache`: objects have the fields that the client's lists have. A program's own get of
-    /// a type that can be written back keeps all fields (B19).
+    /// With `is_for_cache`, objects have the fields that the client's lists have. Otherwise a type
+    /// that can be written back keeps all fields (B19).
     pub(crate) fn new(client: &Arc<ClientInner>, resource: Resource, is_for_cache: bool) -> Self {
         let decode = &client.context.options.decode;
         let decode = if is_for_cache {
@@ -469,7 +469,7 @@ impl<K: Object> ObjectGetter<K> {
         }
     }
 
-    /// Returns the number of the body's bytes, too.
+    /// Also returns the length of the body in bytes.
     fn decode(
         &self,
         key: &ObjectKey,
@@ -482,7 +482,7 @@ impl<K: Object> ObjectGetter<K> {
         let object = decode_object(buffer.pending(), &self.decode, &mut skipped_bytes);
         answer.decoded(&mut skipped_bytes);
         let object: Arc<StoredObject<K>> = object.map_err(|error| answer.failed(error))?;
-        // One object's content under the name of another is worse than none.
+        // An error is better than one object's content under the name of another.
         let is_other_namespace = ![key.namespace(), ""].contains(&object.namespace());
         if object.name() != key.name() || is_other_namespace {
             let other = errors::printable(&object.key().to_string());
@@ -529,7 +529,7 @@ impl<K: Object> ObjectGetter<K> {
         got.map_err(|error| error.asked_as(&self.client.context.endpoint.named("GET", &path)))
     }
 
-    /// Returns the number of the body's bytes, too.
+    /// Also returns the length of the body in bytes.
     fn get_path(
         &self,
         urgency: &Urgency,

@@ -1,13 +1,13 @@
 //! The client of a Kubernetes API server, over HTTP/1.1 and TLS.
 //!
-//! [`Config`] says where the server is, how it is trusted and as whom the client sends requests. A
-//! [`Client`] sends them. [`Client::get`] and [`Client::list`] read objects with one call.
-//! [`Client::create`], [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them.
-//! [`Client::send`] and [`Client::stream`] take any other request. Sources for reflectors,
-//! informers and managers implement the traits of [`list_watch`](crate::list_watch).
+//! [`Config`] names the server, the authorities to trust and the credentials. A [`Client`] sends
+//! requests. [`Client::get`] and [`Client::list`] read objects with one call. [`Client::create`],
+//! [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them. [`Client::send`] and
+//! [`Client::stream`] take any other request. Sources for reflectors, informers and managers
+//! implement the traits of [`list_watch`](crate::list_watch).
 
-// The floors, from the ground up: each imports from those before it alone. `tests/tidy.rs` holds
-// the order.
+// The floors, from the ground up: each imports only from those before it. `tests/tidy.rs` holds the
+// order.
 mod calls;
 mod certificates;
 mod environment;

@@ -14,11 +14,11 @@ const VERSION: &str = "resourceVersion";
 /// The representation of objects in full.
 pub(crate) const JSON: &str = "application/json";
 
-/// The representation that requests for a `K` ask for; lists name that of the list. Servers that do
-/// not know metadata alone send whole objects.
+/// Returns the representation that requests for a `K` ask for; with `is_list`, the form of a list.
+/// Servers that do not know the metadata form send whole objects.
 ///
 /// Where the decoder skips the managed fields, each form comes first without them (KEP-5958). API
-/// servers that do not know this parameter ignore it. One that refuses it has the form behind.
+/// servers that do not know this parameter ignore it. A server that refuses it takes the next form.
 pub(crate) fn accept<K: Object>(is_list: bool, trim: Trim) -> &'static str {
     match (K::METADATA_ONLY, is_list, trim) {
         (false, _, Trim::Keep) => JSON,
@@ -182,7 +182,7 @@ pub(crate) fn create(call: &str, resource: &Resource, key: &ObjectKey) -> Result
     collection(call, resource, namespace)
 }
 
-/// What a scope selects, for messages: `secrets in namespace "shop" (metadata.name=db)`.
+/// Describes a scope for messages: `secrets in namespace "shop" (metadata.name=db)`.
 pub(crate) fn describe(resource: &Resource, scope: &Scope) -> String {
     let mut text = resource.plural().to_owned();
     if let Some(namespace) = scope.namespace_name() {
@@ -199,15 +199,15 @@ pub(crate) fn describe(resource: &Resource, scope: &Scope) -> String {
     text
 }
 
-/// A request as messages show it: its query is long, and a continue token says nothing to a reader.
+/// Returns a request for messages, without its query, which is long and may have a continue token.
 pub(crate) fn shown(what: &str) -> &str {
     what.split_once('?').map_or(what, |(path, _)| path)
 }
 
-/// What a server can count in nanoseconds: 100 years.
+/// 100 years: a server can count these seconds in nanoseconds.
 const SECONDS_MAX: u64 = 100 * 365 * 24 * 3_600;
 
-/// Rounded up: a server reads 0 as its own choice.
+/// Rounds up, because a server reads 0 as its own choice.
 fn whole_seconds(duration: Duration) -> u64 {
     let more = u64::from(duration.subsec_nanos() > 0);
     duration.as_secs().saturating_add(more).min(SECONDS_MAX)
@@ -223,7 +223,7 @@ fn segment(path: &mut String, what: &str, value: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds what selects the objects of a scope.
+/// Adds the selectors of a scope.
 fn add_selectors(path: &mut String, scope: &Scope) {
     add(path, "fieldSelector", scope.field_selector().as_str());
     add(path, "labelSelector", scope.label_selector().as_str());

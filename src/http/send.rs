@@ -61,9 +61,9 @@ impl Request {
     /// Makes a request of `method` (`GET`, `HEAD`, `OPTIONS`, `POST`, `PUT`, `PATCH` or `DELETE`)
     /// for `path` on the client's server.
     ///
-    /// The path begins with a slash and may have a query. It is sent as it is, behind the path of
-    /// the configuration's server: percent-encode what needs it. The client accepts JSON, and any
-    /// other type as the second choice.
+    /// The path begins with a slash and may have a query. The client sends it as it is, after the
+    /// path of the configuration's server: percent-encode what needs it. The client prefers JSON,
+    /// and accepts any other type.
     pub fn new(method: impl Into<String>, path: impl Into<String>) -> Self {
         Self {
             method: method.into(),
@@ -85,7 +85,7 @@ impl Request {
         self
     }
 
-    /// Adds a header. `Accept` replaces the client's own. Two of one name are both sent.
+    /// Adds a header. `Accept` replaces the client's own. Two headers of one name are both sent.
     ///
     /// The client sets the headers of the transport, such as `Host` and `Content-Length`, and those
     /// of its configuration, such as `Authorization` and `User-Agent`. A request with one of them
@@ -95,7 +95,7 @@ impl Request {
         self
     }
 
-    /// Sets the body. The header `Content-Type` says what it is. The bytes are overwritten before
+    /// Sets the body. The header `Content-Type` names its type. The bytes are overwritten before
     /// their memory is freed.
     pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
         self.body = Wiped::from(body.into());
@@ -123,8 +123,8 @@ impl Request {
         self
     }
 
-    /// The request as its own, if it may be sent. `own` are the headers of the client's
-    /// configuration.
+    /// Checks the request, and returns its method, headers and body. `own` are the headers of the
+    /// client's configuration.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Request {
                 "it has a character that is to be percent-encoded",
             ),
             (
-                // Also if it is percent-encoded.
+                // Even if it is percent-encoded.
                 path.to_lowercase()
                     .replace("%2e", ".")
                     .split('/')
@@ -195,7 +195,7 @@ impl Request {
         !matches!(&*self.method, "GET" | "HEAD" | "OPTIONS")
     }
 
-    /// The bytes of the body, from which the object of an answer without one is read.
+    /// Returns the body: the object of a write, if the answer has none.
     pub(super) fn body_bytes(&self) -> &[u8] {
         &self.body
     }
@@ -210,7 +210,7 @@ impl fmt::Debug for Request {
     }
 }
 
-/// Writes `value` into one block of memory, because a vector that grows leaves copies behind.
+/// Writes `value` into one block of memory, because a growing vector leaves copies behind.
 fn json_bytes(value: &(impl Serialize + ?Sized)) -> Result<Wiped, serde_json::Error> {
     struct Counter(usize);
     impl io::Write for Counter {
@@ -230,7 +230,7 @@ fn json_bytes(value: &(impl Serialize + ?Sized)) -> Result<Wiped, serde_json::Er
     written.map(|()| bytes)
 }
 
-/// A successful response, whole. Its body is overwritten when it is dropped.
+/// A successful response with its whole body. Its drop overwrites the body.
 pub struct Response {
     status: u16,
     headers: HeaderMap,
@@ -244,7 +244,7 @@ impl Response {
         self.status
     }
 
-    /// The value of a header. A name has no case.
+    /// The value of a header, whose name may have any case.
     pub fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         let value = self.headers.get(name)?;
         Some(String::from_utf8_lossy(value.as_bytes()))
@@ -255,14 +255,14 @@ impl Response {
         self.body.pending()
     }
 
-    /// Decodes the body, such as to a [`serde_json::Value`]. Blocks for nothing.
+    /// Decodes the body, such as to a [`serde_json::Value`]. Never blocks.
     ///
     /// # Errors
     ///
     /// [`Undecodable`](crate::ErrorKind::Undecodable) if it is not the JSON of a `T`.
     pub fn json<T: DeserializeOwned>(&self) -> Result<T, Error> {
         serde_json::from_slice(self.body()).map_err(|error| {
-            // The decoder's own words may have values of the body.
+            // The error of the decoder may quote values of the body.
             let (what, line, column) = (&self.what, error.line(), error.column());
             let text = format!("the answer does not decode: line {line}, column {column}");
             Error::new(ErrorKind::Undecodable, text).of_request(what)
@@ -277,17 +277,18 @@ impl fmt::Debug for Response {
     }
 }
 
-/// A successful response whose body is read as it comes. A drop closes its connection.
+/// A successful response whose body is read as it comes. Its drop closes the connection.
 ///
 /// A read blocks until bytes come, the body ends, the deadline passes, or the stop is raised. It
-/// has no limit of silence. It holds 64 KiB of the body at most, and none of the 16 requests that
-/// work at a time. A read's [`io::Error`] has an [`Error`] inside; [`TimedOut`] is its kind for a
-/// [`Timeout`](crate::ErrorKind::Timeout). After an error each read fails with the same one.
+/// has no limit of silence. The stream holds 64 KiB of the body at most, and is none of the 16
+/// requests that work at a time. A read's [`io::Error`] has an [`Error`] inside; [`TimedOut`] is
+/// its kind for a [`Timeout`](crate::ErrorKind::Timeout). After an error each read fails with the
+/// same one.
 ///
 /// [`TimedOut`]: io::ErrorKind::TimedOut
 pub struct ResponseStream {
     what: Arc<str>,
-    /// Why the stream has ended, after that.
+    /// The reader, or after its end the error.
     body: Result<ResponseReader, Option<Error>>,
 }
 
@@ -323,18 +324,18 @@ impl Client {
     /// Sends a request of the program's own. Returns its response if that is a success.
     ///
     /// Blocks until the whole response has come, within the limits of a list of a collection, at
-    /// most until `deadline`. Takes part in the rate limit. Sends the request once more after a 401
-    /// with renewed credentials. Apart from that, a request that may change something is never sent
-    /// twice, and no answer makes the client wait and repeat it:
+    /// most until `deadline`. The rate limit counts the request. After a 401 the client sends it
+    /// once more with renewed credentials. Apart from that, it never sends a request twice that may
+    /// change something. It repeats no request after a wait:
     /// [`Error::retry_after`](crate::Error::retry_after) is how long the server asks to wait.
     ///
     /// # Errors
     ///
-    /// The server's error, with its [`Status`](crate::Error::status), or what went wrong on the
-    /// way. [`TooLarge`](crate::ErrorKind::TooLarge) if a body exceeds
+    /// The error of the server, with its [`Status`](crate::Error::status), or of the connection.
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) if a body exceeds
     /// [`DecodeOptions::item_bytes_max`](super::DecodeOptions::item_bytes_max).
     /// [`Config`](crate::ErrorKind::Config) names the field of a request that cannot be sent. If
-    /// the server may have applied the request all the same, the text says so.
+    /// the server may have applied the request nevertheless, the text says so.
     ///
     /// # Examples
     ///
@@ -377,8 +378,8 @@ impl Client {
     /// Sends a request of the program's own. Returns its response as a stream, such as the logs of
     /// a pod with `follow`.
     ///
-    /// Blocks until the head of the response has come, at most until `deadline`. `deadline` ends
-    /// the reads of the stream too. Does all else as [`send`](Self::send) does.
+    /// Blocks until the head of the response has come, at most until `deadline`, which also ends
+    /// the reads of the stream. Otherwise works as [`send`](Self::send) does.
     ///
     /// # Errors
     ///
@@ -448,7 +449,7 @@ impl Client {
             of_collection: false,
             accept: ACCEPT,
         };
-        // Its row has no waits, which would keep the slot.
+        // The policy has no waits for this request; they would keep the slot.
         let ask = || inner.pool.ask(&context.endpoint, &sent, &asking);
         let (kind, clock) = (PolicyRequest::Raw, &context.options.clock);
         let (what, answer) = patiently(kind, clock, (deadline, stop), &|_| (), ask)?;

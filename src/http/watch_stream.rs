@@ -5,10 +5,11 @@
 //! allocator's arena, and each event costs two wake-ups.
 //!
 //! A watch of one object is idle, and there are many of them. A stack stays resident as deep as it
-//! was ever used, and an allocator keeps a cache for each thread. So another thread decodes its
-//! object. A bookmark needs little of either, and stays with its caller.
+//! was ever used, and an allocator keeps a cache for each thread. So another thread decodes the
+//! object. The caller decodes bookmarks itself, because they need little of either.
 //!
-//! No more is read than the next event needs. Behind a slow caller the bytes wait in the socket.
+//! The watch reads no more than the next event needs. If the caller is slow, the bytes wait in the
+//! socket.
 
 use std::time::Instant;
 
@@ -29,14 +30,14 @@ use crate::sync::Arc;
 use crate::wire::EventDecoder;
 use crate::worker::StopToken;
 
-/// The decoding, in the error of a panic in it.
+/// Names the decoder in the error of a panic in it.
 const DECODER: &str = "the decoder of the objects";
 
-/// So many reads may follow a passed deadline. They are enough for the bytes in a socket, and for
-/// the longest event.
+/// The maximum of reads after a passed deadline. It suffices for the bytes in a socket, and for the
+/// longest event.
 const LATE_READS: usize = 256;
 
-/// So many bytes of one object are decoded at the latest, so that they have a bound.
+/// From this size on, bytes of one object are decoded, so that they have a bound.
 const UNDECODED_BYTES_MAX: usize = 64 * 1024;
 
 /// An open watch, on its lister-watcher's connection.
@@ -73,7 +74,7 @@ impl<K: Object> OpenWatch<K> {
         }
     }
 
-    /// Decodes the next event of the bytes that were read.
+    /// Decodes the next event from the bytes read so far.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl<K: Object> OpenWatch<K> {
         Ok(event)
     }
 
-    /// The end that a broken connection makes of the stream.
+    /// Returns the end of the stream that a broken connection causes.
     ///
     /// # Errors
     ///
@@ -128,8 +129,8 @@ impl<K: Object> OpenWatch<K> {
 /// A body, and the next of its events.
 type Decoded<K> = (Box<WatchBody<K>>, Option<WatchEvent<K>>);
 
-/// Decodes the next event on a thread of the client. That never waits for the network, so only the
-/// stop ends this wait before.
+/// Decodes the next event on a thread of the client. Decoding never waits for the network, so only
+/// the stop ends this wait early.
 fn decode_elsewhere<K: Object>(
     client: &ClientInner,
     mut body: Box<WatchBody<K>>,
@@ -148,7 +149,7 @@ fn decode_elsewhere<K: Object>(
 }
 
 impl<K: Object> WatchBody<K> {
-    /// Boxed where it is made: no frame that hands it on may hold it.
+    /// Makes the body in its box, because no stack frame may hold it.
     pub(crate) fn boxed(decoder: EventDecoder<K>, answer: ResponseReader) -> Box<Self> {
         Box::new(Self {
             answer,
@@ -172,7 +173,7 @@ impl<K: Object> WatchBody<K> {
         Ok(event)
     }
 
-    /// Whether it is worth a look of another thread.
+    /// Whether another thread should look for an event.
     fn may_have_event(&mut self) -> bool {
         let pending = self.decoder.pending_bytes();
         let no_more_come = self.drained || self.at_end;
@@ -180,12 +181,12 @@ impl<K: Object> WatchBody<K> {
         pending > 0 && (no_more_come || is_large || self.decoder.has_line())
     }
 
-    /// Reads once. Blocks until there are bytes, if all were read.
+    /// Reads once. Blocks for new bytes if all available ones were read.
     ///
     /// # Errors
     ///
-    /// `WouldBlock` if there were none after all; the deadline's limit; the stop; how the
-    /// connection broke.
+    /// `WouldBlock` if none came after all; the limit of the deadline; the stop; the failure of the
+    /// connection.
     fn read(&mut self, deadline: Deadline) -> Result<usize, Interrupt> {
         if self.drained
             && let Some(socket) = &self.answer.socket
@@ -236,7 +237,7 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
                 return Ok(Next::Ended(end));
             }
             if Clock::system().has_passed(deadline) {
-                // Bytes without a pause that are no event would keep this loop running.
+                // Without an event, bytes that come without a pause would keep this loop running.
                 if late_reads == LATE_READS {
                     return Ok(Next::DeadlinePassed);
                 }
@@ -297,7 +298,7 @@ mod tests {
 
     const BOOKMARK: &[u8] = br#"{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"7"}}}"#;
 
-    /// Tells the name of the thread that decoded it, and panics when it is called `bomb`.
+    /// Notes the name of the thread that decoded it. Decoding it panics if it is called `bomb`.
     #[derive(Debug)]
     struct Touchy {
         name: String,

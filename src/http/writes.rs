@@ -105,17 +105,16 @@ impl WriteOptions {
 impl Client {
     /// Creates an object. Returns it as the server stored it.
     ///
-    /// Blocks and fails as [`send`](Self::send) does. Where the server answers with a status alone,
-    /// as for an eviction or a binding, returns the object that was sent.
-    /// [`Compact`](crate::Compact), [`Dynamic`](crate::Dynamic) and
-    /// [`Metadata`](crate::Metadata) cannot be created: use [`patch`](Self::patch) with
-    /// [`Patch::Apply`], or [`send`](Self::send). The client overwrites the JSON that it sends;
-    /// it cannot overwrite copies that `K` makes while it writes itself.
+    /// Blocks and fails as [`send`](Self::send) does. If the server answers with a status alone, as
+    /// for an eviction or a binding, returns the object that was sent. [`Compact`](crate::Compact),
+    /// [`Dynamic`](crate::Dynamic) and [`Metadata`](crate::Metadata) cannot be created: use
+    /// [`patch`](Self::patch) with [`Patch::Apply`], or [`send`](Self::send). The client overwrites
+    /// the JSON that it sends. It cannot overwrite the copies that `Serialize` of `K` makes.
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send). An object of that name exists if the
-    /// [`Status`](crate::Error::status) has the code 409.
+    /// As [`send`](Self::send). If the [`Status`](crate::Error::status) has the code 409, an object
+    /// of that name exists.
     ///
     /// # Examples
     ///
@@ -159,16 +158,16 @@ impl Client {
     /// Replaces an object, if it still has the version of `object`. Returns it as the server stored
     /// it.
     ///
-    /// An object without a version replaces any. One out of a cache lacks what only writers need,
-    /// unless the client keeps it ([`Trim::Keep`](super::Trim)): replace one that
+    /// An object without a version replaces any. An object from a cache lacks the fields that only
+    /// writers need, unless the client keeps them ([`Trim::Keep`](super::Trim)): replace one that
     /// [`get`](Self::get) has read.
     ///
     /// Blocks and fails as [`create`](Self::create) does.
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create). Somebody else has changed the object if the
-    /// [`Status`](crate::Error::status) has the code 409: read it again.
+    /// As [`create`](Self::create). If the [`Status`](crate::Error::status) has the code 409,
+    /// another client has changed the object: read it again.
     ///
     /// # Examples
     ///
@@ -263,8 +262,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`send`](Self::send). The object is another one than the preconditions name if the
-    /// [`Status`](crate::Error::status) has the code 409.
+    /// As [`send`](Self::send). If the [`Status`](crate::Error::status) has the code 409, the
+    /// object is not the one that the preconditions name.
     pub fn delete<K: Object>(
         &self,
         key: &ObjectKey,
@@ -272,7 +271,7 @@ impl Client {
         options: &WriteOptions,
         deadline: impl IntoDeadline,
     ) -> Result<(), Error> {
-        // Not by `accept`: a server may answer with a status, of which there is no metadata alone.
+        // Not by `accept`: the server may answer with a status, which has no metadata form.
         let mut request = options.request::<K>(self, "DELETE", key)?;
         if !how.is_null() {
             request = request.json(how)?;

@@ -13,24 +13,24 @@ use crate::guard::guard;
 use crate::sync::{Arc, Bell, Mutex, Rank};
 use crate::worker::Worker;
 
-/// A thread without a job waits so long for the next one before it ends.
+/// How long a thread without a job waits for the next one before it ends.
 const LINGER: Duration = Duration::from_millis(100);
 
-/// At most so many threads of a pool wait for jobs. A thread beyond them ends with its job.
+/// The most threads of a pool that wait for jobs. A thread beyond them ends with its job.
 const IDLE_MAX: usize = 4;
 
 /// A job. It receives the error when the system has no thread for it.
 pub(crate) type Job = Box<dyn FnOnce(Result<(), Error>) -> Option<Leftover> + Send>;
 
-/// What a job leaves. It is dropped once its thread is free: a drop that queues the next job hands
-/// it to this thread.
+/// The value that a job leaves. It is dropped once its thread is free. If the drop queues the next
+/// job, this thread takes it.
 pub(crate) type Leftover = Arc<dyn Send + Sync>;
 
 /// Runs jobs on a bounded number of threads, in the order they came. A job goes to the thread that
 /// became idle last, so that the others end.
 pub(crate) struct ThreadPool(JobQueue);
 
-/// Where jobs are queued. After the pool's end it refuses them.
+/// The queue of a pool's jobs. After the pool's end it refuses them.
 #[derive(Clone)]
 pub(crate) struct JobQueue(Arc<PoolInner>);
 
@@ -128,7 +128,7 @@ impl ThreadPool {
         }
     }
 
-    /// How many threads run a job, and would be left to it if the pool were dropped now.
+    /// How many threads run a job. If the pool were dropped now, they would go on with it.
     #[cfg(all(test, shuttle))]
     pub(crate) fn busy(&self) -> usize {
         self.0.0.state.lock().busy
@@ -333,7 +333,7 @@ mod tests {
 
     const THREADS_MAX: usize = 8;
 
-    /// Jobs of which each says that it has begun, and then waits for its permit to end.
+    /// Jobs that each report their begin, and then wait for a permit to end.
     struct GatedJobs {
         jobs: Vec<Receiver<Result<(), Error>>>,
         started: Receiver<()>,
@@ -402,7 +402,7 @@ mod tests {
         assert_eq!(inner.state.lock().running, 0);
     }
 
-    /// A reader that stays is the one thread callers count on: it survives what it runs.
+    /// Callers count on the one reader that stays: it survives the panics of its jobs.
     #[test]
     fn a_panic_is_the_error_of_its_own_job_and_the_threads_go_on() {
         let threads = ThreadPool::new("t", 1, JobKind::Compute);

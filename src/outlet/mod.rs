@@ -1,21 +1,22 @@
 //! Objects as files: each key of a Secret or ConfigMap is a file, and an object changes as a whole.
 //!
-//! Services, virtual machines and plain processes of a node get Secrets so, as containers do.
-//! [`Outlet`] writes and removes; a [`Publisher`] is a thread that has it follow a manager.
+//! This is how services, virtual machines and plain processes of a node get Secrets, as containers
+//! do. [`Outlet`] writes and removes files. A [`Publisher`] is a thread that makes an outlet follow
+//! a manager.
 //!
 //! The files of an object are at `DIR/NAMESPACE/secrets/NAME/KEY`, or `configmaps`. They are links
 //! into a folder beside them, to which `..data` leads, as in the kubelet's volumes. A change writes
-//! another folder and then lets `..data` lead there, in one step. So a reader that opens `..data`
-//! once sees all of the old or all of the new, whenever the writer is killed. What was replaced
-//! stays for 10 s for such a reader; what is withdrawn goes at once.
+//! another folder and then makes `..data` lead there, in one step. So a reader that opens `..data`
+//! once sees all of the old or all of the new, whenever the writer is killed. For such a reader
+//! replaced files stay for 10 s; withdrawn files go at once.
 //!
-//! Use a `tmpfs` for Secrets: what was written to a disk can be found there later.
+//! Use a `tmpfs` for Secrets: written data can be found on a disk later.
 //!
 //! A directory is an outlet's if its marker says so, the file `.kubecache`. An outlet makes the
-//! marker in a directory that is empty, or that has nothing but files of an outlet. It refuses
-//! any other, unless it is told to adopt it. It removes only what has the layout above. One outlet
-//! at a time has a directory: a lock on it refuses the others, of other processes too. A directory
-//! in which others can write is refused.
+//! marker in a directory that is empty, or that has only files of an outlet. It refuses any other,
+//! unless [`OutletOptions::adopt`] allows it. It removes only files and folders of the layout
+//! above. One outlet at a time has a directory: a lock on it refuses the others, of other processes
+//! too. An outlet refuses a directory in which others can write.
 
 mod folder;
 mod layout;
@@ -62,29 +63,29 @@ use ownership::{Claim, Notice};
 /// ```
 #[derive(Debug)]
 pub struct Outlet {
-    /// Locked while the directory is looked at: a disk that is slow holds up what needs it.
+    /// Locked while the directory is checked: a slow disk delays the callers that need it.
     root: Mutex<Arc<Claim>>,
     options: OutletOptions,
 }
 
-/// What came of the files of an object.
+/// The result of writing an object's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Written,
-    /// They were there.
+    /// The files were there already.
     Held,
-    /// The layout leaves them as they are.
+    /// The layout keeps them as they are.
     Kept,
-    /// They are gone. Whether there were any.
+    /// They are gone; `true` if there were any.
     Removed(bool),
 }
 
 impl Outlet {
-    /// Opens the directory of the options, and makes it if it is not there, with mode 0700. It is
-    /// this outlet's alone until the outlet is dropped.
+    /// Opens the directory of the options, and makes it with mode 0700 if it does not exist. It
+    /// belongs to this outlet alone until the outlet is dropped.
     ///
-    /// A directory without a marker that has only files of an outlet is adopted. The log says so,
-    /// and names what no outlet made: that is left alone.
+    /// The outlet adopts a directory without a marker that has only files of an outlet. The log
+    /// says so, and names the strays, which stay.
     ///
     /// Blocks on the disk, as all calls of an outlet do.
     ///
@@ -92,11 +93,11 @@ impl Outlet {
     ///
     /// `Config`, and the message names the directory:
     ///
-    /// - It cannot be made, opened, locked or marked, or users can write in it who are neither root
-    ///   nor the owner.
+    /// - It cannot be made, opened, locked or marked, or users other than root and the owner can
+    ///   write in it.
     /// - Another process or outlet has it. The message names the process.
-    /// - It has what no outlet made, and no marker; or its marker has another name, or is no
-    ///   marker. [`OutletOptions::adopt`] takes it nevertheless.
+    /// - It has strays and no marker, or its marker has another name or is no marker.
+    ///   [`OutletOptions::adopt`] takes it nevertheless.
     /// - Its marker is of a newer version of this crate.
     /// - The owner's user or group is no number that a system gives, or the name is unfit.
     pub fn open(options: OutletOptions) -> Result<Self, Error> {
@@ -117,36 +118,35 @@ impl Outlet {
         })
     }
 
-    /// Its directory.
+    /// Returns the directory.
     pub fn directory(&self) -> &Path {
         &self.options.directory
     }
 
     /// Writes the files of the object, unless they are there. Returns whether it wrote.
     ///
-    /// Files have mode 0600 and folders 0700, unless the
-    /// [`layout`](OutletOptions::layout) says otherwise. The files of an earlier content go with
-    /// the first call after 10 s; files that no outlet made stay. Calls for one object must not
-    /// overlap.
+    /// Files have mode 0600 and folders 0700, unless the [`layout`](OutletOptions::layout) says
+    /// otherwise. The first call after 10 s removes the files of an earlier content; strays stay.
+    /// Calls for one object must not overlap.
     ///
     /// # Errors
     ///
     /// - `Config`: the namespace, the name or a key is no name of a file. Nothing is written.
     /// - `Config`: the layout has a name or a mode that no file can have. Nothing is written.
     /// - `Panicked`: the layout panicked; or the layout's own error. Nothing is written.
-    /// - `Resources`: the system's own error, such as a full disk, with the file's path. The files
-    ///   of before are still there, whole. The next call tries again.
+    /// - `Resources`: the system's own error, such as a full disk, with the file's path. The
+    ///   earlier files are still there, whole. The next call tries again.
     /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes
-    ///   to no disk that it did not open. On the same disk it makes and claims the directory anew.
+    ///   to no disk that it did not open. On the same disk it makes and claims the directory again.
     /// - `Resources`: the object's folder has files, and none of an outlet.
-    /// - `Resources`: users can write in the directory or a folder who are neither root nor the
-    ///   owner, or the marker was changed.
+    /// - `Resources`: users other than root and the owner can write in the directory or a folder,
+    ///   or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         let outcome = self.publish_checked(object, &|| Ok(()))?;
         Ok(matches!(outcome, Outcome::Written | Outcome::Removed(true)))
     }
 
-    /// The same, until the check fails.
+    /// Does the same, until the check fails.
     fn publish_checked<K: ObjectData>(
         &self,
         object: &K,
@@ -178,7 +178,7 @@ impl Outlet {
         }
     }
 
-    /// Asks the program's function, if there is one. What it lays out is not checked yet.
+    /// Asks the program's function, if there is one. Does not check its layout yet.
     fn lay_out<K: ObjectData>(
         &self,
         key: &ObjectKey,
@@ -195,8 +195,8 @@ impl Outlet {
         .map(Some)
     }
 
-    /// Asks what becomes of the files of an object that the server has not, and says whether there
-    /// are any.
+    /// Asks the layout about the files of an object that the server does not have. Also returns
+    /// whether there are any.
     fn lay_out_absent<K: ObjectData>(
         &self,
         key: &ObjectKey,
@@ -241,7 +241,7 @@ impl Outlet {
         }
     }
 
-    /// The folder of an object, made if need be.
+    /// Returns the folder of an object, and makes it if necessary.
     fn folder(&self, [namespace, kind, name]: &[&str; 3], access: Access) -> io::Result<Folder> {
         let root = self.root()?;
         root.folder.check_passage(access)?;
@@ -251,8 +251,8 @@ impl Outlet {
         Ok(folder)
     }
 
-    /// The directory, which is still this outlet's. One that was removed or replaced is claimed
-    /// anew.
+    /// Returns the directory, which is still this outlet's. Claims one again that was removed or
+    /// replaced.
     fn root(&self) -> io::Result<Arc<Claim>> {
         let mut root = self.root.lock();
         let mut notices = [None, None];
@@ -269,7 +269,7 @@ impl Outlet {
         Ok(claimed)
     }
 
-    /// Sums up the files of an object; another sum means that somebody changed them.
+    /// Sums up the files of an object. Another sum means that another program changed them.
     fn sum<K: ObjectData>(&self, key: &ObjectKey) -> Result<u64, Error> {
         let path = path::<K>(key)?;
         let sum = self.existing(&path).and_then(|folder| {
@@ -289,7 +289,8 @@ impl Outlet {
         swept.map_err(|error| self.failed(&path, error))
     }
 
-    /// The folder of an object, if it is there. Fails if others can write in one that leads there.
+    /// Returns the folder of an object, if it exists. Fails if others can write in one that leads
+    /// there.
     fn existing(&self, path: &[&str; 3]) -> io::Result<Option<Folder>> {
         let root = self.root()?;
         let mut folder = None;
@@ -304,8 +305,8 @@ impl Outlet {
         Ok(folder)
     }
 
-    /// Removes the files of an object, and the folders that are empty then. It is no error if there
-    /// are none. What no outlet made stays.
+    /// Removes the files of an object, and the folders that are empty then. An object without files
+    /// is no error. Strays stay.
     ///
     /// # Errors
     ///
@@ -314,7 +315,7 @@ impl Outlet {
         self.withdraw_checked::<K>(key, &|| Ok(())).map(drop)
     }
 
-    /// The same, until the check fails. Returns whether there was something.
+    /// Does the same, until the check fails. Returns whether there were files.
     fn withdraw_checked<K: ObjectData>(
         &self,
         key: &ObjectKey,
@@ -344,8 +345,8 @@ impl Outlet {
         Ok(had_files)
     }
 
-    /// Returns the objects of a kind that have a folder, those of earlier processes among them. It
-    /// passes over folders that no outlet made, and those that cannot be opened.
+    /// Returns the objects of a kind that have a folder, those of earlier processes among them.
+    /// Skips strays, and folders that cannot be opened.
     ///
     /// # Errors
     ///
@@ -399,7 +400,7 @@ fn tell(notice: Notice) {
     }
 }
 
-/// Passes over a folder that this process may not open: it made none such.
+/// Skips a folder that this process may not open, because this process did not make it.
 fn allowed(folder: io::Result<Option<Folder>>) -> io::Result<Option<Folder>> {
     match folder {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),

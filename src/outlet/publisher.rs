@@ -1,5 +1,5 @@
-//! A thread that has an outlet follow a manager: what is referenced is written, and what nobody
-//! references any more goes.
+//! A thread that makes an outlet follow a manager: it writes the referenced objects, and removes
+//! those that are no longer referenced.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,34 +22,35 @@ use crate::sync::{
 };
 use crate::worker::{StopToken, Worker};
 
-/// Each object is read so often, so that it does not count as idle, and its files are looked at.
+/// How often each object is read, so that it does not count as idle, and its files are checked.
 /// With `Cache` and `Get` this read is what notices a change.
 pub(super) const READ_PERIOD: Duration = Duration::from_secs(30);
 
-/// The pause after a round that failed. It doubles up to [`READ_PERIOD`]: the objects that did not
-/// fail are read as often as ever.
+/// The pause after a round that failed. It doubles up to [`READ_PERIOD`]: objects that did not fail
+/// are still read on time.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// An object is written no more often, unless somebody waits for it: what is replaced stays for
-/// [`KEPT`], and a disk has room for a few of these alone.
+/// The shortest time between two writes of an object, unless a caller waits for it. Replaced files
+/// stay for [`KEPT`], and a disk has room for only a few of them.
 const WRITE_PERIOD: Duration = Duration::from_secs(1);
 
-/// How long the server may take to confirm that it has no object whose files shall go.
+/// How long the server may take to confirm that an object is gone, before its files go.
 const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A thread that writes the objects of a manager to an outlet.
 ///
-/// An object is written once it is in memory, and each time that it changes. It stays, with its
-/// last content, while the server has no answer, refuses it, or has deleted it, as the volumes of a
-/// pod do. It goes when its last reference goes. A slow disk holds up this thread alone. An object
+/// The thread writes an object once it is in memory, and after each change. While the server has no
+/// answer, refuses the object or has deleted it, the files keep their last content, as in a pod's
+/// volumes. They go when the last reference goes. A slow disk delays this thread alone. An object
 /// that changes several times in a second is written once in that second.
 ///
-/// Each half minute it looks at what is there, without reading the files. Where somebody changed,
-/// removed or replaced something, the object has failed for a second, and is then written again.
+/// Every half minute the thread checks the files, without reading them. If another program has
+/// changed, removed or replaced something, the object counts as failed for a second. Then it is
+/// written again.
 ///
-/// Where a [`layout`](super::OutletOptions::layout) removes the files of a deleted object, the
-/// server confirms the deletion first, which takes 5 seconds at most. After a deletion that it did
-/// not confirm, the thread asks for none for half a minute, and the files stay.
+/// If a [`layout`](super::OutletOptions::layout) removes the files of a deleted object, the server
+/// confirms the deletion first, within at most 5 seconds. After a deletion that it did not confirm,
+/// the thread asks for none for half a minute, and the files stay.
 ///
 /// A drop stops the thread and joins it. The files stay.
 pub struct Publisher<K: ObjectData> {
@@ -57,14 +58,14 @@ pub struct Publisher<K: ObjectData> {
     worker: Worker,
 }
 
-/// How a publisher stands.
+/// The state of a publisher.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PublisherStatus {
-    /// How many objects have their files, as they are in memory.
+    /// How many objects have their files, with the content in memory.
     pub published: usize,
-    /// The objects whose files could not be written or removed, and why. It tries again, first
-    /// after a second, later each half minute.
+    /// The objects whose files could not be written or removed, with the error. The publisher tries
+    /// them again, first after a second, later every half minute.
     pub failed: BTreeMap<ObjectKey, Error>,
     /// When it last found or wrote the files of every object.
     pub last_success: Option<SystemTime>,
@@ -74,9 +75,9 @@ struct PublisherCore<K: ObjectData> {
     manager: Arc<ObjectManager<K>>,
     outlet: Arc<Outlet>,
     on_change: Option<Hook<BTreeSet<ObjectKey>>>,
-    /// Whether all references have been added, so that what nobody references may go.
+    /// Whether all references have been added, so that unreferenced objects may go.
     is_complete: AtomicBool,
-    /// Whether layouts have changed, so that each object is laid out again.
+    /// Whether layouts have changed, so that each object needs a new layout.
     are_layouts_new: AtomicBool,
     rounds: Rounds<PublisherStatus>,
 }
@@ -84,12 +85,12 @@ struct PublisherCore<K: ObjectData> {
 impl<K: ObjectData> Publisher<K> {
     /// Starts the thread, which is called `publish-` and the folder of the kind.
     ///
-    /// `on_change` is called on the thread with the objects whose files changed or went, after all
-    /// changes of a round.
+    /// After all changes of a round, the thread calls `on_change` with the objects whose files
+    /// changed or went.
     ///
     /// # Errors
     ///
-    /// `Resources`: the system has no thread to give.
+    /// `Resources`, if the system has no thread.
     pub fn start(
         manager: Arc<ObjectManager<K>>,
         outlet: Arc<Outlet>,
@@ -122,21 +123,21 @@ impl<K: ObjectData> Publisher<K> {
         self.shared.rounds.ask();
     }
 
-    /// Tells the thread that all references have been added, so that objects of earlier processes
-    /// that nobody references may go. Before that, it removes none of those. Returns at once.
+    /// Tells the thread that all references have been added. Only then does it remove unreferenced
+    /// objects of earlier processes. Returns at once.
     pub fn references_are_complete(&self) {
         self.shared.is_complete.store(true, Ordering::SeqCst);
         self.shared.rounds.ask();
     }
 
-    /// Tells the thread that [`OutletOptions::layout`](super::OutletOptions::layout) lays objects
-    /// out otherwise now, so that each is laid out again. Returns at once.
+    /// Tells the thread that [`OutletOptions::layout`](super::OutletOptions::layout) now returns
+    /// other layouts, so that each object gets a new one. Returns at once.
     pub fn layouts_changed(&self) {
         self.shared.are_layouts_new.store(true, Ordering::SeqCst);
         self.shared.rounds.ask();
     }
 
-    /// Waits until what is in memory now has its files.
+    /// Waits until the present objects in memory have their files.
     ///
     /// Blocks on the disk, and with `Cache` and `Get` on the network, until `deadline`.
     ///
@@ -151,13 +152,13 @@ impl<K: ObjectData> Publisher<K> {
         status.failed.into_values().next().map_or(Ok(()), Err)
     }
 
-    /// Returns how it stands. Never blocks on the disk.
+    /// Returns the publisher's state. Never blocks on the disk.
     pub fn status(&self) -> PublisherStatus {
         self.shared.rounds.status()
     }
 
-    /// Asks the thread to end, after the file that it writes. Readers see the object's files of
-    /// before, and the next process removes what is left over. Returns at once.
+    /// Asks the thread to end, after the file that it is writing. Readers see the object's earlier
+    /// files, and the next process removes the rest. Returns at once.
     pub fn stop(&self) {
         self.worker.stop();
     }
@@ -173,7 +174,7 @@ impl<K: ObjectData> PublisherCore<K> {
         let mut last_success = None;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
-            // A round that the stop cut off has done nothing for those who wait for it.
+            // A round that the stop cut off is no success for the callers that wait for it.
             let Some(failed) = self.round(&mut written, stop) else {
                 return;
             };
@@ -203,7 +204,7 @@ impl<K: ObjectData> PublisherCore<K> {
         }
     }
 
-    /// Writes what has changed, and removes what nobody references. Returns what failed; `None` if
+    /// Writes changed objects, and removes unreferenced ones. Returns the failed objects; `None` if
     /// the stop came before the end.
     fn round(
         &self,
@@ -253,7 +254,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 }
                 Err(_) if stop.is_stopped() => return None,
                 Err(error) => {
-                    // It is tried again as one of this process's own.
+                    // Try again as with an object of this process.
                     written.files.insert(key.clone(), Default::default());
                     failed.insert(key, error);
                 }
@@ -272,7 +273,7 @@ impl<K: ObjectData> PublisherCore<K> {
         Some(failed)
     }
 
-    /// The objects that have files and that nobody references, those of earlier processes once all
+    /// Returns the unreferenced objects that have files. Those of earlier processes count once all
     /// references are known.
     fn unreferenced(
         &self,
@@ -297,7 +298,7 @@ impl<K: ObjectData> PublisherCore<K> {
         leftovers
     }
 
-    /// Writes an object if it is in memory in another version than on the disk.
+    /// Writes an object if the version in memory differs from the one on the disk.
     fn write(
         &self,
         key: &ObjectKey,
@@ -336,12 +337,12 @@ impl<K: ObjectData> PublisherCore<K> {
             written.is_due(again);
             return Ok(false);
         }
-        // What fails half-way may have changed the files, and the next round finds them right.
+        // A failed write may have changed some files, and the next round may find them right.
         let is_untold = !written.untold.insert(key.clone());
         let mut outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         let last = written.last.get(key).filter(|_| before.is_none());
         if let (Outcome::Kept, Some(last)) = (outcome, last) {
-            // Files that stay come back, too.
+            // Kept files that were removed come back, too.
             object = Arc::clone(last);
             outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         }
@@ -365,7 +366,7 @@ impl<K: ObjectData> PublisherCore<K> {
         Ok(changed || is_untold)
     }
 
-    /// Removes the files of an object that the server has not, if its layout says so. Returns
+    /// Removes the files of an object that the server does not have, if its layout says so. Returns
     /// whether there were any; `None` if they stay.
     fn end_absent(
         &self,
@@ -382,7 +383,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 written.is_due(written.asks_from);
                 return Ok(None);
             }
-            // The cache of a server may lag, and what is removed is missed by those who use it.
+            // The cache of a server may lag, and programs still use these files.
             let deadline = Clock::system().after(CONFIRMED_WITHIN);
             let fresh = self
                 .manager
@@ -391,7 +392,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Ok(_) => return Ok(None),
                 Err(_) => {
-                    // Each further question may take as long, and all other objects wait for it.
+                    // Each further request may take as long, and all other objects wait for it.
                     written.asks_from = later(self.now(), READ_PERIOD);
                     written.is_due(written.asks_from);
                     return Ok(None);
@@ -403,7 +404,8 @@ impl<K: ObjectData> PublisherCore<K> {
         Ok(Some(has_files))
     }
 
-    /// Fails if the files of an object are not those that were written. The next round writes them.
+    /// Fails if the files of an object are not as they were written. The next round writes them
+    /// again.
     fn look(&self, key: &ObjectKey, written: &mut Written<K>) -> Result<(), Error> {
         let Some((_, sum)) = written.files.get(key) else {
             return Ok(());
@@ -436,13 +438,13 @@ impl<K: ObjectData> PublisherCore<K> {
         let now = self.now();
         let replaced = std::mem::take(&mut written.replaced);
         for (key, at) in replaced {
-            // The names of folders are of the wall clock, which may go otherwise for a while.
+            // The names of folders follow the wall clock, whose pace may differ for a while.
             let due = later(at, KEPT.saturating_add(WRITE_PERIOD));
             if now >= due {
                 match self.outlet.sweep::<K>(&key, &|| go_on(stop)) {
                     Ok(()) => continue,
                     Err(_) if stop.is_stopped() => return None,
-                    // What a look has found is told first.
+                    // An error that the look has found comes first.
                     Err(error) => drop(failed.entry(key.clone()).or_insert(error)),
                 }
             } else {
@@ -476,27 +478,27 @@ fn pauses(has_failed: bool, after_failure: Duration) -> (Duration, Duration) {
     }
 }
 
-/// What the thread remembers from round to round.
+/// The memory of the thread from round to round.
 struct Written<K: ObjectData> {
-    /// The version of each object whose files are on the disk, and their sum. `None`: they are
-    /// written anew, whatever version they have.
+    /// The version of each object whose files are on the disk, and the sum of the files. Without a
+    /// version they are written again.
     files: BTreeMap<ObjectKey, (Option<ResourceVersion>, u64)>,
-    /// What was written last: it stays where the server has it no more, also when somebody removes
-    /// it from the disk.
+    /// The objects written last. They stay after the server has deleted them, and come back after
+    /// another program has removed them from the disk.
     last: BTreeMap<ObjectKey, Arc<StoredObject<K>>>,
-    /// The objects whose last write failed: their files may have changed nevertheless.
+    /// The objects whose last write failed. Their files may have changed nevertheless.
     untold: BTreeSet<ObjectKey>,
     /// When objects were written whose replaced files may still be there.
     replaced: BTreeMap<ObjectKey, Instant>,
-    /// When what is there was looked at.
+    /// When the files were last checked.
     looked: Instant,
     /// When a round is due, if one is.
     next: Option<Instant>,
-    /// From when on the server is asked to confirm a deletion.
+    /// When the server may next be asked to confirm a deletion.
     asks_from: Instant,
-    /// What the log is told of failures.
+    /// Reports the failures to the log.
     log: FailureReporter,
-    /// Whether the objects of earlier processes were looked at.
+    /// Whether the objects of earlier processes were checked.
     has_swept: bool,
 }
 
@@ -516,7 +518,7 @@ impl<K: ObjectData> Written<K> {
         }
     }
 
-    /// Its files are gone.
+    /// Forgets an object whose files are gone.
     fn forget(&mut self, key: &ObjectKey) {
         self.files.remove(key);
         self.replaced.remove(key);
@@ -533,7 +535,7 @@ impl<K: ObjectData> Written<K> {
 mod tests {
     use super::*;
 
-    /// Seen: while the files of one object failed, the changes of the others were noticed after a
+    /// Seen: while the files of one object failed, changes of the others were noticed after a
     /// minute instead of half of one.
     #[test]
     fn an_object_that_fails_does_not_put_off_the_reads_of_the_others() {

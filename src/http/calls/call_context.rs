@@ -29,8 +29,8 @@ use crate::worker::{StopToken, Wake, WakeRegistration};
 /// The bytes of a request's head besides its path and its header values.
 const OUTPUT_BYTES_MIN: usize = 1024;
 
-/// The maximum of bytes that the body of a response takes without giving one: sizes of chunks,
-/// trailers behind the last one, and what gzip may take.
+/// The most bytes in a row that may come without one of the body: chunk sizes, trailers after the
+/// last chunk, and gzip data without content.
 const FRAMING_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The stop, the limits and the state of one call.
@@ -47,7 +47,7 @@ pub(crate) struct CallContext {
     pub(crate) until: NamedDeadline,
     /// The limit of sending the request, and then of the wait for its response.
     pub(crate) first_byte: Option<Duration>,
-    /// This try of the request ends after so much silence before the first byte of the response.
+    /// The silence before the first byte of the response that ends this try of the request.
     pub(crate) silence: Option<Duration>,
     /// A shorter limit for a kept connection: its path may have died while it was idle.
     pub(crate) kept_silence: Option<Duration>,
@@ -55,7 +55,7 @@ pub(crate) struct CallContext {
     pub(crate) output_bytes: usize,
     /// Whether this call made its own connection.
     pub(crate) dialed: bool,
-    /// What the handshake showed, for the error of its failure.
+    /// The facts of the handshake, for the error if it fails.
     pub(crate) handshake: HandshakeNotes,
     /// The socket the request went out on.
     pub(crate) socket: Option<Arc<TcpStream>>,
@@ -73,11 +73,11 @@ pub(crate) struct CallContext {
     account: Option<Account>,
     /// The number of bytes that may still come before the head of the response is complete.
     pub(crate) head_bytes_left: Option<usize>,
-    /// The number of bytes that came since the body gave one.
+    /// The number of bytes that came since the last one of the body.
     framing: Arc<AtomicUsize>,
 }
 
-/// What a TLS handshake showed.
+/// The facts of a TLS handshake.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct HandshakeNotes {
     pub(crate) refused: Option<Arc<RefusedChain>>,
@@ -85,16 +85,16 @@ pub(crate) struct HandshakeNotes {
     pub(crate) asks_for_certificate: bool,
     /// Whether the server refused the client certificate.
     pub(crate) refuses_identity: bool,
-    /// What the client offered, in words.
+    /// The client's offer, in words.
     pub(crate) offer: String,
 }
 
-/// The certificates of a peer that was refused.
+/// The certificates of a refused peer.
 #[derive(Debug)]
 pub(crate) struct RefusedChain {
     /// The peer's own first.
     pub(crate) certificates: Vec<CertificateDer<'static>>,
-    /// Whether the peer did not prove to have the key of its own.
+    /// Whether the peer did not prove that it has the key of its own certificate.
     pub(crate) is_about_key: bool,
 }
 
@@ -151,7 +151,7 @@ impl CallContext {
     ///
     /// # Errors
     ///
-    /// `Resources`, when the system has no descriptor to wake it by.
+    /// `Resources`, when the system has no descriptor for the wake-up.
     pub(crate) fn new(stop: &StopToken, until: NamedDeadline) -> Result<Self, Error> {
         let wake = WakeUp::new().map_err(|error| {
             let message = format!("no descriptor for a request: {error}");
@@ -194,7 +194,7 @@ impl CallContext {
         self
     }
 
-    /// The same call; its waits end after `duration` if not before.
+    /// The same call; its waits end after `duration` at the latest.
     pub(crate) fn within(&self, duration: Duration, limit: fn(Duration) -> Limit) -> Self {
         self.ending(self.until.within(duration, limit))
     }
@@ -214,7 +214,8 @@ impl CallContext {
         (run(), CURRENT.take())
     }
 
-    /// Sets a copy of this context on the calling thread, whose waits fail, until the guard drops.
+    /// Sets a copy of this context on the calling thread until the guard drops. The waits of the
+    /// copy fail.
     ///
     /// The copy is made in a frame of its own: the stack of a watching thread stays resident as
     /// deep as its reads go.
@@ -294,7 +295,7 @@ impl CallContext {
     /// # Errors
     ///
     /// The stop, or the limit. A caller that always finds bytes to read never waits, and so has to
-    /// ask.
+    /// check.
     pub(crate) fn check(&self) -> Result<(), Interrupt> {
         if self.stop.is_stopped() {
             return Err(Interrupt::Stopped);
@@ -324,7 +325,7 @@ impl CallContext {
         account.map_or(Ok(growth.most), |account| account.grow(growth))
     }
 
-    /// Tells the client's byte budget the present memory of this response.
+    /// Reports the present memory of this response to the client's byte budget.
     pub(crate) fn settle(&self, held: usize) {
         if let Some(account) = &self.account {
             account.settle(held);
@@ -346,8 +347,8 @@ impl CallContext {
         }
     }
 
-    /// Sets the socket of the request. The limit of the response begins anew, as the connection
-    /// took its own time.
+    /// Sets the socket of the request. The limit of the response begins anew, because the
+    /// connection took its own time.
     pub(crate) fn use_socket(&mut self, socket: &Arc<TcpStream>) {
         self.socket = Some(Arc::clone(socket));
         self.begin_first_byte();
@@ -363,7 +364,7 @@ impl CallContext {
     ///
     /// # Errors
     ///
-    /// `TooLarge`, when the head of the response is still incomplete, or the body gives nothing:
+    /// `TooLarge`, when too many bytes come without a complete head, or without one of the body:
     /// interim responses and trailers can go on without end.
     pub(crate) fn received(&mut self, count: usize) -> Result<(), Interrupt> {
         if let Some(left) = &mut self.head_bytes_left {
@@ -429,8 +430,8 @@ impl CallContext {
             let patience = self.slot.as_ref().and_then(|slot| slot.patience());
             let patience = patience.map_or(Deadline::NEVER, |left| clock.after(left));
             let end = self.until.deadline.earlier(pause).earlier(patience);
-            // Ready bytes come before a passed deadline: this program may have been late, and not
-            // the server.
+            // Ready bytes come before a passed deadline: perhaps this program was late, not the
+            // server.
             let polled = poll(descriptors, timespec(end, now).as_ref());
             if let Some(slot) = &self.slot {
                 slot.add_wait(clock.now().saturating_duration_since(now));
@@ -474,9 +475,9 @@ pub(crate) fn current<T>(
     })
 }
 
-/// Tells that the body of the current response gave bytes.
+/// Notes that the body of the current response yielded bytes.
 pub(crate) fn gave() {
-    // Outside of a call nothing counts.
+    // Outside of a call there is nothing to note.
     let _told = current(|call| {
         call.framing.store(0, Ordering::Relaxed);
         Ok(())

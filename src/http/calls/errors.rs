@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::object::{Status, visible};
 use crate::wire::decode_status;
 
-/// How much an error repeats of a text that is no `Status`.
+/// How much an error repeats at most of a text that is no `Status`.
 const TEXT_CHARS_MAX: usize = 200;
 
 /// Makes the error of a request without an answer.
@@ -29,7 +29,7 @@ pub(crate) fn cut_off(what: &str, interrupt: Interrupt) -> Error {
     )
 }
 
-/// Adds that a first try met so much silence.
+/// Adds that the first try ended after this silence.
 pub(crate) fn after_silence(first: Option<Duration>, error: Error) -> Error {
     let Some(silence) = first else {
         return error;
@@ -39,7 +39,7 @@ pub(crate) fn after_silence(first: Option<Duration>, error: Error) -> Error {
     ))
 }
 
-/// Adds what a program must know of an update whose end is not known.
+/// Adds that the server may have applied the update, and what to do.
 pub(crate) fn maybe_applied_if(maybe_applied: bool, error: Error) -> Error {
     if !maybe_applied {
         return error;
@@ -97,7 +97,8 @@ fn of_the_protocol(error: ureq::Error) -> Error {
     Error::new(kind, why).with_source(error)
 }
 
-/// Makes the error of an answer that is no success, from its status code and the begin of its body.
+/// Makes the error of an answer that is no success, from its status code and the beginning of its
+/// body.
 pub(crate) fn refused(code: u16, body: &[u8], retry_after: Option<Duration>) -> Error {
     let error = match decode_status(body) {
         Some(status) => Error::from_status(status.or_code(code)),
@@ -109,7 +110,7 @@ pub(crate) fn refused(code: u16, body: &[u8], retry_after: Option<Duration>) -> 
     }
 }
 
-/// What can be done about a 406, whose request asked for these forms.
+/// Returns the remedy for a 406 to a request that accepts these forms.
 pub(crate) fn not_acceptable(accept: &str) -> String {
     format!(
         "the request accepts {accept}, and the server sends none of these: does a proxy change the \
@@ -148,7 +149,7 @@ fn without_status_text(code: u16, body: &[u8]) -> String {
     let colon = if words.is_empty() { "" } else { ": " };
     let hint = match code {
         404 => ": is this a Kubernetes API server, and does it serve this resource?",
-        // As Go and nginx say that they speak TLS on this port.
+        // Go and nginx say so if they speak TLS on this port.
         400 if words.contains("HTTPS") => ": the kubeconfig's server has to begin with https://",
         _ => "",
     };
@@ -202,7 +203,7 @@ pub(crate) fn printable(text: &str) -> String {
 }
 
 /// Returns the wait of a `Retry-After` header: seconds, or a date as proxies send it. A date counts
-/// from that of the answer, because the clocks of two machines differ.
+/// from the answer's own, because the clocks of two machines differ.
 pub(crate) fn retry_after(value: &str, date: &str) -> Option<Duration> {
     let second = |text: &str| {
         let parsed = rfc2822::DateTimeParser::new()

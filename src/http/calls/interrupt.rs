@@ -29,7 +29,7 @@ pub(crate) enum Interrupt {
 pub(crate) enum Limit {
     /// Name lookup, connect and handshake.
     Connect(Duration),
-    /// The same of one dial, after which there is time for another.
+    /// The same for one dial, which leaves time for another.
     Dial(Duration),
     /// From the connection to the request's last byte, and from there to the response's first byte.
     FirstByte(Duration),
@@ -41,7 +41,7 @@ pub(crate) enum Limit {
     Body(Duration),
     /// A read of a local file.
     File(Duration),
-    /// A run of what gives the client's credentials.
+    /// A run of the source of the client's credentials.
     Credentials(Duration),
     /// The caller's own.
     Deadline,

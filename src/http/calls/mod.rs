@@ -1,5 +1,5 @@
-//! A call and its limits: what ends its waits, which request comes next, how much its answer may
-//! hold, which threads work for it, and the words of its errors.
+//! A call and its limits: its stop and deadlines, the order of requests, the memory of its answer,
+//! the threads that work for it, and the texts of its errors.
 
 pub(super) mod admission;
 pub(super) mod byte_budget;

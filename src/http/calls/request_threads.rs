@@ -26,7 +26,7 @@ pub(crate) struct RequestThreads {
     pub(crate) readers: ThreadPool,
 }
 
-/// Whose request waits for a slot and a thread.
+/// The urgency, progress and stop of a request that waits for a slot and a thread.
 pub(crate) struct Requester<'a> {
     pub(crate) urgency: &'a Urgency,
     pub(crate) progress: &'a RequestProgress,
@@ -146,7 +146,7 @@ mod tests {
         threads.run(&requester, "the decoder".to_owned(), job)
     }
 
-    /// A job that says that it runs, and goes on when it is told to.
+    /// A job that reports its start, and waits until the test lets it go on.
     struct Gate {
         begun: Sender<usize>,
         open: Receiver<()>,
@@ -165,7 +165,7 @@ mod tests {
         (Arc::new(Gate { begun, open }), begins, opens)
     }
 
-    /// A1: as many jobs work as there are slots; those that wait without a slot are not counted.
+    /// A1: as many jobs work as there are slots; jobs that wait without a slot do not count.
     #[test]
     fn a1_a_job_that_gives_its_slot_back_lets_the_next_one_work() {
         let client = RequestThreads::new(SLOTS, 1);

@@ -11,19 +11,19 @@ use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::sync::{Arc, Mutex, Rank, Wake};
 use crate::worker::StopToken;
 
-/// The waits of a request may take so long together before it releases its slot. A healthy server
-/// answers within this time. A dead server costs each slot no more than this time.
+/// The total time of a request's waits before it releases its slot. A healthy server answers within
+/// this time. A dead server costs each slot no more than this time.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The slots of one client.
 pub(crate) struct Slots(Admission<FreeSlots>);
 
-/// A request that begins, and that was queued for a slot if none was free. A drop takes it out of
+/// A request that begins, and that was queued for a slot if none was free. Its drop takes it out of
 /// the queue.
 pub(crate) struct SlotRequest {
     slots: Admission<FreeSlots>,
     waiter: QueuedRequest,
-    /// What is done with the slot; `None` after that has begun.
+    /// The function that gets the slot; `None` once its call has begun.
     on_slot: Arc<Mutex<Option<OnSlot>>>,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct WakeUp {
 impl WakeUp {
     /// # Errors
     ///
-    /// The system's own when it has no descriptor to give.
+    /// The system's error when it has no free descriptor.
     #[cfg(target_os = "linux")]
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         use rustix::event::{EventfdFlags, eventfd};
@@ -28,7 +28,7 @@ impl WakeUp {
 
     /// # Errors
     ///
-    /// The system's own when it has no descriptor to give.
+    /// The system's error when it has no free descriptor.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn new() -> io::Result<Arc<Self>> {
         use std::os::unix::net::UnixStream;

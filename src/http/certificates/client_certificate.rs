@@ -1,4 +1,4 @@
-//! What a client certificate says: when it became valid and when it expires, for metrics.
+//! The dates of a client certificate, for metrics: when it became valid and when it expires.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,17 +8,17 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use super::facts::CertificateFacts;
 use super::pem::Pem;
 
-/// The client certificate that a client shows.
+/// The client certificate of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientCertificate {
-    /// When it expires, by its own words (`notAfter`).
+    /// When it expires (`notAfter`).
     pub expires: SystemTime,
-    /// Whether a credential plugin gave it, and not the configuration.
+    /// Whether it comes from a credential plugin, not from the configuration.
     pub is_of_plugin: bool,
 }
 
-/// Returns when the first certificate of a chain expires; `None` if it does not say.
+/// Returns when the first certificate of a chain expires; `None` if it names no end.
 pub(crate) fn expires(chain: &Pem) -> Option<SystemTime> {
     system_time(facts(chain)?.not_after?)
 }
@@ -34,7 +34,7 @@ fn system_time(time: UnixTime) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(time.as_secs()))
 }
 
-/// Returns what the first certificate of a chain says.
+/// Returns the facts of the first certificate of a chain.
 pub(crate) fn facts(chain: &Pem) -> Option<CertificateFacts> {
     let certificate = CertificateDer::from_pem_slice(&chain.bytes).ok()?;
     CertificateFacts::read(&certificate)

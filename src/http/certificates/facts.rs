@@ -1,4 +1,4 @@
-//! What the errors of TLS tell of a certificate: its names, times, signature and key.
+//! The facts of a certificate for the errors of TLS: its names, times, signature and key.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use rustls::pki_types::UnixTime;
 
 use crate::object::visible;
 
-/// How much an error repeats of a name. Who made the certificate chose it.
+/// How much an error repeats at most of a name, which the maker of the certificate chose.
 const NAME_CHARS_MAX: usize = 100;
 
-/// Longer identifiers of algorithms and attributes are nobody's.
+/// No known algorithm or attribute has a longer identifier.
 const IDENTIFIER_BYTES_MAX: usize = 32;
 
 /// Tags of ASN.1.
@@ -69,16 +69,16 @@ const ALGORITHMS: [(&str, &str); 17] = [
     ("1.3.132.0.35", "P-521"),
 ];
 
-/// What is read of a certificate. Nothing of it is verified.
+/// The facts read from a certificate. None of them is verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CertificateFacts {
-    /// Whose certificate it is, such as `O=shop,CN=client-one`.
+    /// The subject, such as `O=shop,CN=client-one`.
     pub(crate) subject: String,
-    /// Who signed it.
+    /// The issuer, which signed it.
     pub(crate) issuer: String,
     pub(crate) not_before: Option<UnixTime>,
     pub(crate) not_after: Option<UnixTime>,
-    /// How it is signed, such as `ECDSA with SHA-256`.
+    /// The algorithm of its signature, such as `ECDSA with SHA-256`.
     pub(crate) signature: String,
     /// The algorithm of its key, such as `ECDSA P-521`.
     pub(crate) key: String,
@@ -91,7 +91,7 @@ pub(crate) struct CertificateFacts {
 }
 
 impl CertificateFacts {
-    /// Reads a certificate of any version in DER. `None`, if it is none.
+    /// Reads a certificate of any version in DER. `None`, if `der` is no certificate.
     pub(crate) fn read(der: &[u8]) -> Option<Self> {
         let mut fields = fields(der)?;
         let signature = algorithm(fields.take(tag::SEQUENCE)?);
@@ -119,7 +119,7 @@ impl CertificateFacts {
     }
 }
 
-/// The fields of a certificate behind its serial number.
+/// The fields of a certificate after its serial number.
 fn fields(der: &[u8]) -> Option<Der<'_>> {
     let mut certificate = Der(Der(der).take(tag::SEQUENCE)?);
     let mut fields = Der(certificate.take(tag::SEQUENCE)?);
@@ -147,12 +147,12 @@ fn in_words(dotted: &str, table: &[(&str, &str)]) -> String {
     known.map_or(dotted, |(_, words)| words).to_owned()
 }
 
-/// Whose certificate it is: attributes such as `CN` with their values, in order. `None`, if it is
-/// none.
+/// Returns the subject: attributes such as `CN` with their values, in order. `None`, if `der` is no
+/// certificate.
 #[cfg(feature = "testing")]
 pub(crate) fn certificate_subject(der: &[u8]) -> Option<Vec<(String, String)>> {
     let mut fields = fields(der)?;
-    // Algorithm, issuer and validity stand before it.
+    // Algorithm, issuer and validity come before it.
     for _ in 0..3 {
         fields.take(tag::SEQUENCE)?;
     }
@@ -185,8 +185,8 @@ fn attributes(content: &[u8]) -> Vec<(String, String)> {
     found
 }
 
-/// Reads the alternative names out of the last fields of a certificate, and whether each is a
-/// host's name or address. Names of rare kinds are told by the number of their kind.
+/// Reads the alternative names from the last fields of a certificate. `true` stands for the name or
+/// address of a host. A name of a rare kind is shown as the number of its kind.
 fn alternative_names(fields: &mut Der<'_>) -> Vec<(bool, String)> {
     let mut found = Vec::new();
     let mut rest = std::iter::from_fn(|| fields.next());
@@ -198,7 +198,7 @@ fn alternative_names(fields: &mut Der<'_>) -> Vec<(bool, String)> {
         if extension.take(tag::OBJECT_IDENTIFIER) != Some(ALTERNATIVE_NAMES) {
             continue;
         }
-        // A word that says whether it is critical may stand before it.
+        // The flag of a critical extension may come before it.
         let mut values = std::iter::from_fn(|| extension.next());
         let value = values.find(|(tag, _)| *tag == tag::OCTET_STRING);
         let names = value.and_then(|(_, value)| Der(value).take(tag::SEQUENCE));
@@ -233,7 +233,7 @@ fn alternative_name(tag: u8, content: &[u8]) -> (bool, String) {
     }
 }
 
-/// Cuts what a stranger wrote, and makes it visible.
+/// Shortens a stranger's text, and escapes what is invisible.
 pub(crate) fn short(text: &str) -> String {
     let cut: String = text.chars().take(NAME_CHARS_MAX).collect();
     let dots = if cut.len() < text.len() { "…" } else { "" };
@@ -261,7 +261,7 @@ fn dotted(bytes: &[u8]) -> String {
     numbers.join(".")
 }
 
-/// When the time of Unix begins.
+/// The beginning of Unix time.
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// Writes a time as RFC 3339 does. No time of a certificate is beyond the calendar.
@@ -274,8 +274,8 @@ pub(crate) fn shown(time: UnixTime) -> String {
     )
 }
 
-/// Reads a `UTCTime` (`491231235959Z`) or a `GeneralizedTime`, whose year has four digits. One
-/// before 1970 is 1970.
+/// Reads a `UTCTime` (`491231235959Z`) or a `GeneralizedTime`, whose year has four digits. A time
+/// before 1970 becomes 1970.
 fn time(validity: &mut Der<'_>) -> Option<UnixTime> {
     let (tag, text) = validity.next()?;
     let text = std::str::from_utf8(text).ok()?.strip_suffix('Z')?;
@@ -305,7 +305,7 @@ fn rsa_bits(key: &mut Der<'_>) -> Option<usize> {
     Some(rest_bits.saturating_add(usize::try_from(first_bits).ok()?))
 }
 
-/// The values that stand one after the other in some DER.
+/// A sequence of values in DER.
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
@@ -449,7 +449,7 @@ mod tests {
         }
     }
 
-    /// A certificate comes from a stranger: cut or changed anywhere, it is read or it is not.
+    /// A certificate comes from a stranger: cut or changed anywhere, it is read or refused.
     #[test]
     fn a_broken_certificate_is_no_panic() {
         let whole = fixture("rsa-1024-authority.pem");

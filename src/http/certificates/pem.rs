@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::local_file::{describe, read_bounded};
 use crate::sync::Arc;
 
-/// The largest file of certificates or keys. The bundles of systems have a quarter of this.
+/// The largest file of certificates or keys. The bundles of systems have a quarter of this size.
 const PEM_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Certificates or a key, and where they came from, for messages.
@@ -24,7 +24,7 @@ pub(crate) struct Pem {
     pub(crate) path: Option<PathBuf>,
     /// The directories whose files hold more certificates.
     pub(crate) directories: Vec<PathBuf>,
-    /// What could not be read in the directories when this was [`loaded`](Self::loaded).
+    /// The errors of unreadable files in the directories when this was [`loaded`](Self::loaded).
     pub(crate) left_out: String,
     /// The PEM text: inline, or of the files if this is [`loaded`](Self::loaded).
     pub(crate) bytes: Arc<Zeroizing<Vec<u8>>>,
@@ -78,11 +78,11 @@ impl Pem {
 
     /// Returns a copy with the present bytes of the files. Blocks for reads of local files.
     ///
-    /// What cannot be read in a directory is left out, as long as there is a certificate.
+    /// Leaves out what cannot be read in a directory, as long as there is a certificate.
     ///
     /// # Errors
     ///
-    /// `Config` names the field and what cannot be read.
+    /// `Config` names the field and the unreadable file.
     pub(crate) fn loaded(&self) -> Result<Self, Error> {
         let mut loaded = self.clone();
         if self.paths().next().is_none() {
@@ -107,7 +107,7 @@ impl Pem {
         Ok(loaded)
     }
 
-    /// Names the field, and the files if there are some.
+    /// Names the field, and the files if there are any.
     pub(crate) fn origin(&self) -> String {
         let paths: Vec<_> = self
             .paths()
@@ -138,10 +138,10 @@ impl fmt::Debug for Pem {
 }
 
 /// Appends each file of `directory` that holds certificates to `pem`, in the order of their names,
-/// up to `bytes_max` in all. Returns what cannot be read, each with its path. Blocks for reads of
-/// local files.
+/// up to `bytes_max` in all. Returns the errors of unreadable files, each with its path. Blocks for
+/// reads of local files.
 ///
-/// Files without a certificate, directories inside and links to a file beside them do not count.
+/// Skips files without a certificate, directories, and links to a file of the same directory.
 fn append_directory(directory: &Path, bytes_max: u64, pem: &mut Zeroizing<Vec<u8>>) -> Vec<String> {
     let complaint = |path: &Path, why: &str| format!("{}: {why}", path.display());
     let paths = match paths(directory) {
@@ -163,13 +163,13 @@ fn append_directory(directory: &Path, bytes_max: u64, pem: &mut Zeroizing<Vec<u8
     complaints
 }
 
-/// Lists what is in a directory, but no links to something in it.
+/// Lists the paths in a directory, but no links to another path in it.
 fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
         let target = fs::read_link(&path);
-        // `openssl rehash` makes one beside each file.
+        // `openssl rehash` makes such a link beside each file.
         if !target.is_ok_and(|target| target.components().count() == 1) {
             paths.push(path);
         }
@@ -181,7 +181,7 @@ fn paths(directory: &Path) -> io::Result<Vec<PathBuf>> {
 /// Reads a file if it holds certificates.
 fn certificates(path: &Path, bytes_max: u64) -> Result<Option<Zeroizing<Vec<u8>>>, String> {
     let metadata = fs::metadata(path).map_err(|error| describe(&error))?;
-    // A pipe or a device beside the certificates is none.
+    // A pipe or a device beside the certificates is no certificate.
     if !metadata.is_file() {
         return Ok(None);
     }

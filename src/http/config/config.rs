@@ -1,4 +1,4 @@
-//! What a client knows before its first request: the server, its trust and the credentials.
+//! The configuration of a client: the server, its trust and the credentials.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use crate::sync::Arc;
 /// The namespace of a configuration that names none.
 const DEFAULT_NAMESPACE: &str = "default";
 
-/// Where a server is, how it is trusted, and as whom the client sends requests.
+/// The URL of a server, the authorities to trust, and the credentials of the client.
 ///
-/// A clone is cheap. Clones share the credentials that a source gave. `Debug` shows no secret.
+/// A clone is cheap. Clones share the credentials that a source returned. `Debug` shows no secret.
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub struct Config {
     pub(crate) server: ServerUrl,
     pub(crate) tls: TlsSettings,
     pub(crate) proxy: ProxyChoice,
-    /// The cryptography to use; `None` takes the feature's.
+    /// The cryptography to use; `None` uses the feature's.
     pub(crate) provider: Option<Arc<CryptoProvider>>,
     pub(crate) credentials: Credentials,
     pub(crate) namespace: String,
@@ -48,7 +48,7 @@ pub struct Config {
     pub(crate) environment: Arc<Environment>,
 }
 
-/// Through which proxy the server is reached.
+/// The choice of a proxy.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum ProxyChoice {
     /// The one that the environment names, if any.
@@ -60,14 +60,14 @@ pub(crate) enum ProxyChoice {
     Url(ProxyUrl),
 }
 
-/// How the server is trusted and which certificate the client shows.
+/// The trust in the server, and the client's certificate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TlsSettings {
     /// The authorities to trust. `None` means the system's; this crate carries none.
     pub(crate) authorities: Option<Pem>,
     /// The certificate that the client shows, and its key.
     pub(crate) identity: Option<ClientIdentity>,
-    /// Whether the program gave the certificate, so that no other takes its place.
+    /// Whether the program set the certificate, so that no other replaces it.
     pub(crate) keeps_identity: bool,
     /// The name the server's certificate must carry, instead of the URL's host.
     pub(crate) server_name: Option<String>,
@@ -85,11 +85,11 @@ impl TlsSettings {
         self.authorities.iter().chain(pems)
     }
 
-    /// Checks the settings before the first handshake does. Blocks for reads of local files.
+    /// Checks the settings before the first handshake. Blocks for reads of local files.
     ///
     /// # Errors
     ///
-    /// `Config`, if a file cannot be read, or if an authority stands beside
+    /// `Config`, if a file cannot be read, or if there is an authority beside
     /// `insecure-skip-tls-verify`, as in client-go.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let (true, Some(authorities)) = (self.insecure_skip_verify, &self.authorities) {
@@ -135,8 +135,8 @@ impl Config {
         }
     }
 
-    /// Takes the proxy and the system's authorities from this environment. Default: that from
-    /// which the configuration was made.
+    /// Reads the proxy and the system's authorities from this environment. Default: the one that
+    /// the configuration was made from.
     pub fn with_environment(mut self, environment: Environment) -> Self {
         self.environment = Arc::new(environment);
         self
@@ -151,9 +151,9 @@ impl Config {
         self
     }
 
-    /// Shows this client certificate, in PEM text, and proves to have its key.
+    /// Shows this client certificate, in PEM text, and proves that it has its key.
     ///
-    /// It takes the place of the certificate of a kubeconfig or a credential plugin.
+    /// It replaces the certificate of a kubeconfig or a credential plugin.
     pub fn with_identity(
         mut self,
         certificate: impl Into<Vec<u8>>,
@@ -188,11 +188,12 @@ impl Config {
     /// exceptions, as in Go: domains, addresses, CIDRs, `*`. Each may be written in small letters.
     /// A server on this machine has no proxy.
     ///
-    /// The client asks the proxy for a tunnel to the server, so the proxy sees no request. It looks
-    /// up the server's name. The connect limit of the client covers the proxy's answer too.
+    /// The client asks the proxy for a tunnel to the server, so the proxy sees no request. The
+    /// proxy looks up the server's name. The connect limit of the client covers the proxy's answer
+    /// too.
     ///
-    /// A proxy with `https` is trusted by the authorities of the system or those of the server. It
-    /// never sees the client certificate.
+    /// For a proxy with `https`, the client trusts the authorities of the system or those of the
+    /// server. It never shows that proxy the client certificate.
     ///
     /// # Errors
     ///
@@ -222,9 +223,9 @@ impl Config {
         self
     }
 
-    /// Uses this cryptography. Default: ring, with the feature `ring`.
+    /// Uses this crypto provider. Default: ring, with the feature `ring`.
     ///
-    /// Without that feature TLS needs a provider from here. The crate never installs one for the
+    /// Without that feature, TLS needs a provider set here. The crate never installs one for the
     /// whole process.
     pub fn with_provider(mut self, provider: Arc<CryptoProvider>) -> Self {
         self.provider = Some(provider);
@@ -250,7 +251,7 @@ impl Config {
         self
     }
 
-    /// Sends the bearer tokens that `source` gives.
+    /// Sends the bearer tokens that `source` returns.
     ///
     /// [`TokenSource`] says when the client asks it. Clones of the configuration share its tokens.
     pub fn with_token_source(mut self, source: Arc<dyn TokenSource>) -> Self {
@@ -258,8 +259,7 @@ impl Config {
         self
     }
 
-    /// Sets the namespace for programs that name none, as [`namespace`](Self::namespace) returns
-    /// it.
+    /// Sets the namespace that [`namespace`](Self::namespace) returns, for programs that name none.
     pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
         self.namespace = namespace.into();
         self

@@ -14,8 +14,8 @@ use crate::yaml::Section;
 
 /// Reads the configuration of the pod. The inner error says what is missing, if there is no pod.
 ///
-/// The options of kubectl apply that client-go applies in a pod. So do those about credentials and
-/// impersonation, because a program that ignores them acts as another user.
+/// Applies the options of kubectl that client-go applies in a pod. Applies those for credentials
+/// and impersonation too, because the program would act as another user without them.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
@@ -58,8 +58,8 @@ fn server(host: &str, port: &str) -> Result<ServerUrl, Error> {
     })
 }
 
-/// Returns the authorities of the service account. Without a file of them the system's are trusted,
-/// as in client-go. Blocks for the read of a local file.
+/// Returns the authorities of the service account. Without a file of them the client trusts the
+/// system's, as in client-go. Blocks for the read of a local file.
 fn authorities(directory: &Path) -> Option<Pem> {
     let pem = Pem::file(directory.join("ca.crt"), "service account");
     match pem.loaded() {

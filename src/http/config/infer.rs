@@ -1,4 +1,4 @@
-//! Where a process finds its configuration: kubeconfig files, else the pod's service account.
+//! Finds the configuration of a process: kubeconfig files, else the pod's service account.
 
 use super::super::environment::Environment;
 use super::config::Config;
@@ -16,7 +16,8 @@ impl Config {
     /// # Errors
     ///
     /// [`NotConfigured`](ErrorKind::NotConfigured) names each place where the method looked.
-    /// [`Config`](ErrorKind::Config) names file and field of a configuration that cannot work.
+    /// [`Config`](ErrorKind::Config), if the configuration cannot work, names the file and the
+    /// field.
     pub fn infer() -> Result<Self, Error> {
         Self::infer_with(&KubeconfigOptions::default())
     }
@@ -25,9 +26,9 @@ impl Config {
     ///
     /// If the options have a path, the method looks nowhere else. In a pod these options apply:
     /// tokens, passwords and impersonation, `namespace`, `certificate_authority` and
-    /// `disable_compression`. With `server` the service account is not used, because its token is
-    /// for its own server alone. [`KubeconfigOptions::environment`] replaces the environment of the
-    /// process.
+    /// `disable_compression`. With `server` the method ignores the service account, because its
+    /// token is only for its own server. [`KubeconfigOptions::environment`] replaces the
+    /// environment of the process.
     ///
     /// # Errors
     ///
@@ -44,7 +45,7 @@ impl Config {
     /// # Errors
     ///
     /// [`NotConfigured`](ErrorKind::NotConfigured) names the variable or file that is missing.
-    /// [`Config`](ErrorKind::Config) names what cannot work.
+    /// [`Config`](ErrorKind::Config) names the one that cannot work.
     pub fn in_cluster() -> Result<Self, Error> {
         Self::in_cluster_of(&Environment::process())
     }
@@ -95,7 +96,7 @@ mod tests {
         users: [{name: u, user: {exec: {command: sh, interactiveMode: Never, args: [-c, PRINT], \
         apiVersion: client.authentication.k8s.io/v1}}}]\n";
 
-    /// Writes what the plugin is told as its token.
+    /// A plugin whose token shows its variables and its working directory.
     const PRINT: &str = "'printf \"{\\\"apiVersion\\\":\\\"client.authentication.k8s.io/v1\\\",\
         \\\"kind\\\":\\\"ExecCredential\\\",\\\"status\\\":{\\\"token\\\":\
         \\\"$MINE-${CARGO_MANIFEST_DIR-none}-$(pwd)\\\"}}\"'";
@@ -111,7 +112,7 @@ mod tests {
         header.unwrap().as_str().to_owned()
     }
 
-    /// Each relative path starts from the given working directory, and the plugin has the given
+    /// Each relative path starts from the given working directory, and the plugin gets the given
     /// variables alone.
     #[test]
     fn a_given_environment_takes_the_place_of_the_process() {

@@ -1,5 +1,5 @@
-//! Which server is meant, how it is trusted, and as which user the client asks: from kubeconfig
-//! files, a pod's service account, or the program.
+//! The client's server, trust and user: from kubeconfig files, a pod's service account, or the
+//! program.
 
 #[expect(
     clippy::module_inception,

@@ -1,4 +1,4 @@
-//! Which proxy the environment names for a server, by the rules of Go's `httpproxy`.
+//! Finds the proxy that the environment names for a server, by the rules of Go's `httpproxy`.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -7,7 +7,7 @@ use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
 use crate::error::Error;
 
-/// The variables for a server, the first that is set counts. Go's `httpproxy` does not read the
+/// The variables for a server; the first that is set counts. Go's `httpproxy` does not read the
 /// last two.
 const HTTPS_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 const HTTP_VARIABLES: [&str; 4] = ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
@@ -18,7 +18,7 @@ impl Environment {
     ///
     /// # Errors
     ///
-    /// `Config` names the variable that cannot be used, without its value.
+    /// `Config` names the unusable variable, without its value.
     pub(crate) fn proxy(
         &self,
         server: &ServerUrl,
@@ -54,8 +54,8 @@ impl Environment {
     }
 }
 
-/// Whether `server` is asked without a proxy: it is on this machine, or `exceptions` (the value of
-/// `NO_PROXY`) names it.
+/// Whether the client needs no proxy for `server`: it is on this machine, or `exceptions` (the
+/// value of `NO_PROXY`) names it.
 fn is_excepted(server: &ServerUrl, exceptions: &str) -> bool {
     let host = server.name().to_ascii_lowercase();
     let address = host.parse::<IpAddr>().ok().map(|ip| ip.to_canonical());
@@ -128,7 +128,7 @@ fn is_within(address: IpAddr, network: IpAddr, prefix: u32) -> bool {
     shifted(address) == shifted(network)
 }
 
-/// Splits `host:port` or `[address]:port`. What has no port is returned whole.
+/// Splits `host:port` or `[address]:port`. Returns a text without a port whole.
 fn split_port(text: &str) -> (&str, Option<&str>) {
     let whole = (text, None);
     let Some((host, port)) = text.rsplit_once(':') else {

@@ -1,4 +1,4 @@
-//! The URL of a proxy, whose user and password no text shows.
+//! The URL of a proxy. No text shows its user and password.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::sync::Arc;
 /// The longest user and password that SOCKS5 can carry.
 const SOCKS_TEXT_BYTES_MAX: usize = 255;
 
-/// How a proxy is asked.
+/// The protocol by which a proxy makes a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProxyScheme {
     /// By CONNECT.
@@ -45,7 +45,7 @@ impl ProxyScheme {
 pub(crate) struct ProxyUser {
     pub(crate) name: Zeroizing<String>,
     pub(crate) password: Zeroizing<String>,
-    /// Both as a header, which also hides them in the proxy's words.
+    /// Both as a header, which also hides them where the proxy quotes them.
     pub(crate) authorization: Authorization,
 }
 

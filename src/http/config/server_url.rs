@@ -6,15 +6,14 @@ use std::net::Ipv6Addr;
 /// The URL of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerUrl {
-    /// Whether TLS is spoken.
+    /// Whether the server speaks TLS.
     pub(crate) https: bool,
     /// A name or an address. An IPv6 address has no brackets here and may have a zone
     /// (`fe80::1%eth0`).
     pub(crate) host: String,
     /// The TCP port.
     pub(crate) port: u16,
-    /// What stands before `/api` in each path. It is empty, or starts with a slash and ends
-    /// without.
+    /// The part of each path before `/api`. It is empty, or starts with a slash and ends without.
     pub(crate) path: String,
 }
 
@@ -62,7 +61,7 @@ impl ServerUrl {
         })
     }
 
-    /// The host without the zone, which has a meaning on this machine alone.
+    /// The host without the zone, which counts on this machine alone.
     pub(crate) fn name(&self) -> &str {
         let host = self
             .host
@@ -192,7 +191,7 @@ mod tests {
         }
     }
 
-    /// F21: the zone is this machine's matter: it is looked up, and neither sent nor checked
+    /// F21: the zone counts on this machine alone: it is looked up, and neither sent nor checked
     /// against a certificate.
     #[test]
     fn an_address_may_have_a_zone() {

@@ -6,7 +6,7 @@ use super::super::certificates::pem::Pem;
 use super::super::environment::Environment;
 use crate::error::Error;
 
-/// Where systems keep the authorities they trust. The first that exists is used, as in Go.
+/// The bundles of authorities that systems trust. The first that exists is used, as in Go.
 const SYSTEM_BUNDLES: [&str; 6] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -16,13 +16,14 @@ const SYSTEM_BUNDLES: [&str; 6] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// Where systems without a bundle keep a file for each authority. The first that exists is used.
+/// The directories of systems without a bundle, with a file for each authority. The first that
+/// exists is used.
 const SYSTEM_DIRECTORIES: [&str; 2] = ["/etc/ssl/certs", "/etc/pki/tls/certs"];
 
 /// Finds the authorities for a configuration that names none.
 ///
-/// They are in the file of `SSL_CERT_FILE` and in the directories of `SSL_CERT_DIR`, with colons
-/// between them. Without these variables they are in the system's bundle, else in its directory.
+/// They are in the file of `SSL_CERT_FILE` and in the directories of `SSL_CERT_DIR`, separated by
+/// colons. Without these variables they are in the system's bundle, else in its directory.
 ///
 /// # Errors
 ///

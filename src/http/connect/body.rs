@@ -8,7 +8,7 @@ use super::super::calls::call_context;
 #[cfg(feature = "gzip")]
 use super::gunzip::Gunzip;
 
-/// A body that is read as the server had it before it compressed it.
+/// A body that is read without its compression.
 pub(crate) enum ResponseBody {
     Plain(ureq::BodyReader<'static>),
     #[cfg(feature = "gzip")]

@@ -45,7 +45,7 @@ impl GrowingBuffers {
         self.output = Wiped::default();
     }
 
-    /// The part of the output that is to be sent.
+    /// The part of the output to send.
     pub(crate) fn to_send(&self, amount: usize) -> &[u8] {
         self.output.get(..amount).unwrap_or(&self.output)
     }

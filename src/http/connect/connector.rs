@@ -1,5 +1,5 @@
 //! Makes connections to one server: lookup, connect and handshake, on the thread of the request,
-//! within one limit. A dial that meets silence while others succeed is left for another.
+//! within one limit. It gives up a dial that meets silence while others succeed, and dials again.
 
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -156,7 +156,7 @@ impl ServerConnector {
         Ok(ByteStream::new(socket))
     }
 
-    /// Connects to the proxy and has it connect to the server.
+    /// Connects to the server through the proxy.
     fn tunnel(&self, proxy: &Proxy, call: &CallContext) -> Result<ByteStream, Interrupt> {
         let url = proxy.url();
         let peer = url.to_string();

@@ -1,16 +1,16 @@
-//! How long a dial waits before it is left for another, after the pace of those before it.
+//! How long a dial may take before another replaces it, by the pace of earlier dials.
 
 use std::time::{Duration, Instant};
 
 use crate::sync::{Mutex, Rank};
 
-/// A dial waits at least so long: longer than a handshake over a slow line.
+/// A dial may always take this long, which is longer than a handshake over a slow line.
 const PATIENCE_MIN: Duration = Duration::from_millis(500);
 
-/// So many times as long as the last one that succeeded is silence, and not a slow server.
+/// A dial that takes this many times as long as the last success meets silence, not a slow server.
 const SLOWER: u32 = 8;
 
-/// A success so long ago says nothing of the server as it is.
+/// An older success says nothing about the present server.
 const RECENT: Duration = Duration::from_secs(10);
 
 /// The last dial that succeeded: when, and how long it took.
@@ -35,22 +35,23 @@ impl DialPace {
         Self(Mutex::ranked(Rank::DIAL_PACE, None))
     }
 
-    /// A dial that begins now has this long until it is left for another; `None` is all its time.
+    /// Returns how long a dial that begins now may take before another replaces it. `None` is all
+    /// its time.
     ///
-    /// Another dial helps where one of several servers behind an address is dead: others succeed
-    /// meanwhile. It does harm where the server is slow: so after slow dials, or none, there is no
-    /// other.
+    /// Another dial helps if one of several servers behind an address is dead: others succeed
+    /// meanwhile. It does harm if the server is slow. So a dial has longer after a slow one, and
+    /// all its time without a recent one.
     pub(super) fn patience(&self, now: Instant) -> Option<Duration> {
         let last = (*self.0.lock())?;
         let is_recent = now.saturating_duration_since(last.at) < RECENT;
         is_recent.then(|| last.patience())
     }
 
-    /// The patience of the next dial, after one that began at `began` and was left in its silence.
+    /// Returns the same for the next dial, after one that began at `began` and was given up in
+    /// silence.
     ///
-    /// If others succeeded meanwhile, the silence is that of one server among several, and the next
-    /// dial waits no longer. Otherwise the server may have become slow: it is not dialed faster and
-    /// faster.
+    /// If others succeeded meanwhile, only one server of several is silent, and the next dial waits
+    /// no longer. Otherwise the server may have become slow, and the next dial has twice the time.
     pub(super) fn patience_after(&self, began: Instant, silence: Duration) -> Duration {
         let last = *self.0.lock();
         match last {

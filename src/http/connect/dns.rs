@@ -23,7 +23,7 @@ pub(crate) fn system_lookup(host: &str, port: u16) -> io::Result<Vec<SocketAddr>
 /// The maximum of concurrent lookups of a client, stuck ones included.
 const THREADS_MAX: usize = 4;
 
-/// A lookup is tried again beside one that hangs for so long.
+/// A lookup is tried again beside one that has hung for this long.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 /// Looks names up on helper threads.
@@ -45,7 +45,7 @@ impl Resolver {
     ///
     /// # Errors
     ///
-    /// The stop, the limit of the connect, or what the system's resolver says.
+    /// The stop, the limit of the connect, or the error of the system's resolver.
     pub(crate) fn resolve(
         &self,
         host: &str,
@@ -75,8 +75,8 @@ impl Resolver {
     }
 }
 
-/// Whether another lookup may find the name: the system's error, or `EAI_AGAIN`, which `std` tells
-/// by the words of glibc or musl alone.
+/// Whether another lookup may find the name: the system's error, or `EAI_AGAIN`, which `std` shows
+/// only in the words of glibc or musl.
 fn may_pass(error: &io::Error) -> bool {
     let text = error.to_string();
     let is_again = |words: &&str| text.ends_with(*words);
@@ -103,7 +103,7 @@ mod tests {
         count: AtomicUsize,
     }
 
-    /// The gate, what tells of each lookup that begins, and what lets one go on.
+    /// The gate, the receiver of each lookup's begin, and the sender that lets one go on.
     fn gate() -> (Arc<Gate>, Receiver<()>, Sender<()>) {
         let (begun, started) = bounded(9);
         let (go_on, open) = bounded(9);

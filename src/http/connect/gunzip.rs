@@ -1,10 +1,10 @@
 //! Decompresses gzip as its bytes come, member by member.
 //!
-//! kube-apiserver makes a member of what it flushes: of each burst of a streamed list, and later of
-//! each event. All that was flushed can be read before more bytes come. Between two members there
-//! is neither a buffer nor a window, so an idle stream costs no more than a plain one.
+//! kube-apiserver makes one member of each flush: of each burst of a streamed list, and later of
+//! each event. All flushed bytes can be read before more bytes come. Between two members there is
+//! neither a buffer nor a window, so an idle stream costs no more than a plain one.
 //!
-//! The readers of flate2 do not fit: they ask for more bytes before they give what they hold.
+//! The readers of flate2 do not fit: they ask for more bytes before they return what they hold.
 
 use std::io::{self, Read};
 
@@ -14,21 +14,21 @@ use zeroize::Zeroizing;
 use super::super::calls::interrupt::Interrupt;
 use crate::error::{Error, ErrorKind};
 
-/// So many compressed bytes are read at once.
+/// The number of compressed bytes read at once.
 const INPUT_BYTES: usize = 16 * 1024;
 
 /// The largest window that gzip has, as a power of two.
 const WINDOW_BITS: u8 = 15;
 
-/// So many compressed bytes in a row may hold nothing: headers, trailers, empty blocks.
+/// The most compressed bytes in a row without content: headers, trailers, empty blocks.
 const DRY_BYTES_MAX: usize = 1024 * 1024;
 
-/// Reads what the gzip members in `R` hold.
+/// Reads the content of the gzip members in `R`.
 pub(crate) struct Gunzip<R> {
     compressed: R,
     /// The bytes that were read last.
     input: Zeroizing<Vec<u8>>,
-    /// So many of them are decompressed.
+    /// How many of them are decompressed.
     taken: usize,
     /// `None` between two members.
     member: Option<Decompress>,
@@ -47,7 +47,7 @@ impl<R: Read> Gunzip<R> {
         }
     }
 
-    /// Decompresses what was read. 0 means that this gives no more.
+    /// Decompresses the bytes that were read. 0 means that they yield no more.
     fn decompress(&mut self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let input = self.input.get(self.taken..).unwrap_or_default();
@@ -133,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives these pieces; an empty one is "would block".
+    /// Returns these pieces; an empty one is "would block".
     struct Pieces(VecDeque<Vec<u8>>);
 
     impl Read for Pieces {
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(read(of(each)).unwrap().replace('|', ""), "one, two");
     }
 
-    /// A proxy that compresses may flush in a member.
+    /// A proxy that compresses may flush within a member.
     #[test]
     fn what_was_flushed_within_a_member_is_read_before_more_comes() {
         let text = vec![b'x'; 60_000];

@@ -1,5 +1,5 @@
 //! A connection to the server, on which ureq speaks HTTP: the lookup of its name, the dial, the
-//! proxy on the way, the buffers, and the body that comes back.
+//! proxy on the way, the buffers, and the body of the response.
 
 pub(super) mod body;
 pub(super) mod buffers;

@@ -1,4 +1,4 @@
-//! Has a proxy connect to the server: by CONNECT, or by the handshake of SOCKS5.
+//! Connects to the server through a proxy: by CONNECT, or by the handshake of SOCKS5.
 
 use std::io::{Read, Write};
 use std::net::IpAddr;
@@ -29,10 +29,10 @@ const HEAD_FIELDS_MAX: usize = 128;
 /// How much of the text of a refusal is read.
 const REFUSAL_BYTES_MAX: usize = 4 * 1024;
 
-/// How long the text of a refusal is awaited. Its status says most.
+/// How long the client waits for the text of a refusal. Its status says most.
 const REFUSAL_WAIT: Duration = Duration::from_secs(1);
 
-/// Reads and writes of a proxy's answer are small.
+/// The proxy's answer is read and written in small pieces.
 const PIECE_BYTES: usize = 512;
 
 /// SOCKS5, RFC 1928 and RFC 1929.
@@ -94,21 +94,21 @@ impl Proxy {
         Ok(Some(Self { url, tls }))
     }
 
-    /// What its messages show.
+    /// The URL, for messages.
     pub(crate) fn url(&self) -> &ProxyUrl {
         &self.url
     }
 
-    /// How TLS is spoken with the proxy itself.
+    /// The TLS configuration for the proxy itself.
     pub(crate) fn tls(&self) -> Option<&Arc<Tls>> {
         self.tls.as_ref()
     }
 
-    /// Has the proxy connect to `server`. Blocks within the limits of `call`.
+    /// Connects to `server` through the proxy. Blocks within the limits of `call`.
     ///
     /// # Errors
     ///
-    /// The proxy's refusal in its own words, or how the connection with it ended.
+    /// The proxy's refusal in its own words, or the end of the connection with it.
     pub(crate) fn open(
         &self,
         stream: &mut ByteStream,
@@ -141,7 +141,7 @@ impl Proxy {
         })
     }
 
-    /// Adds the proxy to an error of the handshake with what is behind it, which may be itself.
+    /// Adds the proxy to an error of the handshake behind it: the proxy itself may have answered.
     pub(crate) fn on_the_way(&self, interrupt: Interrupt) -> Interrupt {
         if let Interrupt::Failed(error) = interrupt {
             let hint = format!("on the way is {}: does it open tunnels?", self.url);
@@ -246,8 +246,8 @@ impl Proxy {
     }
 }
 
-/// How TLS is spoken with a proxy: it is trusted by the authorities of the system, or those of the
-/// server, and sees no client certificate. Blocks for reads of local files.
+/// Makes the TLS configuration for a proxy. The client trusts the authorities of the system, or
+/// those of the server, and shows no client certificate. Blocks for reads of local files.
 fn tls_of_proxy(config: &Config, url: &ProxyUrl) -> Result<Tls, Error> {
     let mut own = config.clone();
     own.server = ServerUrl {
@@ -338,13 +338,13 @@ fn broken(why: &str) -> Interrupt {
 struct ProxyAnswer {
     code: u16,
     reason: String,
-    /// How long its text is, if it says so.
+    /// The length of its text, if it says so.
     length: Option<usize>,
-    /// What has come of that.
+    /// The part of the text that has come.
     text: Vec<u8>,
 }
 
-/// What is said to a proxy and what it answers, before the first byte of the server.
+/// The exchange with a proxy before the first byte of the server.
 struct Dialog<'a> {
     stream: &'a mut ByteStream,
     call: &'a CallContext,
@@ -367,7 +367,7 @@ impl Dialog<'_> {
     /// Reads the available bytes. Waits for the first one; 0 is the end.
     fn read(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
         loop {
-            // A proxy that always has bytes to read never lets this wait.
+            // This never waits if the proxy always has bytes to read.
             self.call.check()?;
             match attempt(|| self.stream.read(into)) {
                 Ok(Some(count)) => return Ok(count),
@@ -434,7 +434,7 @@ impl Dialog<'_> {
     ///
     /// # Errors
     ///
-    /// The stop. Whatever else ends the text leaves it as it is.
+    /// The stop. Any other end of the text leaves it as it is.
     fn read_refusal(&mut self, answer: &mut ProxyAnswer) -> Result<(), Interrupt> {
         let expected = answer.length.unwrap_or(REFUSAL_BYTES_MAX);
         let expected = expected.min(REFUSAL_BYTES_MAX);

@@ -9,7 +9,7 @@ use super::super::calls::interrupt::{Interrupt, attempt};
 use super::super::tls::Tls;
 use crate::sync::Arc;
 
-/// A TLS session on a stream that its owner has.
+/// A TLS session. The stream below it belongs to the session's owner.
 pub(crate) struct Session {
     pub(crate) connection: Box<ClientConnection>,
     /// Explains failures, and tells whether `config` is still current.
@@ -22,7 +22,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// What a failure of TLS means.
+    /// The failure of TLS, explained.
     pub(crate) fn new(tls: &Arc<Tls>) -> Result<Self, Interrupt> {
         let config = tls.current();
         let connection = ClientConnection::new(Arc::clone(&config), tls.server_name());
@@ -37,7 +37,7 @@ impl Session {
         })
     }
 
-    /// Whether its configuration is that of new sessions.
+    /// Whether new sessions get the same configuration.
     pub(crate) fn is_current(&self) -> bool {
         Arc::ptr_eq(&self.config, &self.tls.current())
     }
@@ -55,7 +55,7 @@ impl Session {
             }
             // A reply of TLS itself may wait. Its loss shows when data is sent.
             drop(self.flush(stream));
-            // Trying before polling also makes rustls give back what a large record made it hold.
+            // Trying before polling also makes rustls free the memory that a large record needed.
             self.connection.read_tls(stream)?;
             self.process()?;
             // Records without data can go on without end.
@@ -73,19 +73,19 @@ impl Session {
         Ok(())
     }
 
-    /// Takes in the records that were read.
+    /// Processes the records that were read.
     ///
     /// # Errors
     ///
-    /// What a failure of TLS means.
+    /// The failure of TLS, explained.
     pub(crate) fn process(&mut self) -> Result<(), Interrupt> {
         let processed = self.connection.process_new_packets();
         let processed = processed.map_err(|error| self.tls.explain(error));
         processed.map(drop).map_err(Interrupt::Failed)
     }
 
-    /// Reads what the peer said before it ended a connection that can no longer be written to:
-    /// often the alert that tells why.
+    /// Reads the peer's last bytes on a connection that can no longer be written to: often the
+    /// alert that says why.
     pub(crate) fn last_words(&mut self, stream: &mut impl Read) -> Option<Interrupt> {
         while let Ok(Some(1..)) = attempt(|| self.connection.read_tls(stream)) {
             if let Err(alert) = self.process() {

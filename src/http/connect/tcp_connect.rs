@@ -24,10 +24,10 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 /// The time between two keep-alive probes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// So many unanswered probes end the connection.
+/// The number of unanswered probes that end the connection.
 const KEEPALIVE_PROBES: u32 = 3;
 
-/// The kernel closes the connection when bytes stay unacknowledged for so many milliseconds.
+/// The kernel closes the connection when bytes stay unacknowledged for this many milliseconds.
 #[cfg(target_os = "linux")]
 const USER_TIMEOUT_MILLIS: u32 = 60_000;
 
@@ -36,7 +36,7 @@ const USER_TIMEOUT_MILLIS: u32 = 60_000;
 ///
 /// # Errors
 ///
-/// The stop, the limit, or what each address said.
+/// The stop, the limit, or the errors of all addresses.
 pub(crate) fn connect(
     addresses: &[SocketAddr],
     call: &CallContext,
@@ -137,8 +137,8 @@ fn begin(address: SocketAddr) -> Result<(OwnedFd, bool), Errno> {
     }
 }
 
-/// Sets the options that make a connection faster, or report its death sooner. A connection works
-/// without them, where a sandbox forbids them.
+/// Sets the options that make a connection faster, or report its death sooner. If a sandbox forbids
+/// them, a connection works without them.
 ///
 /// # Errors
 ///

@@ -77,7 +77,7 @@ impl Authorization {
     }
 }
 
-/// Writes a secret as plain text, JSON, JSON of Go and HTML do.
+/// Returns a secret as plain text, JSON, Go's JSON and HTML write it.
 fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
     let plain = || Zeroizing::new(secret.to_owned());
     let json = [("\\", "\\\\"), ("\"", "\\\"")];
@@ -98,8 +98,8 @@ fn quoted_forms(secret: &str) -> [Zeroizing<String>; 4] {
     [plain(), json, go, quoted(plain(), &html)]
 }
 
-/// Returns `text` with `to` in place of each `from`. It never grows, so no copy is left in freed
-/// memory.
+/// Returns `text` with `to` in place of each `from`. The result never grows, so no copy is left in
+/// freed memory.
 fn replaced(text: &str, from: &str, to: &str) -> Zeroizing<String> {
     let longer = text.matches(from).count().saturating_mul(to.len());
     let room = text.len().saturating_add(longer);

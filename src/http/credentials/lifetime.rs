@@ -7,7 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 /// The longest time before the end at which credentials are fetched again.
 const LEEWAY_MAX: Duration = Duration::from_secs(30);
 
-/// A source that keeps what it gave may give the same again. So it is not asked more often.
+/// A source that caches its credentials may return the same again, so the next fetch waits this
+/// long.
 const RENEWAL_MIN: Duration = Duration::from_secs(1);
 
 /// Returns how long credentials that expire at `expires_at` last. The error says since when they
@@ -36,7 +37,7 @@ pub(super) fn system_time(time: Timestamp) -> Option<SystemTime> {
     time.filter(|_| !is_zero)
 }
 
-/// Returns when credentials that last for `left` are fetched again: before their end, so that no
+/// Returns when to fetch credentials again that last for `left`: before their end, so that no
 /// request waits for that.
 pub(super) fn renew_after(left: Duration) -> Duration {
     let leeway = left.checked_div(5).unwrap_or_default().min(LEEWAY_MAX);

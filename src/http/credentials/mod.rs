@@ -1,4 +1,5 @@
-//! As whom a client sends requests: tokens, passwords and certificates, and what fetches them.
+//! The credentials of a client: tokens, passwords and certificates, and the sources that fetch
+//! them.
 
 mod authorization;
 mod exec;
@@ -36,16 +37,16 @@ use crate::policy::{KUBECONFIG, PLUGIN};
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// The credentials of a configuration. Clones share what their source gave.
+/// The credentials of a configuration. Clones share those that their source returned.
 #[derive(Clone)]
 pub(crate) enum Credentials {
     /// No header: the client is anonymous, or known by its certificate.
     None,
-    /// No header: there are some, and the server's URL is plain HTTP.
+    /// No header although there are credentials: the server's URL is plain HTTP.
     Withheld,
     /// One header for all requests.
     Fixed(Arc<Credential>),
-    /// What a source gives, fetched again as it expires.
+    /// The credentials of a source, fetched again as they expire.
     Renewed(Arc<Renewal>),
 }
 
@@ -81,12 +82,12 @@ impl Credentials {
         Self::Renewed(Arc::new(Renewal::new(source, initial, clock)))
     }
 
-    /// The tokens that code of the program gives.
+    /// The tokens that code of the program returns.
     pub(crate) fn program(source: Arc<dyn TokenSource>) -> Self {
         Self::source(of_program(source))
     }
 
-    /// What a kubeconfig says of its user, who is `name` in messages; `read` says it anew
+    /// The credentials of a kubeconfig's user, who is `name` in messages. `read` reads them again,
     /// and blocks for local files.
     pub(crate) fn kubeconfig(
         name: &str,
@@ -114,18 +115,19 @@ impl Credentials {
         Self::Renewed(Arc::new(Renewal::new(source, None, &Clock::system())))
     }
 
-    /// Whether a credential plugin gives them.
+    /// Whether they come from a credential plugin.
     pub(crate) fn is_plugin(&self) -> bool {
         matches!(self, Self::Renewed(renewal) if *renewal.source().row == PLUGIN)
     }
 
-    /// Whether they stand in a kubeconfig, which is read again.
+    /// Whether they come from a kubeconfig, which is read again.
     pub(crate) fn is_kubeconfig(&self) -> bool {
         matches!(self, Self::Renewed(renewal) if *renewal.source().row == KUBECONFIG)
     }
 
     /// Makes the credentials of a client, whose hook is `metrics` and whose TLS has the `check`.
-    /// Sources are asked while the runner lives. The drop of the last one ends a plugin's run.
+    /// The client asks sources while the runner lives. The drop of the last one ends a plugin's
+    /// run.
     pub(crate) fn activate(
         &self,
         metrics: Option<Hook<PluginRun>>,
@@ -146,7 +148,7 @@ impl Credentials {
         (active, runner)
     }
 
-    /// How often the source was asked; `None` if there is none.
+    /// How often the source was asked, and its last result; `None` if there is no source.
     pub(crate) fn status(&self) -> Option<CredentialsStatus> {
         match self {
             Self::None | Self::Withheld | Self::Fixed(_) => None,
@@ -169,9 +171,10 @@ impl Credentials {
 }
 
 impl ActiveCredentials {
-    /// Returns what the next request shows; `None` if the client has no credentials of its own.
+    /// Returns the credential that the next request sends; `None` if the client has none of its
+    /// own.
     ///
-    /// Blocks by `call` while the source works and there is nothing to use meanwhile.
+    /// Blocks by `call` while the source works and no other credentials are usable.
     ///
     /// # Errors
     ///
@@ -185,7 +188,7 @@ impl ActiveCredentials {
     }
 
     /// Notes that the server answered 401 to a request with `rejected`, or refused its certificate.
-    /// Returns whether the request is to be sent once more.
+    /// Returns whether to send the request once more.
     pub(crate) fn rejected(&self, rejected: Option<&Credential>) -> bool {
         match (&self.credentials, rejected) {
             (Credentials::Renewed(renewal), Some(rejected)) => renewal.rejected(rejected),
@@ -193,7 +196,7 @@ impl ActiveCredentials {
         }
     }
 
-    /// Adds to the error of a 401 what can be done about it.
+    /// Adds a remedy to the error of a 401.
     pub(crate) fn explain_rejection(&self, error: Error) -> Error {
         match &self.credentials {
             Credentials::None => error,

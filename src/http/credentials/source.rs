@@ -1,4 +1,4 @@
-//! Where credentials come from that have to be fetched again: a file, a plugin, or the program.
+//! The sources of credentials that are fetched again: a file, a plugin, or the program.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use crate::policy::RenewalRow;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
-/// What one request shows of its user.
+/// The credentials that one request sends.
 pub(crate) struct Credential {
     /// The header; `None` if the certificate alone names the user.
     pub(crate) authorization: Option<Arc<Authorization>>,
-    /// The client certificate, where the source gives one.
+    /// The client certificate, if the source returns one.
     pub(crate) identity: Option<ClientIdentity>,
     /// Later ones of a source have higher numbers.
     pub(crate) number: u64,
@@ -31,13 +31,13 @@ impl Credential {
     }
 }
 
-/// What a source gave.
+/// The answer of a source.
 pub(crate) struct Fetched {
     pub(crate) authorization: Option<Arc<Authorization>>,
     pub(crate) identity: Option<ClientIdentity>,
-    /// After this time the source is asked again; `None`: after a 401 only.
+    /// After this time the client asks the source again; `None`: after a 401 only.
     pub(crate) renew_after: Option<Duration>,
-    /// After this time no request shows it; `None`: the server decides.
+    /// After this time no request sends it; `None`: the server decides.
     pub(crate) valid_for: Option<Duration>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct CredentialSource {
     /// Whether a stop ends the source's work.
     pub(crate) jobs: JobKind,
     pub(crate) row: &'static RenewalRow,
-    /// What may be wrong when nothing comes, as a question.
+    /// A possible cause of the source's silence, as a question.
     pub(crate) hang_hint: &'static str,
     pub(crate) fetch: Box<Fetch>,
 }
@@ -62,10 +62,10 @@ pub(crate) struct CredentialSource {
 /// error says why there are none: its text names the source and shows no secret.
 pub(crate) type Fetch = dyn Fn(&FetchReason<'_>) -> Result<Fetched, Error> + Send + Sync;
 
-/// Why a source is asked, and what ends its work.
+/// The reason for a fetch, and the end of its work.
 pub(crate) struct FetchReason<'a> {
     pub(crate) stop: &'a StopToken,
-    /// Whether the server rejected what the source gave last.
+    /// Whether the server rejected the source's last credentials.
     pub(crate) was_rejected: bool,
     /// Where a plugin notes the exit code and the end of its process.
     pub(crate) plugin_end: &'a Cell<Option<(i32, PluginEnd)>>,

@@ -1,10 +1,10 @@
-//! What a client can tell of the source of its credentials, and of the runs of a plugin.
+//! The status of a client's source of credentials, and of the runs of a plugin.
 
 use std::time::Duration;
 
 use crate::error::Error;
 
-/// How often the source of a client's credentials was asked, and with what result.
+/// How often the source of a client's credentials was asked, and its last result.
 ///
 /// [`Client::credentials_status`](super::super::Client::credentials_status) returns it. It holds no
 /// secret.
@@ -14,7 +14,7 @@ pub struct CredentialsStatus {
     /// Names the source: a token file, a credential plugin, a kubeconfig that is read again, or the
     /// program's own.
     pub source: String,
-    /// How often it gave credentials or failed.
+    /// How often it returned credentials or failed.
     pub runs: u64,
     /// How often it failed.
     pub failures: u64,
@@ -23,7 +23,7 @@ pub struct CredentialsStatus {
     /// How long the credentials are valid from now on. `None` if they name no end, or if there are
     /// none.
     pub expires_in: Option<Duration>,
-    /// The last failure. `None` once the source gives credentials again.
+    /// The last failure. `None` once the source returns credentials again.
     pub last_error: Option<Error>,
 }
 
@@ -40,7 +40,7 @@ pub struct PluginRun {
     /// How long the credentials are valid; `None` if there are none, or if they name no end.
     pub valid_for: Option<Duration>,
     /// The age of the client certificate that this run replaced, since it became valid. `None` if
-    /// the plugin gave none before, or if it gave the same again.
+    /// the plugin returned none before, or if it returned the same again.
     pub replaced_certificate_age: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! Fixed credentials and token files: what is sent, and when a file is read.
+//! Fixed credentials and token files: the header that is sent, and when a file is read.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ struct Fixture {
     directory: TempDirectory,
     clock: FakeClock,
     active: ActiveCredentials,
-    /// While it has a receiver that nothing comes from, the file system hangs.
+    /// While it holds a receiver without a message, the file system hangs.
     gate: Arc<OnceLock<Receiver<()>>>,
     _lease: Option<Arc<Runner>>,
 }
@@ -58,7 +58,7 @@ impl Fixture {
         std::fs::remove_file(self.directory.join("token")).unwrap();
     }
 
-    /// From now on a read hangs, until what this returns is dropped.
+    /// Makes each read hang until the returned sender is dropped.
     fn hang(&self) -> Sender<()> {
         let (release, gate) = bounded(0);
         self.gate.set(gate).unwrap();
@@ -74,7 +74,7 @@ impl Fixture {
         self.active.current(&call).map(drop).unwrap_err()
     }
 
-    /// The server answers 401 to what requests show now.
+    /// Answers 401 to the present credentials, as a server does.
     fn reject(&self) -> bool {
         let call = call(&StopToken::never(), NamedDeadline::NEVER);
         let current = self.active.current(&call).unwrap();
@@ -265,7 +265,7 @@ fn a_first_read_that_hangs_ends_by_stop_and_deadline_and_names_the_file() {
     drop(release);
 }
 
-/// A kubeconfig whose token is the number of its reads; what is read may be unusable.
+/// A kubeconfig whose token is the number of its reads; its content may be unusable.
 struct Kubeconfig {
     reads: Arc<AtomicUsize>,
     is_bad: Arc<AtomicBool>,
@@ -376,7 +376,7 @@ fn a_kubeconfig_that_cannot_be_used_leaves_the_old_token_until_it_can() {
     assert!(kubeconfig.active.status().unwrap().last_error.is_none());
 }
 
-/// Whoever is rejected before the read has ended waits for it, and starts no other.
+/// A request that is rejected before the read has ended waits for it, and starts no other.
 #[test]
 fn a_kubeconfig_is_read_once_for_all_who_are_rejected_at_once() {
     let kubeconfig = Kubeconfig::new();
@@ -387,7 +387,7 @@ fn a_kubeconfig_is_read_once_for_all_who_are_rejected_at_once() {
     for shown in &shown {
         assert!(!kubeconfig.current().is_same(shown));
     }
-    // One whose answer comes late shows the new token at once.
+    // A request whose answer comes late sends the new token at once.
     assert!(kubeconfig.active.rejected(Some(&shown[0])));
     assert_eq!(header(&kubeconfig.active), "Bearer read-1");
     assert_eq!(kubeconfig.reads(), 1);
@@ -402,7 +402,7 @@ fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
     let soon = NamedDeadline::caller(Clock::system().after(Duration::from_millis(20)));
     let kept = kubeconfig.active.current(&call(&StopToken::never(), soon));
     let kept = kept.unwrap().unwrap();
-    // Nobody waits for the same read again.
+    // No request waits for the same read again.
     for _ in 0..100 {
         assert!(kubeconfig.current().is_same(&kept));
     }
@@ -473,7 +473,7 @@ impl ByRow {
         current
     }
 
-    /// A request asks the source so much later, and not before.
+    /// A request asks the source after `pause`, and not before.
     fn asks_after(&mut self, pause: Duration) -> Result<Option<Arc<Credential>>, Error> {
         let moment = Duration::from_millis(1);
         if !pause.is_zero() {
@@ -486,7 +486,7 @@ impl ByRow {
     }
 }
 
-/// What the policy's rows of the plugin, the token source and the token file say.
+/// The plugin, the token source and the token file are asked again as their rows of the policy say.
 #[test]
 fn sources_are_asked_again_as_the_policy_says() {
     for row in [&PLUGIN, &PROGRAM, &TOKEN_FILE] {

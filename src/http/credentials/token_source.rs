@@ -1,4 +1,4 @@
-//! Tokens that code of the program gives: a cloud's library, a test.
+//! Tokens from code of the program: a cloud's library, a test.
 
 use std::time::{Duration, SystemTime};
 
@@ -40,8 +40,8 @@ impl Token {
         }
     }
 
-    /// Sets when the token expires. The source is asked for another one a fifth of the remaining
-    /// time before, or 30 seconds before if that is less.
+    /// Sets when the token expires. The client asks the source for another one when a fifth of the
+    /// time is left, or 30 seconds if that is less.
     pub fn expires_at(self, expires_at: SystemTime) -> Self {
         Self {
             expires_at: Some(expires_at),
@@ -60,9 +60,9 @@ impl Token {
 
 debug_of!([] Token, |it| expires_at: it.expires_at, ..);
 
-/// Code of the program that gives the tokens of a client.
+/// Code of the program that returns the tokens of a client.
 ///
-/// [`Config::with_token_source`](super::super::Config::with_token_source) takes it. A closure
+/// Pass it to [`Config::with_token_source`](super::super::Config::with_token_source). A closure
 /// without arguments that returns a token is a source, too. The client calls it on a thread called
 /// `token-source`, one call at a time, under no lock:
 ///
@@ -71,9 +71,9 @@ debug_of!([] Token, |it| expires_at: it.expires_at, ..);
 /// - once after the server rejected the token, at most every ten seconds.
 ///
 /// While it fails, requests use the last token until that expires. Then they fail with its error,
-/// and it is called again after a pause: of a second at first, of 30 seconds at most. A panic is
-/// the error [`Panicked`](crate::ErrorKind::Panicked). A call may block. Requests wait for a minute
-/// at most, and nothing waits for the end of the call when the client is dropped.
+/// and the client calls it again after a pause: of a second at first, of 30 seconds at most. A
+/// panic is the error [`Panicked`](crate::ErrorKind::Panicked). A call may block. Requests wait for
+/// a minute at most, and a drop of the client does not wait for the call.
 ///
 /// # Examples
 ///
@@ -111,8 +111,8 @@ pub trait TokenSource: Send + Sync {
     /// secret.
     fn token(&self) -> Result<Token, Error>;
 
-    /// Is told that the server answered 401 to the last token. The next call of
-    /// [`token`](Self::token) follows at once and should give another token.
+    /// The client calls this after the server answered 401 to the last token. The next call of
+    /// [`token`](Self::token) follows at once and should return another token.
     fn rejected(&self) {}
 }
 
@@ -124,7 +124,7 @@ impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
 
 const NAME: &str = "the program's token source";
 
-/// The tokens that code of the program gives.
+/// The tokens that code of the program returns.
 pub(super) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
     CredentialSource {
         name: NAME.to_owned(),

@@ -34,7 +34,7 @@ use crate::sync::{Arc, Mutex, Rank};
 /// Sessions kept for resumption: a few tickets of one server.
 const SESSIONS_MAX: usize = 4;
 
-/// How long a request waits for a look at the files.
+/// How long a request waits for a check of the files.
 const FILE_WAIT: Duration = Duration::from_millis(500);
 
 /// The current TLS configuration of a client, and its files.
@@ -57,16 +57,16 @@ struct CurrentTls {
     /// Counts the changes of the parts.
     version: u64,
     files: WatchedFiles,
-    /// A hash of what was read last, usable or not.
+    /// A hash of the content read last, usable or not.
     fingerprint: u64,
 }
 
-/// What a configuration is built of.
+/// The parts of a configuration.
 #[derive(Clone)]
 struct TlsParts {
     /// The settings, with the content of the files.
     settings: TlsSettings,
-    /// Of the credential that gave the client certificate; 0 is that of the configuration.
+    /// The number of the credential that has the client certificate; 0 is the configuration's.
     number: u64,
 }
 
@@ -193,7 +193,7 @@ impl Tls {
         })
     }
 
-    /// Returns what checks whether a client certificate can be shown.
+    /// Returns a function that checks whether a client certificate can be shown.
     pub(crate) fn check(&self) -> Arc<CheckIdentity> {
         let provider = Arc::clone(&self.shared.provider);
         Arc::new(move |identity| certified(identity, &provider).map(drop))
@@ -229,8 +229,8 @@ impl Tls {
         self.shared.current.lock().parts.settings.clone()
     }
 
-    /// Returns what looks at the client certificate of new connections, without keeping the thread
-    /// that reads the files. It reads the certificate each time. `has_plugin`: a plugin gives it.
+    /// Returns a function that reads the client certificate of new connections. It does not keep
+    /// the thread that reads the files. `has_plugin`: the certificate may come from a plugin.
     pub(crate) fn certificate(
         &self,
         has_plugin: bool,
@@ -252,7 +252,7 @@ impl Tls {
 impl TlsReloader {
     /// Reads the files if they may have changed. Blocks for local files.
     fn refresh(&self) {
-        // A change after this look is seen by the next one.
+        // The next check sees a change after this one.
         let (settings, number) = {
             let parts = &self.current.lock().parts;
             (parts.settings.clone(), parts.number)
@@ -288,7 +288,7 @@ impl TlsReloader {
         }
     }
 
-    /// Changes the parts, and makes the configuration of them. Takes no lock while it does that:
+    /// Changes the parts, and makes the configuration from them. Holds no lock meanwhile, because
     /// it calls code of the crypto provider.
     fn change(&self, change: impl Fn(&mut TlsParts)) -> Result<(), Error> {
         loop {
@@ -403,7 +403,7 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
         left_out.add(|| unread.to_owned());
     }
     let mut roots = RootCertStore::empty();
-    // Directories hold many of them twice: alone and in a bundle.
+    // Directories hold many authorities twice: alone and in a bundle.
     let mut seen = HashSet::new();
     for (number, block) in (1_usize..).zip(pem_blocks(bytes)) {
         let why = match CertificateDer::from_pem_slice(block) {
@@ -434,7 +434,7 @@ fn roots(settings: &TlsSettings) -> Result<RootCertStore, Error> {
 /// How many authorities that are left out a message names.
 const NAMED_MAX: usize = 5;
 
-/// The authorities of a bundle that are left out: how many, and why the first ones are.
+/// The authorities of a bundle that are left out: their number, and the causes of the first ones.
 #[derive(Default)]
 struct LeftOut {
     count: usize,
@@ -522,7 +522,8 @@ fn certified(identity: &ClientIdentity, provider: &CryptoProvider) -> Result<Cer
     Ok(certified)
 }
 
-/// Loads a key. Its label in PEM does not decide its kind, as in Go: files carry the wrong one.
+/// Loads a key. Its label in PEM does not decide its kind, as in Go: some files carry the wrong
+/// one.
 ///
 /// # Errors
 ///
@@ -543,7 +544,7 @@ fn load_key(
 }
 
 /// Whether the public key stands in the first certificate, which rustls cannot read. A key that
-/// does not tell its public half is taken to fit.
+/// does not show its public half counts as fitting.
 fn holds_public_key(certified: &CertifiedKey) -> bool {
     let (leaf, public) = (certified.cert.first(), certified.key.public_key());
     let (Some(leaf), Some(public)) = (leaf, public) else {

@@ -1,5 +1,5 @@
-//! What a failure of TLS means to who configured the client: the cause, what the client saw of it,
-//! and the field of the kubeconfig that helps.
+//! Explains a failure of TLS to the person who configured the client: the cause, the facts that the
+//! client saw, and the field of the kubeconfig that helps.
 
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject as _;
@@ -23,7 +23,7 @@ const AUTHORITIES_MAX: usize = 3;
 /// The smallest RSA key whose signatures the usual crypto providers verify.
 const RSA_BITS_MIN: usize = 2048;
 
-/// Told where the server's side alone can mend the failure.
+/// The hint if only the server's side can fix the failure.
 const BEYOND_KUBECONFIG: &str = "no field of the kubeconfig changes that";
 
 /// Makes the error of a failed handshake, or of a later alert, from loaded settings.
@@ -85,7 +85,7 @@ fn address_field(settings: &TlsSettings) -> &'static str {
     }
 }
 
-/// A failure, and what is known of it.
+/// A failure, and the known facts about it.
 struct Case<'a> {
     settings: &'a TlsSettings,
     notes: &'a HandshakeNotes,
@@ -93,9 +93,9 @@ struct Case<'a> {
     chain: Vec<CertificateFacts>,
     /// The peer, such as `the server`.
     peer: &'static str,
-    /// The field of its address.
+    /// The field of the peer's address.
     address: &'static str,
-    /// Where the authorities stand.
+    /// The place of the authorities.
     authorities: String,
 }
 
@@ -179,7 +179,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What a refusal of webpki means for which rustls has no name.
+    /// Explains a refusal of webpki for which rustls has no name.
     fn refused(&self, name: &str, error: &rustls::Error) -> String {
         let (its, issuer, authorities) = (self.its_certificate(), self.issuer(), &self.authorities);
         match name {
@@ -222,7 +222,7 @@ impl<'a> Case<'a> {
         )
     }
 
-    /// Who issued the peer's certificate.
+    /// The issuer of the peer's certificate.
     fn issuer(&self) -> String {
         let own = self.chain.first();
         own.map_or_else(|| "its issuer".to_owned(), |own| quoted(&own.issuer))
@@ -492,7 +492,7 @@ fn begins(begin: UnixTime, now: UnixTime) -> String {
     format!("is valid from {begin} on, in {left} by the clock of this machine ({clock})")
 }
 
-/// Names what a client with this provider offers.
+/// Describes the offer of a client with this provider.
 pub(crate) fn offer(provider: &CryptoProvider) -> String {
     let suites = provider.cipher_suites.iter();
     let groups = provider.kx_groups.iter();

@@ -1,4 +1,4 @@
-//! What rustls says in values of Rust, in words.
+//! Errors of rustls in words, which rustls prints as values of Rust.
 
 use rustls::pki_types::pem;
 use rustls::{AlertDescription, CertificateError};

@@ -54,7 +54,7 @@ mod tests {
         let rows = [
             (0, before, true),
             (1, before, true),
-            // The last read, and the first that is spared.
+            // The last read, and the first that is skipped.
             (2, before, true),
             (2, before, false),
             (99, before, false),

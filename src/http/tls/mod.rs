@@ -1,5 +1,5 @@
 //! TLS with a server or a proxy: the configuration, which is made again as its files and the
-//! client's certificate change, and what a failure means.
+//! client's certificate change, and the explanation of a failure.
 
 mod current;
 mod doctor;

@@ -1,5 +1,5 @@
-//! Verifies the server's certificate. Notes what a handshake shows in the context of its call, as
-//! rustls keeps nothing of one that fails.
+//! Verifies the server's certificate. Notes the facts of a handshake in the context of its call,
+//! because rustls keeps nothing of one that fails.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{
@@ -17,8 +17,8 @@ use crate::sync::Arc;
 /// Verifies certificates as rustls does, and notes those that it refuses.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    /// The authorities to trust. `None` trusts any certificate (`insecure-skip-tls-verify`), from
-    /// somebody who has its key.
+    /// The authorities to trust. `None` trusts any certificate (`insecure-skip-tls-verify`) of a
+    /// peer that has its key.
     pub(crate) roots: Option<RootCertStore>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
 }
@@ -36,7 +36,7 @@ fn note(own: &CertificateDer<'_>, others: &[CertificateDer<'_>], is_about_key: b
             .collect(),
         is_about_key,
     };
-    // Outside of a call nobody is told.
+    // Outside of a call there is nothing to note.
     let _outside = call_context::current(|call| {
         call.handshake.refused = Some(Arc::new(refused));
         Ok(())

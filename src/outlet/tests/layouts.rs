@@ -1,5 +1,5 @@
-//! Layouts of a program's own: names, modes and owners of files, and what becomes of them where the
-//! server has no object.
+//! Layouts of the program: names, modes and owners of files, and the files of objects that the
+//! server does not have.
 
 use super::publisher::READ_PERIOD;
 use super::*;
@@ -10,13 +10,13 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
 }
 
-/// A function that lays out what a test says of an object that is there, of one that was deleted,
-/// and of one that is missing. An object without data keeps its files.
+/// A function that returns the test's layouts for an object that exists, one that was deleted, and
+/// one that is missing. An object without data keeps its files.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Words>>);
 
-/// The name of a file and its mode; whether the files of an object that is deleted go, and of one
-/// that is missing; `None`: that is a failure.
+/// The name of a file and its mode, and whether the files of a deleted object go, and of a missing
+/// one; `None` is a failure.
 type Words = (Option<String>, u32, [Option<bool>; 2]);
 
 impl Told {
@@ -107,7 +107,7 @@ fn a_layout_names_files_and_gives_them_mode_and_owner() {
         assert_eq!((facts.uid(), facts.gid()), (1234, 4321));
         assert_eq!(fs::metadata(&folder).unwrap().uid(), 0);
     }
-    // Others find the way, and see names only where a file is.
+    // Other users can follow the path, and see names only where there is a file.
     for (path, expected) in [
         (root.clone(), 0o711),
         (root.join("shop"), 0o711),
@@ -131,7 +131,7 @@ fn files_for_others_in_a_directory_that_they_cannot_enter_are_refused_with_the_r
     assert!(error.contains("chmod 711"), "{error}");
     chmod(&directory, 0o711);
     assert!(outlet.publish(&object).unwrap());
-    // What is for its owner alone closes its folder again.
+    // A file for its owner alone closes its folder again.
     told.file(Some("all"), 0o600);
     assert!(outlet.publish(&object).unwrap());
     let folder = directory.join("shop/configmaps/settings");
@@ -181,7 +181,7 @@ fn a_new_layout_is_written_although_no_object_changed() {
     assert_eq!(followed.next_changed(), ["settings"]);
 }
 
-/// The first part of a layout may be all that is there: the files of before stay whole.
+/// A layout may lack a part of its data: the earlier files stay whole.
 #[test]
 fn a_layout_that_keeps_leaves_the_files_of_before() {
     let directory = TempDirectory::new("layout-kept");
@@ -251,7 +251,7 @@ fn what_the_server_deleted_stays_goes_or_fails_as_the_layout_says() {
             assert_eq!(followed.next_changed(), ["settings"]);
             assert!(!folder.exists());
         }
-        // Once it is there again, so are its files.
+        // Once the object exists again, so do its files.
         followed.set(&[("a", "2")]);
         followed.publish().unwrap();
         assert_eq!(files(&folder), texts(&[("all", "2")]), "{deleted:?}");
@@ -272,7 +272,7 @@ fn what_never_was_there_is_a_failure_where_the_layout_says_so() {
     }
 }
 
-/// Seen: each look at such an object asked again, and held up all others for up to five seconds.
+/// Seen: each look at such an object asked again, and delayed all others for up to five seconds.
 #[test]
 fn a_deletion_that_the_server_does_not_confirm_holds_up_no_other_object() {
     let directory = TempDirectory::new("layout-unconfirmed");

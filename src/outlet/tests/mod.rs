@@ -32,7 +32,7 @@ fn outlet(directory: &Path) -> Outlet {
     Outlet::open(OutletOptions::new(directory)).unwrap()
 }
 
-/// An outlet whose time stands still unless the clock is advanced.
+/// An outlet whose time stands still until the clock is advanced.
 fn outlet_at(clock: &FakeClock, directory: &Path) -> Outlet {
     let options = OutletOptions::new(directory).clock(clock.clone().into());
     Outlet::open(options).unwrap()
@@ -56,7 +56,7 @@ fn texts(data: &[(&str, &str)]) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// How many folders of files there are.
+/// Counts the folders of files.
 fn generations(folder: &Path) -> usize {
     let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
     entries
@@ -101,7 +101,7 @@ fn each_key_is_a_file_for_its_owner_alone() {
     assert_eq!(files(&folder), texts(&[("logo", "png"), ("tax", "7")]));
 }
 
-/// A reader that has opened `..data` keeps what it opened; a new one sees all of the new.
+/// A reader that has opened `..data` keeps its folder; a new reader sees all of the new.
 #[test]
 fn an_object_changes_as_a_whole() {
     let directory = TempDirectory::new("outlet-swap");
@@ -123,7 +123,8 @@ fn an_object_changes_as_a_whole() {
     assert_eq!(io::read_to_string(open).unwrap(), "1");
 }
 
-/// Seen: of 34,000 reads 4 found a folder that was being emptied, as two changes came at once.
+/// Seen: of 34,000 reads, 4 found a folder that was being emptied, because two changes came at
+/// once.
 #[test]
 fn what_was_replaced_stays_whole_for_ten_seconds_whatever_comes() {
     let directory = TempDirectory::new("outlet-kept");
@@ -159,7 +160,7 @@ fn what_was_replaced_stays_whole_for_ten_seconds_whatever_comes() {
         outlet.sweep::<ConfigMap>(&key, &|| Ok(())).unwrap();
         assert_eq!(whole(), left);
     }
-    // The next process and the next write do it, too. A withdrawal leaves nothing.
+    // The next process and the next write remove them, too. A withdrawal leaves nothing.
     outlet.publish(&map("settings", &[("a", "5")])).unwrap();
     drop(outlet);
     clock.advance(Duration::from_secs(10));
@@ -211,7 +212,7 @@ fn a_reader_that_opens_a_folder_finds_all_of_one_content() {
         let read = || {
             let mut reads = 0;
             while reads < 1000 || !ends.load(std::sync::atomic::Ordering::SeqCst) {
-                // As a reader that holds the folder open: its path no longer depends on the link.
+                // Like a reader that holds the folder open: its path no longer depends on the link.
                 let held = fs::File::open(&current).unwrap();
                 let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
                 let seen = files(Path::new(&held));
@@ -250,15 +251,15 @@ fn what_a_killed_process_left_is_put_right() {
 
     fs::write(folder.join("..data/a"), "another").unwrap();
     assert!(outlet.publish(&settings).unwrap());
-    // What is no file in a file's place is not waited for.
+    // A directory in the place of a file does not block the write.
     fs::remove_file(folder.join("..data/a")).unwrap();
     fs::create_dir(folder.join("..data/a")).unwrap();
     assert!(outlet.publish(&settings).unwrap());
     assert_eq!(files(&folder), texts(&[("a", "1"), ("b", "2")]));
 }
 
-/// Seen: an object of 20,000 keys held up a stop for seconds. It ends between any two files, and
-/// nothing is half there for a reader, nor left over by the next process.
+/// Seen: an object of 20,000 keys delayed a stop for seconds. The stop ends a write between any two
+/// files. A reader finds nothing half-written, and the next process removes the rest.
 #[test]
 fn a_write_or_removal_ends_before_any_file_and_the_next_process_puts_it_right() {
     let directory = TempDirectory::new("outlet-cut");
@@ -336,7 +337,7 @@ fn names_that_would_leave_the_folder_are_refused_by_name() {
     assert_eq!(names(&directory.join("out")), [".kubecache"]);
 }
 
-/// Whoever can make a link in the outlet's place gets nothing written elsewhere.
+/// A user who can make a link in the outlet's place gets nothing written elsewhere.
 #[test]
 fn no_link_is_followed() {
     let directory = TempDirectory::new("outlet-links");
@@ -359,8 +360,8 @@ fn no_link_is_followed() {
     assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0);
 }
 
-/// A disk that does not take it: the error names the folder, what was there stays, and it is right
-/// again when the disk is.
+/// A disk that refuses a write: the error names the folder, the earlier files stay, and all is
+/// right again when the disk is.
 #[test]
 fn a_failed_write_names_the_folder_and_keeps_what_was_there() {
     let directory = TempDirectory::new("outlet-failed");
@@ -382,7 +383,7 @@ fn a_failed_write_names_the_folder_and_keeps_what_was_there() {
     assert!(nowhere.to_string().starts_with(begin), "{nowhere}");
 }
 
-/// A publisher of ConfigMaps, and what it says of each round that changed something.
+/// A publisher of ConfigMaps, and the changes that it reports after each round.
 struct Followed {
     server: FakeSource<ConfigMap>,
     manager: Arc<ConfigMapManager>,
@@ -421,7 +422,7 @@ impl Followed {
             .add_reference(&owner(), &ObjectKey::new("shop", name));
     }
 
-    /// One that has published `settings`, with the time of the clock.
+    /// A publisher that has published `settings`, with the time of the clock.
     fn published(clock: &FakeClock, directory: &Path) -> Self {
         let followed = Self::with(outlet_at(clock, directory), ManagerOptions::default());
         followed.set(&[("a", "1")]);
@@ -484,13 +485,14 @@ fn a_publisher_follows_its_manager() {
     assert_eq!(followed.next_changed(), ["settings"]);
     assert_eq!(files(&folder), texts(&[("a", "2")]));
 
-    // What an earlier process left stays until this one knows all references.
+    // Files of an earlier process stay until this one knows all references.
     assert!(directory.join("shop/configmaps/left").exists());
     followed.publisher.references_are_complete();
     assert_eq!(followed.next_changed(), ["left"]);
     assert!(!directory.join("shop/configmaps/left").exists());
 
-    // What the server has deleted stays while it is referenced, as in the volume of a pod.
+    // An object that the server has deleted stays while it is referenced, as in the volume of a
+    // pod.
     followed.server.delete("shop", "settings");
     let clock = Clock::system();
     let limit = clock.after(PATIENCE);
@@ -508,8 +510,7 @@ fn a_publisher_follows_its_manager() {
     assert_eq!(names(&directory), [".kubecache"]);
 }
 
-/// Seen: a folder whose name is no name made `publish_by` fail for ever, and what was no outlet's
-/// went.
+/// Seen: a folder whose name is no name made `publish_by` fail for ever, and strays went.
 #[test]
 fn a_publisher_passes_over_what_no_outlet_made() {
     let directory = TempDirectory::new("publisher-strays");
@@ -541,7 +542,7 @@ fn a_publisher_passes_over_what_no_outlet_made() {
     }
 }
 
-/// What somebody does to the directory, and what fails until it is right again.
+/// Another program's harm to the directory, and the failure until it is right again.
 type Harm = (&'static str, fn(&Path));
 
 fn harms() -> [Harm; 18] {
@@ -594,7 +595,7 @@ fn harms() -> [Harm; 18] {
     ]
 }
 
-/// Seen: a file that was removed did not come back, and health said ok.
+/// Seen: a removed file did not come back, and health said ok.
 #[test]
 fn what_somebody_changed_is_told_and_comes_back() {
     for (what, harm) in harms() {
@@ -656,7 +657,7 @@ fn what_the_server_deleted_comes_back_too() {
     assert_eq!(files(&folder), texts(&[("a", "1")]));
 }
 
-/// What is of somebody else is not written to: it fails until it is gone.
+/// An outlet does not write to another user's folder: it fails until that is gone.
 #[test]
 fn where_others_write_nothing_is_written() {
     let harms: [Harm; 4] = [
@@ -708,7 +709,7 @@ fn where_others_write_nothing_is_written() {
     }
 }
 
-/// Seen: files were written and then the write failed, and nobody was told of them.
+/// Seen: files were written and then the write failed, and `on_change` was not called for them.
 #[test]
 fn a_change_is_told_although_the_write_failed_behind_it() {
     let directory = TempDirectory::new("publisher-untold");
@@ -728,7 +729,7 @@ fn a_change_is_told_although_the_write_failed_behind_it() {
     assert_eq!(followed.next_changed(), ["settings"]);
 }
 
-/// A disk has room for a few of the replaced files alone.
+/// A disk has room for only a few of the replaced files.
 #[test]
 fn an_object_that_changes_all_the_time_is_written_once_a_second() {
     let directory = TempDirectory::new("publisher-often");
@@ -738,7 +739,7 @@ fn an_object_that_changes_all_the_time_is_written_once_a_second() {
     for value in ["2", "3", "4"] {
         followed.set(&[("a", value)]);
     }
-    // Whoever waits has it at once.
+    // A caller that waits has it at once.
     followed.publish().unwrap();
     assert_eq!(files(&folder), texts(&[("a", "4")]));
     assert_eq!(generations(&folder), 2);
@@ -747,7 +748,7 @@ fn an_object_that_changes_all_the_time_is_written_once_a_second() {
     assert_eq!(generations(&folder), 1);
 }
 
-/// Only root can: else its mode tells that somebody was there.
+/// Only root can give it away; otherwise the mode shows the other user.
 fn give_away(path: &Path) {
     if std::os::unix::fs::chown(path, Some(7), Some(7)).is_err() {
         chmod(path, 0o500);
@@ -781,7 +782,7 @@ fn a_publisher_tells_what_failed_and_puts_it_right_with_the_disk() {
     assert_eq!(followed.next_changed(), ["settings"]);
     followed.publisher.stop();
     let stopped = loop {
-        // The thread may be in a round that it ends.
+        // The thread may be in a round that it is ending.
         if let Err(error) = followed.publish() {
             break error;
         }
@@ -789,7 +790,7 @@ fn a_publisher_tells_what_failed_and_puts_it_right_with_the_disk() {
     assert!(stopped.is_stopped(), "{stopped}");
 }
 
-/// Seen: a stop in the middle of a round, and `publish_by` said that all was written.
+/// Seen: after a stop in the middle of a round, `publish_by` said that all was written.
 #[test]
 fn a_round_that_the_stop_cuts_off_is_no_success() {
     let directory = TempDirectory::new("publisher-stop");

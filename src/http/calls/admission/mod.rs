@@ -21,7 +21,7 @@ use crate::sync::{
 };
 use crate::worker::StopToken;
 
-/// After so many turns of other classes a class is next. Background work keeps one turn in eight.
+/// The turns of other classes after which a class is next. Background work keeps one turn in eight.
 pub(super) const OVERTAKEN_MAX: u32 = 7;
 
 /// The resource that requests wait for.
@@ -57,10 +57,10 @@ pub(crate) struct Urgency(Arc<AtomicBool>);
 pub(super) struct SupplyQueue<S> {
     pub(super) supply: S,
     pub(super) queue: WaitQueue,
-    /// What the requests that were just admitted without a thread do: called once the lock is
+    /// The functions of the requests just admitted without a thread, called once the lock is
     /// released.
     pub(super) admitted: Vec<Arc<dyn Wake>>,
-    /// Whether a thread calls them now.
+    /// Whether a thread is calling them.
     pub(super) is_calling: bool,
 }
 
@@ -71,7 +71,8 @@ pub(crate) struct QueuedRequest {
     /// Whether its response has begun.
     resumed: bool,
     bell: Arc<Bell>,
-    /// What a request without a thread does when it is admitted; `None` when a thread waits.
+    /// The function to call when a request without a thread is admitted; `None` when a thread
+    /// waits.
     on_turn: Option<Arc<dyn Wake>>,
 }
 
@@ -230,9 +231,10 @@ impl<S: Supply> Admission<S> {
         self.unlock(state);
     }
 
-    /// Unlocks the queue. Then calls what the requests do that were admitted without a thread.
+    /// Unlocks the queue. Then calls the functions of the requests that were admitted without a
+    /// thread.
     ///
-    /// A call may change the queue again. One thread calls for all, so that calls do not nest.
+    /// A call may change the queue again. One thread makes all calls, so that they do not nest.
     fn unlock<'a>(&'a self, mut state: MutexGuard<'a, SupplyQueue<S>>) {
         if std::mem::replace(&mut state.is_calling, true) {
             return;
@@ -264,8 +266,8 @@ impl<S: Supply> SupplyQueue<S> {
         is_there
     }
 
-    /// Whether it is the waiter's turn and there is something to take. If so, it takes that and
-    /// leaves the queue, and the next request is woken.
+    /// Whether it is the waiter's turn and a unit is available. If so, takes the unit, takes the
+    /// waiter out of the queue, and wakes the next request.
     pub(super) fn admit(&mut self, waiter: &QueuedRequest, now: Instant) -> bool {
         let admitted = self.queue.is_front(waiter) && self.take(now);
         if admitted {
@@ -299,7 +301,7 @@ impl<S: Supply> SupplyQueue<S> {
 }
 
 impl QueuedRequest {
-    /// A request that begins, or one that goes on with a response: these go first.
+    /// A request that begins, or one that goes on with a response. The latter goes first.
     pub(crate) fn new(urgency: &Urgency, resumed: bool) -> Self {
         Self {
             urgency: urgency.clone(),
@@ -322,7 +324,8 @@ impl QueuedRequest {
         Arc::ptr_eq(&self.bell, &other.bell)
     }
 
-    /// An urgent request goes first. Of two urgent ones, that with a response to go on with.
+    /// An urgent request goes first. Of two urgent ones, the one whose response has begun goes
+    /// first.
     fn line(&self) -> usize {
         match (self.urgency.is_urgent(), self.resumed) {
             (true, true) => 0,
@@ -399,11 +402,11 @@ impl WaitQueue {
         }
     }
 
-    /// How many requests go before a queued one, if no request comes or goes.
+    /// How many requests go before a queued one, if none joins or leaves.
     pub(super) fn before(&self, waiter: &QueuedRequest) -> usize {
         let own = waiter.line();
         let line = self.0.get(own).map(|line| &line.waiting);
-        // Mostly it was pushed just now.
+        // Usually it is the last one pushed.
         let place = line.and_then(|line| line.iter().rposition(|other| other.is(waiter)));
         let Some(mut ahead) = place else {
             return 0;
@@ -437,7 +440,7 @@ fn next_line(counts: &[(usize, u32); 4]) -> Option<usize> {
     next.or_else(|| waiting().next()).map(|(line, _)| line)
 }
 
-/// The first request of a line goes.
+/// Counts the turn of line `next`, whose first request goes.
 fn count_turn(counts: &mut [(usize, u32); 4], next: Option<usize>) {
     for (line, (waiting, overtaken)) in counts.iter_mut().enumerate() {
         if Some(line) == next {
@@ -472,7 +475,8 @@ mod tests {
         turns.collect()
     }
 
-    /// A1: an urgent request goes first. Of two urgent ones, that with a response to go on with.
+    /// A1: an urgent request goes first. Of two urgent ones, the one whose response has begun goes
+    /// first.
     #[test]
     fn a1_turns_go_by_class_and_within_a_class_by_age() {
         let mut queue = WaitQueue::default();

@@ -35,7 +35,7 @@ fn limiter() -> (Limiter, FakeClock) {
 }
 
 /// A background request, one that becomes urgent, and one that is stopped: three permits are enough
-/// for all, in whatever order they come, go and overtake.
+/// for all, in any order of arrival, departure and overtaking.
 #[test]
 fn a_permit_is_never_missed() {
     shuttle::check_random(
@@ -104,8 +104,8 @@ fn enter(slots: &Slots, urgent: bool, stop: &StopToken) -> Option<Arc<Slot>> {
     slots.enter(&urgency, &progress, stop, Deadline::NEVER).ok()
 }
 
-/// A1: whatever the order, no slot is lost and none is given twice: each request comes to its end,
-/// twice through its slot.
+/// A1: in any order, no slot is lost and none is given twice: each request comes to its end, twice
+/// through its slot.
 #[test]
 fn a1_every_request_gets_its_slot_and_never_too_many_work() {
     shuttle::check_random(
@@ -141,7 +141,7 @@ fn work(working: &AtomicUsize) {
     working.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// A1: a background request comes to its slot beside urgent ones that come back again and again.
+/// A1: a background request gets its slot beside urgent ones that keep coming back.
 #[test]
 fn a1_background_work_goes_on_beside_urgent_work() {
     shuttle::check_random(
@@ -195,8 +195,8 @@ fn a_stop_beside_a_grant_loses_no_slot() {
     );
 }
 
-/// A1: requests without a thread get their slots from whoever releases one. A request that leaves
-/// in the moment of its grant loses none.
+/// A1: requests without a thread get their slots from the thread that releases one. A request that
+/// leaves in the moment of its grant loses none.
 #[test]
 fn a1_a_request_without_a_thread_gets_its_slot_or_leaves() {
     shuttle::check_random(

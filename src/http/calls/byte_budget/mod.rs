@@ -118,7 +118,7 @@ impl ByteBudget {
 }
 
 impl Accounts {
-    /// Sets what an account holds.
+    /// Sets the memory that an account holds.
     fn set(&mut self, number: u64, signal: &Arc<Signal>, held: usize, moved: usize) {
         self.remove(number);
         let entry = CountedAnswer {

@@ -1,4 +1,5 @@
-//! The budget by tables and by random steps beside a list of what everybody holds.
+//! Tests of the budget by tables, and by random steps compared with a list of what each account
+//! holds.
 
 #![expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 
@@ -35,7 +36,7 @@ impl Reader {
         }
     }
 
-    /// Grows as a buffer does; says what it was granted.
+    /// Grows as a buffer does; returns the granted size.
     fn grow(&mut self, least: usize, most: usize) -> Result<usize, Error> {
         let held = self.held;
         let growth = Growth {
@@ -98,7 +99,7 @@ fn b7_an_answer_is_counted_from_16_kib_on() {
     assert_eq!(totals(&budget), (0, 0, 0));
 }
 
-/// Both buffers count while bytes are moved, and room to spare is granted only where there is some.
+/// Both buffers count while bytes are moved, and spare room is granted only if there is any.
 #[test]
 fn b7_a_growth_is_granted_whole_or_to_what_is_needed() {
     let (budget, [mut one, mut two]) = readers(100 * KIB);
@@ -185,15 +186,14 @@ fn b7_who_grows_to_be_the_largest_is_refused_itself() {
         "{error}"
     );
     assert!(!one.is_closed());
-    // The bytes that it holds until it is dropped stand beside the limit.
+    // The bytes that it holds until its drop count beside the limit.
     assert_eq!(totals(&budget), (2, 50 * KIB, 40 * KIB));
     assert_eq!(one.grow(50 * KIB, 51 * KIB).unwrap(), 50 * KIB);
     two.let_go();
     assert_eq!(totals(&budget), (1, 50 * KIB, 0));
 }
 
-/// A reader that never comes back to its answer keeps no other answer from growing, up to twice the
-/// limit.
+/// A reader that never returns to its answer lets the other answers grow, up to twice the limit.
 #[test]
 fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     let (budget, mut all) = readers::<6>(100 * KIB);
@@ -218,8 +218,7 @@ fn b7_closed_answers_that_are_not_let_go_hold_up_nobody() {
     );
 }
 
-/// Whatever comes in whatever order: the sums are right, the limit holds, and only the largest are
-/// closed.
+/// In any order of steps the sums are right, the limit holds, and only the largest are closed.
 #[test]
 fn b7_random_steps_close_only_the_largest_and_count_right() {
     let (mut dice, seed) = Dice::new();

@@ -26,7 +26,7 @@ struct HelperTask<T> {
     /// Equal names share a result. The pointer identifies the task.
     name: Arc<str>,
     waiters: Vec<ItemSender<Result<T, Error>>>,
-    /// When a thread began it.
+    /// When a thread began the task.
     begun: Option<Instant>,
 }
 
@@ -38,10 +38,10 @@ impl<T> HelperTask<T> {
     }
 }
 
-/// The result of a run, which its callers receive when this is dropped.
+/// The result of a run. Its callers receive it when this is dropped.
 ///
-/// The end of the pool leaves a busy thread behind, as one that hangs. So no caller goes on before
-/// the thread of its run is free.
+/// At its end the pool leaves a busy thread behind, as if that hung. So callers go on only after
+/// the thread of their run is free.
 struct TaskResult<T: Clone + Send + 'static> {
     ended: Vec<HelperTask<T>>,
     result: Result<T, Error>,
@@ -57,8 +57,8 @@ impl<T: Clone + Send + 'static> Drop for TaskResult<T> {
 }
 
 impl<T: Clone + Send + Sync + 'static> HelperThreads<T> {
-    /// Makes at most `threads_max` threads, called `name-1` and so on. `jobs` says whether anything
-    /// ends the work.
+    /// Makes at most `threads_max` threads, called `name-1` and so on. `jobs` says whether the work
+    /// can be ended.
     pub(crate) fn new(
         name: &'static str,
         threads_max: usize,
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(questions.recv().unwrap(), "a");
         let second = helpers.run("a");
         assert_eq!(questions.recv().unwrap(), "a", "asked again beside it");
-        // Both threads are taken: the third question waits, and is one.
+        // Both threads are busy: the third name waits, and its two callers share one run.
         let waiting = [0, 1].map(|_| helpers.run("a"));
         assert_eq!(helpers.helpers.tasks.lock().len(), 3);
         for _ in 0..3 {

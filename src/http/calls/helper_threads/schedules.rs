@@ -10,7 +10,7 @@ use crate::worker::StopToken;
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 2_000;
 
-/// So whoever drops the client after its last answer leaves no thread behind.
+/// So a drop of the client after its last answer leaves no thread behind.
 #[test]
 fn a_thread_whose_work_is_answered_is_not_taken_for_one_that_hangs() {
     shuttle::check_random(

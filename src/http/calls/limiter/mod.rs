@@ -27,7 +27,7 @@ pub(crate) struct Limiter(Admission<TokenBucket>);
 struct TokenBucket {
     /// From one request to the next at the steady rate.
     interval: Duration,
-    /// How far the plan may lie in the past: a full bucket less the request that is asked for.
+    /// How far `next` may lie in the past: a full bucket less the present request.
     credit: Duration,
     /// When the next request would go if the bucket held nothing; `None` for a full bucket.
     next: Option<Instant>,
@@ -103,7 +103,7 @@ impl Limiter {
         })
     }
 
-    /// Lets a request go before the background's, also if it is queued already. Never blocks.
+    /// Moves a request before background requests, even if it is queued already. Never blocks.
     pub(crate) fn expedite(&self, urgency: &Urgency) {
         self.0.expedite(urgency);
     }

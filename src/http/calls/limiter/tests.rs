@@ -20,7 +20,7 @@ fn limiter(per_second: u32, burst: u32) -> (Limiter, FakeClock) {
     (limiter, fake)
 }
 
-/// How many requests go without a wait: each is asked with a stop that is raised already.
+/// Counts the requests that go without a wait: the stop of each is raised already.
 fn goes_at_once(limiter: &Limiter) -> usize {
     let source = StopSource::new();
     source.stop();
@@ -45,7 +45,7 @@ fn the_burst_goes_at_once_and_then_the_rate_holds() {
     assert_eq!(goes_at_once(&limiter), 100, "no more than a full bucket");
 }
 
-/// Requests that wait, each on a thread of its own, and what tells which of them went.
+/// Requests that wait, each on a thread of its own, and the channel that names those that went.
 struct Waiting {
     limiter: Limiter,
     fake: FakeClock,
@@ -69,7 +69,7 @@ impl Waiting {
         }
     }
 
-    /// Queues request `number`; it tells its number when it goes.
+    /// Queues request `number`, which sends its number when it goes.
     fn queue(&mut self, number: u32, urgency: &Urgency) {
         let (limiter, told) = (self.limiter.clone(), self.told.clone());
         let urgency = urgency.clone();
@@ -223,7 +223,7 @@ fn state(bucket: TokenBucket) -> SupplyQueue<TokenBucket> {
     }
 }
 
-/// A queue beside what it is held against: the waiters of each class in their order.
+/// A queue, and the model to compare it with: the waiters of each class in their order.
 struct History {
     state: SupplyQueue<TokenBucket>,
     urgent: Vec<QueuedRequest>,
@@ -294,7 +294,7 @@ impl History {
 
 /// A2: in every history the rate holds, and urgent requests go first. Each class is first come
 /// first served. At most seven in a row overtake a queued background request. A request that gives
-/// up takes no permit along.
+/// up uses no permit.
 #[test]
 fn random_histories_keep_the_rate_the_order_and_the_share() {
     let (mut dice, _seed) = Dice::new();
@@ -323,7 +323,7 @@ fn random_histories_keep_the_rate_the_order_and_the_share() {
     }
 }
 
-/// The turn that is told beforehand is the turn that comes, as long as no request comes or goes.
+/// The turn told in advance is the actual turn, as long as no request joins or leaves.
 #[test]
 fn the_turn_told_is_the_turn_that_comes() {
     let (mut dice, _seed) = Dice::new();

@@ -11,7 +11,7 @@ use crate::yaml::{Section, json};
 /// The extension of a cluster that is passed on to plugins.
 const EXTENSION: &str = "client.authentication.k8s.io/exec";
 
-/// Reads the plugin of a user. `cluster` is what the plugin is told if it asks for that.
+/// Reads the plugin of a user. The plugin gets `cluster` if it asks for that.
 pub(super) fn exec_config(user: &Section, cluster: ClusterInfo) -> Result<ExecConfig, Error> {
     let exec = user.child("exec")?;
     let Some(command) = exec.text("command")? else {
@@ -27,8 +27,8 @@ pub(super) fn exec_config(user: &Section, cluster: ClusterInfo) -> Result<ExecCo
             return Err(variable.error("name", "holds a character that no variable's name has"));
         }
         let value = variable.text("value")?.unwrap_or_default();
-        // As in Go, a name may hold `=`: what the plugin sees ends at the first one behind the
-        // first character, and replaces another variable of that name.
+        // As in Go, a name may hold `=`: the plugin sees a name that ends at the first one after
+        // the first character. It replaces another variable of that name.
         let whole = Zeroizing::new([name, "=", value].concat());
         let mut ends = whole.char_indices().skip(1);
         let end = ends.find(|(_, char)| *char == '=').map_or(0, |(at, _)| at);
@@ -85,7 +85,7 @@ fn interactive_mode(exec: &Section, version: ExecVersion) -> Result<InteractiveM
     }
 }
 
-/// Returns what the cluster's extension for plugins holds; `None` if it has none.
+/// Returns the content of the cluster's extension for plugins; `None` if there is none.
 pub(super) fn extension(cluster: &Section) -> Result<Option<Value>, Error> {
     let mut found = None;
     for extension in cluster.children("extensions")? {

@@ -44,7 +44,7 @@ pub(super) fn headers(
     let extra = user.child("as-user-extra")?;
     for key in extra.fields() {
         let mut name = "Impersonate-Extra-".to_owned();
-        // As client-go encodes what no header's name can hold.
+        // client-go encodes the characters that no header's name can hold like this.
         percent_encode(&mut name, key, "!#$&'*+-.^_`|~");
         for value in extra.texts(key)? {
             add(&extra.location(key), &name, value)?;
@@ -73,7 +73,7 @@ fn check(value: &str) -> Result<(), &'static str> {
     } else if !value.bytes().all(is_printable) {
         Err("cannot be sent: only printable ASCII characters can stand in a header")
     } else if value.trim_ascii() != value {
-        // Servers trim it, so that somebody else would be impersonated.
+        // Servers trim it, and would impersonate another user.
         Err("begins or ends with a blank, which servers cut off: remove it")
     } else {
         Ok(())

@@ -1,4 +1,4 @@
-//! Fields of a kubeconfig that are files, or hold what a file would.
+//! Fields of a kubeconfig that name a file, or hold its content.
 
 use std::path::PathBuf;
 

@@ -25,8 +25,8 @@ use crate::sync::Arc;
 /// Reads and resolves the files that options and environment name. The inner error names these
 /// files, if none of them names a cluster.
 ///
-/// Clients of the configuration read the files again once the server rejects what stands there of
-/// the user.
+/// Clients of the configuration read the files again once the server rejects the user's credentials
+/// in them.
 pub(super) fn load(
     options: &KubeconfigOptions,
     environment: &Environment,
@@ -37,7 +37,7 @@ pub(super) fn load(
     })
 }
 
-/// What of the user stands in the files themselves; `None` if nothing does.
+/// Returns the user's credentials that the files themselves hold; `None` if there are none.
 fn embedded(config: &Config) -> Result<Option<Fetched>, Error> {
     let authorization = match &config.credentials {
         Credentials::None => None,
@@ -54,10 +54,10 @@ fn embedded(config: &Config) -> Result<Option<Fetched>, Error> {
     Ok((user.authorization.is_some() || user.identity.is_some()).then_some(user))
 }
 
-/// Lets clients of `config` read its files again. `same` chooses the same context in them.
+/// Makes clients of `config` read its files again. `same` chooses the same context in them.
 fn renewed(mut config: Config, same: KubeconfigOptions) -> Result<Config, Error> {
     let is_given = same.token.is_some() || same.username.is_some() || same.password.is_some();
-    // What comes out of a pipe comes once.
+    // A pipe can be read once only.
     let has_files = !same.paths.is_empty() && same.paths.iter().all(|path| path.is_file());
     let Some(user) = embedded(&config)?.filter(|_| has_files && !is_given) else {
         return Ok(config);
@@ -81,7 +81,7 @@ fn renewed(mut config: Config, same: KubeconfigOptions) -> Result<Config, Error>
     Ok(config)
 }
 
-/// Reads and resolves the files as [`load`] does. Returns the options that do the same again, too.
+/// Reads and resolves the files as [`load`] does. Also returns the options that repeat this.
 fn read(
     options: &KubeconfigOptions,
     environment: &Environment,
@@ -125,8 +125,8 @@ fn read(
     Ok(Err(format!("{source}{}", looked_at.join(", "))))
 }
 
-/// Returns the files that `KUBECONFIG` lists, else the default file, and a message's words before
-/// them.
+/// Returns the files that `KUBECONFIG` lists, else the default file, and the words before them in a
+/// message.
 fn usual_paths(environment: &Environment) -> (Vec<PathBuf>, &'static str) {
     if let Some(list) = environment.var("KUBECONFIG") {
         let mut paths = Vec::new();

@@ -1,4 +1,4 @@
-//! kubectl's flags that choose a kubeconfig, what to take of it, and what to put in its place.
+//! kubectl's flags: they choose a kubeconfig and its entries, and replace fields.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use crate::error::debug_of;
 use crate::http::environment::Environment;
 use crate::setters::setters;
 
-/// Which kubeconfig to read, what to choose in it, and what to replace: kubectl's flags.
+/// kubectl's flags: the kubeconfig to read, the entries to choose, and the fields to replace.
 ///
 /// Files are read, merged and resolved as client-go does, with these differences:
 ///
 /// - A context that names a user no file has is an error. client-go sends requests without
 ///   credentials.
-/// - Where a field stands inline and as a file, the inline one is taken, as the API says. client-go
+/// - If a field is both inline and a file, the inline one counts, as the API says. client-go
 ///   refuses that.
 /// - `token` also replaces a `tokenFile`, a password and a plugin. With client-go the file wins.
 /// - A kubeconfig's credentials are not sent over `http://`, as with client-go. The client logs a
@@ -85,7 +85,7 @@ setters! { [] KubeconfigOptions;
     token(token: impl Into<String>) = Some(token.into());
 
     /// Sends this name by HTTP basic authentication, instead of the user's name, token or plugin.
-    /// It cannot stand beside `token`.
+    /// It cannot be combined with `token`.
     username(username: impl Into<String>) = Some(username.into());
 
     /// Sends this password with the name.
@@ -98,7 +98,8 @@ setters! { [] KubeconfigOptions;
     /// Acts as this UID (`--as-uid`) instead of the user's `as-uid`.
     impersonate_uid(uid: impl Into<String>) = Some(uid.into());
 
-    /// Trusts the authorities in this file. It also ends the cluster's `insecure-skip-tls-verify`.
+    /// Trusts the authorities in this file. It also overrides the cluster's
+    /// `insecure-skip-tls-verify`.
     certificate_authority(path: impl Into<PathBuf>) = Some(path.into());
 
     /// Shows the client certificate in this file.
@@ -122,12 +123,12 @@ setters! { [] KubeconfigOptions;
     /// A kubeconfig whose user has a plugin that may not run is refused.
     plugin_policy(policy: PluginPolicy) in plugins.policy;
 
-    /// Sets how long a run of a credential plugin may take. Then the plugin is killed. Default: a
-    /// minute, and 15 minutes for a plugin that reads a terminal.
+    /// Sets how long a run of a credential plugin may take. Then the client kills the plugin.
+    /// Default: a minute, and 15 minutes for a plugin that reads a terminal.
     plugin_timeout(timeout: Duration) in plugins.timeout = Some(timeout);
 
     /// Sets whether credential plugins may read the program's standard input, if it is a terminal.
-    /// Default: true. A program that reads it itself says false.
+    /// Default: true. Set it to false in a program that reads it itself.
     plugin_stdin(plugin_stdin: bool) in plugins.no_stdin = !plugin_stdin;
 }
 

@@ -1,4 +1,4 @@
-//! Makes a configuration of merged kubeconfigs and options, by kubectl's rules of precedence.
+//! Makes a configuration from merged kubeconfigs and options, by kubectl's rules of precedence.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -87,8 +87,8 @@ pub(super) fn resolve(
     Ok(Some(config))
 }
 
-/// Adds the user's credential plugin. As with client-go, a token, a password or a certificate takes
-/// its place.
+/// Adds the user's credential plugin. As with client-go, a token, a password or a certificate
+/// replaces it.
 fn add_plugin(
     cluster: &Section,
     user: &Section,
@@ -152,7 +152,7 @@ fn entry<'a>(
     }
 }
 
-/// Applies the options that every configuration heeds.
+/// Applies the options that count for every configuration.
 pub(crate) fn apply(
     user: &Section,
     options: &KubeconfigOptions,
@@ -166,7 +166,7 @@ pub(crate) fn apply(
     Ok(())
 }
 
-/// Reads how the server is trusted.
+/// Reads the trust in the server.
 fn tls(
     cluster: &Section,
     options: &KubeconfigOptions,
@@ -237,7 +237,7 @@ fn identity(
     }
 }
 
-/// Makes the credentials that the options give, else those of the user.
+/// Makes the credentials that the options name, else those of the user.
 pub(crate) fn credentials(
     user: &Section,
     options: &KubeconfigOptions,

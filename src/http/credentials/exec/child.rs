@@ -15,19 +15,19 @@ use crate::http::calls::call_context::CallContext;
 use crate::http::calls::interrupt::Interrupt;
 use crate::wire::Buffer;
 
-/// The maximum of what a child writes to standard output.
+/// The most that a child may write to standard output.
 pub(super) const OUTPUT_BYTES_MAX: usize = 1024 * 1024;
 
 /// The room for each read. A token fits.
 const OUTPUT_BYTES: usize = 16 * 1024;
 
-/// How often the end of a child is looked for where the system does not tell of it.
+/// How often a child is checked for its end if the system does not report it.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How long the end of a killed child is awaited. The kernel may be inside of a call for it.
+/// How long to wait for the end of a killed child. The kernel may be inside of a call for it.
 const KILLED_WAIT: Duration = Duration::from_secs(5);
 
-/// What a child left that ended by itself.
+/// The exit status and the output of a child that ended by itself.
 pub(super) struct Ended {
     pub(super) status: ExitStatus,
     output: Buffer,
@@ -59,11 +59,11 @@ impl Ended {
     }
 }
 
-/// Runs `command` to its end, by the limit and the stop of `call`. Blocks so long.
+/// Runs `command` to its end, by the limit and the stop of `call`. Blocks until then.
 ///
 /// With `leads_group` the child leads a process group of its own. The limit, the stop and too much
 /// output kill all of that group. The output ends with the child, even if one of its own children
-/// keeps the pipe open. `words` hears what the child writes to standard error, if that is a pipe.
+/// keeps the pipe open. `words` reads the child's standard error, if that is a pipe.
 ///
 /// # Errors
 ///
@@ -109,8 +109,8 @@ pub(super) fn run(
     Ok(Ended { status, output })
 }
 
-/// Waits until one of the three is ready, or for a tick if the child's end is not told. Returns
-/// which are.
+/// Waits until one of the three is ready, or for a tick if the system does not report the child's
+/// end. Returns which are ready.
 fn wait(
     call: &CallContext,
     stdout: Option<&ChildStdout>,
@@ -136,7 +136,7 @@ fn wait(
     Ok(is_awaited.map(|is_awaited| is_awaited && ready.next().unwrap_or_default()))
 }
 
-/// Reads what is there. `stdout` becomes `None` at its end.
+/// Reads the available output. `stdout` becomes `None` at its end.
 fn read(stdout: &mut Option<ChildStdout>, output: &mut Buffer) -> Result<(), ChildFailure> {
     let Some(from) = stdout else {
         return Ok(());

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
-/// The remedy where there is no such command.
+/// The remedy if there is no such command.
 pub(super) const INSTALL: &str = "install it";
 
 /// Why a command cannot be run, and what to do.
@@ -17,12 +17,12 @@ pub(super) struct Unfit {
 
 /// Finds the file of `command`: itself if it has a slash, else the first in `search_path`.
 ///
-/// Relative directories of the search path are passed over: what a program runs must not depend on
-/// its working directory. Blocks for looks at local files.
+/// Skips relative directories of the search path: the choice of the command must not depend on the
+/// working directory. Blocks for checks of local files.
 ///
 /// # Errors
 ///
-/// Why there is none.
+/// Why no command can run, and what to do.
 pub(super) fn find(command: &str, search_path: &OsStr) -> Result<PathBuf, Unfit> {
     if command.contains('/') {
         return look(PathBuf::from(command));
@@ -44,7 +44,7 @@ pub(super) fn find(command: &str, search_path: &OsStr) -> Result<PathBuf, Unfit>
     })
 }
 
-/// Returns `path` if a program stands there.
+/// Returns `path` if it is a program.
 fn look(path: PathBuf) -> Result<PathBuf, Unfit> {
     let shown = path.display();
     let (why, remedy) = match std::fs::metadata(&path) {
@@ -69,8 +69,8 @@ fn is_executable(file: &std::fs::Metadata) -> bool {
     file.permissions().mode() & 0o111 != 0
 }
 
-/// Returns the command of a plugin that stands in a kubeconfig: a relative path is relative to the
-/// `directory` of that.
+/// Returns the command of a kubeconfig's plugin. A relative path starts from `directory`, which is
+/// that of the kubeconfig.
 pub(crate) fn resolve(command: &str, directory: &Path) -> String {
     if !command.contains('/') {
         return command.to_owned();

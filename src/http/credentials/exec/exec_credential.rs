@@ -1,4 +1,4 @@
-//! The `ExecCredential` of the API: what a plugin is told, and what it answers.
+//! The `ExecCredential` of the API: the input of a plugin, and its answer.
 
 use std::time::Duration;
 
@@ -161,24 +161,24 @@ impl<'a> PluginAnswer<'a> {
             .collect()
     }
 
-    /// The last text of that name, which a later null leaves; `None` also for an empty one.
+    /// The last text of that name, even before a later null; `None` also for an empty one.
     fn text(&self, name: &str) -> Result<Option<Zeroizing<String>>, NotOfType> {
         let last = self.texts(name)?.into_iter().flatten().last();
         Ok(last.filter(|text| !text.is_empty()))
     }
 }
 
-/// Returns the token of an answer, whatever else is wrong with that.
+/// Returns the token of an answer, even if the rest of it is wrong.
 pub(super) fn token(answer: &[u8]) -> Option<Zeroizing<String>> {
     let status = PluginAnswer::read(answer).ok()?.object("status").ok()??;
     status.text("token").ok()?
 }
 
-/// Reads a plugin's answer, as client-go takes it.
+/// Reads a plugin's answer, as client-go does.
 ///
 /// # Errors
 ///
-/// What is wrong with it, and what to do. The text repeats at most one character of the answer.
+/// The mistake, and what to do. The text repeats at most one character of the answer.
 pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, String> {
     let wrong_type = |_: NotOfType| "answered an ExecCredential with a field of a wrong type";
     let credential = PluginAnswer::read(answer)?;
@@ -191,7 +191,7 @@ pub(super) fn decode(answer: &[u8], version: ExecVersion) -> Result<ExecStatus, 
         .as_ref()
         .is_none_or(|found| found.as_str() != version.as_str())
     {
-        // Of the answer only names are repeated that stand here.
+        // The error repeats only those names of the answer that are in this list.
         let known =
             ["v1", "v1beta1", "v1alpha1"].map(|v| ["client.authentication.k8s.io/", v].concat());
         let found = found.and_then(|found| known.into_iter().find(|name| *name == *found));

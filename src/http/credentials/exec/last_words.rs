@@ -1,5 +1,5 @@
-//! The end of what a plugin writes to standard error: passed on to the program's own, and kept for
-//! the error of a plugin that fails.
+//! The end of a plugin's standard error: passed on to the program's own, and kept for the error of
+//! a plugin that fails.
 
 use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -13,30 +13,32 @@ use super::super::authorization::MARK;
 use crate::error::visible;
 use crate::wire::Wiped;
 
-/// So much of the end is kept at least, to tell where a token begins.
+/// The least that is kept of the end, to tell where a token begins.
 const KEPT_BYTES: usize = 4096;
 
-/// So much is read at once: a pipe that can be written takes it without blocking.
+/// The bytes read at once: a writable pipe takes them without blocking.
 const READ_BYTES: usize = 4096;
 
 /// The maximum in an error.
 const SHOWN_BYTES_MAX: usize = 1024;
 
-/// Steps after the plugin's end: enough for what a pipe holds. A child of it may write for ever.
+/// Steps after the plugin's end: enough for the content of a pipe. A child of it may write for
+/// ever.
 const LAST_STEPS: usize = 64;
 
 /// A shorter token may stand within words.
 const TOKEN_BYTES_MIN: usize = 4;
 
-/// What was heard of one plugin. No copy is left in freed memory.
+/// The standard error of one plugin. No copy is left in freed memory.
 pub(super) struct LastWords {
     /// `None` before the start and after the end.
     pub(super) from: Option<ChildStderr>,
-    /// Where it is passed on, without the lock of the standard library; `None` if it is closed.
+    /// The program's standard error, without the lock of the standard library; `None` if it is
+    /// closed.
     to: Option<OwnedFd>,
     bytes: Wiped,
     used: usize,
-    /// How many of the last bytes are still to be passed on.
+    /// How many of the last bytes are not passed on yet.
     unsent: usize,
     is_cut: bool,
 }
@@ -64,8 +66,8 @@ impl LastWords {
         }
     }
 
-    /// What the next step waits for: nothing is read before what came is passed on, as if the
-    /// plugin wrote to the program's standard error itself.
+    /// The descriptor that the next step waits for. Nothing is read before the earlier bytes are
+    /// passed on, as if the plugin wrote to the program's standard error itself.
     pub(super) fn awaited(&self) -> Option<PollFd<'_>> {
         let from = self.from.as_ref();
         match &self.to {
@@ -74,8 +76,8 @@ impl LastWords {
         }
     }
 
-    /// Passes on what came, or reads what is there. Does not block once [`awaited`](Self::awaited)
-    /// is ready.
+    /// Passes on the earlier bytes, or reads the available ones. Does not block once
+    /// [`awaited`](Self::awaited) is ready.
     pub(super) fn step(&mut self) {
         if let Some(to) = self.to.as_ref().filter(|_| self.unsent > 0) {
             let begin = self.used.saturating_sub(self.unsent);
@@ -104,23 +106,23 @@ impl LastWords {
         }
     }
 
-    /// Reads what is still there after the plugin's end, and passes on what can be without a wait.
+    /// Reads the rest after the plugin's end, and passes on as much as it can without a wait.
     pub(super) fn drain(&mut self) {
         for _ in 0..LAST_STEPS {
             match (self.awaited().is_some_and(is_ready_now), self.unsent) {
                 (true, _) => self.step(),
                 (false, 0) => return,
-                // What cannot be passed on now is kept alone.
+                // Bytes that cannot be passed on now are only kept.
                 (false, _) => self.unsent = 0,
             }
         }
     }
 
-    /// Returns the last of it for an error, without tokens and `token` among them; `None` if there
-    /// is nothing.
+    /// Returns the end of the text for an error, without tokens, `token` included; `None` if there
+    /// is none.
     pub(super) fn shown(&self, token: Option<Zeroizing<String>>) -> Option<String> {
         let kept = self.bytes.get(..self.used).unwrap_or_default();
-        // The room suffices: a text that grows leaves its bytes where it was.
+        // The capacity suffices: a growing text leaves its bytes in freed memory.
         let mut text = Zeroizing::new(String::with_capacity(kept.len().saturating_mul(3)));
         for chunk in kept.utf8_chunks() {
             text.push_str(chunk.valid());

@@ -35,13 +35,13 @@ use crate::jobs::JobKind;
 use crate::policy::PLUGIN;
 use crate::sync::Arc;
 
-/// Tells a plugin what is asked of it.
+/// The variable that tells a plugin its task.
 const EXEC_INFO: &str = "KUBERNETES_EXEC_INFO";
 
 /// Enough for a plugin that asks a slow service of the cloud twice.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A person who types a code on another device takes so long.
+/// Enough for a person who types a code on another device.
 const INTERACTIVE_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// Whether a plugin reads the program's standard input.
@@ -63,11 +63,11 @@ pub(crate) struct ExecConfig {
     pub(crate) env: Vec<(String, Zeroizing<String>)>,
     pub(crate) install_hint: Option<String>,
     pub(crate) interactive_mode: InteractiveMode,
-    /// The cluster, if the plugin is to be told of it.
+    /// The cluster, if the plugin asks for it.
     pub(crate) cluster: Option<ClusterInfo>,
 }
 
-/// What the program says of plugins.
+/// The program's options for plugins.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PluginOptions {
     pub(crate) policy: PluginPolicy,
@@ -81,17 +81,17 @@ pub(crate) struct ExecPlugin {
     name: String,
     config: ExecConfig,
     options: PluginOptions,
-    /// Has the search path. The plugin gets its variables.
+    /// The source of the search path and of the plugin's variables.
     environment: Arc<Environment>,
 }
 
 impl ExecPlugin {
-    /// Checks whether the plugin may run. Does not run it. Blocks for looks at local files.
+    /// Checks whether the plugin may run. Does not run it. Blocks for checks of local files.
     ///
     /// # Errors
     ///
-    /// `Config`, if the options forbid the plugin. One that is not found is an error of its run: it
-    /// may be installed later.
+    /// `Config`, if the options forbid the plugin. A missing plugin is an error of its run, because
+    /// it may be installed later.
     pub(crate) fn new(
         config: ExecConfig,
         options: PluginOptions,
@@ -175,8 +175,7 @@ impl ExecPlugin {
         }
     }
 
-    /// Runs the plugin to its end. The policy decides behind all that is known before, as in
-    /// client-go.
+    /// Runs the plugin to its end. The policy decides after all other checks, as in client-go.
     fn run(&self, reason: &FetchReason<'_>, words: &mut LastWords) -> Result<Ended, Error> {
         let is_interactive = self.is_interactive()?;
         let path = self.find().inspect_err(|error| {
@@ -279,7 +278,7 @@ impl ExecPlugin {
         Err(self.failed(&format!("{end}: run it by hand to see more")))
     }
 
-    /// Makes credentials of what a plugin answered.
+    /// Makes credentials from the answer of a plugin.
     fn fetched(&self, ended: &Ended) -> Result<Fetched, Error> {
         self.check_end(ended)?;
         let status = exec_credential::decode(ended.stdout(), self.config.version);
@@ -304,7 +303,7 @@ impl ExecPlugin {
         })
     }
 
-    /// Adds to an error the end of what the plugin wrote to standard error.
+    /// Adds the end of the plugin's standard error to an error.
     fn tell(error: Error, words: &LastWords, answer: &[u8]) -> Error {
         let shown = words.shown(exec_credential::token(answer));
         match shown.filter(|_| !error.is_stopped()) {

@@ -1,14 +1,14 @@
-//! Which credential plugins a program lets run.
+//! The policy of a program for credential plugins.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use super::command::find;
 
-/// Which credential plugins of a kubeconfig may run, as client-go's `PluginPolicy` says it.
+/// Which credential plugins of a kubeconfig may run, as in client-go's `PluginPolicy`.
 ///
-/// [`KubeconfigOptions::plugin_policy`](super::super::super::KubeconfigOptions::plugin_policy)
-/// takes it.
+/// Pass it to
+/// [`KubeconfigOptions::plugin_policy`](super::super::super::KubeconfigOptions::plugin_policy).
 ///
 /// # Examples
 ///
@@ -36,7 +36,7 @@ pub enum PluginPolicy {
 impl PluginPolicy {
     /// # Errors
     ///
-    /// Why the policy itself cannot be meant.
+    /// Why the policy makes no sense.
     pub(super) fn check(&self) -> Result<(), String> {
         let Self::Allowlist(entries) = self else {
             return Ok(());

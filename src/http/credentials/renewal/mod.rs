@@ -38,16 +38,16 @@ struct Renewed {
     state: Mutex<RenewalState>,
 }
 
-/// On whose behalf a source is asked.
+/// The client that asks a source.
 pub(crate) struct Asker {
     pub(crate) runner: Weak<Runner>,
-    /// Told of a plugin's run that this one starts.
+    /// Gets the plugin's runs that this client starts.
     pub(crate) metrics: Option<Hook<PluginRun>>,
-    /// Of a client that can show a certificate.
+    /// Checks a certificate, for a client that can show one.
     pub(crate) check: Option<Arc<CheckIdentity>>,
 }
 
-/// The thread that asks a source. Its drop ends a run that can be ended, and joins the thread.
+/// The thread that asks a source. Its drop ends an interruptible run, and joins the thread.
 pub(crate) struct Runner {
     threads: HelperThreads<Arc<Credential>>,
     stop: StopSource,
@@ -57,33 +57,33 @@ pub(crate) struct Runner {
 struct RenewalState {
     /// `None` before the first run, and after a rejection unless the policy keeps it.
     current: Option<Arc<Credential>>,
-    /// When the source is to be asked again.
+    /// When to ask the source again.
     due: Option<WallInstant>,
     /// When `current` may no longer be used.
     expires: Option<WallInstant>,
     failure: Option<Failure>,
     /// Whether the last failure was logged, so that the recovery is, too.
     logged: bool,
-    /// The count of the runs when the server rejected `current`: the next run is to give others.
+    /// The count of the runs when the server rejected `current`: the next run should return others.
     rejected_at: Option<u64>,
-    /// Before this time another rejection asks nothing.
+    /// Before this time another rejection does not ask the source.
     rejections_from: Option<Instant>,
     /// How often the source has answered or failed.
     runs: u64,
     failures: u64,
     last_took: Option<Duration>,
-    /// The client certificate that the source gave last, used or rejected.
+    /// The last client certificate of the source, used or rejected.
     certificate: Option<Pem>,
 }
 
-/// The failures since the source last gave credentials.
+/// The failures since the source last returned credentials.
 struct Failure {
     last: Error,
     pauses: Backoff,
     retry_at: Instant,
 }
 
-/// What a request does.
+/// The next step of a request.
 enum RenewalStep {
     Use(Arc<Credential>),
     /// Ask the source; meanwhile there may be credentials that can be used.
@@ -104,7 +104,7 @@ impl RenewalState {
         self.current.clone().filter(|_| is_valid)
     }
 
-    /// Whether no run has ended since the server rejected what the last one gave.
+    /// Whether no run has ended since the server rejected the credentials of the last one.
     fn is_rejected(&self) -> bool {
         self.rejected_at == Some(self.runs)
     }
@@ -132,8 +132,8 @@ impl RenewalState {
 }
 
 impl Renewal {
-    /// Credentials of `source`. `initial` is used until the source first gives some: by the next
-    /// request, or after a rejection if the policy keeps what was rejected.
+    /// Credentials of `source`. `initial` is used until the source first returns some: at the next
+    /// request, or after a rejection if the policy keeps rejected credentials.
     pub(crate) fn new(
         source: CredentialSource,
         initial: Option<Credential>,
@@ -158,7 +158,7 @@ impl Renewal {
         &self.shared.source
     }
 
-    /// Returns what asks the source. It lives while one of the returned values does.
+    /// Returns the runner that asks the source. It lives while one of the returned values does.
     pub(crate) fn runner(&self) -> Arc<Runner> {
         let mut runner = self.runner.lock();
         if let Some(living) = runner.upgrade() {
@@ -173,7 +173,7 @@ impl Renewal {
         made
     }
 
-    /// Returns the credentials that a request shows.
+    /// Returns the credentials that a request sends.
     ///
     /// Blocks by `call` while the source works, for as long as its policy says.
     ///
@@ -272,7 +272,7 @@ impl Renewal {
                 Err(error) => Err(shared.failed(error, now, took)),
             }
         };
-        // By its number, so that nobody joins a run whose result was rejected meanwhile.
+        // Named by its number, so that no request joins a run whose result was rejected meanwhile.
         let run = format!("{}, run {runs}", self.source().name);
         Some(runner.threads.run(&run, work))
     }
@@ -295,7 +295,7 @@ impl Renewal {
             }
         };
         let usable = usable.ok_or_else(|| error.clone())?;
-        // Nobody else waits for a run that hangs.
+        // No other request waits for a run that hangs.
         self.shared.state.lock().rejected_at = None;
         self.shared.log_failure(&error);
         Ok(usable)
@@ -303,8 +303,8 @@ impl Renewal {
 
     /// Notes that the server answered 401 to a request with `rejected`, or refused its certificate.
     ///
-    /// Returns whether the request is to be sent once more: there are other credentials, or the
-    /// source is asked for some.
+    /// Returns whether to send the request once more: there are other credentials, or the client
+    /// asks the source for some.
     pub(crate) fn rejected(&self, rejected: &Credential) -> bool {
         let now = self.shared.clock.now();
         let row = self.source().row;
@@ -351,7 +351,7 @@ impl Renewed {
         state.usable(now).map(Ok).or_else(failed)
     }
 
-    /// Notes the certificate that the source gave. Returns the one before it, if it is another.
+    /// Notes the source's certificate. Returns the one before it, if it differs.
     fn replace_certificate(&self, fetched: &Fetched) -> Option<Pem> {
         let identity = fetched.identity.as_ref();
         let given = identity.map(|identity| identity.certificate.clone());
@@ -401,7 +401,7 @@ impl Renewed {
             });
             state.usable(now).is_some()
         };
-        // Otherwise it is the error of the requests.
+        // Otherwise the requests return it.
         if is_usable {
             self.log_failure(&error);
         }

@@ -28,7 +28,7 @@ const ROW: RenewalRow = RenewalRow {
     keeps_rejected: false,
 };
 
-/// Gives credentials at once, or waits for the stop.
+/// Returns credentials at once, or waits for the stop.
 fn source(hangs: bool) -> CredentialSource {
     CredentialSource {
         name: "the source".to_owned(),
@@ -161,8 +161,8 @@ fn kubeconfig(clock: &Clock) -> (Arc<Renewal>, Arc<AtomicUsize>) {
     (Arc::new(Renewal::new(source, Some(first), clock)), reads)
 }
 
-/// Requests are rejected one after the other and at once: no rejection leaves a client without a
-/// token, none of two at once reads twice, and what was read stays while the file is worse.
+/// Requests are rejected one after the other and at once. No rejection leaves a client without a
+/// token, and two at once do not read twice. The last good content stays while the file is worse.
 #[test]
 fn a_kubeconfig_is_read_once_for_all_who_were_rejected() {
     shuttle::check_pct(

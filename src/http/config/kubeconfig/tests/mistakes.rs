@@ -1,4 +1,4 @@
-//! Each mistake in a kubeconfig, and the text it is told with.
+//! Mistakes in a kubeconfig, each with the text of its error.
 
 use super::{Bed, at_context, fixture, from_list, nowhere};
 use crate::ErrorKind;
@@ -30,7 +30,7 @@ fn one(cluster: &str, user: &str) -> String {
 
 const HTTPS: &str = "server: https://x, insecure-skip-tls-verify: true";
 
-/// Fields of the cluster, fields of the user, and what is said.
+/// Fields of the cluster, fields of the user, and the error.
 const FIELDS: &[(&str, &str, &str)] = &[
     (
         "",
@@ -171,7 +171,7 @@ fn each_mistake_in_a_cluster_or_user_names_file_and_field() {
     }
 }
 
-/// A document, and how what is said of it begins.
+/// A document, and the beginning of its error.
 const DOCUMENTS: &[(&str, &str)] = &[
     ("a: [1", "kubeconfig DIR/config: not YAML: "),
     (
@@ -250,7 +250,7 @@ fn each_mistake_in_the_document_is_told_with_its_place() {
     );
 }
 
-/// Whatever became of a file: no panic, and no secret in what is said of it.
+/// However a file has changed: no panic, and no secret in the error.
 #[test]
 fn mutated_files_are_answered_with_an_error_or_a_configuration() {
     let mut refused = 0_usize;

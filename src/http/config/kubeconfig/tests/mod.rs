@@ -1,4 +1,4 @@
-//! Tables of kubeconfigs: what is found, and what wins.
+//! Tables of kubeconfigs: which files are found, and which entry wins.
 
 mod mistakes;
 mod plugins;
@@ -34,8 +34,7 @@ impl Bed {
         path
     }
 
-    /// What one kubeconfig, named by its path, comes to; the directory is written `DIR` in the
-    /// error.
+    /// Loads one kubeconfig, named by its path; the error shows the directory as `DIR`.
     fn load(&self, text: &str) -> Result<Config, String> {
         let options = KubeconfigOptions::default().path(self.write("config", text));
         self.told(Config::infer_from(&options, &nowhere()))

@@ -7,7 +7,7 @@ use super::{Bed, fixture, header};
 use crate::http::environment::Environment;
 use crate::http::{Config, KubeconfigOptions, PluginPolicy};
 
-/// Answers with its name and arguments as the token, and keeps what it was asked.
+/// Answers with its name and arguments as the token, and keeps its `KUBERNETES_EXEC_INFO`.
 const STAND_IN: &str = "#!/bin/sh\n\
     printf '%s' \"$KUBERNETES_EXEC_INFO\" >\"$(dirname \"$0\")/info\"\n\
     token=$(basename \"$0\"); for word in \"$@\"; do token=${token}_$word; done\n\
@@ -169,7 +169,7 @@ fn a_variables_name_with_an_equals_sign_reaches_the_plugin_as_in_go() {
         ("\u{fc}=x", &["A=1", "\u{fc}=x=v"]),
     ] {
         let path = bed.0.join("environ");
-        // It prints what it was given, which a shell would change.
+        // `cp` keeps the environment that it was given. A shell would change it.
         let exec = format!(
             "exec: {{{V1BETA1}, command: cp, args: [/proc/self/environ, '{}'], env: [{{name: \
              '{name}', value: v}}]}}",

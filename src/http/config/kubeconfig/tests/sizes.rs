@@ -1,9 +1,9 @@
-//! Each part of a kubeconfig, doubled: the work at most doubles. And what a few aliases could add.
+//! Each part of a kubeconfig, doubled: the work at most doubles. And the growth by a few aliases.
 
 use super::*;
 use crate::wire::steps::grow_with_the_size;
 
-/// A kubeconfig with text in its lists of users, clusters and contexts, and behind all.
+/// A kubeconfig with text in its lists of users, clusters and contexts, and after all of them.
 fn kubeconfig(users: &str, clusters: &str, contexts: &str, behind: &str) -> String {
     format!(
         "{{current-context: c, clusters: [{clusters}{{name: k, cluster: {{server: 'http://a'}}}}],
@@ -13,7 +13,7 @@ contexts: [{contexts}{{name: c, context: {{cluster: k, user: u}}}}]{behind}}}
     )
 }
 
-/// Makes a part of so many bytes, of pieces that are numbered.
+/// Makes a part of `bytes` bytes from numbered pieces.
 fn sized(bytes: usize, piece: Piece<'_>) -> String {
     let mut text = String::new();
     for number in 0.. {

@@ -7,7 +7,7 @@ const NO: Option<&str> = None;
 /// The token `t` without an end.
 const T: Option<&str> = Some("t  ");
 
-/// What stands for the marks in the rows.
+/// The texts that replace the marks in the rows.
 const MARKS: [(&str, &str); 5] = [
     ("<JSON>", r#"{<J>,"status":{"token":"t"}}"#),
     (
@@ -65,7 +65,7 @@ const ROWS: &[(&str, Option<&str>)] = &[
         "expirationTimestamp":"2999-01-01T00:00:00Z"}}"#, Some("t   ends")),
     (r#"{<J>,"status":{"token":"t","expirationTimestamp":"x",
         "expirationTimestamp":"2999-01-01T00:00:00Z"}}"#, NO),
-    // What stands around it, and a byte order mark, which makes it YAML.
+    // Text around it, and a byte order mark, which makes it YAML.
     ("\u{feff}<JSON>", T),
     ("\u{feff}<JSON> trailing", T),
     ("\u{feff}{<J>,\"status\":{\"clientKeyData\":\"k\"},\"status\":{\"token\":\"t\"}}", T),

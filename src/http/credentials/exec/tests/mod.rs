@@ -1,4 +1,4 @@
-//! Plugins that are shell scripts: what they are told, what they answer, and how they fail.
+//! Plugins that are shell scripts: their input, their answers, and their failures.
 
 mod answers;
 
@@ -17,7 +17,7 @@ use crate::sync::Arc;
 use crate::tests::temp_directory::TempDirectory;
 use crate::worker::{StopSource, StopToken, Worker};
 
-/// A directory with the script of one test, and what the script leaves there.
+/// A directory with the script of one test, and the files that the script writes.
 struct Bed(TempDirectory);
 
 impl Bed {
@@ -335,7 +335,7 @@ fn the_end_of_standard_error_stands_in_each_error_without_tokens() {
     }
 }
 
-/// A child that is run beside what hears its standard error, with a limit that no test meets.
+/// Runs a child and keeps its standard error, with a limit that no test meets.
 fn heard(bed: &Bed, body: &str, stop: &StopToken, words: &mut LastWords) -> Option<i32> {
     let mut command = Command::new(bed.script(body));
     let command = command
@@ -348,7 +348,7 @@ fn heard(bed: &Bed, body: &str, stop: &StopToken, words: &mut LastWords) -> Opti
     ended.ok().and_then(|ended| ended.status.code())
 }
 
-/// A pipe that takes nothing any more.
+/// A pipe that is full.
 fn full_pipe() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
     use rustix::event::{PollFd, PollFlags};
     let (reader, writer) = rustix::pipe::pipe().unwrap();
@@ -409,13 +409,13 @@ fn a_reader_of_standard_error_that_is_gone_and_a_child_that_writes_for_ever_chan
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     drop(reader);
     let mut words = LastWords::new(Some(writer));
-    // The child of the plugin goes on until nobody reads its pipe.
+    // The child of the plugin goes on until its pipe has no reader.
     let body = "yes >&2 &\necho last >&2\nexit 3";
     assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
     assert!(words.shown(None).is_some());
 }
 
-/// How the first run of a plugin ended that was installed after the configuration was read.
+/// How the first run ends of a plugin that was installed after the configuration was read.
 fn first_end(
     policy: PluginPolicy,
     command: &str,
@@ -571,7 +571,7 @@ const HANGS: &str = "echo please sign in >&2; cat /dev/zero >/dev/null &\necho $
 #[test]
 fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
     let bed = Bed::new("hangs");
-    // The limit is long enough for the script to write, even on a machine with much to do.
+    // The limit is long enough for the script to write, even on a busy machine.
     let options = PluginOptions {
         timeout: Some(Duration::from_secs(2)),
         ..PluginOptions::default()
@@ -586,7 +586,7 @@ fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
     );
     for name in ["pid", "child"] {
         let pid = bed.wait_for(name);
-        // The child of the child is reaped by somebody else.
+        // Another process reaps the child of the child.
         while !(is_gone(&pid) || is_zombie(&pid)) {
             std::thread::yield_now();
         }
@@ -637,7 +637,7 @@ fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
     }
 }
 
-/// client-go waits for the pipe, which a daemon of the plugin's may keep for days.
+/// client-go waits for the pipe, which a daemon of the plugin may keep open for days.
 #[test]
 fn the_answer_ends_with_the_plugin_even_if_its_child_keeps_the_pipe() {
     let bed = Bed::new("daemon");
@@ -715,7 +715,7 @@ impl User {
         self.clock.advance(Duration::from_secs(seconds));
     }
 
-    /// Waits until the source was asked so often.
+    /// Waits until the source has run `runs` times.
     fn wait_for_runs(&self, runs: u64) {
         while self.renewal.status().runs < runs {
             std::thread::yield_now();
@@ -736,7 +736,7 @@ fn a_plugin_runs_again_before_the_expiry_while_requests_go_on() {
     assert_eq!(user.token(), "t1");
     user.advance(75);
     assert_eq!(user.token(), "t1");
-    // A fifth of its time before its end: this request does not wait for the run.
+    // A fifth of its time is left: this request does not wait for the run.
     user.advance(6);
     assert_eq!(user.token(), "t1");
     user.wait_for_runs(2);
@@ -846,7 +846,7 @@ fn a_plugin_that_fails_is_not_run_by_every_request() {
     );
 }
 
-/// The last client that goes takes the plugin with it; a request that still waits is told.
+/// The drop of the last client ends the plugin; a request that still waits gets an error.
 #[test]
 fn dropping_the_last_client_ends_the_plugin() {
     let bed = Bed::new("dropped");
