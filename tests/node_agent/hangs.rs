@@ -2,7 +2,7 @@
 //! the agent.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -212,7 +212,7 @@ fn a_key_that_hangs_at_the_end_costs_the_last_snapshot_and_no_end() {
         let mut agent = AGENT.start(&flags);
         agent.wait_for("the object", |line| line.contains("flags"));
         fs::remove_file(&key).unwrap();
-        symlink(mount.file(), &key).unwrap();
+        std::os::unix::fs::symlink(mount.file(), &key).unwrap();
         let stderr = ends_soon(agent);
         assert!(
             stderr.contains("the key of the snapshot did not come in"),
