@@ -98,8 +98,10 @@ const GROUND: [(&str, &[&str]); 3] = [
     ("worker", &["sync", "clock"]),
 ];
 
-/// The floors of the room `http` from the ground up, and what each may use of those before it.
-const FLOORS_OF_HTTP: &[(&str, &[&str])] = &[
+/// The floors of a folder from the ground up, and what each may use of those before it.
+type Floors = &'static [(&'static str, &'static [&'static str])];
+
+const FLOORS_OF_HTTP: Floors = &[
     ("calls", &[]),
     ("certificates", &[]),
     ("environment", &[]),
@@ -172,8 +174,7 @@ const FLOORS_OF_HTTP: &[(&str, &[&str])] = &[
     ("writes", &["calls", "client", "requests", "send"]),
 ];
 
-/// The same of a manager's watches.
-const FLOORS_OF_WATCHES: &[(&str, &[&str])] = &[
+const FLOORS_OF_WATCHES: Floors = &[
     ("state_machine", &[]),
     ("reflector_limit", &[]),
     ("read_history", &[]),
@@ -207,7 +208,7 @@ const FLOORS_OF_WATCHES: &[(&str, &[&str])] = &[
 ];
 
 /// The folders with floors.
-const FLOORS: [(&str, &[(&str, &[&str])]); 2] = [
+const FLOORS: [(&str, Floors); 2] = [
     ("http", FLOORS_OF_HTTP),
     ("manager/watch", FLOORS_OF_WATCHES),
 ];
@@ -688,7 +689,7 @@ fn a_circle_of_folders_without_a_circle_of_files_is_found() {
 }
 
 /// The arrows of `edges` from a part of a folder to another that its floor may not use.
-fn arrows_up(folder: &str, floors: &[(&str, &[&str])], edges: &Edges) -> Vec<String> {
+fn arrows_up(folder: &str, floors: Floors, edges: &Edges) -> Vec<String> {
     let mut wrong = Vec::new();
     for (from, known) in between_parts(&words(folder), edges) {
         let from = from.last().unwrap();
