@@ -536,7 +536,7 @@ fn a_port_says_that_it_does_not_speak_what_came() {
     let builder = ApiServer::builder().tls_by(&authority).unwrap();
     let server = builder.start().unwrap();
     let answer = told(&server, &[b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n"]);
-    let expected = "HTTP/1.0 400 Bad RequestMessage\r\n\r\n\
+    let expected = "HTTP/1.0 400 Bad Request\r\n\r\n\
         Client sent an HTTP request to an HTTPS server.\n";
     assert_eq!(answer, expected);
 }

@@ -84,11 +84,11 @@ impl<S: Backend> ServerCore<S> {
 }
 
 /// Go's answer to bytes that are not a request.
-const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad RequestMessage\r\n\
-    Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad RequestMessage";
+const NO_REQUEST: &[u8] = b"HTTP/1.1 400 Bad Request\r\n\
+    Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request";
 
 /// Go's answer to a plain request on a port with TLS.
-const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad RequestMessage\r\n\r\n\
+const NO_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\n\r\n\
     Client sent an HTTP request to an HTTPS server.\n";
 
 /// The beginnings of plain requests to which Go gives that answer.
