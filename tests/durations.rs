@@ -79,6 +79,7 @@ fn a_duration_counts_from_the_call_by_the_clock_of_what_follows_a_server() {
     let source = silent(&clock);
     let options = InformerOptions::default().reflector(reflector);
     let informer = SharedInformer::new(Arc::new(source.clone()), options);
+    informer.start().unwrap();
     ends_at_the_limit(&clock, "an informer", || informer.wait_until_synced(LIMIT));
     let options = ManagerOptions::default().clock(clock.clone().into());
     let maps = ConfigMapManager::new(source, options).unwrap();
