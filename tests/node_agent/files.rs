@@ -241,6 +241,14 @@ fn writes_once_there_is_room(disk: &SmallDisk) {
 fn what_somebody_removes_or_replaces_is_told_and_comes_back() {
     let directory = TempDirectory::new("agent-harm");
     let path = directory.to_str().unwrap();
+    let told_by = TempDirectory::new("agent-harm-hook");
+    let (hook, log) = (told_by.join("hook"), told_by.join("log"));
+    let script = format!(
+        "#!/bin/sh\necho \"$KUBECACHE_CHANGED\" >> {}\n",
+        log.display()
+    );
+    fs::write(&hook, script).unwrap();
+    fs::set_permissions(&hook, Permissions::from_mode(0o755)).unwrap();
     let server = ApiServer::new().unwrap();
     for name in ["first", "second"] {
         let map = objects::config_map("shop", name, "", &[("key", "1")]);
@@ -251,24 +259,26 @@ fn what_somebody_removes_or_replaces_is_told_and_comes_back() {
         &[
             &["--server", &url, "--output-dir", path, FLAG, "127.0.0.1:0"][..],
             &["--configmap", "shop/first", "--configmap", "shop/second"],
+            &["--exec-on-change", hook.to_str().unwrap()],
         ]
         .concat(),
     );
     let probes = told(&mut agent, &format!("{FLAG}: listening at "));
     let probes = probes.parse().unwrap();
     wait_for_answer(probes, "/readyz/files", (200, "ok"));
+    // The agent tells of a write once it knows the files again.
+    let is_told = |name| fs::read_to_string(&log).is_ok_and(|log| log.contains(name));
+    while !is_told("first") || !is_told("second") {
+        std::thread::yield_now();
+    }
     let folders = ["first", "second"].map(|name| directory.join("shop/configmaps").join(name));
     while folders.iter().any(|folder| !folder.join("key").exists()) {
         std::thread::yield_now();
     }
     fs::remove_file(folders[0].join("..data/key")).unwrap();
     fs::rename(&folders[1], directory.join("shop/configmaps/moved")).unwrap();
-    // By a look, or by the first write, if that has not quite ended.
-    while !agent
-        .next_told()
-        .expect("it tells")
-        .contains("shop/configmaps/")
-    {}
+    let told = "another program changed or removed files of ";
+    while !agent.next_told().expect("it tells").contains(told) {}
     wait_for_answer(probes, "/healthz/files", (200, "ok"));
     while folders
         .iter()
