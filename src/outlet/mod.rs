@@ -71,9 +71,10 @@ pub struct Outlet {
 /// The result of writing an object's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    Written,
-    /// The files were there already.
-    Held,
+    /// The files have this sum.
+    Written(u64),
+    /// The files were there already, with this sum.
+    Held(u64),
     /// The layout keeps them as they are.
     Kept,
     /// They are gone; `true` if there were any.
@@ -138,12 +139,16 @@ impl Outlet {
     ///   earlier files are still there, whole. The next call tries again.
     /// - `Resources`: the directory is on another disk now, as after an unmount. An outlet writes
     ///   to no disk that it did not open. On the same disk it makes and claims the directory again.
-    /// - `Resources`: the object's folder has files, and none of an outlet.
+    /// - `Resources`: the object's folder has files, and none of an outlet; or another program
+    ///   changes the files again and again meanwhile.
     /// - `Resources`: users other than root and the owner can write in the directory or a folder,
     ///   or the marker was changed.
     pub fn publish<K: ObjectData>(&self, object: &K) -> Result<bool, Error> {
         let outcome = self.publish_checked(object, &|| Ok(()))?;
-        Ok(matches!(outcome, Outcome::Written | Outcome::Removed(true)))
+        Ok(matches!(
+            outcome,
+            Outcome::Written(_) | Outcome::Removed(true)
+        ))
     }
 
     /// Does the same, until the check fails.
@@ -235,8 +240,8 @@ impl Outlet {
             .folder(&path, access)
             .and_then(|folder| object_folder::publish(&folder, data, how));
         match written {
-            Ok(true) => Ok(Outcome::Written),
-            Ok(false) => Ok(Outcome::Held),
+            Ok((true, sum)) => Ok(Outcome::Written(sum)),
+            Ok((false, sum)) => Ok(Outcome::Held(sum)),
             Err(error) => Err(self.failed(&path, error)),
         }
     }

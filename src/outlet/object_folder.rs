@@ -34,12 +34,46 @@ pub(super) struct Writing<'a> {
     pub(super) check: Check<'a>,
 }
 
-/// Publishes these files of the object. Returns whether that changed anything.
-pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<bool> {
+/// How often the files are put right while another program changes them. A write takes two rounds:
+/// the second one finds what the first one made.
+const ROUNDS_MAX: usize = 5;
+
+/// Publishes these files of the object. Returns whether their content changed, and the [`sum()`]
+/// of the right files.
+pub(super) fn publish(
+    folder: &Folder,
+    data: &Data<'_>,
+    how: Writing<'_>,
+) -> io::Result<(bool, u64)> {
     if !is_of_outlet(folder)? {
         let why = "the folder has files that no outlet wrote; move them elsewhere";
         return Err(io::Error::other(why));
     }
+    let mut changed = false;
+    for _ in 0..ROUNDS_MAX {
+        // In this order, a change by another program is found here, or differs from the sum later.
+        let sum = sum(folder);
+        let made = put_right(folder, data, how)?;
+        changed |= made == Made::Files;
+        if made == Made::Nothing {
+            return Ok((changed, sum?));
+        }
+    }
+    let why = "another program changes the files while they are written";
+    Err(io::Error::other(why))
+}
+
+/// What it took to put the files of an object right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Made {
+    /// They were right.
+    Nothing,
+    /// Links were made, or leftovers removed.
+    Links,
+    Files,
+}
+
+fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<Made> {
     let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
     let holds = match &current {
         Some(name) => match folder.own_child(name)? {
@@ -48,6 +82,7 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
         },
         None => false,
     };
+    let mut made = if holds { Made::Nothing } else { Made::Files };
     let current = match current {
         Some(name) if holds => name,
         before @ (Some(_) | None) => {
@@ -63,6 +98,7 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
         let target = target(key);
         if folder.link(key)?.as_ref() != Some(&target) {
             folder.set_link(key, &target, NEW_LINK)?;
+            made = made.max(Made::Links);
         }
     }
     let names = folder.names()?;
@@ -70,9 +106,10 @@ pub(super) fn publish(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io:
         let stays = data.contains_key(name.as_str()) || is_kept(name, &names, &current, how.now);
         if !stays && is_ours(folder, name)? {
             remove(folder, name, how.check)?;
+            made = made.max(Made::Links);
         }
     }
-    Ok(!holds)
+    Ok(made)
 }
 
 /// Removes the unfinished files of a killed process, to which no link has led a reader.

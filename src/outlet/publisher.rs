@@ -346,9 +346,9 @@ impl<K: ObjectData> PublisherCore<K> {
             object = Arc::clone(last);
             outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         }
-        let changed = match outcome {
-            Outcome::Written => true,
-            Outcome::Held => false,
+        let (changed, sum) = match outcome {
+            Outcome::Written(sum) => (true, sum),
+            Outcome::Held(sum) => (false, sum),
             Outcome::Kept => {
                 written.untold.remove(key);
                 return Ok(false);
@@ -359,7 +359,6 @@ impl<K: ObjectData> PublisherCore<K> {
             }
         };
         written.last.insert(key.clone(), object);
-        let sum = self.outlet.sum::<K>(key)?;
         written.files.insert(key.clone(), (version, sum));
         written.replaced.insert(key.clone(), self.now());
         written.untold.remove(key);

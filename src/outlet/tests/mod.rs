@@ -300,6 +300,38 @@ fn a_write_or_removal_ends_before_any_file_and_the_next_process_puts_it_right() 
     assert!((5..20).contains(&removals), "{removals}");
 }
 
+/// Seen: the sum was taken after the removal, so that no later look missed the file.
+#[test]
+fn a_file_that_is_removed_during_the_write_is_back_after_it() {
+    let data = [("a", "1"), ("b", "1")];
+    let object = map("settings", &data);
+    for moment in 0..20 {
+        let directory = TempDirectory::new("outlet-during");
+        let (outlet, folder) = (
+            outlet(&directory),
+            directory.join("shop/configmaps/settings"),
+        );
+        let (checks, removals) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        let written = outlet.publish_checked(&object, &|| {
+            checks.set(checks.get() + 1);
+            if checks.get() == moment {
+                for path in ["..data/a", "b"] {
+                    let removed = fs::remove_file(folder.join(path));
+                    removals.set(removals.get() + u32::from(removed.is_ok()));
+                }
+            }
+            Ok(())
+        });
+        let Ok(Outcome::Written(sum)) = written else {
+            panic!("at check {moment}: {written:?}");
+        };
+        // A removal after the last check is missed by the next look.
+        let is_seen = files(&folder) == texts(&data);
+        let is_missed = outlet.sum::<ConfigMap>(&object.key()).unwrap() != sum;
+        assert!(is_seen != is_missed, "at check {moment}");
+    }
+}
+
 #[test]
 fn a_withdrawn_object_leaves_nothing() {
     let directory = TempDirectory::new("outlet-withdrawn");
