@@ -15,6 +15,7 @@ use crate::failures::{FailureLog, FailureReporter};
 use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, Changes, ObjectManager, ObjectState};
 use crate::object::{ObjectData, ObjectKey, ResourceVersion, StoredObject};
+use crate::policy::doubled;
 use crate::rounds::Rounds;
 use crate::sync::{
     Arc,
@@ -170,7 +171,7 @@ debug_of!([K: ObjectData] Publisher<K>, |it|
 impl<K: ObjectData> PublisherCore<K> {
     fn run(&self, changes: &Changes, woken: &Receiver<()>, stop: &StopToken) {
         let mut written = Written::nothing(self.now());
-        let mut after_failure = RETRY;
+        let mut pause = None;
         let mut last_success = None;
         while !stop.is_stopped() {
             let began = self.rounds.begin();
@@ -178,8 +179,7 @@ impl<K: ObjectData> PublisherCore<K> {
             let Some(failed) = self.round(&mut written, stop) else {
                 return;
             };
-            let mut next;
-            (next, after_failure) = pauses(!failed.is_empty(), after_failure);
+            let mut next = next_pause(!failed.is_empty(), &mut pause);
             if let Some(due) = written.next {
                 next = next.min(due.saturating_duration_since(self.now()));
             }
@@ -467,14 +467,10 @@ fn go_on(stop: &StopToken) -> io::Result<()> {
     Ok(())
 }
 
-/// The pause after a round, and the one after the next failure in a row.
-fn pauses(has_failed: bool, after_failure: Duration) -> (Duration, Duration) {
-    if has_failed {
-        let doubled = after_failure.saturating_mul(2);
-        (after_failure, doubled.min(READ_PERIOD))
-    } else {
-        (READ_PERIOD, RETRY)
-    }
+/// The pause after a round. `last` is the one after the last failure in a row.
+fn next_pause(has_failed: bool, last: &mut Option<Duration>) -> Duration {
+    *last = has_failed.then(|| doubled(*last, RETRY, READ_PERIOD));
+    last.unwrap_or(READ_PERIOD)
 }
 
 /// The memory of the thread from round to round.
@@ -538,12 +534,12 @@ mod tests {
     /// minute instead of half of one.
     #[test]
     fn an_object_that_fails_does_not_put_off_the_reads_of_the_others() {
-        let mut after_failure = RETRY;
-        for _ in 0..20 {
-            let (pause, next) = pauses(true, after_failure);
-            assert!((RETRY..=READ_PERIOD).contains(&pause), "{pause:?}");
-            after_failure = next;
-        }
-        assert_eq!(pauses(false, after_failure), (READ_PERIOD, RETRY));
+        let mut last = None;
+        let pauses: Vec<_> = (0..7)
+            .map(|_| next_pause(true, &mut last).as_secs())
+            .collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        assert_eq!(next_pause(false, &mut last), READ_PERIOD);
+        assert_eq!(next_pause(true, &mut last), RETRY);
     }
 }

@@ -9,7 +9,7 @@ use crate::setters::setters;
 
 /// The first wait of a first sync with a waiting caller (B3), after a watch that did not last (B9),
 /// and after a get that failed.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
+pub(crate) const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The end of the fast series, where the steady one begins: 50, 100, 200 and 400 ms fit into the
 /// second that a read waits.
 const FAST_WAIT_END: Duration = Duration::from_millis(800);
@@ -244,10 +244,9 @@ impl Backoff {
     }
 }
 
-/// The pause after one of `last`: 50 ms at first, then twice the last one, up to `cap`.
-pub(crate) fn doubled(last: Option<Duration>, cap: Duration) -> Duration {
-    let cap = cap.max(FIRST_WAIT);
-    last.map_or(FIRST_WAIT, |last| grown(last, 2.0, cap))
+/// The pause after one of `last`: `first`, then twice the last one, up to `cap`.
+pub(crate) fn doubled(last: Option<Duration>, first: Duration, cap: Duration) -> Duration {
+    last.map_or(first, |last| grown(last, 2.0, cap.max(first)))
 }
 
 fn grown(base: Duration, factor: f64, cap: Duration) -> Duration {
@@ -434,7 +433,7 @@ mod tests {
     fn pauses_double_up_to_a_cap_that_may_change() {
         let (mut last, mut pauses) = (None, Vec::new());
         for cap in [1, 200, 200, 150, 150, 1000, 1000] {
-            pauses.push(*last.insert(doubled(last, Duration::from_millis(cap))));
+            pauses.push(*last.insert(doubled(last, FIRST_WAIT, Duration::from_millis(cap))));
         }
         assert_eq!(pauses, millis(&[50, 100, 200, 150, 150, 300, 600]));
     }

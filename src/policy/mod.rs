@@ -9,7 +9,7 @@ mod tests;
 
 pub(crate) use answer::AnswerKind;
 pub use backoff::BackoffOptions;
-pub(crate) use backoff::{Backoff, Chance, Fast, REOPEN_AT_ONCE, RetryWindow, doubled};
+pub(crate) use backoff::{Backoff, Chance, FIRST_WAIT, Fast, REOPEN_AT_ONCE, RetryWindow, doubled};
 pub(crate) use renewals::{KUBECONFIG, PLUGIN, PROGRAM, RenewalRow, TOKEN_FILE};
 
 use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::registry::Registry;
 use crate::object::{Object, Reason, ResourceVersion, Status, StoredObject};
-use crate::policy::{PolicyRequest, doubled};
+use crate::policy::{FIRST_WAIT, PolicyRequest, doubled};
 use crate::reflector::asked_wait;
 use crate::sync::Arc;
 use crate::worker::StopToken;
@@ -83,7 +83,7 @@ pub(crate) fn read_from_server<K: Object, S: EntryState<K>>(
             return complete(&read, Err(error), false);
         }
         let asked = asked_wait(&error);
-        let wait = asked.unwrap_or_else(|| *pause.insert(doubled(pause, PAUSE_MAX)));
+        let wait = asked.unwrap_or_else(|| *pause.insert(doubled(pause, FIRST_WAIT, PAUSE_MAX)));
         failures.add(error, since, context.clock.now());
         until = deadline.earlier(context.clock.after(wait));
     }

@@ -13,7 +13,7 @@ use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;
 use crate::manager::report::{ObjectState, ObjectSummary, failed_so_far};
 use crate::object::{Object, ResourceVersion, StoredObject, resource_name};
-use crate::policy::doubled;
+use crate::policy::{FIRST_WAIT, doubled};
 use crate::reflector::{FORBIDDEN_GRACE, asked_wait};
 use crate::sync::Arc;
 
@@ -535,7 +535,9 @@ impl<K: Object> TtlEntry<K> {
     /// Delays the next fetch after a shared one has failed, by a pause that doubles up to the time
     /// to live.
     fn back_off(&mut self, at: &AnswerContext<'_>) {
-        let pause = *self.backoff.insert(doubled(self.backoff, at.ttl));
+        let pause = *self
+            .backoff
+            .insert(doubled(self.backoff, FIRST_WAIT, at.ttl));
         self.retry_at = self.retry_at.max(at.now.checked_add(pause));
     }
 

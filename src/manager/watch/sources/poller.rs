@@ -13,7 +13,7 @@ use crate::manager::watch::context::RunContext;
 use crate::manager::watch::run::SharedRun;
 use crate::manager::watch::writer::Writer;
 use crate::object::{Object, ResourceVersion};
-use crate::policy::doubled;
+use crate::policy::{FIRST_WAIT, doubled};
 use crate::reflector::{FORBIDDEN_GRACE, Phase, ReflectorStatus, asked_wait};
 use crate::sync::{Arc, Monitor, Rank};
 use crate::worker::{StopToken, Wake};
@@ -212,7 +212,7 @@ impl<K: Object> Poller<K> {
             (poll.began, poll.has_failed) = (None, false);
             poll.due = later(began, pace.interval);
             // A reader that asks meanwhile has the answer that comes.
-            poll.soonest = later(began, doubled(None, pace.interval));
+            poll.soonest = later(began, doubled(None, FIRST_WAIT, pace.interval));
             poll.backoff = None;
             let late = pace.ttl.saturating_add(pace.limit);
             poll.status = ReflectorStatus {
@@ -385,7 +385,9 @@ impl<K: Object> Poll<K> {
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
         (self.began, self.has_failed) = (None, true);
         let asked = asked_wait(&error);
-        let pause = *self.backoff.insert(doubled(self.backoff, pace.interval));
+        let pause = *self
+            .backoff
+            .insert(doubled(self.backoff, FIRST_WAIT, pace.interval));
         let for_readers = pause.min(BACKOFF_OF_READERS);
         self.soonest = later(now, asked.unwrap_or(for_readers));
         let pause = if self.has_readers() {
