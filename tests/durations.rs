@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::FakeClock;
-use kubecache::informer::{InformerOptions, SharedInformer};
+use kubecache::delta_fifo::{DeltaFifo, DeltaFifoOptions};
+use kubecache::informer::{InformerOptions, InformerSet, InformerSetOptions, SharedInformer};
 use kubecache::manager::{ConfigMapManager, ManagerOptions, Owner};
 use kubecache::object::ObjectKey;
 use kubecache::pod_status::{PodStatus, PodStatusCache, Timestamp};
@@ -60,6 +61,11 @@ fn a_duration_counts_from_the_call_by_the_clock_of_the_cache() {
     ends_at_the_limit(&clock, "a store's object", || {
         store.wait_until(&key, |_| true, LIMIT).map(drop)
     });
+    let options = DeltaFifoOptions::default().clock(clock.clone().into());
+    let (mut queue, _writer) = DeltaFifo::<ConfigMap>::new(options);
+    let handle = queue.handle();
+    ends_at_the_limit(&clock, "a queue", || handle.wait_until_synced(LIMIT));
+    ends_at_the_limit(&clock, "a queue's item", || queue.pop(LIMIT, |_, _| ()));
     let statuses = PodStatusCache::<PodStatus>::new(clock.clone().into());
     ends_at_the_limit(&clock, "a pod's status", || {
         let now = Timestamp::now(&clock.clone().into());
@@ -77,10 +83,19 @@ fn a_duration_counts_from_the_call_by_the_clock_of_what_follows_a_server() {
     let clock = FakeClock::new();
     let reflector = ReflectorOptions::default().clock(clock.clone().into());
     let source = silent(&clock);
+    let options = InformerSetOptions::default().reflector(reflector.clone());
+    let set = InformerSet::new(source.clone(), options);
+    set.informer::<ConfigMap>().unwrap();
+    set.start().unwrap();
+    ends_at_the_limit(&clock, "a set", || {
+        set.wait_until_synced(LIMIT).into_result()
+    });
     let options = InformerOptions::default().reflector(reflector);
     let informer = SharedInformer::new(Arc::new(source.clone()), options);
     informer.start().unwrap();
     ends_at_the_limit(&clock, "an informer", || informer.wait_until_synced(LIMIT));
+    let handler = informer.add_handler(informer.handlers()).unwrap();
+    ends_at_the_limit(&clock, "a handler", || handler.wait_until_synced(LIMIT));
     let options = ManagerOptions::default().clock(clock.clone().into());
     let maps = ConfigMapManager::new(source, options).unwrap();
     let key = ObjectKey::new("shop", "settings");
