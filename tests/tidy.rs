@@ -213,10 +213,6 @@ const FLOORS: [(&str, Floors); 2] = [
     ("manager/watch", FLOORS_OF_WATCHES),
 ];
 
-/// Parts of a folder that know each other in a circle all the same. A circle that ends leaves this
-/// list.
-const CIRCLES_OF_PARTS: &[&str] = &["manager: entry, registry, strategy"];
-
 /// Words that have given way to those of the glossary: no type, function or file has one again.
 const RETIRED: &[&str] = &[
     "Answers",
@@ -675,7 +671,7 @@ fn no_parts_of_a_folder_know_each_other_in_a_circle() {
             found.push(format!("{}: {}", folder.join("/"), parts.join(", ")));
         }
     }
-    assert_eq!(found, CIRCLES_OF_PARTS);
+    assert!(found.is_empty(), "circles of parts:\n{}", found.join("\n"));
 }
 
 #[test]

@@ -163,6 +163,7 @@
 mod cached;
 mod change_detection;
 mod changes;
+mod consistent_reads;
 mod entry;
 mod kinds;
 mod metrics;

@@ -54,8 +54,8 @@ pub(super) fn publish(
         // In this order, a change by another program is found here, or differs from the sum later.
         let sum = sum(folder);
         let made = put_right(folder, data, how)?;
-        changed |= made == Made::Files;
-        if made == Made::Nothing {
+        changed |= made == Repair::Files;
+        if made == Repair::Nothing {
             return Ok((changed, sum?));
         }
     }
@@ -65,7 +65,7 @@ pub(super) fn publish(
 
 /// What it took to put the files of an object right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Made {
+enum Repair {
     /// They were right.
     Nothing,
     /// Links were made, or leftovers removed.
@@ -73,7 +73,7 @@ enum Made {
     Files,
 }
 
-fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<Made> {
+fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<Repair> {
     let current = folder.link(CURRENT)?.filter(|name| is_generation(name));
     let holds = match &current {
         Some(name) => match folder.own_child(name)? {
@@ -82,7 +82,11 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<M
         },
         None => false,
     };
-    let mut made = if holds { Made::Nothing } else { Made::Files };
+    let mut made = if holds {
+        Repair::Nothing
+    } else {
+        Repair::Files
+    };
     let current = match current {
         Some(name) if holds => name,
         before @ (Some(_) | None) => {
@@ -98,7 +102,7 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<M
         let target = target(key);
         if folder.link(key)?.as_ref() != Some(&target) {
             folder.set_link(key, &target, NEW_LINK)?;
-            made = made.max(Made::Links);
+            made = made.max(Repair::Links);
         }
     }
     let names = folder.names()?;
@@ -106,7 +110,7 @@ fn put_right(folder: &Folder, data: &Data<'_>, how: Writing<'_>) -> io::Result<M
         let stays = data.contains_key(name.as_str()) || is_kept(name, &names, &current, how.now);
         if !stays && is_ours(folder, name)? {
             remove(folder, name, how.check)?;
-            made = made.max(Made::Links);
+            made = made.max(Repair::Links);
         }
     }
     Ok(made)

@@ -422,7 +422,7 @@ const PLACES: [(&str, &[Way]); 9] = [
     ),
     ("src/http/watch_stream.rs", &[Way::StreamedList, Way::Watch]),
     ("src/http/writes.rs", &[Way::Patch]),
-    ("src/manager/entry/consistent_reads.rs", &[Way::FreshRead]),
+    ("src/manager/consistent_reads.rs", &[Way::FreshRead]),
     ("src/manager/ttl/store.rs", &[Way::Cache]),
     ("src/manager/watch/keeper.rs", &[Way::Check]),
     ("src/manager/watch/sources/poller.rs", &[Way::Poll]),

@@ -7,7 +7,7 @@ use super::stage::{Reader, SECOND, Stage, version};
 use crate::clock::Clock;
 use crate::error::{Error, ErrorKind};
 use crate::manager::ChangeDetection;
-use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::consistent_reads::is_reached;
 use crate::object::{ResourceVersion, Status};
 use crate::testing::{RequestKind, SourceFault};
 

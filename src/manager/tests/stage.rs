@@ -14,7 +14,7 @@ use super::fake::{FakeGetter, FakeRuns, ROUND};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;
 use crate::list_watch::Getter;
-use crate::manager::entry::consistent_reads::begin_read;
+use crate::manager::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::kinds::KindTraits;
 use crate::manager::registry::Registry;

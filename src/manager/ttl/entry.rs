@@ -7,7 +7,7 @@ use crate::clock::{Clock, Coarse};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
-use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::consistent_reads::is_reached;
 use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::manager::entry::object_entry::{AnswerContext, EntryState};
 use crate::manager::kinds::KindTraits;

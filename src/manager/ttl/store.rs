@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::Cached;
 use crate::manager::change_detection::ChangeDetection;
-use crate::manager::entry::consistent_reads::read_from_server;
+use crate::manager::consistent_reads::read_from_server;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::object_entry::{EntryState as _, ObjectEntry};
 use crate::manager::kinds::cache_name;

@@ -9,7 +9,7 @@ use crate::clock::{Clock, Coarse};
 use crate::error::Error;
 use crate::failures::Failures;
 use crate::manager::cached::{Cached, ReadyObject};
-use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::consistent_reads::is_reached;
 use crate::manager::entry::content::EntryContent;
 use crate::manager::entry::object_entry::{AnswerContext, EntryState, EntryWatch};
 use crate::manager::kinds::cache_name;

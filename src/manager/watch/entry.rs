@@ -15,7 +15,7 @@ use crate::clock::{Clock, Coarse, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::Listed;
-use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::consistent_reads::is_reached;
 use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;

@@ -14,7 +14,7 @@ use super::state_machine::{WatchEffect, WatchInput, WatchState};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::guard::guard;
-use crate::manager::entry::consistent_reads::begin_read;
+use crate::manager::consistent_reads::begin_read;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::object_entry::EntryState as _;
 use crate::manager::registry::{Registry, RequestContext};

@@ -11,7 +11,7 @@ use super::state_machine::{
 use crate::clock::{Coarse, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::manager::cached::Cached;
-use crate::manager::entry::consistent_reads::read_from_server;
+use crate::manager::consistent_reads::read_from_server;
 use crate::manager::entry::content::ReadPosition;
 use crate::manager::entry::object_entry::EntryState as _;
 use crate::manager::kinds::cache_name;

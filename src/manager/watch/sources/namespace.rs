@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use crate::clock::later;
 use crate::error::{Error, ErrorKind, default_of};
 use crate::list_watch::{ObjectEvent, Selection};
-use crate::manager::entry::consistent_reads::is_reached;
+use crate::manager::consistent_reads::is_reached;
 use crate::manager::watch::context::RunContext;
 use crate::manager::watch::entry::WatchedObject;
 use crate::manager::watch::run::SharedRun;

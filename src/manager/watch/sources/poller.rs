@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 
 use crate::clock::{Deadline, later};
 use crate::error::{Error, ErrorKind, default_of};
-use crate::manager::entry::consistent_reads::begin_read;
+use crate::manager::consistent_reads::begin_read;
 use crate::manager::watch::context::RunContext;
 use crate::manager::watch::run::SharedRun;
 use crate::manager::watch::writer::Writer;

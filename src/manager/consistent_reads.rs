@@ -4,8 +4,8 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use super::content::ReadPosition;
-use super::object_entry::{EntryState, ObjectEntry};
+use super::entry::content::ReadPosition;
+use super::entry::object_entry::{EntryState, ObjectEntry};
 use crate::clock::Deadline;
 use crate::error::Error;
 use crate::failures::Failures;
