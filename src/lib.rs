@@ -37,7 +37,8 @@
 //!
 //! # Four programs
 //!
-//! Each is complete: put it into `main.rs`, and run it in a pod or with a kubeconfig.
+//! Each is complete: put it into `main.rs`, and run it in a pod or with a kubeconfig. More are in
+//! [`manual::programs`]: types of your own, files, a rollout, leader election, tests with faults.
 //!
 //! ## Follow a Secret
 //!

@@ -96,6 +96,8 @@ struct Crate {
     heads: BTreeMap<Vec<String>, String>,
     /// The public functions of each type, by its name: these are unique.
     functions: BTreeMap<String, BTreeSet<Member>>,
+    /// The exported macros, which stand at the root wherever they are written.
+    macros: List,
 }
 
 fn is_public(visibility: &Visibility) -> bool {
@@ -111,6 +113,12 @@ fn is_shipped(attributes: &[Attribute]) -> bool {
     !texts
         .into_iter()
         .any(|text| hidden.iter().any(|head| text.starts_with(head)))
+}
+
+fn is_exported(attributes: &[Attribute]) -> bool {
+    attributes
+        .iter()
+        .any(|attribute| attribute.path().is_ident("macro_export"))
 }
 
 fn docs(attributes: &[Attribute]) -> String {
@@ -207,6 +215,15 @@ impl Crate {
                         .entry(setters.of)
                         .or_default()
                         .extend(setters.functions);
+                }
+                Item::Macro(made) if is_exported(&made.attrs) => {
+                    let entry = Entry {
+                        kind: "macro".to_owned(),
+                        docs: docs(&made.attrs),
+                        members: Vec::new(),
+                    };
+                    let name = made.ident.as_ref().unwrap().to_string();
+                    self.macros.insert(name, entry);
                 }
                 _ => {}
             }
@@ -415,8 +432,9 @@ fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<(Vec<String
 }
 
 fn public_items() -> List {
-    let mut list = List::new();
-    Crate::read(&super::root()).list(&[], &mut list);
+    let found = Crate::read(&super::root());
+    let mut list = found.macros.clone();
+    found.list(&[], &mut list);
     list
 }
 

@@ -373,7 +373,9 @@ fn rust_files(folder: &str) -> Vec<Source> {
 fn rooms_used(code: &str) -> BTreeSet<String> {
     let mut rooms = BTreeSet::new();
     for (at, _) in code.match_indices("crate::") {
-        if code[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_') {
+        // A path with a dollar is written in the code of a macro's caller.
+        let is_other = |before: char| before.is_alphanumeric() || matches!(before, '_' | '$');
+        if code[..at].ends_with(is_other) {
             continue;
         }
         let rest = &code[at + "crate::".len()..];

@@ -9,6 +9,10 @@ pub mod behaviours {}
 #[doc = include_str!("contributing.md")]
 pub mod contributing {}
 
+// Its program needs kube-rs: the crate in `tests/derived` compiles and runs it.
+#[cfg_attr(not(doctest), doc = include_str!("derived_types.md"))]
+pub mod derived_types {}
+
 #[doc = include_str!("differences.md")]
 pub mod differences {}
 
@@ -38,6 +42,9 @@ pub mod owners {}
 
 #[doc = include_str!("policy.md")]
 pub mod policy {}
+
+#[doc = include_str!("programs.md")]
+pub mod programs {}
 
 #[doc = include_str!("test_servers.md")]
 pub mod test_servers {}

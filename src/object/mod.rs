@@ -35,8 +35,8 @@ use serde::de::DeserializeOwned;
 ///
 /// Every type that implements `k8s_openapi::Resource`, `k8s_openapi::Metadata` and `Deserialize`
 /// also implements this trait, such as a struct with three fields of a pod. Implement it for other
-/// types, such as those that a derive macro makes for a CRD: return the resource, and the fields
-/// with name, namespace, uid and version.
+/// types, such as those that a derive macro makes for a CRD: by
+/// [`impl_object!`](crate::impl_object), or by hand, as here.
 ///
 /// # Examples
 ///
@@ -141,9 +141,32 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Implements the methods of [`Object`] by the metadata, a field or a method.
-macro_rules! object_of_metadata {
-    ($($metadata:tt)+) => {
+/// Implements [`Object`](crate::object::Object) for a type with a field `metadata` of the type
+/// `ObjectMeta`: `impl_object!(TYPE, RESOURCE)`.
+///
+/// # Examples
+///
+/// ```
+/// use kubecache::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+/// use kubecache::object::{Object as _, Resource};
+/// use serde::Deserialize;
+///
+/// #[derive(Deserialize)]
+/// struct Rack {
+///     metadata: ObjectMeta,
+///     height: u32,
+/// }
+///
+/// kubecache::impl_object!(Rack, Resource::new("example.com", "v1", "racks", "Rack"));
+///
+/// let rack: Rack = serde_json::from_str(r#"{"metadata": {"name": "a"}, "height": 42}"#)?;
+/// assert_eq!((rack.name(), rack.height), ("a", 42));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[macro_export]
+macro_rules! impl_object {
+    // The methods alone, by the metadata: a field or a method.
+    (@methods $($metadata:tt)+) => {
         fn name(&self) -> &str {
             self.$($metadata)+.name.as_deref().unwrap_or_default()
         }
@@ -161,17 +184,31 @@ macro_rules! object_of_metadata {
             version.unwrap_or_default()
         }
 
-        fn label(&self, name: &str) -> Option<&str> {
+        fn label(&self, name: &str) -> ::std::option::Option<&str> {
             let value = self.$($metadata)+.labels.as_ref()?.get(name);
-            value.map(String::as_str)
+            value.map(::std::string::String::as_str)
         }
 
-        fn creation_timestamp(&self) -> Option<Time> {
+        fn creation_timestamp(
+            &self,
+        ) -> ::std::option::Option<
+            $crate::k8s_openapi::apimachinery::pkg::apis::meta::v1::Time,
+        > {
             self.$($metadata)+.creation_timestamp.clone()
         }
     };
+    ($object:ty, $resource:expr $(,)?) => {
+        impl $crate::object::Object for $object {
+            fn resource() -> $crate::object::Resource {
+                $resource
+            }
+
+            $crate::impl_object!(@methods metadata);
+        }
+    };
 }
-pub(crate) use object_of_metadata;
+
+pub(crate) use impl_object;
 
 #[diagnostic::do_not_recommend]
 impl<K> Object for K
@@ -187,7 +224,7 @@ where
         Resource::of::<K>()
     }
 
-    object_of_metadata!(metadata());
+    impl_object!(@methods metadata());
 
     fn trim(&mut self) {
         wipe::trim(self.metadata_mut());

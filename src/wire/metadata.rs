@@ -3,11 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::object::{Object, Resource, object_of_metadata, wipe};
+use crate::object::{Object, Resource, impl_object, wipe};
 
 /// The metadata of a `K`. The client asks the server to send nothing else.
 ///
@@ -62,7 +62,7 @@ impl<K: Object> Object for Metadata<K> {
         K::resource()
     }
 
-    object_of_metadata!(metadata);
+    impl_object!(@methods metadata);
 
     fn trim(&mut self) {
         wipe::trim(&mut self.metadata);
