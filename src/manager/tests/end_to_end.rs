@@ -10,7 +10,6 @@ use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, SecretManager};
 use crate::object::Status;
-use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 use crate::worker::Worker;
 
@@ -26,13 +25,13 @@ fn immutable(name: &str) -> Secret {
 }
 
 /// A manager and its server on one fake clock, the housekeeper in its first rest.
-fn stage(source: &FakeSource<Secret>, clock: &FakeClock) -> Arc<SecretManager> {
+fn stage(source: &FakeSource<Secret>, clock: &FakeClock) -> SecretManager {
     let options = ManagerOptions::default()
         .clock(Clock::from(clock.clone()))
         .idle_max(ROUND);
     let manager = SecretManager::new(source.clone(), options).unwrap();
     clock.wait_for_timer(ROUND);
-    Arc::new(manager)
+    manager
 }
 
 fn kinds(source: &FakeSource<Secret>) -> Vec<(RequestKind, String)> {
@@ -106,7 +105,7 @@ fn a_first_list_that_failed_is_tried_again_within_the_get() {
     source.fail_next(RequestKind::List, SourceFault::Fail(failure));
     let manager = stage(&source, &clock);
     manager.register_pod(&pod("p", &["s"]));
-    let reader = Arc::clone(&manager);
+    let reader = manager.clone();
     let (send, answer) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-get", move |_| {
         send.send(reader.get("ns", "s").map(drop)).unwrap();
@@ -226,10 +225,9 @@ fn many_objects_from_many_threads() {
         }
     }
     let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
-    let manager = Arc::new(manager);
     let workers: Vec<_> = (0..10)
         .map(|worker| {
-            let manager = Arc::clone(&manager);
+            let manager = manager.clone();
             Worker::spawn(format!("t-many-{worker}"), move |_| {
                 for number in 0..20 {
                     let name = format!("s{worker}-{number}");

@@ -6,6 +6,8 @@ mod at_least;
 mod budget;
 #[cfg(feature = "testing")]
 mod checks;
+#[cfg(all(feature = "testing", not(shuttle)))]
+mod clones;
 #[cfg(not(shuttle))]
 mod drops;
 #[cfg(feature = "testing")]

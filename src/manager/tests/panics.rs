@@ -22,7 +22,7 @@ use crate::manager::{
 };
 use crate::object::ObjectKey;
 use crate::sync::atomic::Ordering;
-use crate::sync::{self, Arc, ProcessFlag};
+use crate::sync::{self, ProcessFlag};
 use crate::testing::FakeSource;
 use crate::testing::bad::{Bad, Faulty};
 
@@ -30,7 +30,7 @@ use crate::testing::bad::{Bad, Faulty};
 const LONG: Duration = Duration::from_secs(2 * 60);
 
 /// Drops the manager on a thread of its own; a drop that hangs is a failure and no hanging test.
-fn drop_in_time(manager: Arc<SecretManager>) {
+fn drop_in_time(manager: SecretManager) {
     let (dropped, ended) = bounded(1);
     std::thread::spawn(move || {
         drop(manager);
@@ -108,10 +108,9 @@ fn a_panic_in_lister_watcher_is_the_reads_failure_and_hangs_no_drop() {
 fn a_panic_in_lister_watcher_hangs_no_drop() {
     let stage = Stage::of(ChangeDetection::Watch).start();
     stage.faulty.panic_in("lister_watcher", usize::MAX);
-    let manager = Arc::new(stage.manager);
-    let registers = Arc::clone(&manager);
+    let registers = stage.manager.clone();
     drop(std::thread::spawn(move || registers.register_pod(&pod("p", &["s"]))).join());
-    drop_in_time(Arc::into_inner(manager).unwrap());
+    drop_in_time(stage.manager);
 }
 
 /// An object whose watch cannot be made keeps no other from its room.
