@@ -347,6 +347,52 @@ fn a_shutdown_waits_for_a_check_that_is_being_started() {
     });
 }
 
+/// A check starts a watch, which calls code of the program, and that drops the last clone. The drop
+/// joins the housekeeper, which waits for starts: neither waits for ever, and nothing is left.
+#[test]
+fn the_last_clone_drops_in_a_start_on_a_checking_thread() {
+    check(|| {
+        let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
+        let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
+        let registry = Registry::new(KindTraits::default(), Arc::new(getter.clone()), options);
+        let left = Arc::downgrade(&registry);
+        let store = WatchStore::new(Box::new(runs.clone()), registry).unwrap();
+        let manager = SecretManager::over(Box::new(store)).unwrap();
+        manager.register_pod(&pod("p", &["s"]));
+        let object = Some(immutable("s", "9"));
+        runs.write(0, |writer| commit(writer, "10", object, false))
+            .unwrap();
+        manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        let last = Arc::new(Monitor::new((None::<SecretManager>, false)));
+        let dropping = Arc::clone(&last);
+        runs.act_in_launch(move || {
+            let mut held = dropping.lock();
+            while held.0.is_none() {
+                held = dropping.wait(held);
+            }
+            let manager = held.0.take();
+            drop(held);
+            drop(manager);
+            dropping.lock().1 = true;
+            dropping.notify_all();
+        });
+        // The check finds that the object is gone, so that its watch starts again.
+        getter.answer(Err(failed(404, "not found")));
+        manager.register_pod(&pod("q", &["s"]));
+        let mut held = last.lock();
+        held.0 = Some(manager);
+        last.notify_all();
+        while !held.1 {
+            held = last.wait(held);
+        }
+        drop(held);
+        while left.strong_count() > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(runs.at_work("s"), 0);
+    });
+}
+
 /// Readers, lists that are behind and the housekeeper race: one request confirms the absence.
 #[test]
 fn an_absence_is_confirmed_once_whoever_asks_for_that() {
