@@ -165,6 +165,7 @@ mod change_detection;
 mod changes;
 mod consistent_reads;
 mod entry;
+mod follow_pods;
 mod kinds;
 mod metrics;
 mod node_ttl;
@@ -188,6 +189,7 @@ pub(crate) mod seeds {
 pub use cached::Cached;
 pub use change_detection::ChangeDetection;
 pub use changes::{Changed, Changes};
+pub use follow_pods::FollowedPods;
 pub use kinds::KindTraits;
 pub use metrics::{ManagerMetric, ManagerState};
 pub use node_ttl::NodeTtl;

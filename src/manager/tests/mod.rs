@@ -17,6 +17,8 @@ mod error_hook;
 pub(super) mod fake;
 #[cfg(feature = "testing")]
 mod fetch;
+#[cfg(all(feature = "testing", not(shuttle)))]
+mod follow_pods;
 mod fresh_reads;
 #[cfg(feature = "testing")]
 mod health;
