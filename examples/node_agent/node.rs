@@ -71,7 +71,7 @@ impl Node {
             kept = kept.idle_limit(limit);
         }
         if let Some(most) = options.watches_max {
-            kept = kept.reflectors_max(most).past_limit(PastLimit::Poll);
+            kept = kept.watches_max(most).past_limit(PastLimit::Poll);
         }
         let managers = Managers::new(client, &kept, options.change_detection, metrics)?;
         let (own, reader) = match options.change_detection {

@@ -151,7 +151,7 @@
 //! It costs a thread, a socket and a wake-up descriptor; the benchmarks measure its memory. Idle
 //! objects, and immutable ones that were read, cost their own size only.
 //!
-//! The number of watches is limited to the least of [`ManagerOptions::reflectors_max`], half of the
+//! The number of watches is limited to the least of [`ManagerOptions::watches_max`], half of the
 //! descriptor limit, an eighth of `vm.max_map_count` and the process limit. Beyond it, reads of an
 //! object return `TooManyReflectors` until another object's watch has ended; with
 //! [`PastLimit::Poll`] the object is polled until then. Reflectors that a program starts itself do

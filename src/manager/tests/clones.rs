@@ -118,7 +118,7 @@ const PORTS: &[Port] = &[
     Port {
         method: "get",
         thread: "po-",
-        options: |options| options.past_limit(PastLimit::Poll).reflectors_max(1),
+        options: |options| options.past_limit(PastLimit::Poll).watches_max(1),
         reach: register,
     },
     Port {

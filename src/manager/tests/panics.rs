@@ -56,7 +56,7 @@ fn immutable_when_is_called_under_no_lock_and_its_panic_ends_no_read() {
     let polled = ManagerOptions::default().past_limit(PastLimit::Poll);
     for options in [
         ManagerOptions::default(),
-        polled.reflectors_max(1),
+        polled.watches_max(1),
         ManagerOptions::default().change_detection(ChangeDetection::Cache),
         ManagerOptions::default().change_detection(ChangeDetection::Get),
     ] {
@@ -117,7 +117,7 @@ fn a_panic_in_lister_watcher_hangs_no_drop() {
 #[test]
 fn a_panic_for_one_object_holds_up_no_other() {
     let stage = Stage::of(ChangeDetection::Watch)
-        .options(|options| options.reflectors_max(1))
+        .options(|options| options.watches_max(1))
         .start();
     stage.source.set(secret("z", ""));
     stage.clock.wait_for_timer(ROUND);

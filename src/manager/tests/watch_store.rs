@@ -475,7 +475,7 @@ fn a_refusal_becomes_an_answer() {
 #[test]
 fn an_entry_over_the_limit_waits_for_room() {
     let stage = Stage::watching()
-        .options(|options| options.reflectors_max(1))
+        .options(|options| options.watches_max(1))
         .by_hand();
     let (first, second) = (pod("first", &["a"]), pod("second", &["b"]));
     stage.manager.register_pod(&first);

@@ -87,7 +87,7 @@ impl Model {
     /// `s` is polled by a thread of the model, and its first poll finds what is answered.
     fn of_polls() -> (Self, thread::JoinHandle<()>) {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
-        let model = Self::with(options.reflectors_max(1));
+        let model = Self::with(options.watches_max(1));
         model.manager.register_pod(&pod("p", &["s"]));
         let poller = model.poller();
         (model, poller)
@@ -96,7 +96,7 @@ impl Model {
     /// No object has room for a watch, and the model polls them by hand.
     fn polled_by(clock: &FakeClock) -> Self {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
-        Self::at(clock.clone(), options.reflectors_max(1))
+        Self::at(clock.clone(), options.watches_max(1))
     }
 
     /// `s` is in no list of the server's cache, a reader was told so, and the time to confirm that
@@ -801,7 +801,7 @@ fn a_reader_of_a_polled_object_is_woken_by_the_release_and_by_the_shutdown() {
 fn a_poll_that_takes_over_while_the_watch_lists_loses_no_reader() {
     check(|| {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
-        let model = Model::with(options.reflectors_max(2));
+        let model = Model::with(options.watches_max(2));
         model.manager.register_pod(&pod("p", &["s"]));
         let poller = model.poller();
         model.getter.answer(Ok(secret("s", "9")));

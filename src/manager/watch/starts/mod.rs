@@ -45,10 +45,10 @@ impl<K: Object> Starts<K> {
         let options = &context.registry.options;
         let polls = options.past_limit == PastLimit::Poll;
         // The poller takes the place of one.
-        let reflectors_max = options.reflectors_max.saturating_sub(usize::from(polls));
+        let watches_max = options.watches_max.saturating_sub(usize::from(polls));
         Self {
             launcher,
-            limit: ReflectorLimit::new(reflectors_max),
+            limit: ReflectorLimit::new(watches_max),
             namespaces: Namespaces::default(),
             poller: polls.then(|| Poller::new(context.clone())),
             failure_log: FailureLog::default(),
