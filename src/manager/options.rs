@@ -70,8 +70,16 @@ pub enum WatchScope {
     /// reason; five minutes later the manager tries again. With half as many objects as `above` or
     /// fewer, they are watched by name again.
     ///
-    /// All objects of the namespace cross the wire, once and at each change. Those without
-    /// a reference are neither decoded nor kept.
+    /// All objects of the namespace cross the wire, once with each list and at each change. Those
+    /// without a reference are neither decoded nor kept.
+    ///
+    /// An object that is new to the manager is listed by name first. So a read of it never waits
+    /// for the namespace's watch, nor takes an older state from it. That watch takes the object
+    /// over once it misses no change of it. On the way back, each object is read from the
+    /// namespace's watch until its own has listed it. A list that exceeds a limit of
+    /// [`DecodeOptions`](crate::http::DecodeOptions) counts as a refusal. Any other failure counts
+    /// for each object: reads return it with that error and its age, and
+    /// [`health`](crate::manager::ObjectManager::health) fails.
     Namespace {
         /// The most objects of a namespace that are watched by name.
         above: usize,
