@@ -34,10 +34,10 @@ pub type SecretManager = ObjectManager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Reads the objects of one namespaced kind that owners reference. Its options select a strategy: a
-/// watch of each object, a cache with a time to live, or a fetch for each read. [The module](super)
-/// compares the strategies. An [owner](crate::manual::owners) is a pod or any
-/// other user of objects.
+/// Reads the objects of one kind that owners reference. Its options select a strategy: a watch of
+/// each object, a cache with a time to live, or a fetch for each read. [The module](super) compares
+/// the strategies. An [owner](crate::manual::owners) is a pod or any other user of objects. The
+/// namespace of cluster-scoped objects, such as a `ClusterTrustBundle`, is empty.
 ///
 /// A clone is cheap, and clones are the same manager: give one to each thread and handler that uses
 /// it. [`stop`](Self::stop) and [`shutdown`](Self::shutdown) end all of them.
@@ -66,7 +66,6 @@ impl<K: Object + Clone> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// - `Config`: objects of the type have no namespaces.
     /// - `Resources`: the system has no thread to give.
     /// - `Panicked`: `api` panicked while it made its getter, or the hook of
     ///   [`ManagerOptions::metrics`] did.
@@ -86,10 +85,6 @@ impl<K: Object + Clone> ObjectManager<K> {
         options: ManagerOptions,
     ) -> Result<Self, Error> {
         let resource = K::resource();
-        if !resource.is_namespaced() {
-            let text = format!("no manager of {resource}: its objects have no namespaces");
-            return Err(Error::new(ErrorKind::Config, text));
-        }
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let getter = guard(format_args!("the Api's getter for {resource}"), || {
             api.getter()
