@@ -155,7 +155,6 @@
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
-//! use std::sync::Arc;
 //! use std::time::Duration;
 //!
 //! use k8s_openapi::api::core::v1::Pod;
@@ -167,19 +166,13 @@
 //!
 //! fn run(config: &Config) -> Result<(), Error> {
 //!     let client = Client::new(config, ClientOptions::default())?;
-//!     let secrets = Arc::new(SecretManager::new(client.clone(), ManagerOptions::default())?);
+//!     let secrets = SecretManager::new(client.clone(), ManagerOptions::default())?;
 //!     let of_node = Scope::all().fields(FieldSelector::node_name("node-1"));
 //!     let source = client.lister_watcher(of_node);
 //!     let pods = SharedInformer::<Pod>::new(source, InformerOptions::default());
-//!     let [added, updated, deleted] = [(); 3].map(|()| Arc::clone(&secrets));
-//!     let registered = pods.add_handler(
-//!         pods.handlers()
-//!             .on_add(move |pod, _is_in_initial_list| added.register_pod(pod))
-//!             .on_update(move |_old, new| updated.register_pod(new))
-//!             .on_delete(move |pod| deleted.unregister_pod(&pod.last_known)),
-//!     )?;
+//!     let followed = secrets.follow_pods(&pods)?; // until this drops
 //!     pods.start()?;
-//!     registered.wait_until_synced(Duration::from_secs(60))?;
+//!     followed.wait_until_synced(Duration::from_secs(60))?;
 //!     // Any thread may read. A read blocks a second at most, and not once the Secret is known.
 //!     let secret = secrets.get("shop", "storefront-session")?;
 //!     println!("{secret:?} has {} keys", secret.data.as_ref().map_or(0, |data| data.len()));

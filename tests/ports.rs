@@ -772,7 +772,7 @@ fn relisted(fuse: &Fuse) -> Seen {
 fn laid_out(fuse: &Fuse) -> Seen {
     let source = FakeSource::<Secret>::new();
     source.set(objects::secret("shop", "db", "", &[("a", "1")]));
-    let manager = Arc::new(SecretManager::new(source, ManagerOptions::default()).unwrap());
+    let manager = SecretManager::new(source, ManagerOptions::default()).unwrap();
     let pod = Owner::new("Test", ObjectKey::new("shop", "pod"));
     manager.add_reference(&pod, &ObjectKey::new("shop", "db"));
     manager.get_by("shop", "db", soon()).unwrap();

@@ -32,8 +32,8 @@ const SPEED: f64 = 20.0;
 
 /// Registers the pods of the node with both managers as they come and go: what an agent does.
 struct Registrar {
-    secrets: Arc<SecretManager>,
-    config_maps: Arc<ConfigMapManager>,
+    secrets: SecretManager,
+    config_maps: ConfigMapManager,
     pods: BTreeMap<ObjectKey, Arc<StoredObject<Pod>>>,
 }
 
@@ -237,13 +237,12 @@ fn the_caches_end_where_the_recorded_server_ended() {
         ClientOptions::default(),
     )
     .unwrap();
-    let secrets = Arc::new(SecretManager::new(client.clone(), ManagerOptions::default()).unwrap());
-    let config_maps =
-        Arc::new(ConfigMapManager::new(client.clone(), ManagerOptions::default()).unwrap());
+    let secrets = SecretManager::new(client.clone(), ManagerOptions::default()).unwrap();
+    let config_maps = ConfigMapManager::new(client.clone(), ManagerOptions::default()).unwrap();
     let (of_secrets, of_config_maps) = (secrets.subscribe(), config_maps.subscribe());
     let registrar = Registrar {
-        secrets: Arc::clone(&secrets),
-        config_maps: Arc::clone(&config_maps),
+        secrets: secrets.clone(),
+        config_maps: config_maps.clone(),
         pods: BTreeMap::new(),
     };
     let source = client.lister_watcher(Scope::all().fields(FieldSelector::node_name("node-1")));

@@ -46,9 +46,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("store", &["reflector", "list_watch"]),
     // A client waits for one object in a store that a reflector fills.
     ("wait_until", &["http", "reflector", "store"]),
-    ("manager", &["reflector", "store", "list_watch"]),
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
+    // A manager follows the pods of an informer.
+    ("manager", &["informer", "reflector", "store", "list_watch"]),
     ("unique_name", &[]),
     ("writer_lock", &[]),
     ("local_file", &["wire"]),

@@ -52,7 +52,7 @@ fn an_object_is_created_replaced_and_deleted_once() {
     let (_server, client) = start();
     let created = client.create(&map("1"), &whole(), NEVER).unwrap();
     assert_eq!((value(&created), created.key()), (Some("1"), key()));
-    assert!(!created.uid().is_empty() && !created.version().is_empty());
+    assert!(!created.uid().is_empty() && !created.resource_version_text().is_empty());
     let exists = refusal(client.create(&map("1"), &whole(), NEVER));
     assert_eq!(exists, (409, "AlreadyExists".to_owned()));
 

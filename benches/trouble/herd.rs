@@ -62,7 +62,7 @@ fn scenario(name: &str, faults: &[Fault]) -> (bool, Vec<Second>) {
     let options = ManagerOptions::default();
     let options = options
         .idle_max(Duration::from_secs(60 * 60))
-        .reflectors_max(WATCHES);
+        .watches_max(WATCHES);
     let manager = SecretManager::new(client, options).unwrap();
     for number in 0..WATCHES {
         let name = format!("s-{number}");

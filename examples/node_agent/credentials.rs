@@ -106,7 +106,7 @@ struct Desk {
     /// Readable once a thread has to end.
     heard: UnixStream,
     declared: Mutex<Declared>,
-    managers: Arc<Managers>,
+    managers: Managers,
     timeout: Option<Duration>,
     clock: Clock,
     told: Mutex<Told>,
@@ -124,7 +124,7 @@ impl Credentials {
     /// Listens, and answers from now on; `None` without a socket.
     pub(crate) fn start(
         options: &CredentialOptions,
-        managers: &Arc<Managers>,
+        managers: &Managers,
     ) -> Result<Option<Self>, Error> {
         let Some(path) = &options.socket else {
             return Ok(None);
@@ -146,7 +146,7 @@ impl Credentials {
             listener,
             heard,
             declared: Mutex::new(options.declared.clone()),
-            managers: Arc::clone(managers),
+            managers: managers.clone(),
             timeout: options.timeout,
             told: Mutex::new(Told::since(clock.now())),
             clock,
@@ -442,7 +442,7 @@ mod tests {
     struct Machine {
         // Ends first.
         credentials: Credentials,
-        managers: Arc<Managers>,
+        managers: Managers,
         server: ApiServer,
         directory: TempDirectory,
     }
@@ -467,7 +467,7 @@ mod tests {
         let config = Config::for_server(&server.url());
         let client = Client::new(&config.unwrap(), ClientOptions::default()).unwrap();
         let managers = Managers::new(&client, &ManagerOptions::default(), strategy, None);
-        let managers = Arc::new(managers.unwrap());
+        let managers = managers.unwrap();
         let objects: BTreeSet<_> = declared().objects().cloned().collect();
         managers.refer(&objects, &BTreeSet::new());
         let directory = TempDirectory::new("credentials");

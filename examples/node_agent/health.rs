@@ -22,7 +22,7 @@ pub(crate) struct Health {
     pub(crate) pods: Option<Arc<Reflector>>,
     /// Where objects have a time to live.
     pub(crate) own_node: Option<Arc<Reflector>>,
-    pub(crate) managers: Arc<Managers>,
+    pub(crate) managers: Managers,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
     /// Where units of systemd get values.

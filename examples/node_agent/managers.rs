@@ -10,7 +10,6 @@ use kubecache::object::{Object, ObjectData, ObjectKey};
 use kubecache::{Error, ErrorKind};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::Metrics;
@@ -23,10 +22,11 @@ const REFERENCE: &str = "Reference";
 /// How long a read of one value waits for a server that does not answer.
 const READ_WAIT: Duration = Duration::from_secs(5);
 
-/// Keeps the Secrets and ConfigMaps of the registered pods.
+/// Keeps the Secrets and ConfigMaps of the registered pods. Clones are the same managers.
+#[derive(Clone)]
 pub(crate) struct Managers {
-    secrets: Arc<SecretManager>,
-    config_maps: Arc<ConfigMapManager>,
+    secrets: SecretManager,
+    config_maps: ConfigMapManager,
 }
 
 /// An object that is kept.
@@ -66,14 +66,14 @@ impl Managers {
         let secrets = counted::<Secret>(&options, metrics, strategy)?;
         let config_maps = counted::<ConfigMap>(&options, metrics, strategy)?;
         Ok(Self {
-            secrets: Arc::new(SecretManager::new(client.clone(), secrets)?),
-            config_maps: Arc::new(ConfigMapManager::new(client.clone(), config_maps)?),
+            secrets: SecretManager::new(client.clone(), secrets)?,
+            config_maps: ConfigMapManager::new(client.clone(), config_maps)?,
         })
     }
 
-    /// The managers, for who follows them: Secrets, ConfigMaps.
-    pub(crate) fn shared(&self) -> (Arc<SecretManager>, Arc<ConfigMapManager>) {
-        (Arc::clone(&self.secrets), Arc::clone(&self.config_maps))
+    /// Clones of the managers: Secrets, ConfigMaps.
+    pub(crate) fn shared(&self) -> (SecretManager, ConfigMapManager) {
+        (self.secrets.clone(), self.config_maps.clone())
     }
 
     /// Subscriptions to what changes: Secrets, ConfigMaps.

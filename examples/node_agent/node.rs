@@ -32,7 +32,7 @@ use crate::wanted::Wanted;
 
 /// Pods that run here, and their objects.
 pub(crate) struct Node {
-    managers: Arc<Managers>,
+    managers: Managers,
     /// Where objects are written.
     pub(crate) files: Option<Arc<Files>>,
     /// Where values are given to units of systemd.
@@ -71,14 +71,9 @@ impl Node {
             kept = kept.idle_limit(limit);
         }
         if let Some(most) = options.watches_max {
-            kept = kept.reflectors_max(most).past_limit(PastLimit::Poll);
+            kept = kept.watches_max(most).past_limit(PastLimit::Poll);
         }
-        let managers = Arc::new(Managers::new(
-            client,
-            &kept,
-            options.change_detection,
-            metrics,
-        )?);
+        let managers = Managers::new(client, &kept, options.change_detection, metrics)?;
         let (own, reader) = match options.change_detection {
             ChangeDetection::Watch => (None, None),
             ChangeDetection::Cache => {
@@ -236,7 +231,7 @@ impl Node {
         Health {
             pods: pods.map(Arc::clone),
             own_node: self.own.clone(),
-            managers: Arc::clone(&self.managers),
+            managers: self.managers.clone(),
             files: self.files.clone(),
             credentials: self.credentials.clone(),
             selections: Arc::clone(&self.selections.followed),

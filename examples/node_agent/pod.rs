@@ -60,7 +60,7 @@ impl Object for Pod {
         &self.uid
     }
 
-    fn version(&self) -> &str {
+    fn resource_version_text(&self) -> &str {
         &self.version
     }
 }
@@ -279,7 +279,10 @@ mod tests {
             "{pod}"
         );
         assert_eq!(read.key(), whole.key());
-        assert_eq!((read.uid(), read.version()), (whole.uid(), whole.version()));
+        assert_eq!(
+            (read.uid(), read.resource_version_text()),
+            (whole.uid(), whole.resource_version_text())
+        );
         let status = whole.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         assert_eq!(read.phase, phase.unwrap_or_default());

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, select, unbounded};
@@ -23,13 +22,13 @@ const HANDS: usize = 8;
 /// The threads that read. Dropping it ends the managers' requests, and so the threads, at once.
 pub(crate) struct Reader {
     orders: Sender<ObjectId>,
-    managers: Arc<Managers>,
+    managers: Managers,
     _desk: Worker,
     _hands: Vec<Worker>,
 }
 
 impl Reader {
-    pub(crate) fn start(managers: &Arc<Managers>) -> Result<Self, Error> {
+    pub(crate) fn start(managers: &Managers) -> Result<Self, Error> {
         let started = || {
             let (send, orders) = unbounded();
             let (hand_out, work) = unbounded();
@@ -38,7 +37,7 @@ impl Reader {
                 run(&orders, &hand_out, &done, stop);
             })?;
             let hands = (1..=HANDS).map(|number| {
-                let (managers, work) = (Arc::clone(managers), work.clone());
+                let (managers, work) = (managers.clone(), work.clone());
                 let report = report.clone();
                 Worker::spawn(format!("agent-read-{number}"), move |stop| {
                     read(&managers, &work, &report, stop);
@@ -46,7 +45,7 @@ impl Reader {
             });
             Ok(Self {
                 orders: send,
-                managers: Arc::clone(managers),
+                managers: managers.clone(),
                 _desk: desk,
                 _hands: hands.collect::<io::Result<_>>()?,
             })

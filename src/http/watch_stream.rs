@@ -335,7 +335,7 @@ mod tests {
         fn uid(&self) -> &'static str {
             ""
         }
-        fn version(&self) -> &'static str {
+        fn resource_version_text(&self) -> &'static str {
             "8"
         }
     }

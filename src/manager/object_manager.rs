@@ -17,7 +17,7 @@ use super::strategy::{ReferencedObjects, Strategy};
 use super::ttl::store::TtlStore;
 use super::watch::store::WatchStore;
 use crate::clock::{Clock, IntoDeadline};
-use crate::error::{Error, ErrorKind, debug_of};
+use crate::error::{Error, ErrorKind, clone_of, debug_of};
 use crate::guard::guard;
 use crate::hooks::Telemetry;
 use crate::list_watch::Api;
@@ -34,21 +34,31 @@ pub type SecretManager = ObjectManager<Secret>;
 #[doc(alias = "configmap.Manager")]
 pub type ConfigMapManager = ObjectManager<ConfigMap>;
 
-/// Reads the objects of one namespaced kind that owners reference. Its options select a strategy: a
-/// watch of each object, a cache with a time to live, or a fetch for each read. [The module](super)
-/// compares the strategies. An [owner](crate::manual::owners) is a pod or any
-/// other user of objects.
+/// Reads the objects of one kind that owners reference. Its options select a strategy: a watch of
+/// each object, a cache with a time to live, or a fetch for each read. [The module](super) compares
+/// the strategies. An [owner](crate::manual::owners) is a pod or any other user of objects. The
+/// namespace of cluster-scoped objects, such as a `ClusterTrustBundle`, is empty.
 ///
-/// Share it between threads by reference or in an `Arc`. Dropping it stops and joins every thread
-/// it started, in milliseconds, except those that [`shutdown`](Self::shutdown) has named as late.
-pub struct ObjectManager<K: Object> {
+/// A clone is cheap, and clones are the same manager: give one to each thread and handler that uses
+/// it. [`stop`](Self::stop) and [`shutdown`](Self::shutdown) end all of them.
+///
+/// The drop of the last clone stops and joins every thread of the manager, in milliseconds, except
+/// those that a shutdown has named as late. Any thread may drop it. If that is one of the manager's
+/// own, such as the thread of a hook, this thread ends detached when the program's code returns.
+/// The log says so. A clone in the manager's own [`Api`] or hooks keeps the manager alive for ever.
+pub struct ObjectManager<K: Object>(Arc<ManagerInner<K>>);
+
+/// The one manager of all clones. Its fields drop in this order: the threads end first.
+struct ManagerInner<K: Object> {
     strategy: Box<dyn Strategy<K>>,
     entries: Arc<dyn ReferencedObjects>,
     telemetry: Telemetry<ManagerMetric, ManagerState>,
 }
 
+clone_of!([K: Object] ObjectManager<K>: 0);
+
 debug_of!([K: Object] ObjectManager<K>, |it|
-    kind: K::resource().kind(), objects: it.entries.state().objects, ..);
+    kind: K::resource().kind(), objects: it.0.entries.state().objects, ..);
 
 impl<K: Object + Clone> ObjectManager<K> {
     /// Makes a manager without owners. Sends no request. With `Watch` it starts the housekeeper's
@@ -56,7 +66,6 @@ impl<K: Object + Clone> ObjectManager<K> {
     ///
     /// # Errors
     ///
-    /// - `Config`: objects of the type have no namespaces.
     /// - `Resources`: the system has no thread to give.
     /// - `Panicked`: `api` panicked while it made its getter, or the hook of
     ///   [`ManagerOptions::metrics`] did.
@@ -76,10 +85,6 @@ impl<K: Object + Clone> ObjectManager<K> {
         options: ManagerOptions,
     ) -> Result<Self, Error> {
         let resource = K::resource();
-        if !resource.is_namespaced() {
-            let text = format!("no manager of {resource}: its objects have no namespaces");
-            return Err(Error::new(ErrorKind::Config, text));
-        }
         let api: Arc<dyn Api<K>> = Arc::new(api);
         let getter = guard(format_args!("the Api's getter for {resource}"), || {
             api.getter()
@@ -99,7 +104,7 @@ impl<K: Object + Clone> ObjectManager<K> {
 
 impl<K: Object> ObjectManager<K> {
     fn clock(&self) -> &Clock {
-        &self.entries.options().reflector.clock
+        &self.0.entries.options().reflector.clock
     }
 
     /// Tells the metrics hook how a read ended. Without a hook it looks at no clock.
@@ -107,7 +112,7 @@ impl<K: Object> ObjectManager<K> {
         &self,
         read: impl FnOnce() -> Result<Cached<K>, Error>,
     ) -> Result<Cached<K>, Error> {
-        self.telemetry.time(read, |took, result| {
+        self.0.telemetry.time(read, |took, result| {
             let failure = result.as_ref().err().cloned();
             ManagerMetric::Read { took, failure }
         })
@@ -125,23 +130,23 @@ impl<K: Object> ObjectManager<K> {
         let (hook, clock) = (options.metrics.clone(), &options.reflector.clock);
         let look = Box::new(counter(&*strategy));
         let telemetry = Telemetry::start(hook, &cache_name::<K>(), clock, look, started)?;
-        Ok(Self {
+        Ok(Self(Arc::new(ManagerInner {
             strategy,
             entries,
             telemetry,
-        })
+        })))
     }
 
     /// The entries, if the strategy keeps objects.
     #[cfg(feature = "snapshot")]
     pub(crate) fn kept_objects(&self) -> Option<Arc<dyn super::strategy::KeptObjects<K>>> {
-        self.strategy.kept_objects()
+        self.0.strategy.kept_objects()
     }
 
     /// The store, for tests that take a fresh read apart.
     #[cfg(test)]
     pub(crate) fn store(&self) -> &WatchStore<K> {
-        self.strategy.watch_store().unwrap()
+        self.0.strategy.watch_store().unwrap()
     }
 
     /// Adds one reference of `owner` to the object. References are counted: each needs its own
@@ -154,7 +159,7 @@ impl<K: Object> ObjectManager<K> {
     /// the object return why.
     pub fn add_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Add(key.clone());
-        self.strategy.change_references(owner, change);
+        self.0.strategy.change_references(owner, change);
     }
 
     /// Removes one reference of `owner` to the object; does nothing if `owner` has none.
@@ -163,7 +168,7 @@ impl<K: Object> ObjectManager<K> {
     /// Never blocks: the housekeeper joins the thread of the watch.
     pub fn remove_reference(&self, owner: &Owner, key: &ObjectKey) {
         let change = ReferenceChange::Remove(key.clone());
-        self.strategy.change_references(owner, change);
+        self.0.strategy.change_references(owner, change);
     }
 
     /// Makes `owner` reference exactly the objects of `keys`, each once. Adds the new references
@@ -175,7 +180,7 @@ impl<K: Object> ObjectManager<K> {
     /// and never fails, as [`add_reference`](Self::add_reference).
     pub fn set_references(&self, owner: &Owner, keys: impl IntoIterator<Item = ObjectKey>) {
         let change = ReferenceChange::Set(keys.into_iter().collect());
-        self.strategy.change_references(owner, change);
+        self.0.strategy.change_references(owner, change);
     }
 
     /// Returns the object: from memory if the answer there is current, else after a wait of at most
@@ -188,8 +193,8 @@ impl<K: Object> ObjectManager<K> {
     #[doc(alias = "GetConfigMap")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Cached<K>, Error> {
         self.measured(|| {
-            self.strategy.get(namespace, name, &|| {
-                let options = self.entries.options();
+            self.0.strategy.get(namespace, name, &|| {
+                let options = self.0.entries.options();
                 options.reflector.clock.after(options.get_limit())
             })
         })
@@ -231,7 +236,7 @@ impl<K: Object> ObjectManager<K> {
         deadline: impl IntoDeadline,
     ) -> Result<Cached<K>, Error> {
         let deadline = || deadline.into_deadline(self.clock());
-        self.measured(|| self.strategy.get(namespace, name, &deadline))
+        self.measured(|| self.0.strategy.get(namespace, name, &deadline))
     }
 
     /// Returns the object that is in memory, whatever its age, or `None` if there is none. With
@@ -243,7 +248,7 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// `NotRegistered`; not with `Get`.
     pub fn get_cached(&self, namespace: &str, name: &str) -> Result<Option<Cached<K>>, Error> {
-        self.strategy.get_cached(namespace, name)
+        self.0.strategy.get_cached(namespace, name)
     }
 
     /// Asks the server for the object and returns its most recent state. If the watch or another
@@ -302,7 +307,8 @@ impl<K: Object> ObjectManager<K> {
         let deadline = deadline.into_deadline(self.clock());
         self.measured(|| {
             let latest = ResourceVersion::most_recent();
-            self.strategy
+            self.0
+                .strategy
                 .get_at_least(namespace, name, &latest, deadline)
         })
     }
@@ -343,7 +349,8 @@ impl<K: Object> ObjectManager<K> {
             return self.get_by(namespace, name, deadline);
         }
         self.measured(|| {
-            self.strategy
+            self.0
+                .strategy
                 .get_at_least(namespace, name, version, deadline)
         })
     }
@@ -351,7 +358,7 @@ impl<K: Object> ObjectManager<K> {
     /// Reports each owner with the objects that it references, sorted by namespace and name.
     /// Never blocks on the network, and does not count as a read.
     pub fn inspect(&self) -> BTreeMap<Owner, Vec<ObjectReport>> {
-        let owners = self.entries.owners().into_iter();
+        let owners = self.0.entries.owners().into_iter();
         let reports = owners.map(|(owner, keys)| {
             let objects = keys.iter().filter_map(|key| self.inspect_object(key));
             (owner, objects.collect())
@@ -361,13 +368,13 @@ impl<K: Object> ObjectManager<K> {
 
     /// Reports one object, or `None` if no owner references it. Does not count as a read.
     pub fn inspect_object(&self, key: &ObjectKey) -> Option<ObjectReport> {
-        self.entries.inspect(key)
+        self.0.entries.inspect(key)
     }
 
     /// Returns the strategy by which this manager learns of changes:
     /// [`ManagerOptions::change_detection`].
     pub fn change_detection(&self) -> ChangeDetection {
-        self.entries.options().change_detection
+        self.0.entries.options().change_detection
     }
 
     /// Returns an error if the server has stopped confirming a watched object. For health checks.
@@ -388,10 +395,10 @@ impl<K: Object> ObjectManager<K> {
     ///   or what its first answer waits for. Its last failure is the source. The text names no
     ///   object.
     pub fn health(&self) -> Result<(), Error> {
-        if let Some(failure) = self.strategy.housekeeping_failure() {
+        if let Some(failure) = self.0.strategy.housekeeping_failure() {
             return Err(failure);
         }
-        let owners = self.entries.owners().into_values();
+        let owners = self.0.entries.owners().into_values();
         let keys: BTreeSet<ObjectKey> = owners.flatten().collect();
         let reports = keys.iter().filter_map(|key| self.inspect_object(key));
         let overdue: Vec<ObjectReport> = reports.filter(|report| report.is_overdue).collect();
@@ -427,7 +434,7 @@ impl<K: Object> ObjectManager<K> {
     ///
     /// Never blocks on the network.
     pub fn namespace_reports(&self) -> Vec<NamespaceReport> {
-        self.strategy.namespace_reports()
+        self.0.strategy.namespace_reports()
     }
 
     /// Subscribes to the changes of this manager's objects, for programs that show each change as
@@ -437,7 +444,7 @@ impl<K: Object> ObjectManager<K> {
     /// and from registrations that drop a cached object. The manager never waits for a subscriber
     /// and keeps a bounded number of keys for it.
     pub fn subscribe(&self) -> Changes {
-        self.entries.changes().subscribe()
+        self.0.entries.changes().subscribe()
     }
 
     /// Stops every watch and every request for good, and returns at once.
@@ -446,7 +453,7 @@ impl<K: Object> ObjectManager<K> {
     /// Reads that wait end, and later ones return `Stopped` at once. Reads that need no watch and
     /// no request still succeed: of immutable objects, and of those whose time to live is not over.
     pub fn stop(&self) {
-        self.strategy.stop();
+        self.0.strategy.stop();
     }
 
     /// [Stops](Self::stop) the manager, then blocks until its threads have ended, at most until
@@ -478,7 +485,7 @@ impl<K: Object> ObjectManager<K> {
     /// ```
     pub fn shutdown(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(self.clock());
-        self.strategy.shutdown(deadline)
+        self.0.strategy.shutdown(deadline)
     }
 }
 

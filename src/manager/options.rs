@@ -21,7 +21,7 @@ const IDLE_MAX: Duration = Duration::from_secs(5 * 60);
 /// The least the kubelet allows.
 const IDLE_MAX_LEAST: Duration = Duration::from_secs(60);
 /// Thousands of watches on a node are a burden to the server before they are one to the node.
-const REFLECTORS_MAX: usize = 1_000;
+const WATCHES_MAX: usize = 1_000;
 /// The kubelet's least watch time-out for single objects; the server draws up to twice this.
 const WATCH_TIMEOUT_MIN: Duration = Duration::from_secs(30 * 60);
 
@@ -70,8 +70,16 @@ pub enum WatchScope {
     /// reason; five minutes later the manager tries again. With half as many objects as `above` or
     /// fewer, they are watched by name again.
     ///
-    /// All objects of the namespace cross the wire, once and at each change. Those without
-    /// a reference are neither decoded nor kept.
+    /// All objects of the namespace cross the wire, once with each list and at each change. Those
+    /// without a reference are neither decoded nor kept.
+    ///
+    /// An object that is new to the manager is listed by name first. So a read of it never waits
+    /// for the namespace's watch, nor takes an older state from it. That watch takes the object
+    /// over once it misses no change of it. On the way back, each object is read from the
+    /// namespace's watch until its own has listed it. A list that exceeds a limit of
+    /// [`DecodeOptions`](crate::http::DecodeOptions) counts as a refusal. Any other failure counts
+    /// for each object: reads return it with that error and its age, and
+    /// [`health`](crate::manager::ObjectManager::health) fails.
     Namespace {
         /// The most objects of a namespace that are watched by name.
         above: usize,
@@ -92,7 +100,7 @@ pub enum WatchScope {
 ///
 /// // The cluster. In a program, an `http::Client` stands in its place.
 /// let server = FakeSource::<Secret>::new();
-/// let options = ManagerOptions::default().reflectors_max(3).past_limit(PastLimit::Poll);
+/// let options = ManagerOptions::default().watches_max(3).past_limit(PastLimit::Poll);
 /// let secrets = SecretManager::new(server.clone(), options)?;
 ///
 /// let shop = Owner::new("Shop", ObjectKey::new("shop", "till"));
@@ -118,8 +126,8 @@ pub enum PastLimit {
     /// [`node_ttl`](ManagerOptions::node_ttl), else the [`ttl`](ManagerOptions::ttl), and at least
     /// a second. A new value holds from each object's next poll on.
     ///
-    /// - [`reflectors_max`](ManagerOptions::reflectors_max) counts the poller as one. So there is
-    ///   one watch less than that, with or without polled objects.
+    /// - The poller takes the place of one watch of
+    ///   [`watches_max`](ManagerOptions::watches_max), with or without polled objects.
     /// - A read is answered from memory until the time to live is over. Then it waits for the poll,
     ///   until its deadline. Past the deadline, or once a poll has failed, it gets the
     ///   [stale](crate::manager::Cached::is_stale) object with the failure.
@@ -161,7 +169,7 @@ pub struct ManagerOptions {
     pub(crate) node_ttl: NodeTtl,
     pub(crate) invalidate_on_update: bool,
     pub(crate) idle_max: Duration,
-    pub(crate) reflectors_max: usize,
+    pub(crate) watches_max: usize,
     pub(crate) past_limit: PastLimit,
     pub(crate) recheck_immutable: bool,
     pub(crate) metrics: Option<Hook<ManagerMetric>>,
@@ -184,7 +192,7 @@ impl Default for ManagerOptions {
             node_ttl: NodeTtl::new(),
             invalidate_on_update: false,
             idle_max: IDLE_MAX,
-            reflectors_max: REFLECTORS_MAX,
+            watches_max: WATCHES_MAX,
             past_limit: PastLimit::default(),
             recheck_immutable: true,
             metrics: None,
@@ -224,9 +232,10 @@ setters! { [] ManagerOptions;
     /// minutes; at least 1 minute.
     idle_max(idle: Duration) = idle.max(IDLE_MAX_LEAST);
 
-    /// The most watches of this manager at a time, a poller included. Default: 1,000. The limits of
-    /// the process apply as well. [`past_limit`](Self::past_limit) covers the objects beyond.
-    reflectors_max(reflectors: usize);
+    /// The most watches of this manager at a time, by name and of namespaces. With
+    /// [`PastLimit::Poll`] the poller takes the place of one. Default: 1,000. The limits of the
+    /// process apply as well. [`past_limit`](Self::past_limit) covers the objects beyond.
+    watches_max(watches: usize);
 
     /// With `Watch`: the treatment of an object for whose watch there is no room. Default:
     /// [`Fail`](PastLimit::Fail), reads of it fail.

@@ -70,7 +70,7 @@ use serde::de::DeserializeOwned;
 ///     fn uid(&self) -> &str {
 ///         &self.metadata.uid
 ///     }
-///     fn version(&self) -> &str {
+///     fn resource_version_text(&self) -> &str {
 ///         &self.metadata.resource_version
 ///     }
 /// }
@@ -104,8 +104,9 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     /// Returns the object's uid; empty when the server sent none.
     fn uid(&self) -> &str;
 
-    /// Returns the object's resource version as text; empty when the server sent none.
-    fn version(&self) -> &str;
+    /// Returns the text of the object's resource version; empty when the server sent none.
+    /// [`resource_version`](Self::resource_version) returns the version itself.
+    fn resource_version_text(&self) -> &str;
 
     /// Returns the value of one label. The default knows no labels.
     fn label(&self, _name: &str) -> Option<&str> {
@@ -137,7 +138,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 
     /// Returns the object's resource version; empty when the server sent none.
     fn resource_version(&self) -> ResourceVersion {
-        ResourceVersion::from(self.version())
+        ResourceVersion::from(self.resource_version_text())
     }
 }
 
@@ -179,7 +180,7 @@ macro_rules! impl_object {
             self.$($metadata)+.uid.as_deref().unwrap_or_default()
         }
 
-        fn version(&self) -> &str {
+        fn resource_version_text(&self) -> &str {
             let version = self.$($metadata)+.resource_version.as_deref();
             version.unwrap_or_default()
         }
@@ -251,7 +252,8 @@ impl<'a> KeyRef<'a> {
 
 /// Whether two objects with one key are the same state of the same object.
 pub(crate) fn is_same_state<K: Object>(a: &K, b: &K) -> bool {
-    !a.version().is_empty() && a.version() == b.version() && a.uid() == b.uid()
+    let version = a.resource_version_text();
+    !version.is_empty() && version == b.resource_version_text() && a.uid() == b.uid()
 }
 
 /// The word for one object of the type in Kubernetes messages: `secret`, `deployment.apps` (OC-9).

@@ -65,7 +65,7 @@ impl<K: Object> Deref for StoredObject<K> {
 
 impl<K: Object> fmt::Debug for StoredObject<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (key, version) = (self.0.key(), self.0.version());
+        let (key, version) = (self.0.key(), self.0.resource_version_text());
         write!(f, "{} {key} @{version}", K::resource().kind())
     }
 }

@@ -73,7 +73,7 @@ pub struct PublisherStatus {
 }
 
 struct PublisherCore<K: ObjectData> {
-    manager: Arc<ObjectManager<K>>,
+    manager: ObjectManager<K>,
     outlet: Arc<Outlet>,
     on_change: Option<Hook<BTreeSet<ObjectKey>>>,
     /// Whether all references have been added, so that unreferenced objects may go.
@@ -93,7 +93,7 @@ impl<K: ObjectData> Publisher<K> {
     ///
     /// `Resources`, if the system has no thread.
     pub fn start(
-        manager: Arc<ObjectManager<K>>,
+        manager: ObjectManager<K>,
         outlet: Arc<Outlet>,
         on_change: Option<Hook<BTreeSet<ObjectKey>>>,
     ) -> Result<Self, Error> {

@@ -54,7 +54,7 @@ impl<K: SnapshotObject> Attached for AttachedManager<K> {
             let port = format!("the version of {} {}", K::resource().kind(), kept.key);
             let version = guard(port, || {
                 let object = &kept.object;
-                [object.uid(), object.version()].map(str::to_owned)
+                [object.uid(), object.resource_version_text()].map(str::to_owned)
             });
             (&kept.key, version.ok()).hash(state);
         }

@@ -143,7 +143,7 @@ fn a_pause_ends_by_the_stop_and_by_a_waiter() {
 fn b18_no_reader_goes_back_behind_what_another_has_read() {
     let version = |store: &Store<ConfigMap>| -> usize {
         let object = store.get("shop", "db").unwrap();
-        object.map_or(3, |object| object.version().parse().unwrap())
+        object.map_or(3, |object| object.resource_version_text().parse().unwrap())
     };
     shuttle::check_random(
         move || {

@@ -39,7 +39,7 @@ impl<K: Object> SeenState<K> {
     fn describe(&self) -> String {
         match self {
             Self::Absent => "absent".to_owned(),
-            Self::Object(object) => format!("version {}", object.version()),
+            Self::Object(object) => format!("version {}", object.resource_version_text()),
             Self::Undecodable(why) => format!("undecodable: {why}"),
         }
     }

@@ -26,6 +26,7 @@ macro_rules! ranks {
 ranks! {
     10 ROUNDS "the rounds of a publisher and of a snapshot"
     10 SNAPSHOT "the managers of a snapshot"
+    10 FOLLOWED_PODS "the pods that a manager follows"
     20 REFERENCES "a manager's references: which owner references what"
     30 REFLECTOR_STATUS "a reflector's status"
     30 RELIST_PROGRESS "a relist loop's progress"

@@ -14,30 +14,66 @@ use crate::sync::{Arc, Mutex};
 use crate::testing::FakeSource;
 use crate::worker::StopToken;
 
-/// The methods that may panic, and how often each still does.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Faulty(Arc<Mutex<Vec<(&'static str, usize)>>>);
+/// The methods that may panic, and how often each still does. A method may also run code of a test.
+#[derive(Clone, Default)]
+pub(crate) struct Faulty {
+    panics: Arc<Mutex<Vec<(&'static str, usize)>>>,
+    acts: Arc<Mutex<Vec<Act>>>,
+}
+
+/// Code of a test, the method that runs it, and how the name of the thread begins.
+type Act = (
+    &'static str,
+    &'static str,
+    Box<dyn FnOnce() + Send + 'static>,
+);
+
+impl fmt::Debug for Faulty {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.panics.lock().fmt(f)
+    }
+}
 
 impl Faulty {
     /// Makes the next `times` calls of `method` panic.
     pub(crate) fn panic_in(&self, method: &'static str, times: usize) {
-        self.0.lock().push((method, times));
+        self.panics.lock().push((method, times));
+    }
+
+    /// Makes the next call of `method`, on a thread whose name begins with `thread`, run `act`.
+    pub(crate) fn act_in(
+        &self,
+        method: &'static str,
+        thread: &'static str,
+        act: impl FnOnce() + Send + 'static,
+    ) {
+        self.acts.lock().push((method, thread, Box::new(act)));
     }
 
     /// How many panics are still to come.
     pub(crate) fn left(&self) -> usize {
-        self.0.lock().iter().map(|(_, times)| times).sum()
+        self.panics.lock().iter().map(|(_, times)| times).sum()
     }
 
     pub(crate) fn call(&self, method: &str) {
         let panics = {
-            let mut faults = self.0.lock();
+            let mut faults = self.panics.lock();
             let fault = faults
                 .iter_mut()
                 .find(|(name, times)| *name == method && *times > 0);
             fault.map(|(_, times)| *times = times.saturating_sub(1))
         };
         assert!(panics.is_none(), "a bad source");
+        let act = {
+            let thread = std::thread::current();
+            let thread = thread.name().unwrap_or_default();
+            let mut acts = self.acts.lock();
+            let is_meant = |act: &Act| act.0 == method && thread.starts_with(act.1);
+            acts.iter().position(is_meant).map(|at| acts.remove(at))
+        };
+        if let Some((.., act)) = act {
+            act();
+        }
     }
 }
 

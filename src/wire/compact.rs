@@ -163,7 +163,7 @@ macro_rules! object_of_text {
             self.$text.text(self.$text.uid)
         }
 
-        fn version(&self) -> &str {
+        fn resource_version_text(&self) -> &str {
             self.$text.text(self.$text.version)
         }
 
@@ -260,14 +260,14 @@ impl Clone for Dynamic {
 
 impl<K: Object> fmt::Debug for Compact<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.version();
+        let version = self.resource_version_text();
         write!(f, "{} {} @{version}", K::resource().kind(), self.key())
     }
 }
 
 impl fmt::Debug for Dynamic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} @{}", self.key(), self.version())
+        write!(f, "{} @{}", self.key(), self.resource_version_text())
     }
 }
 

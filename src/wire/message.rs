@@ -140,7 +140,7 @@ impl<K: Object> Listed<K> {
     /// Its uid and its version, borrowed. A missing one is empty.
     pub(crate) fn identity(&self) -> (&str, &str) {
         match self {
-            Self::Object(object) => (object.uid(), object.version()),
+            Self::Object(object) => (object.uid(), object.resource_version_text()),
             Self::Undecodable(aside) => (&aside.uid, aside.resource_version.as_str()),
         }
     }

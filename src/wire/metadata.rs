@@ -109,7 +109,7 @@ impl<K> Clone for Metadata<K> {
 
 impl<K: Object> fmt::Debug for Metadata<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let version = self.version();
+        let version = self.resource_version_text();
         write!(f, "{} {} @{version}", K::resource().kind(), self.key())
     }
 }

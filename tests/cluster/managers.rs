@@ -1,7 +1,6 @@
 //! The managers against a real server in bulk: what the kubelet's own integration test asks of its
 //! watch-based manager.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::{LocalObjectReference, Pod, PodSpec};
@@ -57,11 +56,10 @@ fn many_secrets_from_ten_workers_are_readable_within_ten_seconds() {
     let _alone = cluster_alone();
     apply_the_secrets();
     let manager = SecretManager::new(client_of("admin.yaml"), ManagerOptions::default()).unwrap();
-    let manager = Arc::new(manager);
     let started = Clock::system().now();
     let workers: Vec<Worker> = (0..WORKERS)
         .map(|worker| {
-            let manager = Arc::clone(&manager);
+            let manager = manager.clone();
             Worker::spawn(format!("bulk-{worker}"), move |_| {
                 for number in 0..SECRETS_EACH {
                     let name = name(worker, number);

@@ -133,7 +133,7 @@ fn read_each_way<K: Object + Debug>(client: &Client, write: fn(&str)) {
     assert_eq!((changed.name(), changed.label("round")), ("one", Some("2")));
     let got = get::<K>(client, NAMESPACE, "one").unwrap();
     assert_eq!(got.label("round"), Some("2"));
-    assert_eq!(got.version(), changed.version());
+    assert_eq!(got.resource_version_text(), changed.resource_version_text());
 }
 
 fn read_both(client: &Client) {

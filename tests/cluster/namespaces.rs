@@ -53,12 +53,12 @@ fn binding(role: &str) -> String {
     )
 }
 
-fn manager(user_agent: &str) -> Arc<SecretManager> {
+fn manager(user_agent: &str) -> SecretManager {
     let options = ManagerOptions::default()
         .watch_scope(WatchScope::Namespace { above: 4 })
         .get_timeout(PATIENCE);
     let client = client_named("nobody.yaml", user_agent);
-    Arc::new(SecretManager::new(client, options).unwrap())
+    SecretManager::new(client, options).unwrap()
 }
 
 fn reference(manager: &SecretManager, name: &str) {
@@ -109,7 +109,7 @@ fn create_the_secrets() {
 }
 
 /// A manager that references the Secrets, and has read each once.
-fn reading(user_agent: &str, names: &[String]) -> Arc<SecretManager> {
+fn reading(user_agent: &str, names: &[String]) -> SecretManager {
     let manager = manager(user_agent);
     for name in names {
         reference(&manager, name);
@@ -134,7 +134,7 @@ fn by_name_where_the_role_knows_only_names(names: &[String]) {
 }
 
 /// One watch has all, and one that was not referenced before is there at once.
-fn one_watch_where_the_role_has_all(names: &[String], late: &str) -> Arc<SecretManager> {
+fn one_watch_where_the_role_has_all(names: &[String], late: &str) -> SecretManager {
     let manager = reading("scope-namespace", names);
     let watching = report(&manager, NamespaceState::Watching, 0);
     assert_eq!(watching.objects, REFERENCED, "{watching:?}");
@@ -158,10 +158,10 @@ fn one_watch_where_the_role_has_all(names: &[String], late: &str) -> Arc<SecretM
 
 /// The permission goes while a reader reads. An open watch keeps what it was opened with, so the
 /// server restarts.
-fn a_withdrawn_permission_costs_no_read(manager: &Arc<SecretManager>, names: &[String]) {
+fn a_withdrawn_permission_costs_no_read(manager: &SecretManager, names: &[String]) {
     change("delete", &binding("all"));
     let ends = Arc::new(AtomicBool::new(false));
-    let (reader, reads, until_end) = (Arc::clone(manager), names.to_vec(), Arc::clone(&ends));
+    let (reader, reads, until_end) = (manager.clone(), names.to_vec(), Arc::clone(&ends));
     let reading = Worker::spawn("scope-reader", move |_| {
         while !until_end.load(Ordering::Relaxed) {
             for name in &reads {

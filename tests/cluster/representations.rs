@@ -52,9 +52,12 @@ fn followed<K: Object>() -> SharedInformer<K> {
 
 fn versions<K: Object>(informer: &SharedInformer<K>) -> BTreeMap<String, String> {
     let objects = informer.store().list();
-    let each = objects
-        .iter()
-        .map(|object| (object.name().to_owned(), object.version().to_owned()));
+    let each = objects.iter().map(|object| {
+        (
+            object.name().to_owned(),
+            object.resource_version_text().to_owned(),
+        )
+    });
     each.collect()
 }
 
@@ -131,8 +134,11 @@ fn managers_and_reads_take_each_representation() {
     }
     let found = client.get::<Metadata<Secret>>(&key).unwrap();
     assert_eq!(
-        found.version(),
-        client.get::<Compact<Secret>>(&key).unwrap().version()
+        found.resource_version_text(),
+        client
+            .get::<Compact<Secret>>(&key)
+            .unwrap()
+            .resource_version_text()
     );
     let missing = ObjectKey::new(NAMESPACE, "none");
     let error = client.get::<Metadata<Secret>>(&missing).unwrap_err();

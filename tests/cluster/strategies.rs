@@ -280,11 +280,10 @@ fn os_5_readers_of_one_object_share_its_request() {
         write(name, "1");
     }
     let (secrets, _clock) = caching(client_named("admin.yaml", agent));
-    let secrets = Arc::new(secrets);
     secrets.register_pod(&pod("a", &names));
     let readers: Vec<Worker> = (0..8)
         .map(|number| {
-            let secrets = Arc::clone(&secrets);
+            let secrets = secrets.clone();
             let reader = move |_: &StopToken| {
                 for name in names.iter().cycle().take(50) {
                     assert_eq!(read(&secrets, name), "1");

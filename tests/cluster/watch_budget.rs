@@ -65,7 +65,7 @@ fn fifty_objects_take_ten_sockets_and_no_answer_is_older_than_the_time_to_live()
         });
         let clock = Clock::system();
         let options = ManagerOptions::default()
-            .reflectors_max(BUDGET)
+            .watches_max(BUDGET)
             .ttl(TTL)
             .get_timeout(PATIENCE)
             .past_limit(PastLimit::Poll);

@@ -551,7 +551,7 @@ impl Object for Own {
         &self.metadata.uid
     }
 
-    fn version(&self) -> &str {
+    fn resource_version_text(&self) -> &str {
         &self.metadata.resource_version
     }
 }
@@ -871,7 +871,7 @@ fn see<K: Representation>(
             read.ok().map(|cached| of(cached.stored()))
         }
         Way::Poll => {
-            let manager = manager(options.reflectors_max(1).past_limit(PastLimit::Poll));
+            let manager = manager(options.watches_max(1).past_limit(PastLimit::Poll));
             let read = manager.get_by("shop", "db", soon());
             read.ok().map(|cached| of(cached.stored()))
         }

@@ -50,8 +50,8 @@ impl Object for Crafted {
         self.0.uid()
     }
 
-    fn version(&self) -> &str {
-        self.0.version()
+    fn resource_version_text(&self) -> &str {
+        self.0.resource_version_text()
     }
 }
 

@@ -74,7 +74,7 @@ fn fifty_objects_take_ten_sockets() {
         scope.spawn(|| secrets.accept_all(&server));
         let options = ManagerOptions::default()
             .clock(Clock::from(clock.clone()))
-            .reflectors_max(BUDGET)
+            .watches_max(BUDGET)
             .ttl(TTL)
             .past_limit(PastLimit::Poll);
         let manager = SecretManager::new(client(&server.url()), options).unwrap();

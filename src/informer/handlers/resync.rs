@@ -102,5 +102,5 @@ pub(super) fn is_resync<K: Object>(notification: &Notification<K>) -> bool {
 }
 
 fn version<K: Object>(object: &StoredObject<K>) -> Option<&str> {
-    Some(object.version()).filter(|version| !version.is_empty())
+    Some(object.resource_version_text()).filter(|version| !version.is_empty())
 }

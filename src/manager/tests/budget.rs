@@ -18,7 +18,7 @@ const INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// One watch, and the others are polled.
 fn options(options: ManagerOptions) -> ManagerOptions {
-    let options = options.reflectors_max(2).past_limit(PastLimit::Poll);
+    let options = options.watches_max(2).past_limit(PastLimit::Poll);
     options.idle_max(MINUTE.saturating_mul(600))
 }
 
@@ -250,7 +250,7 @@ fn b18_a_poll_that_comes_after_the_watch_has_taken_over_is_void() {
 #[test]
 fn a_limit_of_one_leaves_the_poller() {
     let stage = Stage::watching()
-        .options(|all| options(all).reflectors_max(1))
+        .options(|all| options(all).watches_max(1))
         .by_hand();
     stage.add("p", "pod");
     stage.getter.answer(Ok(secret("p", "5")));

@@ -59,7 +59,7 @@ fn stage(names: &[String], hang: impl Fn(&str) -> bool + Send + 'static) -> (Sta
 
 /// Whether the read's answer is an old copy, if it has one in time.
 fn is_stale(stage: &Stage, name: &str) -> Option<bool> {
-    let manager = Arc::clone(&stage.manager);
+    let manager = stage.manager.clone();
     let (send, answer) = bounded(1);
     let name = name.to_owned();
     std::thread::spawn(move || {

@@ -4,14 +4,19 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 
+use serde_json::json;
+
 use super::fake::{ROUND, pod};
 use super::stage::until;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
-use crate::manager::{ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, SecretManager};
-use crate::object::Status;
-use crate::sync::Arc;
-use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::http::{Client, ClientOptions, Config};
+use crate::manager::{
+    Cached, ChangeDetection, ConfigMapManager, ManagerOptions, ObjectManager, ObjectState, Owner,
+    SecretManager, WatchScope,
+};
+use crate::object::{Object as _, ObjectKey, Status};
+use crate::testing::{ApiServer, FakeSource, RequestKind, SourceFault, objects};
 use crate::worker::Worker;
 
 fn secret(name: &str) -> Secret {
@@ -26,13 +31,13 @@ fn immutable(name: &str) -> Secret {
 }
 
 /// A manager and its server on one fake clock, the housekeeper in its first rest.
-fn stage(source: &FakeSource<Secret>, clock: &FakeClock) -> Arc<SecretManager> {
+fn stage(source: &FakeSource<Secret>, clock: &FakeClock) -> SecretManager {
     let options = ManagerOptions::default()
         .clock(Clock::from(clock.clone()))
         .idle_max(ROUND);
     let manager = SecretManager::new(source.clone(), options).unwrap();
     clock.wait_for_timer(ROUND);
-    Arc::new(manager)
+    manager
 }
 
 fn kinds(source: &FakeSource<Secret>) -> Vec<(RequestKind, String)> {
@@ -106,7 +111,7 @@ fn a_first_list_that_failed_is_tried_again_within_the_get() {
     source.fail_next(RequestKind::List, SourceFault::Fail(failure));
     let manager = stage(&source, &clock);
     manager.register_pod(&pod("p", &["s"]));
-    let reader = Arc::clone(&manager);
+    let reader = manager.clone();
     let (send, answer) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-get", move |_| {
         send.send(reader.get("ns", "s").map(drop)).unwrap();
@@ -226,10 +231,9 @@ fn many_objects_from_many_threads() {
         }
     }
     let manager = SecretManager::new(source.clone(), ManagerOptions::default()).unwrap();
-    let manager = Arc::new(manager);
     let workers: Vec<_> = (0..10)
         .map(|worker| {
-            let manager = Arc::clone(&manager);
+            let manager = manager.clone();
             Worker::spawn(format!("t-many-{worker}"), move |_| {
                 for number in 0..20 {
                     let name = format!("s{worker}-{number}");
@@ -419,12 +423,41 @@ fn oc_15_an_immutable_object_is_not_refused_once_it_was_read() {
     assert!(cached.last_error().is_none(), "{cached:?}");
 }
 
-/// References name a namespace: a kind that has none is refused before anything starts.
+/// By a watch of its own, by one of the whole kind, and by gets.
 #[test]
-fn a_manager_of_a_kind_without_namespaces_is_refused() {
-    let api = FakeSource::<Node>::new();
-    let refused = ObjectManager::new(api, ManagerOptions::default()).unwrap_err();
-    let text = "no manager of nodes: its objects have no namespaces";
-    assert_eq!(refused.to_string(), text);
-    assert_eq!(refused.kind(), ErrorKind::Config);
+fn an_object_without_a_namespace_is_kept_by_its_name() {
+    let server = ApiServer::new().unwrap();
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = Client::new(&config, ClientOptions::default()).unwrap();
+    let set = |name: &str, pool: &str| {
+        let metadata = json!({ "name": name, "labels": { "pool": pool } });
+        let node = json!({ "apiVersion": "v1", "kind": "Node", "metadata": metadata });
+        server.apply_value(&node).unwrap();
+    };
+    let owner = Owner::new("Test", ObjectKey::new("", "agent"));
+    let of_kind = WatchScope::Namespace { above: 0 };
+    let watch = ManagerOptions::default();
+    for (options, watches) in [
+        (watch.clone(), 2),
+        (watch.clone().watch_scope(of_kind), 1),
+        (watch.clone().change_detection(ChangeDetection::Cache), 0),
+        (watch.change_detection(ChangeDetection::Get), 0),
+    ] {
+        let manager = ObjectManager::<Node>::new(client.clone(), options).unwrap();
+        let pool = |read: Cached<Node>| read.label("pool").map(str::to_owned);
+        for name in ["a", "b"] {
+            set(name, "old");
+            manager.add_reference(&owner, &ObjectKey::new("", name));
+            let read = manager.get_by("", name, in_a_minute()).unwrap();
+            assert_eq!(pool(read).as_deref(), Some("old"));
+        }
+        assert!(server.wait_for_watches(in_a_minute(), |open| open == watches));
+        let reports = manager.namespace_reports();
+        assert_eq!(reports.len(), usize::from(watches == 1), "{reports:?}");
+        set("a", "new");
+        let read = manager.get_fresh("", "a", in_a_minute()).unwrap();
+        assert_eq!(pool(read).as_deref(), Some("new"));
+        let read = manager.get_by("", "a", in_a_minute()).unwrap();
+        assert_eq!(pool(read).as_deref(), Some("new"));
+    }
 }

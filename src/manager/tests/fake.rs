@@ -40,6 +40,9 @@ pub(crate) struct FakeRuns {
     refuse: Arc<Mutex<Option<Error>>>,
     /// The next launch panics.
     panics: Arc<Mutex<bool>>,
+    /// The next launch runs this code, as the program's own.
+    #[cfg(shuttle)]
+    act: Arc<Mutex<Option<Box<dyn FnOnce() + Send>>>>,
     /// While true, threads do not end: joins wait.
     held: Arc<Monitor<bool>>,
     gate: Arc<Monitor<Gate>>,
@@ -94,6 +97,10 @@ impl Launcher<Secret> for FakeRuns {
     ) -> Result<Box<dyn RunHandle>, Error> {
         let panics = std::mem::take(&mut *self.panics.lock());
         assert!(!panics, "a bad launch");
+        #[cfg(shuttle)]
+        if let Some(act) = { self.act.lock().take() } {
+            act();
+        }
         let refusal = self.refuse.lock().clone();
         if let Some(error) = refusal {
             return Err(error);
@@ -300,6 +307,12 @@ impl FakeRuns {
     #[cfg(feature = "testing")]
     pub(crate) fn panic_once(&self) {
         *self.panics.lock() = true;
+    }
+
+    /// The next launch runs this first.
+    #[cfg(shuttle)]
+    pub(crate) fn act_in_launch(&self, act: impl FnOnce() + Send + 'static) {
+        *self.act.lock() = Some(Box::new(act));
     }
 
     /// Looks at the last run of the object.

@@ -6,6 +6,8 @@ mod at_least;
 mod budget;
 #[cfg(feature = "testing")]
 mod checks;
+#[cfg(all(feature = "testing", not(shuttle)))]
+mod clones;
 #[cfg(not(shuttle))]
 mod drops;
 #[cfg(feature = "testing")]
@@ -15,6 +17,8 @@ mod error_hook;
 pub(super) mod fake;
 #[cfg(feature = "testing")]
 mod fetch;
+#[cfg(all(feature = "testing", not(shuttle)))]
+mod follow_pods;
 mod fresh_reads;
 #[cfg(feature = "testing")]
 mod health;

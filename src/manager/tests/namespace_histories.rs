@@ -57,7 +57,7 @@ impl History {
             _ => WatchScope::Namespace { above: 1 },
         };
         let set = |options: ManagerOptions| {
-            let options = options.reflectors_max(3).past_limit(PastLimit::Poll);
+            let options = options.watches_max(3).past_limit(PastLimit::Poll);
             options.watch_scope(scope)
         };
         Self::new(dice, set, 2)

@@ -11,7 +11,6 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, Changed, ObjectState, Owner};
 use crate::object::ObjectKey;
-use crate::sync::Arc;
 use crate::tests::dice::Dice;
 use crate::worker::Worker;
 
@@ -221,7 +220,7 @@ fn cm_7_reads_are_for_everybody() {
 fn cm_8_registrations_do_not_wait_for_requests() {
     each_strategy(|stage, mode| {
         stage.manager.register_pod(&pod("p", &["s"]));
-        let manager = Arc::clone(&stage.manager);
+        let manager = stage.manager.clone();
         let (send, answer) = crossbeam_channel::bounded(1);
         let worker = Worker::spawn("t-slow", move |_| {
             let found = manager.get_by("ns", "s", Deadline::NEVER);

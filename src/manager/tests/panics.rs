@@ -22,7 +22,7 @@ use crate::manager::{
 };
 use crate::object::ObjectKey;
 use crate::sync::atomic::Ordering;
-use crate::sync::{self, Arc, ProcessFlag};
+use crate::sync::{self, ProcessFlag};
 use crate::testing::FakeSource;
 use crate::testing::bad::{Bad, Faulty};
 
@@ -30,7 +30,7 @@ use crate::testing::bad::{Bad, Faulty};
 const LONG: Duration = Duration::from_secs(2 * 60);
 
 /// Drops the manager on a thread of its own; a drop that hangs is a failure and no hanging test.
-fn drop_in_time(manager: Arc<SecretManager>) {
+fn drop_in_time(manager: SecretManager) {
     let (dropped, ended) = bounded(1);
     std::thread::spawn(move || {
         drop(manager);
@@ -56,7 +56,7 @@ fn immutable_when_is_called_under_no_lock_and_its_panic_ends_no_read() {
     let polled = ManagerOptions::default().past_limit(PastLimit::Poll);
     for options in [
         ManagerOptions::default(),
-        polled.reflectors_max(1),
+        polled.watches_max(1),
         ManagerOptions::default().change_detection(ChangeDetection::Cache),
         ManagerOptions::default().change_detection(ChangeDetection::Get),
     ] {
@@ -108,17 +108,16 @@ fn a_panic_in_lister_watcher_is_the_reads_failure_and_hangs_no_drop() {
 fn a_panic_in_lister_watcher_hangs_no_drop() {
     let stage = Stage::of(ChangeDetection::Watch).start();
     stage.faulty.panic_in("lister_watcher", usize::MAX);
-    let manager = Arc::new(stage.manager);
-    let registers = Arc::clone(&manager);
+    let registers = stage.manager.clone();
     drop(std::thread::spawn(move || registers.register_pod(&pod("p", &["s"]))).join());
-    drop_in_time(Arc::into_inner(manager).unwrap());
+    drop_in_time(stage.manager);
 }
 
 /// An object whose watch cannot be made keeps no other from its room.
 #[test]
 fn a_panic_for_one_object_holds_up_no_other() {
     let stage = Stage::of(ChangeDetection::Watch)
-        .options(|options| options.reflectors_max(1))
+        .options(|options| options.watches_max(1))
         .start();
     stage.source.set(secret("z", ""));
     stage.clock.wait_for_timer(ROUND);

@@ -48,7 +48,7 @@ impl SimulationModel {
     fn new(dice: Dice) -> Self {
         Self {
             stage: Stage::watching()
-                .options(|options| options.idle_max(ROUND).reflectors_max(4))
+                .options(|options| options.idle_max(ROUND).watches_max(4))
                 .by_hand(),
             dice,
             version: 10,

@@ -44,7 +44,7 @@ pub(crate) type ReadApart = (WatchedObject<Secret>, ReadPosition);
 /// A manager, its clock, and what stands for the server: runs and gets that a test carries out by
 /// hand, or a fake server. The builder decides which; the other is asked nothing.
 pub(crate) struct Stage {
-    pub(crate) manager: Arc<SecretManager>,
+    pub(crate) manager: SecretManager,
     pub(crate) clock: FakeClock,
     pub(crate) ttl: NodeTtl,
     pub(crate) runs: FakeRuns,
@@ -101,7 +101,7 @@ impl StageBuilder {
         #[cfg(feature = "testing")]
         let source = self.source();
         Stage {
-            manager: Arc::new(manager),
+            manager,
             clock: self.clock,
             ttl: self.ttl,
             runs: FakeRuns::default(),
@@ -122,7 +122,13 @@ impl StageBuilder {
 
     /// A manager over a fake server.
     pub(crate) fn start(self) -> Stage {
-        let api = Bad::new(self.source());
+        self.start_with(Faulty::default())
+    }
+
+    /// As [`Self::start`], with faults that hooks may share.
+    pub(crate) fn start_with(self, faulty: Faulty) -> Stage {
+        let mut api = Bad::new(self.source());
+        api.faulty = faulty;
         let manager = SecretManager::new(api.clone(), self.options.clone()).unwrap();
         Stage {
             source: api.server,
@@ -223,7 +229,7 @@ impl Stage {
         read: impl FnOnce(&SecretManager) -> T + Send + 'static,
     ) -> Reader<T> {
         let (send, answer) = crossbeam_channel::bounded(1);
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         let worker = Worker::spawn("t-read", move |_| {
             drop(send.send(read(&manager)));
         });

@@ -11,7 +11,6 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::object::{ObjectKey, ResourceVersion};
 use crate::reflector::Sink as _;
-use crate::sync::Arc;
 use crate::worker::Worker;
 
 /// An object whose watch is filled with a list at 10.
@@ -155,7 +154,7 @@ fn reader(
     version: &'static str,
 ) -> (crossbeam_channel::Receiver<Result<String, Error>>, Worker) {
     let (send, answer) = crossbeam_channel::bounded(1);
-    let manager = Arc::clone(&stage.manager);
+    let manager = stage.manager.clone();
     let now = stage.clock.now();
     let deadline = Deadline::at(now.checked_add(Duration::from_secs(60)).unwrap());
     let worker = Worker::spawn("t-at-least", move |_| {

@@ -20,7 +20,7 @@ fn get_elsewhere(
     stage: &Stage,
     name: &'static str,
 ) -> (Worker, crossbeam_channel::Receiver<Result<String, Error>>) {
-    let manager = Arc::clone(&stage.manager);
+    let manager = stage.manager.clone();
     let (send, receive) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-get", move |_| {
         let result = manager.get("ns", name);
@@ -475,7 +475,7 @@ fn a_refusal_becomes_an_answer() {
 #[test]
 fn an_entry_over_the_limit_waits_for_room() {
     let stage = Stage::watching()
-        .options(|options| options.reflectors_max(1))
+        .options(|options| options.watches_max(1))
         .by_hand();
     let (first, second) = (pod("first", &["a"]), pod("second", &["b"]));
     stage.manager.register_pod(&first);
@@ -854,7 +854,7 @@ fn letting_go_does_not_wait_for_threads() {
 fn a_shutdown_ends_fresh_reads() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
-    let manager = Arc::clone(&stage.manager);
+    let manager = stage.manager.clone();
     let worker = Worker::spawn("t-fresh", move |_| {
         let never = Deadline::NEVER;
         let error = manager.get_fresh("ns", "s", never).unwrap_err();

@@ -63,10 +63,16 @@ impl<K: Object> RunContext<K> {
         }
     }
 
-    /// Raises a run's stop and leaves the join to the keeper.
+    /// Raises a run's stop and leaves the join to the keeper, or joins it if the keeper has ended.
     pub(crate) fn end_thread(&self, run: ThreadRun) {
         run.handle.stop();
-        self.work.lock().ended.push(run);
+        let mut work = self.work.lock();
+        if work.is_closed {
+            drop(work);
+            return run.handle.join();
+        }
+        work.ended.push(run);
+        drop(work);
         self.work.notify_all();
     }
 

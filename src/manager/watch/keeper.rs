@@ -104,8 +104,8 @@ impl<K: Object> Keeper<K> {
             }
             if stop.is_stopped() {
                 let mut work = context.work.lock();
-                if work.alive == 0 {
-                    work.is_closed = true;
+                work.is_closed |= work.alive == 0;
+                if work.is_closed {
                     return;
                 }
                 continue;
@@ -136,7 +136,8 @@ impl<K: Object> Keeper<K> {
     }
 
     /// Waits for ended runs, a recovered server, namespaces or absences that are due, the next
-    /// sweep or the stop. After the stop it waits for ended runs only, and for the last of them.
+    /// sweep or the stop. After the stop it waits for ended runs only, and for the last of them,
+    /// unless the thread that starts one waits for this thread.
     fn wait_for_work(&self, sweep_at: Deadline, stop: &StopToken) -> (Vec<ThreadRun>, bool, bool) {
         let clock = self.context.registry.clock();
         let mut work = self.context.work.lock();
@@ -147,6 +148,12 @@ impl<K: Object> Keeper<K> {
             if clock.has_passed(until) || stopped && work.alive == 0 {
                 break;
             }
+            let start = work.starts.first().filter(|_| stopped);
+            let waiting = start.map(|start| start.wait("the start of a watch"));
+            let Ok(_waiting) = waiting.transpose() else {
+                work.is_closed = true;
+                break;
+            };
             work = clock.wait_until(&self.context.work, work, until);
         }
         let recovered = std::mem::take(&mut work.recovered);

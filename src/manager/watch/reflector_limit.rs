@@ -41,14 +41,14 @@ pub(crate) struct ReflectorLimit {
 }
 
 impl ReflectorLimit {
-    pub(crate) fn new(reflectors_max: usize) -> Self {
-        Self::with(reflectors_max, limit_of_this_process)
+    pub(crate) fn new(watches_max: usize) -> Self {
+        Self::with(watches_max, limit_of_this_process)
     }
 
-    fn with(reflectors_max: usize, read_process: fn() -> ProcessLimit) -> Self {
+    fn with(watches_max: usize, read_process: fn() -> ProcessLimit) -> Self {
         let option = ProcessLimit {
-            reflectors: reflectors_max,
-            reason: "the option reflectors_max".to_owned(),
+            reflectors: watches_max,
+            reason: "the option watches_max".to_owned(),
         };
         Self {
             option,
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TooManyReflectors);
         assert_eq!(
             error.to_string(),
-            "too many reflectors: the option reflectors_max allows 1; tried again when one has \
+            "too many reflectors: the option watches_max allows 1; tried again when one has \
              ended"
         );
         ReflectorLimit::release();

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::object::ResourceVersion;
 use crate::reflector::{Reflector, ReflectorStatus};
 use crate::sync::{Arc, Monitor};
+use crate::worker::Task;
 
 /// The thread of a run, for its owner: a [`Reflector`], or a stand-in of a test.
 pub(crate) trait RunHandle: Send {
@@ -94,6 +95,8 @@ pub(crate) struct PendingWork {
     /// Runs that have room and were not joined. A run on its way from an entry to `ended`, on
     /// another thread, is in neither.
     pub(crate) alive: usize,
+    /// The starts of runs under way, which call code of the program.
+    pub(crate) starts: Vec<Arc<Task>>,
     /// A server that gave an object's watch no answer answers again.
     pub(crate) recovered: bool,
     /// When the keeper looks at the watches of namespaces and at the absences.
@@ -111,6 +114,28 @@ impl PendingWork {
         let late = waiting.filter(|handle| !handle.is_finished());
         let late = late.map(|handle| handle.thread_name());
         self.joining.iter().cloned().chain(late).collect()
+    }
+}
+
+/// The start of a run on the calling thread, until this is dropped.
+pub(crate) struct Start<'a> {
+    work: &'a Monitor<PendingWork>,
+    task: Arc<Task>,
+}
+
+impl<'a> Start<'a> {
+    pub(crate) fn begin(work: &'a Monitor<PendingWork>) -> Self {
+        let task = Arc::new(Task::begin());
+        work.lock().starts.push(Arc::clone(&task));
+        Self { work, task }
+    }
+}
+
+impl Drop for Start<'_> {
+    fn drop(&mut self) {
+        let is_other = |task: &Arc<Task>| !Arc::ptr_eq(task, &self.task);
+        self.work.lock().starts.retain(is_other);
+        self.work.notify_all();
     }
 }
 

@@ -42,7 +42,7 @@ fn check_by(scheduler: impl Scheduler + 'static, model: impl Fn() + Send + Sync 
 }
 
 struct Model {
-    manager: Arc<SecretManager>,
+    manager: SecretManager,
     runs: FakeRuns,
     getter: FakeGetter,
 }
@@ -78,7 +78,7 @@ impl Model {
         );
         let manager = SecretManager::over(Box::new(store)).unwrap();
         Self {
-            manager: Arc::new(manager),
+            manager,
             runs,
             getter,
         }
@@ -87,7 +87,7 @@ impl Model {
     /// `s` is polled by a thread of the model, and its first poll finds what is answered.
     fn of_polls() -> (Self, thread::JoinHandle<()>) {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
-        let model = Self::with(options.reflectors_max(1));
+        let model = Self::with(options.watches_max(1));
         model.manager.register_pod(&pod("p", &["s"]));
         let poller = model.poller();
         (model, poller)
@@ -96,7 +96,7 @@ impl Model {
     /// No object has room for a watch, and the model polls them by hand.
     fn polled_by(clock: &FakeClock) -> Self {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
-        Self::at(clock.clone(), options.reflectors_max(1))
+        Self::at(clock.clone(), options.watches_max(1))
     }
 
     /// `s` is in no list of the server's cache, a reader was told so, and the time to confirm that
@@ -112,7 +112,7 @@ impl Model {
     }
 
     fn absent_reader(&self) -> thread::JoinHandle<()> {
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         thread::spawn(move || {
             let read = manager.get_by("ns", "s", Deadline::NEVER);
             assert!(read.unwrap_err().is_not_found());
@@ -126,7 +126,7 @@ impl Model {
 
     /// Looks at the absences, as the housekeeper does.
     fn confirmer(&self) -> thread::JoinHandle<()> {
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         thread::spawn(move || manager.store().keeper().confirm_absences())
     }
 
@@ -140,7 +140,7 @@ impl Model {
     }
 
     fn poll_once(&self) -> thread::JoinHandle<()> {
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         thread::spawn(move || {
             let poller = &manager.store().keeper().starts.poller;
             poller.as_ref().unwrap().poll_once();
@@ -154,7 +154,7 @@ impl Model {
     }
 
     fn poller(&self) -> thread::JoinHandle<()> {
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         thread::spawn(move || {
             let poller = &manager.store().keeper().starts.poller;
             poller.as_ref().unwrap().work();
@@ -163,7 +163,7 @@ impl Model {
 
     /// A reader that waits for as long as it takes; whatever the answer, it must come.
     fn reader(&self) -> thread::JoinHandle<()> {
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         thread::spawn(move || match manager.get_by("ns", "s", Deadline::NEVER) {
             Ok(cached) => assert_eq!(cached.metadata.resource_version.as_deref(), Some("9")),
             Err(error) => {
@@ -182,7 +182,7 @@ impl Model {
     fn reader_at_least(&self, asked: &'static str) -> thread::JoinHandle<Option<ErrorKind>> {
         self.getter.versions();
         self.getter.answer(Err(too_large()));
-        let manager = Arc::clone(&self.manager);
+        let manager = self.manager.clone();
         thread::spawn(move || {
             match manager.get_at_least("ns", "s", &asked.into(), Deadline::NEVER) {
                 Ok(cached) => {
@@ -260,7 +260,7 @@ fn a_reader_is_woken_by_the_list_or_by_the_release() {
         let model = Model::new();
         let pod = pod("p", &["s"]);
         model.manager.register_pod(&pod);
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let releaser = thread::spawn(move || manager.unregister_pod(&pod));
         let threads = vec![model.reader(), model.committer(false), releaser];
         model.join(threads).assert_over();
@@ -287,7 +287,7 @@ fn a_reader_is_woken_by_the_release() {
         let model = Model::new();
         let pod = pod("p", &["s"]);
         model.manager.register_pod(&pod);
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let releaser = thread::spawn(move || manager.unregister_pod(&pod));
         let threads = vec![model.reader(), releaser];
         model.join(threads).assert_over();
@@ -301,9 +301,9 @@ fn a_reader_is_woken_by_the_shutdown() {
         let model = Model::new();
         let pod = pod("p", &["s"]);
         model.manager.register_pod(&pod);
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let stopper = thread::spawn(move || manager.stop());
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let late = thread::spawn(move || {
             manager.register_pod(&crate::manager::tests::fake::pod("q", &["s"]))
         });
@@ -339,11 +339,57 @@ fn a_shutdown_waits_for_a_check_that_is_being_started() {
         let model = model.join(vec![committer]);
         model.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
         model.getter.answer(Ok(immutable("s", "9")));
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let late = thread::spawn(move || manager.register_pod(&pod("q", &["s"])));
         model.manager.shutdown(Deadline::NEVER).unwrap();
         assert!(!model.manager.store().keeper().is_at_work());
         model.join(vec![late]).runs.end_all();
+    });
+}
+
+/// A check starts a watch, which calls code of the program, and that drops the last clone. The drop
+/// joins the housekeeper, which waits for starts: neither waits for ever, and nothing is left.
+#[test]
+fn the_last_clone_drops_in_a_start_on_a_checking_thread() {
+    check(|| {
+        let (runs, getter) = (FakeRuns::default(), FakeGetter::default());
+        let options = ManagerOptions::default().clock(Clock::from(FakeClock::new()));
+        let registry = Registry::new(KindTraits::default(), Arc::new(getter.clone()), options);
+        let left = Arc::downgrade(&registry);
+        let store = WatchStore::new(Box::new(runs.clone()), registry).unwrap();
+        let manager = SecretManager::over(Box::new(store)).unwrap();
+        manager.register_pod(&pod("p", &["s"]));
+        let object = Some(immutable("s", "9"));
+        runs.write(0, |writer| commit(writer, "10", object, false))
+            .unwrap();
+        manager.get_by("ns", "s", Deadline::NEVER).unwrap();
+        let last = Arc::new(Monitor::new((None::<SecretManager>, false)));
+        let dropping = Arc::clone(&last);
+        runs.act_in_launch(move || {
+            let mut held = dropping.lock();
+            while held.0.is_none() {
+                held = dropping.wait(held);
+            }
+            let manager = held.0.take();
+            drop(held);
+            drop(manager);
+            dropping.lock().1 = true;
+            dropping.notify_all();
+        });
+        // The check finds that the object is gone, so that its watch starts again.
+        getter.answer(Err(failed(404, "not found")));
+        manager.register_pod(&pod("q", &["s"]));
+        let mut held = last.lock();
+        held.0 = Some(manager);
+        last.notify_all();
+        while !held.1 {
+            held = last.wait(held);
+        }
+        drop(held);
+        while left.strong_count() > 0 {
+            thread::yield_now();
+        }
+        assert_eq!(runs.at_work("s"), 0);
     });
 }
 
@@ -401,12 +447,12 @@ fn registrations_in_any_order_leave_what_is_referenced() {
     check(|| {
         let model = Model::new();
         let (first, second) = (pod("p", &["s"]), pod("q", &["s"]));
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let comes_and_goes = thread::spawn(move || {
             manager.register_pod(&first);
             manager.unregister_pod(&first);
         });
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let comes = thread::spawn(move || manager.register_pod(&second));
         let model = model.join(vec![comes_and_goes, comes]);
         assert_eq!(model.runs.at_work("s"), 1);
@@ -446,7 +492,7 @@ fn a_reader_of_a_version_is_woken_by_the_release_and_by_the_shutdown() {
             let model = Model::new();
             model.manager.register_pod(&pod("p", &["s"]));
             let reader = model.reader_at_least("20");
-            let manager = Arc::clone(&model.manager);
+            let manager = model.manager.clone();
             let ender = thread::spawn(move || {
                 if shut_down {
                     manager.stop();
@@ -471,7 +517,7 @@ fn a_fresh_read_and_a_commit_leave_the_later_state() {
         let model = Model::new();
         model.manager.register_pod(&pod("p", &["s"]));
         model.getter.answer(Ok(secret("s", "12")));
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let fresh = thread::spawn(move || {
             let cached = manager.get_fresh("ns", "s", Deadline::NEVER).unwrap();
             assert_eq!(cached.metadata.resource_version.as_deref(), Some("12"));
@@ -525,7 +571,7 @@ fn a_reader_is_woken_while_the_namespaces_watch_takes_over() {
 fn a_reader_of_an_awaiting_object_is_woken_by_either_list() {
     check(|| {
         let model = Model::of_namespace();
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let reader = thread::spawn(move || {
             let cached = manager.get_by("ns", "t", Deadline::NEVER).unwrap();
             assert_eq!(cached.metadata.resource_version.as_deref(), Some("9"));
@@ -548,9 +594,9 @@ fn a_reader_of_an_awaiting_object_is_woken_by_either_list() {
 fn a_refusal_strands_no_object() {
     check(|| {
         let model = Model::of_namespace();
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let comes = thread::spawn(move || manager.register_pod(&pod("r", &["u"])));
-        let (runs, manager) = (model.runs.clone(), Arc::clone(&model.manager));
+        let (runs, manager) = (model.runs.clone(), model.manager.clone());
         let refuser = thread::spawn(move || {
             let denied = Error::from_status(Status::new(403, "forbidden"));
             let status = ReflectorStatus {
@@ -579,7 +625,7 @@ fn oc_25_a_shutdown_leaves_no_watch_of_a_namespace() {
     check(|| {
         let scope = WatchScope::Namespace { above: 0 };
         let model = Model::with(ManagerOptions::default().watch_scope(scope));
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let comes = thread::spawn(move || manager.register_pod(&pod("p", &["s"])));
         model.manager.stop();
         let model = model.join(vec![comes]);
@@ -719,7 +765,7 @@ fn a_poll_that_fails_at_once_is_not_hidden_by_the_beginning_of_the_polls() {
     check_by(PctScheduler::new(3, SCHEDULES), || {
         let model = Model::polled_by(&FakeClock::new());
         model.getter.answer(Err(failed(503, "not now")));
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let registers = thread::spawn(move || manager.register_pod(&pod("p", &["s"])));
         let model = {
             let threads = vec![model.poll_once(), registers];
@@ -755,11 +801,11 @@ fn a_reader_of_a_polled_object_is_woken_by_the_release_and_by_the_shutdown() {
 fn a_poll_that_takes_over_while_the_watch_lists_loses_no_reader() {
     check(|| {
         let options = ManagerOptions::default().past_limit(PastLimit::Poll);
-        let model = Model::with(options.reflectors_max(2));
+        let model = Model::with(options.watches_max(2));
         model.manager.register_pod(&pod("p", &["s"]));
         let poller = model.poller();
         model.getter.answer(Ok(secret("s", "9")));
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let demoter = thread::spawn(move || {
             let store = manager.store();
             let object = store.entry_to_read("ns", "s").unwrap();
@@ -767,7 +813,7 @@ fn a_poll_that_takes_over_while_the_watch_lists_loses_no_reader() {
         });
         let threads = vec![model.committer(false), demoter, model.reader()];
         let model = model.join(threads);
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         manager.get_by("ns", "s", Deadline::NEVER).unwrap();
         manager.stop();
         model.join(vec![poller]).assert_over();
@@ -796,13 +842,13 @@ fn a_namespaces_watch_takes_over_once_it_is_open() {
             runs.modified_in_namespace(0, secret("s", "25"));
             runs.modified_in_namespace(0, secret("s", "26"));
         });
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let housekeeper = thread::spawn(move || {
             for _ in 0..2 {
                 manager.store().keeper().starts.tend_namespaces();
             }
         });
-        let manager = Arc::clone(&model.manager);
+        let manager = model.manager.clone();
         let reader = thread::spawn(move || {
             let mut before = 0;
             for _ in 0..3 {

@@ -418,7 +418,7 @@ fn a_failed_write_names_the_folder_and_keeps_what_was_there() {
 /// A publisher of ConfigMaps, and the changes that it reports after each round.
 struct Followed {
     server: FakeSource<ConfigMap>,
-    manager: Arc<ConfigMapManager>,
+    manager: ConfigMapManager,
     changed: Receiver<BTreeSet<ObjectKey>>,
     publisher: Publisher<ConfigMap>,
 }
@@ -431,11 +431,11 @@ impl Followed {
     fn with(outlet: Outlet, options: ManagerOptions) -> Self {
         let server = FakeSource::<ConfigMap>::new();
         let manager = ConfigMapManager::new(server.clone(), options);
-        let manager = Arc::new(manager.unwrap());
+        let manager = manager.unwrap();
         let (send, changed) = channel();
         let hook = Hook::new(move |keys: &BTreeSet<ObjectKey>| drop(send.send(keys.clone())));
         let outlet = Arc::new(outlet);
-        let publisher = Publisher::start(Arc::clone(&manager), outlet, Some(hook)).unwrap();
+        let publisher = Publisher::start(manager.clone(), outlet, Some(hook)).unwrap();
         Self {
             server,
             manager,

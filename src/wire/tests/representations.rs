@@ -80,7 +80,10 @@ fn fields_are_read_without_the_rest() {
         (pod.namespace(), pod.name(), pod.uid()),
         ("shop", "web", "u-1")
     );
-    assert_eq!((pod.version(), pod.label("tier")), ("7", Some("front")));
+    assert_eq!(
+        (pod.resource_version_text(), pod.label("tier")),
+        ("7", Some("front"))
+    );
     assert_eq!(pod.label("none"), None);
     let created = pod.creation_timestamp().unwrap();
     assert_eq!(created.0.to_string(), "2026-01-02T03:04:05Z");
@@ -140,7 +143,7 @@ fn texts<K: Object>(json: &str) -> [String; 2] {
     kept.trim();
     let options = DecodeOptions::default();
     let decoded = decode_object::<Dynamic>(json.as_bytes(), &options, &mut 0).unwrap();
-    assert_eq!((kept.name(), kept.version()), ("web", "7"));
+    assert_eq!((kept.name(), kept.resource_version_text()), ("web", "7"));
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let kept: &dyn std::any::Any = &kept;
     let kept = match (kept.downcast_ref::<Dynamic>(), kept.downcast_ref()) {

@@ -45,7 +45,7 @@ impl Object for Counted {
     fn uid(&self) -> &'static str {
         ""
     }
-    fn version(&self) -> &'static str {
+    fn resource_version_text(&self) -> &'static str {
         "5"
     }
 }

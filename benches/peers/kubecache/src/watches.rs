@@ -30,7 +30,7 @@ pub(crate) fn run(task: &Task) {
 
 fn manager(task: &Task) {
     let names = names(task);
-    let options = ManagerOptions::default().reflectors_max(task.count);
+    let options = ManagerOptions::default().watches_max(task.count);
     let manager = SecretManager::new(crate::client(task), options).unwrap();
     tell("up");
     order();

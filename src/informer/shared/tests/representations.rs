@@ -121,7 +121,12 @@ fn step(world: &World, dice: &mut Dice) {
 fn what_is_there<K: Object>(store: &Store<K>) -> (BTreeMap<String, String>, Vec<String>) {
     let objects = store.list();
     let each = objects.iter();
-    let there = each.map(|object| (object.key().to_string(), object.version().to_owned()));
+    let there = each.map(|object| {
+        (
+            object.key().to_string(),
+            object.resource_version_text().to_owned(),
+        )
+    });
     let mut aside: Vec<_> = store
         .undecodable()
         .iter()
@@ -181,7 +186,10 @@ fn view<K: Object>(told: &Receiver<Notification<K>>) -> BTreeMap<String, String>
     while !there.contains_key("last") {
         match told.recv().unwrap() {
             Notification::Added { object, .. } | Notification::Updated { new: object, .. } => {
-                there.insert(object.key().to_string(), object.version().to_owned());
+                there.insert(
+                    object.key().to_string(),
+                    object.resource_version_text().to_owned(),
+                );
             }
             Notification::Deleted(deleted) => drop(there.remove(&deleted.key().to_string())),
         }

@@ -67,7 +67,11 @@ impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
         let kind = resource_name::<K>();
         let port = format!("the Api's lister_watcher for {kind} in {namespace}");
         let selection: Arc<dyn Selection> = Arc::<NamespaceWatch<K>>::clone(watch);
-        let scope = Scope::namespace(namespace);
+        let scope = if K::resource().is_namespaced() {
+            Scope::namespace(namespace)
+        } else {
+            Scope::all()
+        };
         let source = guard(port, || self.lister_watcher_of(scope, selection))?;
         let name = format!("namespace-{namespace:?}");
         Ok(Box::new(Reflector::spawn(name, source, sink, options)?))

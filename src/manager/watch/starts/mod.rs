@@ -15,7 +15,7 @@ use crate::manager::options::{PastLimit, WatchScope};
 use crate::manager::watch::context::RunContext;
 use crate::manager::watch::entry::WatchedObject;
 use crate::manager::watch::reflector_limit::ReflectorLimit;
-use crate::manager::watch::run::{Permit, Run, RunHandle, ThreadRun};
+use crate::manager::watch::run::{Permit, Run, RunHandle, Start, ThreadRun};
 use crate::manager::watch::sources::namespace::{NamespaceSink, NamespaceWatch};
 use crate::manager::watch::sources::namespace_table::Namespaces;
 use crate::manager::watch::sources::poller::Poller;
@@ -45,10 +45,10 @@ impl<K: Object> Starts<K> {
         let options = &context.registry.options;
         let polls = options.past_limit == PastLimit::Poll;
         // The poller takes the place of one.
-        let reflectors_max = options.reflectors_max.saturating_sub(usize::from(polls));
+        let watches_max = options.watches_max.saturating_sub(usize::from(polls));
         Self {
             launcher,
-            limit: ReflectorLimit::new(reflectors_max),
+            limit: ReflectorLimit::new(watches_max),
             namespaces: Namespaces::default(),
             poller: polls.then(|| Poller::new(context.clone())),
             failure_log: FailureLog::default(),
@@ -183,6 +183,7 @@ impl<K: Object> Starts<K> {
     ) -> Result<ThreadRun, Error> {
         let room = Permit::reserve(&self.limit, &self.context.work)?;
         let (_owning, owned) = bounded(0);
+        let _start = Start::begin(&self.context.work);
         Ok(ThreadRun {
             handle: launch(owned)?,
             _room: room,
