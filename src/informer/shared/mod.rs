@@ -307,6 +307,35 @@ impl<K: Object> SharedInformer<K> {
     /// # Errors
     ///
     /// As [`Store::wait_until`]. `Config` at the deadline if the informer was not started.
+    /// `Stopped` when the informer has stopped, with the cause if it was not asked to.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use kubecache::informer::{InformerOptions, SharedInformer};
+    /// # use kubecache::object::ObjectKey;
+    /// # use kubecache::testing::FakeSource;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # let source = FakeSource::<Pod>::new();
+    /// # let pod = serde_json::json!({
+    /// #     "metadata": { "namespace": "shop", "name": "web" }, "status": { "phase": "Running" },
+    /// # });
+    /// # source.set(serde_json::from_value(pod)?);
+    /// # let pods = SharedInformer::new(Arc::new(source), InformerOptions::default());
+    /// # pods.start()?;
+    /// let runs = |pod: Option<&Pod>| {
+    ///     let status = pod.and_then(|pod| pod.status.as_ref());
+    ///     status.and_then(|status| status.phase.as_deref()) == Some("Running")
+    /// };
+    /// let web = ObjectKey::new("shop", "web");
+    /// assert!(pods.wait_until(&web, runs, Duration::from_secs(10))?.is_some());
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_until(
         &self,
         key: &ObjectKey,
