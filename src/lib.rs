@@ -265,6 +265,7 @@
 //! | [`store`] | memory: many readers, one writer, indices |
 //! | [`delta_fifo`] | client-go's queue of changes, for programs with their own consumer thread |
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
+//! | [`work_queue`] | keys for the worker threads of a reconcile loop, with retries |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
 //! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
 //! | `snapshot` | feature `snapshot`: a manager's content in a sealed file, for an offline boot |
@@ -339,6 +340,8 @@ mod wait_until;
 pub mod delta_fifo;
 
 pub mod informer;
+
+pub mod work_queue;
 
 pub mod manager;
 
