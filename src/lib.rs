@@ -259,6 +259,7 @@
 //! |---|---|
 //! | [`clock`], [`worker`] | ground: time that tests own, named threads with a stop |
 //! | [`object`], [`Error`] | vocabulary: keys, versions, selectors, statuses, the one error |
+//! | [`failures`], [`hooks`] | the record of failed attempts; functions that receive events |
 //! | [`list_watch`] | the port: list a page, open a watch, get one object |
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
@@ -302,9 +303,9 @@ pub mod clock;
 pub mod worker;
 
 mod error;
-mod failures;
+pub mod failures;
 mod guard;
-mod hooks;
+pub mod hooks;
 mod jobs;
 pub mod object;
 mod policy;
@@ -368,9 +369,7 @@ pub mod testing;
 pub use {crossbeam_channel, k8s_openapi, rustls};
 
 pub use error::{Error, ErrorKind};
-pub use failures::Failures;
-pub use hooks::{Hook, Reading};
-pub use wire::{Compact, Dynamic, Metadata, undecodable_reads};
+pub use wire::{Compact, Dynamic, Metadata};
 
 #[cfg(test)]
 mod tests;

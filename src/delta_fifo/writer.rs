@@ -271,7 +271,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         let object = object.transformed(self.options.transform.as_ref())?;
         let delta = match kind {
             EventKind::Added => Delta::Added(object),
-            EventKind::Modified => Delta::Updated(object),
+            EventKind::Updated => Delta::Updated(object),
             EventKind::Deleted => Delta::Deleted(Box::new(Deletion::seen(key.clone(), object))),
         };
         let left_out = self

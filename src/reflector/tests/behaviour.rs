@@ -49,7 +49,7 @@ fn the_watch_handler_table_of_upstream() {
         .send(|| ObjectEvent::deleted(held("foo", "uid-1", "50")).into());
     world
         .source
-        .send(|| ObjectEvent::modified(held("bar", "uid-2", "55")).into());
+        .send(|| ObjectEvent::updated(held("bar", "uid-2", "55")).into());
     world
         .source
         .send(|| ObjectEvent::added(held("baz", "uid-3", "32")).into());
@@ -87,7 +87,7 @@ fn nothing_goes_back_in_time() {
     world.catch_up(&store);
     world
         .source
-        .send(|| ObjectEvent::modified(held("a", "uid-1", "2")).into());
+        .send(|| ObjectEvent::updated(held("a", "uid-1", "2")).into());
     world
         .source
         .send(|| ObjectEvent::deleted(held("a", "uid-1", "3")).into());
