@@ -184,7 +184,7 @@ fn run(scope: WatchScope, what: &str, reads: bool) -> usize {
     let options = KubeconfigOptions::default()
         .path(directory().join("kubeconfig/admin.yaml"))
         .server(url);
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     // The pauses of the rate limit are the client's, not the server's.
     let options = ClientOptions::default();
     let client = Client::new(&config, options).unwrap();

@@ -104,7 +104,7 @@ fn run(options: &Options) -> Result<Ended, Error> {
     };
     let config = match &demo {
         Some(server) => server.config()?,
-        None => Config::infer_with(&options.connection)?,
+        None => Config::from_kubeconfig(&options.connection)?,
     };
     let signals = Stop::listen(None, |code| exit(code)).map_err(|error| {
         Error::new(ErrorKind::Resources, "listening for signals").with_source(error)

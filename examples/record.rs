@@ -78,7 +78,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Arguments, Strin
 }
 
 fn run(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
-    let config = Config::infer_with(&arguments.connection)?;
+    let config = Config::from_kubeconfig(&arguments.connection)?;
     let recorder = Recorder::start(&config, arguments.port)?;
     let url = recorder.url();
     say(&format!(

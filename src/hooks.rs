@@ -24,8 +24,8 @@ use crate::sync::Arc;
 /// use std::time::Duration;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
-/// use kubecache::Hook;
 /// use kubecache::clock::Clock;
+/// use kubecache::hooks::Hook;
 /// use kubecache::reflector::{ReflectorMetric, ReflectorOptions};
 /// use kubecache::store::{Indexers, Store};
 /// use kubecache::testing::FakeSource;

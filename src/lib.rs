@@ -253,12 +253,14 @@
 //! |---|---|
 //! | [`clock`], [`worker`] | ground: time that tests own, named threads with a stop |
 //! | [`object`], [`Error`] | vocabulary: keys, versions, selectors, statuses, the one error |
+//! | [`failures`], [`hooks`] | the record of failed attempts; functions that receive events |
 //! | [`list_watch`] | the port: list a page, open a watch, get one object |
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
 //! | [`delta_fifo`] | client-go's queue of changes, for programs with their own consumer thread |
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
+//! | [`work_queue`] | keys for the worker threads of a reconcile loop, with retries |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
 //! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
 //! | `snapshot` | feature `snapshot`: a manager's content in a sealed file, for an offline boot |
@@ -295,9 +297,9 @@ pub mod clock;
 pub mod worker;
 
 mod error;
-mod failures;
+pub mod failures;
 mod guard;
-mod hooks;
+pub mod hooks;
 mod jobs;
 pub mod object;
 mod policy;
@@ -334,6 +336,8 @@ pub mod delta_fifo;
 
 pub mod informer;
 
+pub mod work_queue;
+
 pub mod manager;
 
 pub mod outlet;
@@ -359,9 +363,7 @@ pub mod testing;
 pub use {crossbeam_channel, k8s_openapi, rustls};
 
 pub use error::{Error, ErrorKind};
-pub use failures::Failures;
-pub use hooks::{Hook, Reading};
-pub use wire::{Compact, Dynamic, Metadata, undecodable_reads};
+pub use wire::{Compact, Dynamic, Metadata};
 
 #[cfg(test)]
 mod tests;

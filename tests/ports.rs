@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kubecache::clock::{Clock, Deadline};
+use kubecache::hooks::Hook;
 use kubecache::http::{Client, ClientOptions, Config};
 use kubecache::informer::{
     EventHandler, FilteringHandler, Handlers, InformerMetric, InformerOptions, InformerSet,
@@ -36,7 +37,7 @@ use kubecache::testing::{
     Answer, Exchange, FakeSource, FixtureServer, Recording, held_locks, objects,
 };
 use kubecache::worker::StopToken;
-use kubecache::{Error, ErrorKind, Hook};
+use kubecache::{Error, ErrorKind};
 
 use crate::support::TempDirectory;
 

@@ -1,8 +1,9 @@
 //! The list of the crate's public API, the test that holds it current, and rules for its docs.
 //!
 //! `KUBECACHE_WRITE_PUBLIC_API=1 cargo test --test tidy` writes the list anew. Its difference to
-//! the last release is what the changelog has to say. The list has what a program can name: items,
-//! their public fields, variants and functions. Implementations of traits are not in it.
+//! the last release is what the changelog has to say. The list has what a program can name: items
+//! with their bounds, their public fields, variants and functions. Of the implementations of traits
+//! it has those of `From`, `TryFrom` and `Deref`.
 
 #![expect(
     clippy::panic,
@@ -19,8 +20,8 @@ use quote::ToTokens as _;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Fields, GenericParam, ImplItem, Item, Token, TraitItem, UseTree, Visibility,
-    bracketed, parenthesized,
+    Attribute, Fields, GenericParam, Generics, ImplItem, Item, ItemImpl, Token, TraitItem, UseTree,
+    Visibility, bracketed, parenthesized,
 };
 
 const LIST: &str = "tests/public_api.txt";
@@ -41,13 +42,47 @@ struct Entry {
 struct Member {
     text: String,
     docs: String,
+    /// The bounds of the block that has it, and the head of that block.
+    block: (String, String),
 }
 
 impl Member {
     fn new(text: String, attributes: &[Attribute]) -> Self {
         let docs = docs(attributes);
-        Self { text, docs }
+        Self {
+            text,
+            docs,
+            block: Default::default(),
+        }
     }
+
+    fn of_block(self, bounds: &str, of: &str) -> Self {
+        let head = format!("impl{bounds} {of}");
+        Self {
+            block: (bounds.to_owned(), head),
+            ..self
+        }
+    }
+
+    /// The member of a type with these bounds: it names its block if that has others.
+    fn of_type(mut self, bounds: &str) -> Self {
+        let (own, head) = &self.block;
+        if own != bounds {
+            self.text = format!("{} in {head}", self.text);
+        }
+        self
+    }
+
+    fn is_implementation(&self) -> bool {
+        self.text.starts_with("impl ")
+    }
+}
+
+/// The parameters of an item, and what is asked of them.
+fn bounds(generics: &Generics) -> String {
+    let clause = generics.where_clause.as_ref();
+    let clause = clause.map_or_else(String::new, |clause| format!(" {}", text(clause)));
+    format!("{}{clause}", text(generics))
 }
 
 /// What a call of the crate's macro `setters!` makes.
@@ -60,8 +95,15 @@ impl Parse for Setters {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let parameters;
         bracketed!(parameters in input);
-        parameters.call(Punctuated::<GenericParam, Token![,]>::parse_terminated)?;
+        let parameters =
+            parameters.call(Punctuated::<GenericParam, Token![,]>::parse_terminated)?;
+        let bounds = if parameters.is_empty() {
+            String::new()
+        } else {
+            format!("<{}>", text(&parameters))
+        };
         let of: syn::Path = input.parse()?;
+        let head = text(&of);
         let of = of.segments.last().unwrap().ident.to_string();
         input.parse::<Token![;]>()?;
         let mut functions = Vec::new();
@@ -81,7 +123,7 @@ impl Parse for Setters {
             }
             input.parse::<Token![;]>()?;
             let text = format!("fn {name}(self, {value}: {kind}) -> Self");
-            functions.push(Member::new(text, &attributes));
+            functions.push(Member::new(text, &attributes).of_block(&bounds, &head));
         }
         Ok(Self { of, functions })
     }
@@ -188,27 +230,7 @@ impl Crate {
                     let file: &PathBuf = files.iter().find(|file| file.exists()).unwrap();
                     self.read_file(file, &folder.join(&name), inner);
                 }
-                Item::Impl(block) if block.trait_.is_none() && is_shipped(&block.attrs) => {
-                    let syn::Type::Path(name) = &*block.self_ty else {
-                        continue;
-                    };
-                    let name = name.path.segments.last().unwrap().ident.to_string();
-                    let known = self.functions.entry(name).or_default();
-                    for item in &block.items {
-                        match item {
-                            ImplItem::Fn(function)
-                                if is_public(&function.vis) && is_shipped(&function.attrs) =>
-                            {
-                                known.insert(Member::new(text(&function.sig), &function.attrs));
-                            }
-                            ImplItem::Const(value) if is_public(&value.vis) => {
-                                let text = format!("const {}: {}", value.ident, text(&value.ty));
-                                known.insert(Member::new(text, &value.attrs));
-                            }
-                            _ => {}
-                        }
-                    }
-                }
+                Item::Impl(block) if is_shipped(&block.attrs) => self.read_block(block),
                 Item::Macro(called) if called.mac.path.is_ident("setters") => {
                     let setters: Setters = called.mac.parse_body().unwrap();
                     self.functions
@@ -229,6 +251,51 @@ impl Crate {
             }
         }
         self.modules.insert(path, items);
+    }
+
+    fn read_block(&mut self, block: &ItemImpl) {
+        let syn::Type::Path(name) = &*block.self_ty else {
+            return;
+        };
+        let name = name.path.segments.last().unwrap().ident.to_string();
+        let known = self.functions.entry(name).or_default();
+        let (bounds, of) = (bounds(&block.generics), text(&block.self_ty));
+        if let Some((path, _)) = &block.trait_ {
+            let last = path.segments.last().unwrap();
+            let target = block.items.iter().find_map(|item| match item {
+                ImplItem::Type(kind) => Some(format!("<Target = {}>", text(&kind.ty))),
+                _ => None,
+            });
+            let arguments = match last.ident.to_string().as_str() {
+                "From" | "TryFrom" => text(&last.arguments),
+                "Deref" | "DerefMut" => target.unwrap_or_default(),
+                _ => return,
+            };
+            let implemented = Member::new(format!("impl {}{arguments}", last.ident), &block.attrs);
+            known.insert(implemented.of_block(&bounds, &of));
+            return;
+        }
+        for item in &block.items {
+            let member = match item {
+                ImplItem::Fn(function)
+                    if is_public(&function.vis) && is_shipped(&function.attrs) =>
+                {
+                    Member::new(text(&function.sig), &function.attrs)
+                }
+                ImplItem::Const(value) if is_public(&value.vis) => {
+                    let text = format!("const {}: {}", value.ident, text(&value.ty));
+                    Member::new(text, &value.attrs)
+                }
+                _ => continue,
+            };
+            known.insert(member.of_block(&bounds, &of));
+        }
+    }
+
+    /// The names of the crate's own types.
+    fn names(&self) -> BTreeSet<String> {
+        let items = self.modules.values().flatten();
+        items.filter_map(ident).collect()
     }
 
     /// Adds what of a module is public, under the path by which a program finds it.
@@ -300,14 +367,16 @@ impl Crate {
         let (visibility, attributes, kind, mut members) = match item {
             Item::Struct(item) => {
                 let members = public_fields(&item.fields);
-                (&item.vis, &item.attrs, "struct".to_owned(), members)
+                let kind = format!("struct{}", bounds(&item.generics));
+                (&item.vis, &item.attrs, kind, members)
             }
             Item::Enum(item) => {
                 let members = item.variants.iter().map(|variant| {
                     let text = format!("{}{}", variant.ident, fields(&variant.fields));
                     Member::new(text, &variant.attrs)
                 });
-                (&item.vis, &item.attrs, "enum".to_owned(), members.collect())
+                let kind = format!("enum{}", bounds(&item.generics));
+                (&item.vis, &item.attrs, kind, members.collect())
             }
             Item::Trait(item) => {
                 let members = item.items.iter().filter_map(|item| match item {
@@ -319,16 +388,18 @@ impl Crate {
                         Some(Member::new(text, &value.attrs))
                     }
                     TraitItem::Type(kind) => {
-                        Some(Member::new(format!("type {}", kind.ident), &kind.attrs))
+                        let bounds = asked(&kind.bounds);
+                        let text = format!("type {}{bounds}", kind.ident);
+                        Some(Member::new(text, &kind.attrs))
                     }
                     _ => None,
                 });
-                (
-                    &item.vis,
-                    &item.attrs,
-                    "trait".to_owned(),
-                    members.collect(),
-                )
+                let kind = format!(
+                    "trait{}{}",
+                    bounds(&item.generics),
+                    asked(&item.supertraits)
+                );
+                (&item.vis, &item.attrs, kind, members.collect())
             }
             Item::Fn(item) => (&item.vis, &item.attrs, text(&item.sig), Vec::new()),
             Item::Const(item) => {
@@ -336,19 +407,32 @@ impl Crate {
                 (&item.vis, &item.attrs, kind, Vec::new())
             }
             Item::Type(item) => {
-                let kind = format!("type {}", text(&item.ty));
+                let kind = format!("type{} {}", bounds(&item.generics), text(&item.ty));
                 (&item.vis, &item.attrs, kind, Vec::new())
             }
             _ => return None,
         };
         let own = ident(item)?;
-        members.extend(self.functions.get(&own).into_iter().flatten().cloned());
+        let of_blocks = self.functions.get(&own).into_iter().flatten().cloned();
+        members.extend(of_blocks.map(|member| match item {
+            Item::Struct(item) => member.of_type(&bounds(&item.generics)),
+            Item::Enum(item) => member.of_type(&bounds(&item.generics)),
+            _ => member,
+        }));
         is_public(visibility).then(|| Entry {
             kind,
             docs: docs(attributes),
             members,
         })
     }
+}
+
+/// What is asked of a type or of the implementors of a trait.
+fn asked(traits: &Punctuated<syn::TypeParamBound, Token![+]>) -> String {
+    if traits.is_empty() {
+        return String::new();
+    }
+    format!(": {}", text(traits))
 }
 
 fn joined(module: &[String], name: &str) -> Vec<String> {
@@ -432,9 +516,21 @@ fn flatten(tree: &UseTree, before: &mut Vec<String>, found: &mut Vec<(Vec<String
 }
 
 fn public_items() -> List {
-    let found = Crate::read(&super::root());
-    let mut list = found.macros.clone();
-    found.list(&[], &mut list);
+    let files = Crate::read(&super::root());
+    let mut list = files.macros.clone();
+    files.list(&[], &mut list);
+    // No program can call a conversion from a type that it cannot name.
+    let mut hidden = files.names();
+    for place in list.keys() {
+        hidden.remove(place.rsplit("::").next().unwrap());
+    }
+    for entry in list.values_mut() {
+        entry.members.retain(|member| {
+            let is_word = |part: char| !(part.is_alphanumeric() || part == '_');
+            let mut words = member.text.split(is_word).filter(|word| *word != "Target");
+            !(member.is_implementation() && words.any(|word| hidden.contains(word)))
+        });
+    }
     list
 }
 
@@ -520,6 +616,7 @@ fn public_docs_are_plain() {
         let members = entry
             .members
             .into_iter()
+            .filter(|member| !member.is_implementation())
             .map(|member| (member.text, member.docs));
         for (member, docs) in [own].into_iter().chain(members) {
             let place = format!("{place} {member}");

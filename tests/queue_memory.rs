@@ -91,7 +91,7 @@ fn apply(store: &mut StoreWriter<ConfigMap>, delta: Delta<ConfigMap>) {
         }
         store.commit(staging, &all.of).unwrap();
     } else if let Delta::Replaced(object) = delta {
-        store.apply(ObjectEvent::modified(object)).unwrap();
+        store.apply(ObjectEvent::updated(object)).unwrap();
     } else {
         panic!("a list is all there is: {delta:?}");
     }

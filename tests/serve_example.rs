@@ -94,7 +94,7 @@ impl Serving {
 
     fn client(&self) -> Client {
         let path = self.text("kubeconfig");
-        let config = Config::infer_with(&KubeconfigOptions::default().path(path)).unwrap();
+        let config = Config::from_kubeconfig(&KubeconfigOptions::default().path(path)).unwrap();
         Client::new(&config, ClientOptions::default()).unwrap()
     }
 }

@@ -67,6 +67,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "writer_lock",
         ],
     ),
+    ("work_queue", &[]),
     ("pod_status", &[]),
     // Nobody imports it: owners are given its handles as hooks of their own.
     (

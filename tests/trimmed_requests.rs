@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kubecache::clock::Deadline;
+use kubecache::hooks::Hook;
 use kubecache::http::{
     Client, ClientMetric, ClientOptions, Config, DecodeOptions, Patch, Request, Trim, WriteOptions,
 };
 use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::object::{Object, ObjectKey, Scope};
 use kubecache::testing::{ApiServer, DropParameter, Received, Recording};
-use kubecache::{Compact, Dynamic, Hook, Metadata};
+use kubecache::{Compact, Dynamic, Metadata};
 use serde_json::json;
 
 const NEVER: Deadline = Deadline::NEVER;

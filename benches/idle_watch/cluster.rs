@@ -53,7 +53,7 @@ pub(crate) fn run() {
     );
     let kubeconfig = Path::new(&directory).join("kubeconfig/admin.yaml");
     let options = KubeconfigOptions::default().path(kubeconfig);
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     let server = process_of(&directory);
     let client = watches::client(&config);
     let start = |count: usize| {

@@ -55,7 +55,7 @@ impl Sink<Secret> for Slot {
 
     fn apply(&mut self, event: ObjectEvent<Secret>) -> Result<(), Error> {
         if let ObjectEvent {
-            kind: EventKind::Modified,
+            kind: EventKind::Updated,
             object: Listed::Object(object),
         } = event
         {

@@ -62,7 +62,7 @@ impl WatchStream<ConfigMap> for Reader {
         let patience = deadline.remaining(Clock::system().now());
         crossbeam_channel::select! {
             recv(self.0) -> object => {
-                Ok(Next::Event(ObjectEvent::modified(object.unwrap()).into()))
+                Ok(Next::Event(ObjectEvent::updated(object.unwrap()).into()))
             }
             recv(self.1.channel()) -> _ => Ok(Next::Ended(None)),
             default(patience.unwrap_or(Duration::MAX)) => Ok(Next::DeadlinePassed),

@@ -81,7 +81,7 @@ fn start_the_server() {
 fn client() -> Client {
     let options = KubeconfigOptions::default()
         .path(environment("KUBECACHE_CLUSTER_DIR").join("kubeconfig/admin.yaml"));
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     Client::new(&config, ClientOptions::default()).unwrap()
 }
 

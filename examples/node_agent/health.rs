@@ -142,13 +142,16 @@ fn told(what: &str, health: Result<(), Error>) -> Verdict {
         let cause = error
             .source()
             .and_then(|cause| cause.downcast_ref::<Error>());
-        match cause {
-            Some(cause) => {
-                log::debug!("{what}: {error}: {cause}");
-                format!("{error} (last failure: {:?})", cause.kind())
-            }
-            None => error.to_string(),
+        if let Some(cause) = cause {
+            log::debug!("{what}: {error}: {cause}");
+            return format!("{error} (last failure: {:?})", cause.kind());
         }
+        let Some(last) = error.last_error() else {
+            return error.to_string();
+        };
+        log::debug!("{what}: {error}");
+        let kind = format!("{:?}", last.kind());
+        error.to_string().replace(&last.to_string(), &kind)
     })
 }
 

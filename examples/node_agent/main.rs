@@ -163,7 +163,7 @@ fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
     };
     let config = match &demo {
         Some(server) => server.config()?,
-        None => Config::infer_with(&options.connection)?,
+        None => Config::from_kubeconfig(&options.connection)?,
     };
     log::info!(
         "{}, {} ({})",

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use kubecache::Hook;
+use kubecache::hooks::Hook;
 use kubecache::manager::Owner;
 use kubecache::snapshot::{Snapshot, SnapshotDifference, SnapshotKeyFile, SnapshotOptions};
 

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 use kubecache::clock::{Clock, Deadline};
+use kubecache::hooks::Hook;
 use kubecache::object::ObjectKey;
 use kubecache::worker::{StopToken, Worker};
-use kubecache::{Error, ErrorKind, Hook};
+use kubecache::{Error, ErrorKind};
 use parking_lot::{Condvar, Mutex};
 
 use crate::declaration::Declaration;

@@ -54,9 +54,9 @@
 //!         let is_resync = matches!(delta, Delta::Sync(_));
 //!         let (event, end) = match delta {
 //!             Delta::Added(object) | Delta::Updated(object) | Delta::Replaced(object) => {
-//!                 (Some(ObjectEvent::modified(object)), None)
+//!                 (Some(ObjectEvent::updated(object)), None)
 //!             }
-//!             Delta::Sync(object) => (Some(ObjectEvent::modified(object)), None),
+//!             Delta::Sync(object) => (Some(ObjectEvent::updated(object)), None),
 //!             // A list came without the object: it is gone whatever the watch told of its end.
 //!             Delta::Deleted(end) if end.unlisted => {
 //!                 (old.clone().map(ObjectEvent::deleted), None)

@@ -10,7 +10,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::list_watch::{Bound, EventKind, Listed, OBJECTS_MAX, ObjectEvent};
 use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
-use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::VersionGuard;
 use crate::sync::{Arc, Monitor, MutexGuard, current_thread};
 use crate::worker::{StopToken, Wake, WakeRegistration};
@@ -271,7 +271,7 @@ impl<K: Object> Sink<K> for DeltaFifoWriter<K> {
         let object = object.transformed(self.options.transform.as_ref())?;
         let delta = match kind {
             EventKind::Added => Delta::Added(object),
-            EventKind::Modified => Delta::Updated(object),
+            EventKind::Updated => Delta::Updated(object),
             EventKind::Deleted => Delta::Deleted(Box::new(Deletion::seen(key.clone(), object))),
         };
         let left_out = self
@@ -346,7 +346,7 @@ impl<K: Object> DeltaFifoStaging<K> {
 
 impl<K: Object> Drop for DeltaFifoWriter<K> {
     fn drop(&mut self) {
-        self.queue.state.lock().status.phase = Phase::Stopped;
+        self.queue.state.lock().status.end();
         self.queue.close();
     }
 }

@@ -106,6 +106,28 @@ impl Failures {
         self.last.as_ref().filter(|_| lasted >= grace)
     }
 
+    /// Whether an attempt has begun.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.since.is_some() || self.last.is_some()
+    }
+
+    /// Makes an error that begins with `text`. The same line has the number of failed attempts,
+    /// their time and the last failure.
+    pub(crate) fn because(&self, kind: ErrorKind, text: String, now: Instant) -> Error {
+        let (Some(last), since) = (&self.last, self.since.unwrap_or(now)) else {
+            return Error::new(kind, text);
+        };
+        let elapsed = now.saturating_duration_since(since).as_secs();
+        let attempts = self.attempts();
+        let text = format!("{text}; {attempts} failed in {elapsed}s, the last one: {last}");
+        Error::new(kind, text).with_failures(self.count, since, Some(last.clone()))
+    }
+
+    fn attempts(&self) -> String {
+        let plural = if self.count == 1 { "" } else { "s" };
+        format!("{} attempt{plural}", self.count)
+    }
+
     /// Makes the error of a cache that was not filled by `now`: the kubelet's line, then the
     /// causes.
     #[must_use]
@@ -128,16 +150,14 @@ impl Failures {
     pub fn explain(&self, kind: ErrorKind, text: String, now: Instant) -> Error {
         let since = self.since.unwrap_or(now);
         let elapsed = now.saturating_duration_since(since);
-        let attempts = match self.count {
-            1 => "1 attempt".to_owned(),
-            count => format!("{count} attempts"),
-        };
+        let attempts = self.attempts();
         let said = match (&self.last, &self.phase) {
             (Some(last), phase) => {
                 let now = phase.as_ref().map(|phase| format!("\nnow {phase}"));
                 let now = now.unwrap_or_default();
                 format!("\n{attempts} in {elapsed:.1?}, the last one failed: {last}{now}")
             }
+            (None, Some(phase)) if self.since.is_none() => format!(": {phase}"),
             (None, phase) => {
                 let phase = phase.as_deref().unwrap_or("no answer from the server yet");
                 format!("\n{phase}, {elapsed:.1?} after the first attempt began")

@@ -41,7 +41,7 @@ const SERVICE_ACCOUNT_DIR: &str = "/var/run/secrets/kubernetes.io/serviceaccount
 /// let environment = Environment::default()
 ///     .home(&home) // a directory with .kube/config
 ///     .variable("HTTP_PROXY", "http://proxy.example:3128");
-/// let config = Config::infer_with(&KubeconfigOptions::default().environment(environment))?;
+/// let config = Config::from_kubeconfig(&KubeconfigOptions::default().environment(environment))?;
 /// assert_eq!(config.server_url(), "http://shop.example:80");
 /// # std::fs::remove_dir_all(home)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -46,7 +46,7 @@ pub use environment::Environment;
 pub use send::{Request, Response, ResponseStream};
 pub use writes::{Patch, WriteOptions};
 
-pub use crate::wire::{DecodeOptions, Trim};
+pub use crate::wire::{DecodeOptions, Trim, undecodable_reads};
 
 #[cfg(feature = "testing")]
 pub(crate) use {

@@ -10,7 +10,7 @@ use crate::sync::Arc;
 
 /// One measurement of a shared informer, as client-go's informer metrics have it.
 ///
-/// Give a [`Hook`](crate::Hook) to
+/// Give a [`Hook`](crate::hooks::Hook) to
 /// [`InformerOptions::metrics`](crate::informer::InformerOptions::metrics). The feature `metrics`
 /// has a hook for Prometheus. A measurement never contains an object or an object's name.
 #[derive(Clone, Debug)]

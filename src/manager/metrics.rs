@@ -10,7 +10,7 @@ use crate::reflector::ReflectorMetric;
 
 /// An event of a manager, for a hook that measures it.
 ///
-/// Give a [`Hook`](crate::Hook) to
+/// Give a [`Hook`](crate::hooks::Hook) to
 /// [`ManagerOptions::metrics`](crate::manager::ManagerOptions::metrics). The feature `metrics` has
 /// one that is ready, for Prometheus. An event never has an object or the name of one.
 #[derive(Clone, Debug)]

@@ -89,8 +89,8 @@ pub struct ObjectReport {
     /// Whether the object is polled, since there is no room for its watch. With
     /// [`PastLimit::Poll`](crate::manager::PastLimit::Poll) only.
     pub polled: bool,
-    /// Whether the object may be old: the server should have confirmed it by now and has not, or it
-    /// is known to be behind.
+    /// Whether the object may be old: the server should have confirmed it by now and has not, it is
+    /// known to be behind, or its requests keep failing.
     ///
     /// [`ReflectorStatus::health`](crate::reflector::ReflectorStatus::health) has the
     /// rule. With `Watch` only; false for an object whose watch is stopped.

@@ -95,7 +95,8 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         let mut status = self.core.status().clone();
         status.phase = Phase::Stopped;
         let panic = Error::new(ErrorKind::Panicked, text);
-        status.failures.end_with(panic);
+        status.failures.end_with(panic.clone());
+        status.failing.end_with(panic);
         self.status.lock().clone_from(&status);
         self.sink.report(&status);
     }
@@ -428,7 +429,7 @@ impl<K: Object, S: Sink<K>> Drop for ReflectorDriver<K, S> {
     fn drop(&mut self) {
         self.close();
         self.source.ask(|source| source.disconnect());
-        self.status.lock().phase = Phase::Stopped;
+        self.status.lock().end();
     }
 }
 

@@ -7,7 +7,7 @@ use crate::reflector::ReflectorStatus;
 
 /// One measurement of a reflector, as client-go's reflector metrics had it.
 ///
-/// Give a [`Hook`](crate::Hook) to
+/// Give a [`Hook`](crate::hooks::Hook) to
 /// [`ReflectorOptions::metrics`](crate::reflector::ReflectorOptions::metrics); several reflectors
 /// may share one. The feature `metrics` has a hook for Prometheus. The reflector's own thread calls
 /// the hook; only [`Started`](Self::Started) comes on the thread that starts the reflector. A

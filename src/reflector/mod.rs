@@ -145,13 +145,14 @@ impl Reflector {
 
     /// Whether the server keeps confirming the content, for a health check. Never blocks.
     ///
-    /// It fails within the idle limit when the server is silent ([`ReflectorStatus::health`] has
-    /// the rule). It does not fail when the server only has no news, or when the reflector has
-    /// ended.
+    /// It fails ten seconds after the first of several failures in a row, until a watch serves. It
+    /// fails within the idle limit when the server is silent ([`ReflectorStatus::health`] has the
+    /// rules). It does not fail when the server only has no news, or when the reflector was
+    /// stopped.
     ///
     /// # Errors
     ///
-    /// `Timeout` with the time since the last contact; the last failure is its source.
+    /// As [`ReflectorStatus::health`].
     pub fn health(&self) -> Result<(), Error> {
         self.status.lock().health(self.clock.now())
     }

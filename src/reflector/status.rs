@@ -6,6 +6,12 @@ use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
 use crate::list_watch::RequestProgress;
 use crate::object::ResourceVersion;
+use crate::policy::REOPEN_AT_ONCE;
+
+/// So many failures in a row, over so long a time, are unhealthy. A lost connection is not, nor a
+/// server that restarts quickly.
+const FAILING_MIN: u32 = 3;
+const FAILING_AFTER: Duration = Duration::from_secs(10);
 
 /// The activity of a reflector's thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -50,6 +56,14 @@ pub struct ReflectorStatus {
     /// that its last failure is then [`left_out`](Self::left_out). Before any failure it holds the
     /// start time of the run.
     pub failures: Failures,
+    /// The requests that have failed since a watch last served: since one brought an event or a
+    /// bookmark, or stayed open for five seconds. A list that succeeds does not end this record, as
+    /// it does [`failures`](Self::failures). [`health`](Self::health) has the rule.
+    ///
+    /// Empty once the reflector has ended, unless a panic ended it. Then it has the panic.
+    pub failing: Failures,
+    /// Since when a watch is open.
+    pub(crate) open_since: Option<Instant>,
     /// Why the content lacks objects of the server: `TooLarge`, with the objects asked for, how
     /// many objects the sink has refused since the last list, and the option that raises the
     /// maximum. `None` once a list has brought all objects.
@@ -109,6 +123,10 @@ impl ReflectorStatus {
     /// The failures for a caller that has waited for the first sync since `began`, with the
     /// reflector's activity at `now`.
     pub(crate) fn failures_of_wait(&self, began: Instant, now: Instant) -> Failures {
+        if !self.failures.has_begun() {
+            let phase = "no reflector has begun to fill it".to_owned();
+            return Failures::default().in_phase(Some(phase));
+        }
         let failures = self.failures.clone().or_since(began);
         failures.in_phase(self.describe_activity(now))
     }
@@ -146,24 +164,33 @@ impl ReflectorStatus {
     ///   After a failed list it does not.
     /// - Before the first sync, a [refusal](Self::refusal) is a contact that lasts until the next
     ///   request.
+    /// - Three failures in a row are unhealthy once the first is ten seconds old, whatever the
+    ///   cause. A watch that [serves](Self::failing) ends the row, but a list does not.
     /// - Content that is known to be [behind](Self::behind_since) is unhealthy at once. So is
     ///   content that lacks objects, because there was [no room](Self::left_out).
     ///
-    /// When a server falls silent or goes away, this fails at the end of that time. The next event,
-    /// bookmark or list makes it `Ok` again. A reflector that has ended is `Ok`; its owner knows
-    /// whether it should have ended. [`synced`](Self::synced) says whether a list has reached the
-    /// sink yet.
+    /// When a server falls silent, this fails at the end of that time. The next event, bookmark or
+    /// list makes it `Ok` again. A reflector that has ended is `Ok`, unless a panic ended it; its
+    /// owner knows whether it should have ended. [`synced`](Self::synced) says whether a list has
+    /// reached the sink yet.
     ///
     /// # Errors
     ///
     /// `Timeout` with the time since the last contact, or since when the content is behind. Before
-    /// the first contact it names the reflector's present activity. The last failure is its source.
-    /// Otherwise the error in [`left_out`](Self::left_out).
+    /// the first contact it names the reflector's present activity. The kind of the last failure
+    /// for failures in a row. Both have the last failure with the server's words, the number of
+    /// attempts, and the time of the first. Otherwise the error in [`left_out`](Self::left_out), or
+    /// the panic that ended the reflector.
     pub fn health(&self, now: Instant) -> Result<(), Error> {
-        if !self.is_overdue(now) {
-            let left_out = self.left_out.clone();
-            let left_out = left_out.filter(|_| self.phase != Phase::Stopped);
-            return left_out.map_or(Ok(()), Err);
+        if self.phase == Phase::Stopped {
+            return self.failing.last().cloned().map_or(Ok(()), Err);
+        }
+        if !self.is_silent(now) {
+            if let Some(last) = self.failing.last().filter(|_| self.is_failing(now)) {
+                let text = "no watch serves".to_owned();
+                return Err(self.failing.because(last.kind(), text, now));
+            }
+            return self.left_out.clone().map_or(Ok(()), Err);
         }
         let since = |since: Instant| now.saturating_duration_since(since);
         let text = match (self.behind_since, self.age(now), self.failures.since()) {
@@ -182,7 +209,7 @@ impl ReflectorStatus {
             }
             (None, None, None) => "the server has confirmed nothing yet".to_owned(),
         };
-        Err(Error::new(ErrorKind::Timeout, text).caused_by(self.failures.last().cloned()))
+        Err(self.failing.because(ErrorKind::Timeout, text, now))
     }
 
     /// Whether the content is known to be behind the server. [`behind_since`](Self::behind_since)
@@ -191,8 +218,33 @@ impl ReflectorStatus {
         self.behind_since.is_some()
     }
 
+    /// Whether readers of the object may have old content. While nothing is held, a refusal is
+    /// their answer (R4).
     pub(crate) fn is_overdue(&self, now: Instant) -> bool {
-        self.phase != Phase::Stopped && self.contact_deadline.is_some_and(|due| now >= due)
+        let is_answered = self.refusal.is_some() && !self.synced;
+        self.phase != Phase::Stopped
+            && (self.is_silent(now) || self.is_failing(now) && !is_answered)
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        self.contact_deadline.is_some_and(|due| now >= due)
+    }
+
+    fn is_failing(&self, now: Instant) -> bool {
+        let lasts = |since: Option<Instant>, least| {
+            since.is_some_and(|since| now.saturating_duration_since(since) >= least)
+        };
+        self.failing.count() >= FAILING_MIN
+            && lasts(self.failing.since(), FAILING_AFTER)
+            && !lasts(self.open_since, REOPEN_AT_ONCE)
+    }
+
+    /// Notes the end of the run, unless its cause was noted.
+    pub(crate) fn end(&mut self) {
+        if self.phase != Phase::Stopped {
+            self.phase = Phase::Stopped;
+            self.failing = Failures::default();
+        }
     }
 
     /// Whether, at `now`, the content is synced and was confirmed within `limit`.

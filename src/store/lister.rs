@@ -96,10 +96,14 @@ impl<K: Object> Lister<K> {
     /// # Errors
     ///
     /// `NotFound` when the store has none, in the API's words: `deployment.apps "web" not found`.
-    /// `Undecodable` when it exists but is not a `K`.
+    /// Before the first list, its source says why the store is empty. `Undecodable` when the object
+    /// exists but is not a `K`.
     pub fn get(&self, name: &str) -> Result<Arc<StoredObject<K>>, Error> {
         let found = self.store.get(&self.namespace, name)?;
-        found.ok_or_else(|| Error::not_found(&resource_name::<K>(), name))
+        found.ok_or_else(|| {
+            let absent = Error::not_found(&resource_name::<K>(), name);
+            absent.caused_by(self.store.not_synced_yet())
+        })
     }
 }
 

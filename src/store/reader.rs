@@ -395,11 +395,11 @@ impl<K: Object> Store<K> {
 
     /// Whether the server keeps confirming the content, for a health check
     /// ([`ReflectorStatus::health`]). `Ok` for a store that no reflector fills, or whose reflector
-    /// has ended. Never blocks.
+    /// was stopped. Never blocks.
     ///
     /// # Errors
     ///
-    /// `Timeout` with the time since the last contact; the last failure is its source.
+    /// As [`ReflectorStatus::health`].
     pub fn health(&self) -> Result<(), Error> {
         let now = self.clock.now();
         let state = self.state.lock();
@@ -452,6 +452,12 @@ impl<K: Object> Store<K> {
             Some(name) => Cow::Borrowed(name),
             None => Cow::Owned(resource_name::<K>()),
         }
+    }
+
+    /// Why the content lacks an object: nothing was listed yet. `None` once the store is synced.
+    pub(super) fn not_synced_yet(&self) -> Option<Error> {
+        let state = self.state.lock();
+        (!state.synced).then(|| self.not_synced(&state))
     }
 
     pub(super) fn not_synced(&self, state: &StoreContent<K>) -> Error {

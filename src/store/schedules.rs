@@ -163,7 +163,7 @@ fn b18_no_reader_goes_back_behind_what_another_has_read() {
                     }
                 })
             });
-            writer.apply(event(EventKind::Modified, "2")).unwrap();
+            writer.apply(event(EventKind::Updated, "2")).unwrap();
             writer.apply(event(EventKind::Deleted, "3")).unwrap();
             for reader in readers {
                 reader.join().unwrap();

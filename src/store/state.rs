@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 use crate::error::Error;
 use crate::list_watch::{Bound, Listed, OBJECTS_MAX};
 use crate::object::{KeyRef, Object, ObjectKey, StoredObject, is_same_state};
-use crate::reflector::{Phase, ReflectorStatus};
+use crate::reflector::ReflectorStatus;
 use crate::store::index::{Indexers, Indices, Values};
 use crate::store::version_guard::VersionGuard;
 use crate::sync::{Arc, Monitor, ReadCopies};
@@ -107,7 +107,7 @@ impl<K: Object> StoreContent<K> {
 
     /// A reflector's report may come after the end; the status must still show the end.
     fn show_end(&mut self) {
-        self.status.phase = Phase::Stopped;
+        self.status.end();
         if let Some(cause) = &self.cause {
             self.status.failures.end_with(cause.clone());
         }

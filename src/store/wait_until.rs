@@ -1,5 +1,7 @@
 //! A caller's wait until one object in a store has the state that the caller wants.
 
+use std::time::Instant;
+
 use crate::clock::IntoDeadline;
 use crate::error::{Error, ErrorKind};
 use crate::guard::guard;
@@ -57,10 +59,41 @@ impl<K: Object> Store<K> {
     ///
     /// # Errors
     ///
-    /// [`Timeout`](ErrorKind::Timeout) at the deadline names the last state: absent, or its version
-    /// and how long ago the wait saw it. [`NotSynced`](ErrorKind::NotSynced) if the store had no
-    /// state, with the last failure. `Forbidden` or `NotFound` for the server's refusal. `Stopped`
-    /// when nothing will change the store any more. `Panicked` if `predicate` panics.
+    /// [`Timeout`](ErrorKind::Timeout) at the deadline names the object, how long the call waited,
+    /// and the last state: absent, or its version and how long ago the wait saw it. It has the
+    /// reflector's last failure, if its requests fail. [`NotSynced`](ErrorKind::NotSynced) if the
+    /// store had no state, with the last failure. `Forbidden` or `NotFound` for the server's
+    /// refusal. `Stopped` when nothing will change the store any more. `Panicked` if `predicate`
+    /// panics.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubecache::object::{Object as _, ObjectKey};
+    /// # use kubecache::reflector::ReflectorOptions;
+    /// # use kubecache::store::{Indexers, Store};
+    /// # use kubecache::testing::{FakeSource, objects};
+    /// # let source = FakeSource::<ConfigMap>::new();
+    /// # source.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
+    /// # let (options, from) = (ReflectorOptions::default(), Arc::new(source.clone()));
+    /// let (store, _reflector) = Store::spawn("settings", from, Indexers::new(), options)?;
+    /// let key = ObjectKey::new("shop", "settings");
+    /// let has_tax = |it: Option<&ConfigMap>| {
+    ///     it.and_then(|it| it.data.as_ref()).is_some_and(|data| data.contains_key("tax"))
+    /// };
+    /// let settings = store.wait_until(&key, has_tax, Duration::from_secs(10))?;
+    /// assert_eq!(settings.map(|it| it.key()), Some(key.clone()));
+    ///
+    /// # source.delete("shop", "settings");
+    /// // Its end, too:
+    /// assert!(store.wait_until(&key, |it| it.is_none(), Duration::from_secs(10))?.is_none());
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
     pub fn wait_until(
         &self,
         key: &ObjectKey,
@@ -68,7 +101,7 @@ impl<K: Object> Store<K> {
         deadline: impl IntoDeadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let deadline = deadline.into_deadline(self.clock());
-        let what = format!("{} {key}", self.name());
+        let (what, began) = (format!("{} {key}", self.name()), self.clock().now());
         let mut last: Option<(SeenState<K>, _)> = None;
         loop {
             // An object that changes all the time must not keep the caller beyond the deadline.
@@ -80,7 +113,7 @@ impl<K: Object> Store<K> {
                     && last.is_none_or(|(last, _)| !last.is(&SeenState::of(state, key)))
             };
             if let Err(error) = self.wait_for(deadline, is_new) {
-                return Err(self.unmet(&what, last, error));
+                return Err(self.unmet(&what, began, last, error));
             }
             let seen = self.look(|state| SeenState::of(state, key));
             let object = match &seen {
@@ -102,14 +135,16 @@ impl<K: Object> Store<K> {
     fn unmet(
         &self,
         what: &str,
-        last: Option<(SeenState<K>, std::time::Instant)>,
+        began: Instant,
+        last: Option<(SeenState<K>, Instant)>,
         error: Error,
     ) -> Error {
         let Some((seen, since)) = last else {
             return error.context(&format!("waiting for {what}"));
         };
         let now = self.clock().now();
-        let (seen, age) = (seen.describe(), now.saturating_duration_since(since));
+        let [waited, age] = [began, since].map(|then| now.saturating_duration_since(then));
+        let seen = seen.describe();
         if error.kind() != ErrorKind::NotSynced {
             return error.context(&format!("waiting for {what}, last seen {seen}"));
         }
@@ -118,8 +153,8 @@ impl<K: Object> Store<K> {
             (status.failures_of_wait(since, now), status.silence(now))
         });
         let wait = format!(
-            "{what} to fulfil the condition: last seen {seen}, {age:.1?} ago; the server was last \
-             heard {silence:.1?} ago"
+            "{what} to fulfil the condition: waited {waited:.1?}; last seen {seen}, {age:.1?} ago; \
+             the server was last heard {silence:.1?} ago"
         );
         if failures.last().is_none() {
             return Error::new(ErrorKind::Timeout, format!("timed out waiting for {wait}"));
@@ -134,10 +169,12 @@ mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
 
     use super::*;
-    use crate::clock::{Clock, Deadline};
+    use crate::clock::{Clock, Deadline, FakeClock};
     use crate::reflector::ReflectorOptions;
     use crate::store::Indexers;
-    use crate::testing::{FakeSource, objects};
+    use crate::testing::{FakeSource, RequestKind, objects};
+
+    const SECONDS: std::time::Duration = std::time::Duration::from_secs(7);
 
     fn key() -> ObjectKey {
         ObjectKey::new("shop", "settings")
@@ -190,9 +227,13 @@ mod tests {
         let source = FakeSource::new();
         let error = error_of(source, |_| false);
         assert_eq!(error.kind(), ErrorKind::Timeout);
-        let start = "timed out waiting for configmap shop/settings to fulfil the condition: last \
-             seen absent, ";
+        let start =
+            "timed out waiting for configmap shop/settings to fulfil the condition: waited ";
         assert!(error.to_string().starts_with(start), "{error}");
+        assert!(
+            error.to_string().contains("; last seen absent, "),
+            "{error}"
+        );
 
         let source = FakeSource::new();
         source.set(objects::config_map("shop", "settings", "", &[]));
@@ -205,6 +246,45 @@ mod tests {
         assert!(
             error.to_string().contains("last seen undecodable: "),
             "{error}"
+        );
+    }
+
+    /// The object is known, and then its server goes.
+    #[test]
+    fn a_wait_in_vain_tells_how_long_it_took_and_how_the_requests_fail() {
+        let time = FakeClock::new();
+        let clock = Clock::from(time.clone());
+        let source = Arc::new(FakeSource::<ConfigMap>::with_clock(clock.clone()));
+        source.set(objects::config_map("shop", "settings", "", &[]));
+        let from = Arc::clone(&source);
+        let options = ReflectorOptions::default().clock(clock);
+        let (store, _reflector) = Store::spawn("s", from, Indexers::new(), options).unwrap();
+        store.wait_until_synced(Deadline::NEVER).unwrap();
+        for kind in [RequestKind::List, RequestKind::Watch] {
+            source.fail_all(kind, Error::new(ErrorKind::Unreachable, "no route to host"));
+        }
+        source.wait_for_watches(1);
+        source.end_watches(None);
+        let error = std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| store.wait_until(&key(), |_| false, SECONDS));
+            while !waiter.is_finished() {
+                time.advance(time.wait_for_next_timer());
+            }
+            waiter.join().unwrap().unwrap_err()
+        });
+        assert_eq!(error.kind(), ErrorKind::Timeout);
+        let text = error.to_string();
+        for part in [
+            "configmap shop/settings",
+            ": waited ",
+            "; last seen version 2",
+            "no route",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(
+            error.last_error().map(Error::kind),
+            Some(ErrorKind::Unreachable)
         );
     }
 

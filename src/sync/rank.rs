@@ -48,6 +48,7 @@ ranks! {
     49 POLLS "the objects that a manager polls"
     49 WORKER_GROUP "threads that end together"
     50 DELTA_FIFO "a delta FIFO"
+    50 WORK_QUEUE "a work queue"
     50 HANDLER_QUEUE "a handler's queue"
     50 HOUSEKEEPER "what waits for the housekeeper"
     50 SUBSCRIPTIONS "subscriptions to changes"

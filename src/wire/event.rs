@@ -328,7 +328,7 @@ fn words(object: &[u8]) -> String {
 /// The change that the `type` of an event names.
 fn change_kind(is: impl Fn(&str) -> bool) -> Option<EventKind> {
     let changes = [
-        ("MODIFIED", EventKind::Modified),
+        ("MODIFIED", EventKind::Updated),
         ("ADDED", EventKind::Added),
         ("DELETED", EventKind::Deleted),
     ];

@@ -52,8 +52,9 @@ pub struct Undecodable {
 pub enum EventKind {
     /// The object appeared, or is an item of a list.
     Added,
-    /// The object changed.
-    Modified,
+    /// The object changed: `MODIFIED` on the wire.
+    #[doc(alias = "Modified")]
+    Updated,
     /// The object is gone; the event holds its last state.
     Deleted,
 }
@@ -163,8 +164,8 @@ impl<K: Object> ObjectEvent<K> {
     }
 
     /// The object changed.
-    pub fn modified(object: impl Into<Listed<K>>) -> Self {
-        Self::new(EventKind::Modified, object)
+    pub fn updated(object: impl Into<Listed<K>>) -> Self {
+        Self::new(EventKind::Updated, object)
     }
 
     /// The object is gone; this is its last state.

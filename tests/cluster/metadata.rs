@@ -129,7 +129,7 @@ fn read_each_way<K: Object + Debug>(client: &Client, write: fn(&str)) {
         panic!("no event of an object");
     };
     let changed = event.object.decoded().unwrap();
-    assert_eq!(event.kind, EventKind::Modified);
+    assert_eq!(event.kind, EventKind::Updated);
     assert_eq!((changed.name(), changed.label("round")), ("one", Some("2")));
     let got = get::<K>(client, NAMESPACE, "one").unwrap();
     assert_eq!(got.label("round"), Some("2"));

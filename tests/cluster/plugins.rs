@@ -38,7 +38,7 @@ impl Bed {
 
     pub(crate) fn client(&self, name: &str) -> Client {
         let options = KubeconfigOptions::default().path(self.0.join("config"));
-        let config = Config::infer_with(&options).unwrap();
+        let config = Config::from_kubeconfig(&options).unwrap();
         let options = ClientOptions::default().user_agent(of_this_run(name));
         Client::new(&config, options).unwrap()
     }

@@ -178,7 +178,7 @@ fn a_watch_that_the_server_ends_sends_a_bookmark_first_and_ends_cleanly() {
                 bookmarks += 1;
             }
             // Other tests play the story meanwhile.
-            Next::Event(WatchEvent::Object(event)) if event.kind == EventKind::Modified => {}
+            Next::Event(WatchEvent::Object(event)) if event.kind == EventKind::Updated => {}
             Next::Ended(None) => break,
             other => panic!("{other:?}"),
         }

@@ -70,7 +70,7 @@ impl Drop for Proxy {
 fn client(kind: &str, proxy: &Proxy, password: &str) -> Client {
     let url = format!("{kind}://jane:{password}@{}", proxy.address);
     let options = KubeconfigOptions::default().path(directory().join("kubeconfig/admin.yaml"));
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     let options = ClientOptions::default().user_agent(of_this_run("proxies"));
     Client::new(&config.with_proxy(&url).unwrap(), options).unwrap()
 }

@@ -50,7 +50,7 @@ fn look(url: &str, change: impl FnOnce()) -> (Seen, bool) {
         let deadline = kubecache::clock::Clock::system().after(PATIENCE);
         match stream.next(deadline).unwrap() {
             Next::Event(WatchEvent::Object(ObjectEvent {
-                kind: EventKind::Added | EventKind::Modified,
+                kind: EventKind::Added | EventKind::Updated,
                 object: Listed::Object(secret),
             })) => {
                 see(&mut seen, &secret);
@@ -80,7 +80,7 @@ fn a_recording_holds_no_secret_and_replays_what_the_client_saw() {
     let token = token.trim_matches('"');
     assert!(token.len() > 8);
     let options = KubeconfigOptions::default().path(kubeconfig);
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     let recorder = Recorder::start(&config, 0).unwrap();
     let change = || apply(&format!("{MANIFEST}canary-of-{}}}\n", std::process::id()));
     let (seen, canary) = look(&recorder.url(), change);

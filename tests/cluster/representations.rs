@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use k8s_openapi::api::core::v1::Secret;
 use kubecache::clock::Clock;
+use kubecache::hooks::Hook;
 use kubecache::http::{Client, ClientMetric, ClientOptions, KubeconfigOptions, Request, Response};
 use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::manager::{ChangeDetection, ManagerOptions, ObjectManager, Owner};
 use kubecache::object::{LabelMatcher, LabelSelector, Object, ObjectKey, Resource, Scope};
-use kubecache::{Compact, Dynamic, ErrorKind, Hook, Metadata};
+use kubecache::{Compact, Dynamic, ErrorKind, Metadata};
 
 use super::support::*;
 

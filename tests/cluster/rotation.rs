@@ -75,7 +75,7 @@ fn write_for(directory: &Path, user: &str, server: &str) {
 fn client(directory: &Path) -> Client {
     let options = KubeconfigOptions::default().path(directory.join("config"));
     Client::new(
-        &Config::infer_with(&options).unwrap(),
+        &Config::from_kubeconfig(&options).unwrap(),
         ClientOptions::default(),
     )
     .unwrap()

@@ -128,7 +128,7 @@ pub(crate) fn connect(
     client: ClientOptions,
 ) -> Client {
     options = options.path(directory().join("kubeconfig").join(kubeconfig));
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     Client::new(&config, client).unwrap()
 }
 

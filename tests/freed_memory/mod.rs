@@ -229,7 +229,7 @@ fn watch(source: &dyn ListerWatcher<Secret>) -> Arc<StoredObject<Secret>> {
     let mut watch = source.watch(&request, &StopToken::never()).unwrap();
     match watch.next(Deadline::NEVER).unwrap() {
         Next::Event(WatchEvent::Object(ObjectEvent {
-            kind: EventKind::Modified,
+            kind: EventKind::Updated,
             object: Listed::Object(object),
         })) => object,
         other => panic!("{other:?}"),

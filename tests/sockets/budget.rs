@@ -47,7 +47,7 @@ fn accept(server: &Server) -> Peer {
 fn next(watch: &mut dyn WatchStream<Secret>) -> Result<usize, Error> {
     match watch.next(Clock::system().after(PATIENCE))? {
         Next::Event(WatchEvent::Object(ObjectEvent {
-            kind: EventKind::Modified,
+            kind: EventKind::Updated,
             object: Listed::Object(secret),
         })) => Ok(secret.data.as_ref().map_or(0, |data| data["k"].0.len())),
         other => panic!("{other:?}"),

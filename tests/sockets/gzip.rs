@@ -238,7 +238,7 @@ fn gzip_is_switchable_per_client_and_per_configuration() {
         );
         fs::write(&kubeconfig, text).unwrap();
         let options = KubeconfigOptions::default().path(kubeconfig);
-        let config = Config::infer_with(&options).unwrap();
+        let config = Config::from_kubeconfig(&options).unwrap();
         let options = patient().gzip(is_of_client);
         let client = Client::new(&config, options).unwrap();
         thread::scope(|scope| {

@@ -93,7 +93,7 @@ impl Bed {
 }
 
 fn config_at(path: PathBuf) -> Config {
-    Config::infer_with(&KubeconfigOptions::default().path(path)).unwrap()
+    Config::from_kubeconfig(&KubeconfigOptions::default().path(path)).unwrap()
 }
 
 /// The fields of a user with this client certificate, inline.
@@ -172,7 +172,7 @@ fn the_same_context_is_read_again_out_of_the_same_files() {
     let list = std::env::join_paths([&none, &first, &second, &bed.path()]).unwrap();
     let environment = Environment::default().variable("KUBECONFIG", list);
     let options = KubeconfigOptions::default().environment(environment);
-    let config = Config::infer_with(&options).unwrap();
+    let config = Config::from_kubeconfig(&options).unwrap();
     let client = client_of(&config);
     assert_eq!(bed.gets(&client, 1, &[200]).0, ["Bearer old"]);
     let other = contexts.replace("current-context: x", "current-context: w");
@@ -186,7 +186,7 @@ fn the_same_context_is_read_again_out_of_the_same_files() {
     );
 
     // Without the first file the second would name the user.
-    let client = client_of(&Config::infer_with(&options.context("x")).unwrap());
+    let client = client_of(&Config::from_kubeconfig(&options.context("x")).unwrap());
     assert_eq!(bed.gets(&client, 1, &[200]).0, ["Bearer appeared"]);
     fs::remove_file(&none).unwrap();
     assert_eq!(bed.gets(&client, 1, &[401]).0, ["Bearer appeared"]);
@@ -334,7 +334,7 @@ fn a_kubeconfig_replaces_nothing_that_the_program_gave() {
     bed.write("token: old");
     let options = KubeconfigOptions::default().path(bed.path()).token("given");
     let given = [
-        Config::infer_with(&options).unwrap(),
+        Config::from_kubeconfig(&options).unwrap(),
         config_at(bed.path()).with_token("given").unwrap(),
     ];
     bed.write("token: new");

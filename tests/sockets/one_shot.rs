@@ -392,8 +392,8 @@ fn a_manager_without_a_resource_says_so_and_sends_nothing() {
 /// The answers of a server that refuses for a while.
 #[cfg(feature = "testing")]
 mod refusals {
-    use kubecache::Hook;
     use kubecache::clock::FakeClock;
+    use kubecache::hooks::Hook;
     use kubecache::http::ClientMetric;
     use std::io;
     use std::sync::atomic::{AtomicUsize, Ordering};

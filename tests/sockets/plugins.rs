@@ -11,11 +11,12 @@ use std::time::{Duration, SystemTime};
 
 use crossbeam_channel::{Sender, unbounded};
 use kubecache::clock::Clock;
+use kubecache::hooks::Hook;
 use kubecache::http::{
     Client, ClientMetric, ClientOptions, Config, KubeconfigOptions, Token, TokenSource,
 };
 use kubecache::worker::StopSource;
-use kubecache::{Error, ErrorKind, Hook};
+use kubecache::{Error, ErrorKind};
 use log::{LevelFilter, Log, Metadata, Record};
 
 use super::server::Server;
@@ -60,7 +61,7 @@ impl Bed {
         let kubeconfig = directory.join("config");
         fs::write(&kubeconfig, text).unwrap();
         let options = KubeconfigOptions::default().path(kubeconfig);
-        let config = Config::infer_with(&options).unwrap();
+        let config = Config::from_kubeconfig(&options).unwrap();
         Self { directory, config }
     }
 

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, unbounded};
 use kubecache::clock::Deadline;
+use kubecache::hooks::Hook;
 use kubecache::http::{Client, ClientMetric, ClientOptions, Config, Request, Token};
 use kubecache::worker::StopToken;
-use kubecache::{Error, ErrorKind, Hook};
+use kubecache::{Error, ErrorKind};
 
 use super::server::Server;
 use super::{bookmark, get, list, next_bookmark, open, patient, secret, secret_list, secrets};

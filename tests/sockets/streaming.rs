@@ -310,7 +310,7 @@ fn a_large_event_and_a_long_line_of_small_ones_come_through_whole() {
             }
             match watch.next(Clock::system().after(PATIENCE)).unwrap() {
                 Next::Event(WatchEvent::Object(ObjectEvent {
-                    kind: EventKind::Modified,
+                    kind: EventKind::Updated,
                     object: Listed::Object(secret),
                 })) => secret.data.as_ref().unwrap()["k"].0.len(),
                 other => panic!("{other:?}"),

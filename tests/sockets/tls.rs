@@ -346,7 +346,7 @@ fn of_files(server: &Server, directory: &Path) -> Config {
     )
     .unwrap();
     let options = KubeconfigOptions::default().path(kubeconfig);
-    Config::infer_with(&options).unwrap()
+    Config::from_kubeconfig(&options).unwrap()
 }
 
 /// F21: a file on a network whose server is gone: the configuration at hand goes on being used.

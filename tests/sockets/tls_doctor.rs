@@ -84,7 +84,7 @@ impl Bed {
              contexts: [{{name: x, context: {{cluster: c, user: u}}}}]\ncurrent-context: x\n"
         );
         fs::write(&path, text).unwrap();
-        Config::infer_with(&KubeconfigOptions::default().path(path)).unwrap()
+        Config::from_kubeconfig(&KubeconfigOptions::default().path(path)).unwrap()
     }
 
     /// What a get says while `serve` plays the server, without what differs from run to run.

@@ -214,7 +214,7 @@ pub(super) fn write(writer: &mut DeltaFifoWriter<ConfigMap>, word: &str) -> Resu
     let (what, rest) = word.split_at(1);
     match what {
         "+" => writer.apply(ObjectEvent::added(stored(rest))),
-        "~" => writer.apply(ObjectEvent::modified(stored(rest))),
+        "~" => writer.apply(ObjectEvent::updated(stored(rest))),
         "-" => writer.apply(ObjectEvent::deleted(stored(rest))),
         "!" => writer.resync(),
         "=" => {

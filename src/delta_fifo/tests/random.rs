@@ -49,9 +49,9 @@ impl Server {
         } else {
             self.objects.insert(name.to_owned(), version);
             if dice.roll(12) == 0 {
-                ObjectEvent::modified(undecodable(&format!("{name}{version}")))
+                ObjectEvent::updated(undecodable(&format!("{name}{version}")))
             } else {
-                ObjectEvent::modified(object)
+                ObjectEvent::updated(object)
             }
         };
         self.watched.then_some(event)

@@ -36,7 +36,7 @@ fn b12_a_change_that_does_not_decode_keeps_the_order() {
     for (mut rig, expected) in table {
         rig.feed("+a1");
         rig.writer
-            .apply(ObjectEvent::modified(undecodable("a2")))
+            .apply(ObjectEvent::updated(undecodable("a2")))
             .unwrap();
         rig.feed("=");
         assert_eq!(rig.drain(), expected);
@@ -136,7 +136,7 @@ fn b12_b18_a_deletion_by_a_list_does_not_carry_what_an_old_deletion_told() {
     for (known, before, expected) in table {
         for mut rig in [Rig::compressed(known), Rig::in_order(known)] {
             rig.feed(before);
-            let event = ObjectEvent::modified(undecodable("a6"));
+            let event = ObjectEvent::updated(undecodable("a6"));
             rig.writer.apply(event).unwrap();
             rig.feed("=");
             assert_eq!(rig.drain().join(","), expected, "{:?}", rig.writer);

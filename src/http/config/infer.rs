@@ -19,21 +19,21 @@ impl Config {
     /// [`Config`](ErrorKind::Config), if the configuration cannot work, names the file and the
     /// field.
     pub fn infer() -> Result<Self, Error> {
-        Self::infer_with(&KubeconfigOptions::default())
+        Self::from_kubeconfig(&KubeconfigOptions::default())
     }
 
-    /// Finds the configuration as [`infer`](Self::infer) does, with kubectl's options.
+    /// Reads the kubeconfig that kubectl's options name, else what [`infer`](Self::infer) finds.
     ///
-    /// If the options have a path, the method looks nowhere else. In a pod these options apply:
-    /// tokens, passwords and impersonation, `namespace`, `certificate_authority` and
-    /// `disable_compression`. With `server` the method ignores the service account, because its
-    /// token is only for its own server. [`KubeconfigOptions::environment`] replaces the
-    /// environment of the process.
+    /// If the options have a path, the method looks nowhere else. Without a kubeconfig it reads the
+    /// pod's service account. In a pod these options apply: tokens, passwords and impersonation,
+    /// `namespace`, `certificate_authority` and `disable_compression`. With `server` the method
+    /// ignores the service account, because its token is only for its own server.
+    /// [`KubeconfigOptions::environment`] replaces the environment of the process.
     ///
     /// # Errors
     ///
     /// As [`infer`](Self::infer).
-    pub fn infer_with(options: &KubeconfigOptions) -> Result<Self, Error> {
+    pub fn from_kubeconfig(options: &KubeconfigOptions) -> Result<Self, Error> {
         let environment = options.environment.clone();
         Self::infer_from(options, &environment.unwrap_or_else(Environment::process))
     }
@@ -144,7 +144,7 @@ mod tests {
         ];
         let here = fs::canonicalize(&*bed).unwrap();
         for options in ways {
-            let config = Config::infer_with(&options).unwrap();
+            let config = Config::from_kubeconfig(&options).unwrap();
             assert_eq!(
                 token(&config),
                 format!("Bearer given-none-{}", here.display())
@@ -152,7 +152,7 @@ mod tests {
             let (proxy, _) = config.environment.proxy(&config.server).unwrap().unwrap();
             assert_eq!(proxy.to_string(), "http://proxy.test:3128");
         }
-        let error = Config::infer_with(&options.path("missing")).unwrap_err();
+        let error = Config::from_kubeconfig(&options.path("missing")).unwrap_err();
         let expected = format!("kubeconfig {}: no such file", bed.join("missing").display());
         assert_eq!(error.to_string(), expected);
     }

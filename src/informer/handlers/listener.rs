@@ -236,7 +236,11 @@ impl<K: Object> Listener<K> {
         });
         let detail = format!("{left} additions of the initial list are left{informer}{call}");
         let name = &self.sync_name;
-        let text = format!("failed to sync {name}: timed out waiting for the condition\n{detail}");
+        let text = format!("failed to sync {name}: timed out waiting for the condition");
+        let text = match &failures {
+            Some(Some(failures)) if !failures.has_begun() => text,
+            None | Some(None | Some(_)) => format!("{text}\n{detail}"),
+        };
         match failures.flatten() {
             Some(failures) => failures.explain(ErrorKind::NotSynced, text, self.clock.now()),
             None => Error::new(ErrorKind::NotSynced, text),

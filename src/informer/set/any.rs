@@ -37,8 +37,8 @@ impl AnyInformer {
     ///
     /// # Errors
     ///
-    /// `Timeout` with the informer's name and the time since the last contact; the last failure is
-    /// its source. If the informer ended without a stop, the cause, such as a panic of the source.
+    /// As [`SharedInformer::health`]. If the informer ended without a stop, the cause, such as a
+    /// panic of the source.
     pub fn health(&self) -> Result<(), Error> {
         self.0.health()
     }

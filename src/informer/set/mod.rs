@@ -276,8 +276,8 @@ impl<C> InformerSet<C> {
     ///
     /// # Errors
     ///
-    /// `Timeout` with a line for each unhealthy informer: its name and the time since the last
-    /// contact. An informer that ended without a stop has a line with the cause.
+    /// The error of the unhealthy informer. If there are several, an error of the first one's kind,
+    /// with a line for each: its name and its last failure, with the server's words.
     pub fn health(&self) -> Result<(), Error> {
         all_of(self.members().iter().map(AnyInformer::health))
     }

@@ -307,6 +307,35 @@ impl<K: Object> SharedInformer<K> {
     /// # Errors
     ///
     /// As [`Store::wait_until`]. `Config` at the deadline if the informer was not started.
+    /// `Stopped` when the informer has stopped, with the cause if it was not asked to.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use kubecache::informer::{InformerOptions, SharedInformer};
+    /// # use kubecache::object::ObjectKey;
+    /// # use kubecache::testing::FakeSource;
+    /// use k8s_openapi::api::core::v1::Pod;
+    ///
+    /// # let source = FakeSource::<Pod>::new();
+    /// # let pod = serde_json::json!({
+    /// #     "metadata": { "namespace": "shop", "name": "web" }, "status": { "phase": "Running" },
+    /// # });
+    /// # source.set(serde_json::from_value(pod)?);
+    /// # let pods = SharedInformer::new(Arc::new(source), InformerOptions::default());
+    /// # pods.start()?;
+    /// let runs = |pod: Option<&Pod>| {
+    ///     let status = pod.and_then(|pod| pod.status.as_ref());
+    ///     status.and_then(|status| status.phase.as_deref()) == Some("Running")
+    /// };
+    /// let web = ObjectKey::new("shop", "web");
+    /// assert!(pods.wait_until(&web, runs, Duration::from_secs(10))?.is_some());
+    /// # }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn wait_until(
         &self,
         key: &ObjectKey,
@@ -324,14 +353,51 @@ impl<K: Object> SharedInformer<K> {
 
     /// Whether the server keeps confirming the content, for a health check. Never blocks.
     ///
-    /// It fails within the idle limit when the server is silent ([`ReflectorStatus::health`] has
-    /// the rule). It does not fail when the server only has no news, or when the informer was not
-    /// started or has stopped.
+    /// It fails ten seconds after the first of several failures in a row, whatever the cause, until
+    /// a watch serves. It fails within the idle limit when the server is silent
+    /// ([`ReflectorStatus::health`] has the rules). It does not fail when the server only has no
+    /// news, or when the informer was not started or was stopped.
     ///
     /// # Errors
     ///
-    /// `Timeout` with the informer's name and the time since the last contact; the last failure is
-    /// its source.
+    /// The kind of the last failure, or `Timeout` with the time since the last contact. The text
+    /// has the informer's name and the last failure with the server's words. The error has the
+    /// number of attempts and the time of the first. `Panicked` if a panic ended the informer.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(feature = "testing")] {
+    /// # use std::sync::Arc;
+    /// # use std::time::Duration;
+    /// # use k8s_openapi::api::core::v1::ConfigMap;
+    /// # use kubecache::clock::{Clock, FakeClock};
+    /// # use kubecache::informer::{InformerOptions, SharedInformer};
+    /// # use kubecache::object::Status;
+    /// # use kubecache::reflector::ReflectorOptions;
+    /// # use kubecache::testing::{FakeSource, RequestKind};
+    /// # use kubecache::{Error, ErrorKind};
+    /// # let time = FakeClock::new();
+    /// # let reflector = ReflectorOptions::default().clock(Clock::from(time.clone()));
+    /// # let options = InformerOptions::default().reflector(reflector);
+    /// # let source = FakeSource::<ConfigMap>::new();
+    /// let refused = Status::new(403, "configmaps is forbidden: no rule allows \"watch\"");
+    /// source.fail_all(RequestKind::Watch, Error::from_status(refused));
+    /// let informer = SharedInformer::new(Arc::new(source), options);
+    /// informer.start()?;
+    /// # while informer.health().is_ok() {
+    /// #     let ahead = time.wait_for_next_timer();
+    /// #     time.advance(ahead);
+    /// # }
+    /// // Ten seconds and three attempts later:
+    /// let error = informer.health().unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Forbidden);
+    /// assert!(error.to_string().starts_with("configmaps: no watch serves; "));
+    /// assert!(error.to_string().ends_with("no rule allows \"watch\""));
+    /// assert!(error.attempts() >= 3);
+    /// # }
+    /// # Ok::<(), kubecache::Error>(())
+    /// ```
     pub fn health(&self) -> Result<(), Error> {
         let health = self.store.health();
         health.map_err(|error| error.context(&self.name))

@@ -174,7 +174,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
         let object = object.transformed(self.transform.as_ref())?;
         let last = match kind {
             EventKind::Deleted => object.decoded().map(Arc::clone),
-            EventKind::Added | EventKind::Modified => None,
+            EventKind::Added | EventKind::Updated => None,
         };
         let event = ObjectEvent { kind, object };
         let processor = Arc::clone(&self.processor);

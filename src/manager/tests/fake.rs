@@ -271,7 +271,7 @@ impl FakeRuns {
     pub(crate) fn modified_in_namespace(&self, index: usize, object: Secret) {
         let held = Arc::new(StoredObject::new(object));
         self.write_namespace(index, |sink| {
-            sink.apply(ObjectEvent::modified(held)).unwrap();
+            sink.apply(ObjectEvent::updated(held)).unwrap();
         });
     }
 }
@@ -457,7 +457,7 @@ impl FakeRuns {
         let name = object.metadata.name.clone().unwrap();
         let held = Arc::new(StoredObject::new(object));
         self.write(self.index_of(&name), |writer| {
-            writer.apply(ObjectEvent::modified(held)).unwrap();
+            writer.apply(ObjectEvent::updated(held)).unwrap();
         });
     }
 

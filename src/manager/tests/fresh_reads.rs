@@ -152,7 +152,7 @@ fn an_answer_that_was_overtaken_replaces_nothing_newer() {
     );
     assert_eq!(stage.version_now("s"), 15);
     let set_aside = || {
-        let event = ObjectEvent::modified(Undecodable {
+        let event = ObjectEvent::updated(Undecodable {
             key: ObjectKey::new("ns", "s"),
             uid: "uid-s".to_owned(),
             resource_version: "17".into(),

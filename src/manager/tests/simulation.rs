@@ -228,7 +228,7 @@ impl SimulationModel {
             ObjectEvent::deleted(held)
         } else {
             self.truth.insert(name, Some(object));
-            ObjectEvent::modified(held)
+            ObjectEvent::updated(held)
         };
         let applied = self
             .stage
@@ -246,7 +246,7 @@ impl SimulationModel {
             let name = writer.key().name().to_owned();
             touched.clone_from(&name);
             let old = Arc::new(StoredObject::new(with_uid(secret(&name, "1"), "uid-old")));
-            drop(writer.apply(ObjectEvent::modified(old)));
+            drop(writer.apply(ObjectEvent::updated(old)));
             commit(writer, "2", None, false).is_err() || !self.read.contains_key(&name)
         });
         assert!(old.unwrap_or(true), "an answer from the past was taken");

@@ -591,7 +591,7 @@ fn an_idle_item_reports_its_last_answer() {
         .list("odd", "10", Some(secret("odd", "9")))
         .unwrap();
     let index = stage.runs.at_work_index("odd").unwrap();
-    let event = ObjectEvent::modified(Undecodable {
+    let event = ObjectEvent::updated(Undecodable {
         key: ObjectKey::new("ns", "odd"),
         uid: "uid-odd".to_owned(),
         resource_version: "11".into(),
@@ -619,7 +619,7 @@ fn the_last_good_copy_is_of_the_same_object() {
     let stage = Stage::by_hand();
     stage.manager.register_pod(&pod("p", &["s"]));
     stage.runs.list("s", "10", Some(secret("s", "9"))).unwrap();
-    let event = ObjectEvent::modified(Undecodable {
+    let event = ObjectEvent::updated(Undecodable {
         key: ObjectKey::new("ns", "s"),
         uid: "another".to_owned(),
         resource_version: "20".into(),
@@ -785,7 +785,7 @@ fn an_object_that_does_not_decode_says_so() {
         error: Error::new(ErrorKind::Undecodable, "data.key: not base64"),
     };
     let write = |event| stage.runs.write(0, |writer| writer.apply(event).unwrap());
-    write(ObjectEvent::modified(set_aside()));
+    write(ObjectEvent::updated(set_aside()));
     let error = stage.get_now("s").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Undecodable);
     let copy = stage.manager.get_cached("ns", "s").unwrap().unwrap();
@@ -822,7 +822,7 @@ fn what_the_server_sends_beside_the_object_is_ignored() {
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     let other = Arc::new(crate::object::StoredObject::new(secret("other", "11")));
     stage.runs.write(0, |writer| {
-        writer.apply(ObjectEvent::modified(other)).unwrap();
+        writer.apply(ObjectEvent::updated(other)).unwrap();
     });
     assert!(stage.get_now("s").unwrap_err().is_not_found());
     stage.runs.modified(secret("s", "12"));

@@ -833,7 +833,7 @@ fn a_namespaces_watch_takes_over_once_it_is_open() {
             let listed = runs.try_write(0, |writer| commit(writer, "10", version, false));
             assert!(listed.is_none_or(|it| it.is_ok() || it.is_err_and(|e| e.is_stopped())));
             let state = Listed::Object(Arc::new(StoredObject::new(secret("s", "25"))));
-            runs.try_write(0, |writer| drop(writer.apply(ObjectEvent::modified(state))));
+            runs.try_write(0, |writer| drop(writer.apply(ObjectEvent::updated(state))));
         });
         let runs = model.runs.clone();
         let whole = thread::spawn(move || {

@@ -35,7 +35,7 @@ use crate::error::{Error, ErrorKind};
 use crate::list_watch::{Bound, EventKind, RequestProgress};
 use crate::object::ResourceVersion;
 use crate::policy::WaitRule;
-use crate::reflector::{Phase, ReflectorOptions, ReflectorStatus, Replacement};
+use crate::reflector::{ReflectorOptions, ReflectorStatus, Replacement};
 
 use state::{History, ReflectorState};
 use steps::{AfterPause, Committing, CoreStep, Cycle, Watching};
@@ -95,6 +95,11 @@ impl Core {
         }
         let action = self.decide(input);
         let may_be_quiet = matches!(self.step, CoreStep::Opening(_) | CoreStep::Watching(_));
+        self.state.status.open_since = if let CoreStep::Watching(watching) = &self.step {
+            Some(watching.opened_at)
+        } else {
+            None
+        };
         self.state
             .update_contact_deadline(may_be_quiet, self.facts.now);
         action
@@ -248,7 +253,7 @@ impl Core {
     }
 
     fn end(&mut self) -> Action {
-        self.state.status.phase = Phase::Stopped;
+        self.state.status.end();
         self.step = CoreStep::Ended;
         Action::End
     }

@@ -274,6 +274,7 @@ impl ReflectorState {
     pub(super) fn watch_served(&mut self) {
         (self.away, self.may_list_soon, self.may_restart) = (false, true, true);
         (self.named, self.unreadable) = (0, 0);
+        self.status.failing = Failures::default();
         self.backoff.restart();
     }
 
@@ -497,6 +498,8 @@ impl ReflectorState {
         let failures = &mut self.status.failures;
         failures.add(error.clone(), facts.now, facts.now);
         let attempts = failures.count();
+        let failing = &mut self.status.failing;
+        failing.add(error.clone(), facts.now, facts.now);
         self.progress = None;
         // R4: a refusal that outlasts the grace becomes an answer. So does a resource that the
         // server does not know.

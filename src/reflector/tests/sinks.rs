@@ -97,7 +97,7 @@ fn the_sink_hears_everything_in_order() {
         [
             "commit 1 at 2",
             "added",
-            "modified",
+            "updated",
             "added undecodable",
             "deleted",
             "deleted undecodable",

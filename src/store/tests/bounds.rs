@@ -18,7 +18,7 @@ fn all(names: &str, version: &str) -> Vec<Arc<StoredObject<ConfigMap>>> {
 }
 
 fn change(writer: &mut StoreWriter<ConfigMap>, name: &str, version: &str) {
-    let event = ObjectEvent::modified(held(name, version, &[]));
+    let event = ObjectEvent::updated(held(name, version, &[]));
     writer.apply(event).unwrap();
 }
 
@@ -82,7 +82,7 @@ fn a_streamed_list_beyond_the_bound_takes_changes_of_what_it_staged() {
     }
     let changed = [held("a", "6", &[]), held("b", "7", &[])];
     for object in changed {
-        writer.stage(&mut staging, ObjectEvent::modified(object));
+        writer.stage(&mut staging, ObjectEvent::updated(object));
     }
     let gone = ObjectEvent::deleted(held("c", "8", &[]));
     writer.stage(&mut staging, gone);

@@ -61,7 +61,7 @@ fn ix_1_ix_4_objects_with_several_values() {
     assert_eq!(under(&store, "label", "ernie"), ["one"]);
     assert!(under(&store, "label", "elmo").is_empty());
     writer
-        .apply(ObjectEvent::modified(held("two", "5", &["bert"])))
+        .apply(ObjectEvent::updated(held("two", "5", &["bert"])))
         .unwrap();
     assert!(under(&store, "label", "oscar").is_empty());
     assert_eq!(under(&store, "label", "bert"), ["one", "two"]);
@@ -143,7 +143,7 @@ fn ix_9_indices_of_a_running_store() {
         Store::<ConfigMap>::new(Indexers::new().by_namespace(), Clock::system());
     add(&mut writer, held("a", "1", &["x"]));
     writer
-        .apply(ObjectEvent::modified(undecodable("bad", "2")))
+        .apply(ObjectEvent::updated(undecodable("bad", "2")))
         .unwrap();
     store.add_indexers(&by_label()).unwrap();
     assert_eq!(under(&store, "label", "x"), ["a"]);

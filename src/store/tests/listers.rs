@@ -23,7 +23,7 @@ fn filled(indexers: Indexers<ConfigMap>) -> Store<ConfigMap> {
         add(&mut writer, object);
     }
     writer
-        .apply(ObjectEvent::modified(undecodable("bad", "2")))
+        .apply(ObjectEvent::updated(undecodable("bad", "2")))
         .unwrap();
     store
 }

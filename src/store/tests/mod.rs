@@ -118,7 +118,7 @@ fn st_1_st_3_st_7_the_contract_of_upstreams_store() {
     assert_eq!(version(&store, "a").as_deref(), Some("1"));
     add(&mut writer, held("a", "2", &[]));
     writer
-        .apply(ObjectEvent::modified(held("b", "3", &[])))
+        .apply(ObjectEvent::updated(held("b", "3", &[])))
         .unwrap();
     assert_eq!(
         names(&store),
@@ -337,7 +337,7 @@ fn the_last_good_state_outlives_a_list() {
     let (store, mut writer) = store();
     add(&mut writer, held("a", "1", &["x"]));
     writer
-        .apply(ObjectEvent::modified(undecodable("a", "2")))
+        .apply(ObjectEvent::updated(undecodable("a", "2")))
         .unwrap();
     assert_eq!(
         store.get("shop", "a").unwrap_err().to_string(),
@@ -350,7 +350,7 @@ fn the_last_good_state_outlives_a_list() {
     let last = store.get_last_good("shop", "a").unwrap();
     assert_eq!(last.metadata.resource_version.as_deref(), Some("1"));
     writer
-        .apply(ObjectEvent::modified(undecodable("a", "1")))
+        .apply(ObjectEvent::updated(undecodable("a", "1")))
         .unwrap();
     assert_eq!(
         store.refused(),
@@ -360,7 +360,7 @@ fn the_last_good_state_outlives_a_list() {
 
     let mut other = undecodable("a", "4");
     other.uid = "another".to_owned();
-    writer.apply(ObjectEvent::modified(other)).unwrap();
+    writer.apply(ObjectEvent::updated(other)).unwrap();
     assert!(
         store.get_last_good("shop", "a").is_none(),
         "not of another object"

@@ -299,7 +299,7 @@ fn mx_4_reads_of_random_histories_never_go_back() {
                         assert_eq!(shown(&cache, name).as_ref(), Some(&text), "own write");
                         seen.insert(name, version);
                     }
-                    on_the_way.push_back(ObjectEvent::modified(Arc::new(StoredObject::new(
+                    on_the_way.push_back(ObjectEvent::updated(Arc::new(StoredObject::new(
                         now.clone(),
                     ))));
                     server.insert(name, now);

@@ -37,7 +37,7 @@ fn every_change_takes_back_what_each_thread_has_read_and_keeps_nothing_of_it() {
     };
     assert_eq!(read_by_many(&store, "a"), [Some("1".to_owned())]);
     writer
-        .apply(ObjectEvent::modified(held("a", "2", &[])))
+        .apply(ObjectEvent::updated(held("a", "2", &[])))
         .unwrap();
     look("an event", Some("2"));
     replace(&mut writer, vec![held("a", "3", &[])], &at("3")).unwrap();
@@ -56,7 +56,7 @@ fn b12_an_object_that_does_not_decode_any_more_is_read_from_no_copy() {
     add(&mut writer, held("a", "1", &[]));
     assert_eq!(read_by_many(&store, "a"), [Some("1".to_owned())]);
     writer
-        .apply(ObjectEvent::modified(undecodable("a", "2")))
+        .apply(ObjectEvent::updated(undecodable("a", "2")))
         .unwrap();
     for _ in 0..20 {
         let read = || store.get("shop", "a").map(drop);

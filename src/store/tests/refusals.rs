@@ -22,8 +22,8 @@ fn b18_an_old_event_of_what_a_list_went_without_is_refused() {
     for name in &all {
         let old = held(name, "4", &[]);
         add(&mut writer, Arc::clone(&old));
-        writer.apply(ObjectEvent::modified(old)).unwrap();
-        let old = ObjectEvent::modified(undecodable(name, "9"));
+        writer.apply(ObjectEvent::updated(old)).unwrap();
+        let old = ObjectEvent::updated(undecodable(name, "9"));
         if name != "o-0" {
             writer.apply(old).unwrap();
         }

@@ -48,7 +48,7 @@ fn mx_2_each_change_pushes_the_whole_list_once_and_in_order() {
         .apply(ObjectEvent::added(held("c", "3", &[])))
         .unwrap();
     writer
-        .apply(ObjectEvent::modified(held("a", "4", &[])))
+        .apply(ObjectEvent::updated(held("a", "4", &[])))
         .unwrap();
     writer
         .apply(ObjectEvent::deleted(held("b", "5", &[])))
@@ -75,7 +75,7 @@ fn mx_2_reads_bookmarks_and_what_is_refused_push_nothing() {
     assert!(store.get("shop", "a").unwrap().is_some());
     writer.bookmark(&"8".into());
     writer
-        .apply(ObjectEvent::modified(held("a", "6", &[])))
+        .apply(ObjectEvent::updated(held("a", "6", &[])))
         .unwrap();
     let stale = list(&mut writer, &[], "5").unwrap_err();
     assert_eq!(stale.kind(), ErrorKind::Stale, "the reflector is told");
@@ -95,11 +95,11 @@ fn mx_2_the_store_behind_it_is_a_store() {
     list(&mut writer, &[("a", "2")], "2").unwrap();
     assert!(store.has_synced());
     writer
-        .apply(ObjectEvent::modified(held("a", "3", &["blue"])))
+        .apply(ObjectEvent::updated(held("a", "3", &["blue"])))
         .unwrap();
     assert_eq!(store.by_index("label", "blue").unwrap().len(), 1);
     writer
-        .apply(ObjectEvent::modified(undecodable("a", "4")))
+        .apply(ObjectEvent::updated(undecodable("a", "4")))
         .unwrap();
     assert!(store.get("shop", "a").is_err());
     let last = pushes.lock().last().cloned();

@@ -61,8 +61,8 @@ fn the_deadline_ends_the_wait() {
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     assert_eq!(
         error.to_string(),
-        "failed to sync configmap cache: timed out waiting for the condition\n\
-         no answer from the server yet, 1.0s after the first attempt began"
+        "failed to sync configmap cache: timed out waiting for the condition: \
+         no reflector has begun to fill it"
     );
 }
 

@@ -92,7 +92,7 @@ impl<K: Object> Model<K> {
     /// Records a state at the present version.
     pub(super) fn record(&mut self, key: ObjectKey, item: Listed<K>) {
         let kind = if self.present.contains_key(&key) {
-            EventKind::Modified
+            EventKind::Updated
         } else {
             EventKind::Added
         };
@@ -138,7 +138,7 @@ impl<K: Object> Model<K> {
             .take_while(|change| change.version <= version)
         {
             match change.kind {
-                EventKind::Added | EventKind::Modified => {
+                EventKind::Added | EventKind::Updated => {
                     objects.insert(change.key.clone(), change.item.clone());
                 }
                 EventKind::Deleted => {

@@ -17,7 +17,7 @@ const EVENTS: [(&str, &str); 28] = [
     ),
     (
         r#"{"type":"MODIFIED","object":$SECRET}"#,
-        "Modified(Secret n/a @5)",
+        "Updated(Secret n/a @5)",
     ),
     (
         r#"{"type":"DELETED","object":$SECRET}"#,

@@ -274,7 +274,7 @@ fn metadata_is_taken_out_of_events_of_whole_objects_and_their_bookmarks() {
     };
     let taken = [
         "Added(ConfigMap a @)",
-        "Modified(ConfigMap a @)",
+        "Updated(ConfigMap a @)",
         "bookmark @9",
     ];
     assert_eq!(events("ConfigMap"), taken);

@@ -142,8 +142,8 @@ fn events_of_objects_that_are_not_selected_are_a_position() {
         let before = DECODED.get();
         let events = events_of(decoder, chunks, &options);
         let expected = [
-            "Modified(Secret n/a @5)",
-            "unselected Modified @5",
+            "Updated(Secret n/a @5)",
+            "unselected Updated @5",
             "unselected Deleted @5",
             "bookmark @12",
         ];

@@ -110,7 +110,7 @@ impl Drop for ClientGo {
 /// Asks with this client.
 fn ask(file: &Path) -> String {
     let asked = || {
-        let config = Config::infer_with(&KubeconfigOptions::default().path(file))?;
+        let config = Config::from_kubeconfig(&KubeconfigOptions::default().path(file))?;
         let client = Client::new(&config, ClientOptions::default())?;
         let getter = client.getter::<Secret>();
         let (key, newest) = (ObjectKey::new("shop", "db"), ResourceVersion::most_recent());

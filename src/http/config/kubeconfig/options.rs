@@ -30,7 +30,7 @@ use crate::setters::setters;
 /// ```no_run
 /// use kubecache::http::{Config, KubeconfigOptions};
 ///
-/// let config = Config::infer_with(&KubeconfigOptions::default().context("staging"))?;
+/// let config = Config::from_kubeconfig(&KubeconfigOptions::default().context("staging"))?;
 /// # drop(config);
 /// # Ok::<(), kubecache::Error>(())
 /// ```

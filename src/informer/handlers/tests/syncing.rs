@@ -69,6 +69,11 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
     let options = HandlerOptions::default().name("audit");
     let registration = world.add(handler, options, &["a1", "b1", "c1"]);
     steps.begun.recv().unwrap();
+    let began = ReflectorStatus {
+        failures: crate::failures::Failures::none_since(world.clock.now()),
+        ..ReflectorStatus::default()
+    };
+    world.source.writer.lock().report(&began);
     world.fake.advance(4 * SECOND);
     let error = registration.wait_until_synced(world.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);

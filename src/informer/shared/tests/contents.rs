@@ -55,7 +55,7 @@ fn b18_old_news_is_told_to_nobody_and_counted() {
     let (_, told) = follow(&informer);
     world
         .source
-        .send(|| ObjectEvent::modified(stored("a2")).into());
+        .send(|| ObjectEvent::updated(stored("a2")).into());
     world
         .source
         .send(|| ObjectEvent::deleted(stored("a2")).into());
@@ -63,7 +63,7 @@ fn b18_old_news_is_told_to_nobody_and_counted() {
     assert_eq!(next(&told, 2), ["*a3", "-a4"]);
     world
         .source
-        .send(|| ObjectEvent::modified(stored("a3")).into());
+        .send(|| ObjectEvent::updated(stored("a3")).into());
     world.set("b");
     assert_eq!(next(&told, 1), ["+b5"]);
     assert!(informer.store().refused() >= 3);

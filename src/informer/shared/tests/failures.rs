@@ -116,6 +116,45 @@ fn what_came_before_a_panic_of_the_source_is_in_the_store() {
     assert_eq!(words(informer.store()), ["a2", "b3"]);
 }
 
+/// Seen: `Ok` for two minutes, although the server refused every watch.
+#[test]
+fn the_health_of_an_informer_whose_requests_are_refused_says_why_until_a_watch_serves() {
+    for kind in [RequestKind::List, RequestKind::Watch] {
+        let world = World::with(&["a"]);
+        let refused = crate::object::Status::new(403, "configmaps is forbidden: no rule for it");
+        world.source.fail_all(kind, Error::from_status(refused));
+        let informer = world.informer();
+        informer.start().unwrap();
+        world.pass_until(|| informer.health().is_err());
+        let error = informer.health().unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("configmaps: "), "{text}");
+        assert!(
+            text.contains("configmaps is forbidden: no rule for it"),
+            "{text}"
+        );
+        assert!(error.attempts() >= 3 && error.since().is_some(), "{text}");
+        assert_eq!(
+            error.last_error().map(Error::kind),
+            Some(ErrorKind::Forbidden)
+        );
+        world.source.heal();
+        world.pass_until(|| world.source.open_watches() == 1);
+        world.set("b");
+        informer
+            .wait_until(
+                &crate::object::ObjectKey::new("", "b"),
+                |object| object.is_some(),
+                Deadline::NEVER,
+            )
+            .unwrap();
+        world.source.bookmark();
+        while informer.health().is_err() {
+            std::thread::yield_now();
+        }
+    }
+}
+
 fn touchy(name: &str) -> Touchy {
     let mut touchy = Touchy::default();
     touchy.0.name = Some(name.to_owned());

@@ -109,7 +109,7 @@ impl WatchStream<Touchy> for Burst {
             ..ObjectMeta::default()
         };
         let object = traced(metadata, self.dropped.clone());
-        Ok(Next::Event(ObjectEvent::modified(object).into()))
+        Ok(Next::Event(ObjectEvent::updated(object).into()))
     }
 
     fn last_contact(&self) -> Instant {

@@ -154,7 +154,7 @@ fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
         .send(|| ObjectEvent::added(stored("a5")).into());
     world
         .source
-        .send(|| ObjectEvent::modified(stored("b6")).into());
+        .send(|| ObjectEvent::updated(stored("b6")).into());
     assert_eq!(next(&told, 2), ["a2>5", "+b6"]);
 }
 
@@ -253,9 +253,9 @@ fn ct_5_a_change_to_another_uid_is_a_deletion_that_was_missed_and_an_addition() 
     let (_, told) = follow(&informer);
     assert_eq!(next_sorted(&told, 3), ["*a2", "*b3", "*c4"]);
     let source = &world.source;
-    source.send(|| ObjectEvent::modified(stored("b8")).into());
+    source.send(|| ObjectEvent::updated(stored("b8")).into());
     source.send(|| ObjectEvent::added(stored("c9")).into());
-    source.send(|| ObjectEvent::modified(stored("a10")).into());
+    source.send(|| ObjectEvent::updated(stored("a10")).into());
     let expected = ["?b3", "+b8", "?c4", "+c9", "a2>10"];
     assert_eq!(next(&told, 5), expected);
     assert_eq!(words(informer.store()), ["a10", "b8", "c9"]);

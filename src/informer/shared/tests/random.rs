@@ -306,7 +306,7 @@ impl History {
             let again = if ended {
                 ObjectEvent::deleted(older)
             } else {
-                ObjectEvent::modified(older)
+                ObjectEvent::updated(older)
             };
             self.world.source.send(|| again.clone().into());
         }

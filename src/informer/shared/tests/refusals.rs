@@ -113,9 +113,9 @@ fn b18_an_old_event_of_what_a_list_ended_is_refused() {
     let mut path = Path::new();
     path.list(&["b8"], "9").unwrap();
     assert_eq!(next(&path.told, 2), ["?a5", "+b8"]);
-    path.send(ObjectEvent::modified(stored("a5")));
+    path.send(ObjectEvent::updated(stored("a5")));
     path.send(ObjectEvent::added(stored("a4")));
-    path.send(ObjectEvent::modified(stored("b10")));
+    path.send(ObjectEvent::updated(stored("b10")));
     assert_eq!(next(&path.told, 1), ["b8>10"]);
     assert_eq!(words(&path.store), ["b10"]);
 }
@@ -124,7 +124,7 @@ fn b18_an_old_event_of_what_a_list_ended_is_refused() {
 #[test]
 fn st_9_a_bookmark_moves_the_stores_version() {
     let mut path = Path::new();
-    path.send(ObjectEvent::modified(stored("a7")));
+    path.send(ObjectEvent::updated(stored("a7")));
     path.sink.bookmark(&ResourceVersion::from("12"));
     assert_eq!(path.store.resource_version().as_str(), "12");
     assert_eq!(words(&path.store), ["a7"]);

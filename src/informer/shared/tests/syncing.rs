@@ -281,6 +281,31 @@ fn a_wait_on_an_informer_that_was_not_started_says_so() {
     let key = crate::object::ObjectKey::new("shop", "settings");
     let error = informer.wait_until(&key, |_| true, Duration::ZERO);
     assert_eq!(error.unwrap_err().to_string(), text);
+    let registration = informer.add_handler(Forward::unbounded().0).unwrap();
+    let waits = [
+        informer.store().wait_until_synced(Duration::ZERO),
+        informer
+            .store()
+            .wait_until(&key, |_| true, Duration::ZERO)
+            .map(drop),
+        registration.wait_until_synced(Duration::ZERO),
+    ];
+    let read = informer.store().lister().namespace("shop").get("settings");
+    let read = read.unwrap_err();
+    assert_eq!(read.to_string(), "configmap \"settings\" not found");
+    let source = std::error::Error::source(&read).unwrap().to_string();
+    assert!(
+        source.ends_with("no reflector has begun to fill it"),
+        "{source}"
+    );
+    for error in waits.map(Result::unwrap_err) {
+        let text = error.to_string();
+        assert!(
+            text.ends_with(": no reflector has begun to fill it"),
+            "{text}"
+        );
+        assert!(!text.contains("no answer"), "{text}");
+    }
 }
 
 /// Programs share these types between threads and keep them in their own structures.

@@ -2,10 +2,9 @@
 //! silent servers are told apart.
 
 use super::{Bench, Effect, duration};
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::list_watch::{RequestPhase, RequestProgress};
 use crate::reflector::{ReflectorOptions, ReflectorStatus};
-use std::error::Error as _;
 use std::time::Duration;
 
 /// Plays a story whose lines have the time until the server must give a sign of life: `input =
@@ -191,9 +190,14 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
-        "the cache is known to be behind the server for 2s: it waits for a new list"
+        "the cache is known to be behind the server for 2s: it waits for a new list; 1 attempt \
+         failed in 2s, the last one: things: a change of the watch could not be applied: the sink \
+         refuses"
     );
-    assert!(error.source().is_some());
+    assert_eq!(
+        error.last_error().map(Error::kind),
+        Some(ErrorKind::Protocol)
+    );
     bench.tell("paused -> list 6 limit=0\npage 7\ncommitted");
     assert!(!bench.core.status().is_behind());
     // A server that is away is not known to have changed.
@@ -370,7 +374,7 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
             .to_string()
             .starts_with("the cache is known to be behind the server for 20")
     );
-    let cause = error.source().unwrap().to_string();
+    let cause = error.last_error().unwrap().to_string();
     assert_eq!(cause, "failed to list things: 403 Forbidden");
 }
 
@@ -384,7 +388,7 @@ fn b14_an_ended_reflector_owes_nothing_and_one_that_began_says_since_when() {
         error.to_string(),
         "the server has confirmed nothing for 130s"
     );
-    assert!(error.source().is_none());
+    assert!(error.last_error().is_none());
     let progress = RequestProgress::new("api.test:6443".into());
     progress.enter(RequestPhase::LookingUp);
     let status = ReflectorStatus {
@@ -442,4 +446,105 @@ fn what_a_list_brought_is_as_old_as_its_request() {
     let probed_at = bench.now;
     bench.tell("+4s probed 6 -> watch 6");
     assert_eq!(bench.core.status().last_contact, Some(probed_at));
+}
+
+/// Plays a server whose lists come and whose watches fail: with the first input at their opening,
+/// or with the second once they are open. Ends in the pause that would last beyond `time`.
+fn fail_watches(bench: &mut Bench, (opens, ends): (&str, &str), time: &str) {
+    let end = bench.now + duration(time);
+    let mut action = bench.play("start");
+    loop {
+        let input = match action.split(' ').next().unwrap() {
+            "list" => "page 5",
+            "commit" => "committed",
+            "watch" => opens,
+            "read" => ends,
+            "pause" if bench.pause_until.unwrap() > end => break,
+            "pause" => "paused",
+            _ => panic!("{action}"),
+        };
+        action = bench.play(input);
+    }
+    bench.now = end;
+}
+
+/// Lists between the watches confirm the content, and hide no failure of the watches.
+#[test]
+fn b14_watches_that_keep_failing_are_unhealthy_until_one_serves() {
+    let rows = [
+        ("open-error 403 Forbidden", "", "403 Forbidden"),
+        ("open-error 404 NotFound", "", "404 NotFound"),
+        ("open-error 410 Expired", "", "410 Expired"),
+        ("open-error 500", "", "500"),
+        ("open-error refused", "", "could not connect"),
+        ("opened", "error 410 Expired", "410 Expired"),
+        ("opened", "ended eof", "very short watch"),
+    ];
+    for (opens, ends, cause) in rows {
+        let mut bench = Bench::new("bookmarks");
+        fail_watches(&mut bench, (opens, ends), "20s");
+        let error = bench.core.status().health(bench.now).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains(cause) && !text.contains('\n'), "{text}");
+        assert!(error.attempts() >= 3, "{text}");
+        assert_eq!(bench.now - error.since().unwrap(), duration("20s"));
+        assert!(error.last_error().unwrap().to_string().contains(cause));
+
+        let mut action = bench.play("paused");
+        while action != "read 130s" {
+            action = bench.play(match action.split(' ').next().unwrap() {
+                "list" => "page 5",
+                "commit" => "committed",
+                _ => "opened",
+            });
+        }
+        let status = bench.core.status().clone();
+        assert!(
+            status.health(bench.now).is_err(),
+            "{cause}: only just opened"
+        );
+        assert!(status.health(bench.now + duration("5s")).is_ok(), "{cause}");
+        bench.play("bookmark 6");
+        assert!(bench.core.status().health(bench.now).is_ok(), "{cause}");
+    }
+}
+
+/// A lost connection, and a server that is back within ten seconds, raise no alarm.
+#[test]
+fn b14_a_few_failures_or_a_few_seconds_of_them_are_healthy() {
+    for (failure, time) in [
+        ("open-error refused", "9s"),
+        ("open-error 403 Forbidden", "9s"),
+    ] {
+        let mut bench = Bench::new("bookmarks");
+        fail_watches(&mut bench, (failure, ""), time);
+        assert!(bench.core.status().failures.count() > 0);
+        bench.core.status().health(bench.now).unwrap();
+    }
+    let mut bench = Bench::new("bookmarks");
+    bench.tell("start\npage 5\ncommitted\nopen-error 429 retry-after=20");
+    bench.now += duration("19s");
+    bench.core.status().health(bench.now).unwrap();
+}
+
+/// Before the first list, too: an answer to the readers of one object is no health of a collection.
+#[test]
+fn b14_lists_that_keep_failing_say_why() {
+    for cause in ["403 Forbidden", "404 NotFound", "401 Unauthorized", "500"] {
+        let mut bench = Bench::new("");
+        let mut action = bench.play("start");
+        let began = bench.now;
+        while bench.now < began + duration("20s") {
+            action = if action.starts_with("list") {
+                bench.play(&format!("page-error {cause}"))
+            } else {
+                bench.play("paused")
+            };
+        }
+        let error = bench.core.status().health(bench.now).unwrap_err();
+        assert!(error.to_string().contains(cause), "{error}");
+        assert!(error.attempts() >= 3);
+        let is_answer = bench.core.status().refusal.is_some();
+        assert_eq!(bench.core.status().is_overdue(bench.now), !is_answer, "R4");
+    }
 }

@@ -261,7 +261,7 @@ fn parse(input: &str, now: Instant) -> Input {
         "applied" => Input::Applied(Ok(())),
         "apply-error" => Input::Applied(Err(error(rest))),
         "added" | "undecodable" => changed(EventKind::Added, version()),
-        "modified" => changed(EventKind::Modified, version()),
+        "modified" => changed(EventKind::Updated, version()),
         "deleted" => changed(EventKind::Deleted, version()),
         "skipped" => Input::Seen(Seen::Skipped {
             reason: "unexpected".to_owned(),
