@@ -1,5 +1,30 @@
 //! Shared informers: caches of objects of one kind, with handlers that receive the changes.
 //!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use k8s_openapi::api::core::v1::Pod;
+//! use kubecache::informer::{InformerOptions, SharedInformer};
+//! use kubecache::object::{Object as _, Scope};
+//! # use kubecache::http::{Client, ClientOptions, Config};
+//! # use kubecache::testing::{ApiServer, objects};
+//!
+//! # let server = ApiServer::new()?;
+//! # server.apply(&objects::pod("shop", "web-0", "node-1", &[], &[]))?;
+//! # let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
+//! let source = client.lister_watcher::<Pod>(Scope::namespace("shop"));
+//! let pods = SharedInformer::new(source, InformerOptions::default());
+//! pods.add_handler(
+//!     pods.handlers()
+//!         .on_add(|pod, _is_in_initial_list| println!("{} is there", pod.key()))
+//!         .on_delete(|pod| println!("{} is gone", pod.key())),
+//! )?;
+//! pods.start()?;
+//! pods.wait_until_synced(std::time::Duration::from_secs(60))?; // or the reason why not
+//! println!("{} pods", pods.store().len()); // a drop of the informer ends and joins its threads
+//! # }
+//! # Ok::<(), kubecache::Error>(())
+//! ```
+//!
 //! # The informer
 //!
 //! A [`SharedInformer`] has one reflector, one indexed [`Store`](crate::store::Store), and any

@@ -1,5 +1,33 @@
 //! Objects as files: each key of a Secret or ConfigMap is a file, and an object changes as a whole.
 //!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use std::{sync::Arc, time::Duration};
+//!
+//! use kubecache::manager::{ManagerOptions, Owner, SecretManager};
+//! use kubecache::object::ObjectKey;
+//! use kubecache::outlet::{Outlet, OutletOptions, Publisher};
+//!
+//! # let source = kubecache::testing::FakeSource::new();
+//! # source.set(kubecache::testing::objects::secret("shop", "db", "", &[("password", "made-up")]));
+//! # let client = source;
+//! # let directory = std::env::temp_dir();
+//! # let directory = directory.join(format!("kubecache-files-{}", std::process::id()));
+//! let secrets = Arc::new(SecretManager::new(client, ManagerOptions::default())?);
+//! let proxy = Owner::new("Service", ObjectKey::new("", "proxy"));
+//! secrets.add_reference(&proxy, &ObjectKey::new("shop", "db"));
+//! secrets.get_by("shop", "db", Duration::from_secs(60))?; // or the reason why not
+//! let outlet = Arc::new(Outlet::open(OutletOptions::new(&directory))?);
+//! let publisher = Publisher::start(secrets, outlet, None)?; // until it is dropped
+//! publisher.publish_by(Duration::from_secs(60))?; // its files are there
+//! let password = std::fs::read(directory.join("shop/secrets/db/password"))?;
+//! # drop(publisher);
+//! # assert_eq!(password, b"made-up");
+//! # std::fs::remove_dir_all(&directory)?;
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! This is how services, virtual machines and plain processes of a node get Secrets, as containers
 //! do. [`Outlet`] writes and removes files. A [`Publisher`] is a thread that makes an outlet follow
 //! a manager.

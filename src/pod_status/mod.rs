@@ -1,6 +1,27 @@
 //! The pod-status cache: the container runtime's last word on each pod, and blocking waits for
 //! something newer.
 //!
+//! ```
+//! use std::sync::Arc;
+//! # use std::thread;
+//!
+//! use kubecache::clock::Clock;
+//! use kubecache::pod_status::{PodStatus, PodStatusCache, Timestamp};
+//!
+//! let clock = Clock::system();
+//! let cache = PodStatusCache::new(clock.clone());
+//! let written = cache.clone(); // of the same cache
+//! # thread::spawn(move || {
+//! // The thread that inspects pods:
+//! let asked = Timestamp::now(&clock);
+//! written.set("uid-1", Some(Arc::new(PodStatus::default())), None, asked);
+//! # });
+//! // The pod's worker, on its own thread, blocks until there is a status that it has not seen:
+//! let reading = cache.get_newer_than("uid-1", Timestamp::ZERO)?;
+//! println!("{:?} {:?}", reading.status(), reading.error());
+//! # Ok::<(), kubecache::Error>(())
+//! ```
+//!
 //! One side inspects pods and sets their status: a [`Relist`] loop over a [`Runtime`], or the
 //! program's own code. The other side reads: pod workers wait for something newer than they last
 //! acted on ([`PodStatusCache`]).
