@@ -1057,7 +1057,7 @@ fn name(path: &Path) -> &str {
 /// A promise about a failure is worth what its test is.
 #[test]
 fn every_failure_of_the_manual_names_its_tests() {
-    let page = fs::read_to_string(root().join("src/manual/failures.md")).unwrap();
+    let page = fs::read_to_string(root().join("src/manual/failure_tests.md")).unwrap();
     let code: String = ["src", "tests", "examples"]
         .iter()
         .flat_map(|folder| rust_files(folder))
@@ -1077,6 +1077,40 @@ fn every_failure_of_the_manual_names_its_tests() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The texts by which an operator finds a symptom; `…` stands for what differs each time.
+#[test]
+fn every_text_that_the_page_for_operators_quotes_stands_in_the_code() {
+    let page = fs::read_to_string(root().join("src/manual/failures.md")).unwrap();
+    let code: String = ["src", "examples"]
+        .iter()
+        .flat_map(|folder| rust_files(folder))
+        .filter(|source| !source.is_test_only())
+        .map(|source| source.text.replace("\\\"", "\""))
+        .collect();
+    // A string that goes on in the next line is one text.
+    let mut lines = code.split("\\\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    let code = lines.fold(first, |code, line| code + line.trim_start());
+    let (mut quoted, mut missing) = (0, Vec::new());
+    for symptom in page.split("**You see**").skip(1) {
+        let seen = symptom.split("- **It means**").next().unwrap();
+        let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
+        let texts = seen.split('`').skip(1).step_by(2);
+        let parts = texts.flat_map(|text| text.split('…').map(str::trim));
+        for part in parts.filter(|part| part.contains(' ')) {
+            quoted += 1;
+            if !code.contains(part) {
+                missing.push(part.to_owned());
+            }
+        }
+    }
+    assert!(
+        quoted > 40,
+        "the page quotes what an operator sees: {quoted}"
+    );
+    assert!(missing.is_empty(), "{missing:#?}");
 }
 
 #[test]
