@@ -10,6 +10,8 @@
 //! Its parts are public too: a list/watch client, reflectors on one thread each, indexed stores, a
 //! delta FIFO, shared informers.
 //!
+#![doc = include_str!("manual/watches.svg")]
+//!
 //! # The promises
 //!
 //! 1. A reader never waits for the network while a current answer is in memory. It never waits
@@ -272,7 +274,7 @@
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
 //! | `testing` | feature `testing`: API server, fixture server, recorder, fakes |
 //! | [`local_file`] | whole local files, bounded, that are never waited for |
-//! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
+//! | [`manual`] | pages: architecture, failures, security, a glossary, differences, and more |
 //!
 //! Data flows one way, and three words are never mixed: the server sends an *event*, the store
 //! makes a *change*, a handler gets a *notification*. A *resync* repeats the known content, without

@@ -42,6 +42,9 @@ pub mod owners {}
 #[doc = include_str!("policy.md")]
 pub mod policy {}
 
+#[doc = include_str!("security.md")]
+pub mod security {}
+
 #[doc = include_str!("test_servers.md")]
 pub mod test_servers {}
 
