@@ -1113,6 +1113,82 @@ fn every_text_that_the_page_for_operators_quotes_stands_in_the_code() {
     assert!(missing.is_empty(), "{missing:#?}");
 }
 
+/// A page as text: without code, headings, tables and pictures. Of a Rust file its first doc
+/// comment.
+fn prose(path: &str) -> String {
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let is_rust = Path::new(path).extension().is_some_and(|end| end == "rs");
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let doc = line.strip_prefix("//!").map(str::trim);
+        let Some(line) = (if is_rust { doc } else { Some(line) }) else {
+            continue;
+        };
+        is_code ^= line.starts_with("```");
+        if !is_code && !line.starts_with(['#', '|', '!']) {
+            lines.push(line);
+        }
+    }
+    let text = lines.join(" ");
+    text.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+/// A stranger knows no word of Kubernetes or of this crate.
+#[test]
+fn the_first_pages_link_each_word_to_the_glossary_at_its_first_use() {
+    const WORDS: [&str; 20] = [
+        "kubelet",
+        "Secret",
+        "ConfigMap",
+        "pod",
+        "owner",
+        "reflector",
+        "delta FIFO",
+        "informer",
+        "handler",
+        "client-go",
+        "kube-rs",
+        "kubeconfig",
+        "API server",
+        "bookmark",
+        "streamed list",
+        "time to live",
+        "subresource",
+        "credential plugin",
+        "last-applied",
+        "container runtime",
+    ];
+    const ROOMS: [&str; 7] = [
+        "http",
+        "informer",
+        "store",
+        "pod_status",
+        "outlet",
+        "snapshot",
+        "testing",
+    ];
+    let rooms = ROOMS.map(|room| format!("src/{room}/mod.rs"));
+    let pages = ["README.md", "src/lib.rs"].map(str::to_owned);
+    let mut bare = Vec::new();
+    for page in pages.iter().chain(&rooms) {
+        let text = prose(page);
+        let is_letter = |char: char| char.is_alphanumeric() || ['-', '_', '/'].contains(&char);
+        for word in WORDS {
+            let mut uses = text.match_indices(word).map(|(at, _)| text.split_at(at));
+            let is_whole = |(before, behind): &(&str, &str)| {
+                !before.ends_with(is_letter) && !behind[word.len()..].starts_with('-')
+            };
+            let first = uses.find(is_whole).map(|(before, _)| before);
+            let in_link = |before: &str| before.rfind('[') > before.rfind(']');
+            if first.is_some_and(|before| !in_link(before)) {
+                bare.push(format!("{page}: {word}"));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "no link at its first use: {bare:#?}");
+}
+
 #[test]
 fn every_file_that_the_page_on_architecture_names_is_there() {
     let page = fs::read_to_string(root().join("src/manual/architecture.md")).unwrap();

@@ -1,4 +1,4 @@
-//! The client of a Kubernetes API server, over HTTP/1.1 and TLS.
+//! The client of a Kubernetes [API server][kubernetes], over HTTP/1.1 and TLS.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -22,10 +22,17 @@
 //! ```
 //!
 //! [`Config`] names the server, the authorities to trust and the credentials. A [`Client`] sends
-//! requests. [`Client::get`] and [`Client::list`] read objects with one call. [`Client::create`],
-//! [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them. [`Client::send`] and
-//! [`Client::stream`] take any other request. Sources for reflectors, informers and managers
-//! implement the traits of [`list_watch`](crate::list_watch).
+//! requests. [`Client::get`] and [`Client::list`] read [objects] with one call.
+//! [`Client::create`], [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them.
+//! [`Client::send`] and [`Client::stream`] take any other request. Sources for
+//! [reflectors][reflector], [informers][informer] and [managers][manager] implement the traits of
+//! [`list_watch`](crate::list_watch).
+//!
+//! [informer]: crate::manual::glossary#informer
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [manager]: crate::manual::glossary#manager
+//! [objects]: crate::manual::glossary#objects-and-the-server
+//! [reflector]: crate::manual::glossary#reflector
 
 // The floors, from the ground up: each imports only from those before it. `tests/tidy.rs` holds the
 // order.

@@ -1,4 +1,5 @@
-//! The content of managers in a sealed file, for a node that boots while its API server is away.
+//! The content of [managers][manager] in a sealed file, for a [node][kubernetes] that boots while
+//! its [API server][kubernetes] is away.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -28,13 +29,17 @@
 //!
 //! The program attaches a [`Snapshot`] to managers. Its thread writes their content after changes,
 //! at the end, and once an hour while the server confirms unchanged content. The next process
-//! attaches it to its own managers. Reads of a referenced object then have an answer at once: the
-//! file's object, marked as stale, with its age. The server's first answer about the object
-//! replaces it.
+//! attaches it to its own managers. Reads of a [referenced][manager] [object][objects] then have an
+//! answer at once: the file's object, marked as stale, with its age. The server's first answer
+//! about the object replaces it.
 //!
 //! The file is sealed with ChaCha20-Poly1305 under the program's key ([`SnapshotKey`]). Without the
 //! key, no one can read a value in it, or change it unnoticed. A user who can write the file's
 //! directory can put back an older file of the same node; the ages show that.
+//!
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [manager]: crate::manual::glossary#manager
+//! [objects]: crate::manual::glossary#objects-and-the-server
 
 mod attached;
 mod content;

@@ -23,13 +23,20 @@
 //! # Ok::<(), kubecache::Error>(())
 //! ```
 //!
-//! The reflector is the store's one writer, and its drop ends the thread that fills the store.
+//! The [reflector] is the [store][stores]'s one writer, and its drop ends the thread
+//! that fills the store.
 //!
-//! A store promises: a read sees all or nothing of a replacement. An object goes back to an older
-//! version only if the server's history expired, or if a list at the most recent version says so. A
-//! wait ends when the content has come, when nothing can fill the store any more, or at its
-//! deadline. In time the content follows the server, as far behind as the watch; `status()` shows
-//! the progress. A read right after a write elsewhere need not see that write.
+//! A store promises: a read sees all or nothing of a replacement. An [object][objects] goes back to
+//! an older version only if the server's history expired, or if a list at the most recent version
+//! says so. A wait ends when the content has come, when nothing can fill the store any more, or at
+//! its [deadline][threads]. In time the content follows the server, as far behind as the
+//! [watch][objects]; `status()` shows the progress. A read right after a write elsewhere need not
+//! see that write.
+//!
+//! [objects]: crate::manual::glossary#objects-and-the-server
+//! [reflector]: crate::manual::glossary#reflector
+//! [stores]: crate::manual::glossary#stores-and-queues
+//! [threads]: crate::manual::glossary#threads-time-and-failures
 
 mod index;
 mod lister;

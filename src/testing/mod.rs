@@ -1,5 +1,5 @@
-//! For tests of this crate and of others: an API server in memory, recordings of real servers, the
-//! server that replays them, and builders of objects. Feature `testing`.
+//! For tests of this crate and of others: an [API server][kubernetes] in memory, recordings of real
+//! servers, the server that replays them, and builders of [objects]. Feature `testing`.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -22,6 +22,9 @@
 //! A test server misbehaves on command. The tables [`FAULTS`] and [`SERVER_FAULTS`] list all
 //! faults, each with an example and the behaviour of a correct client. A [`Fault`] selects the
 //! requests that meet it.
+//!
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [objects]: crate::manual::glossary#objects-and-the-server
 
 pub mod objects;
 
