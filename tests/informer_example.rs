@@ -152,8 +152,7 @@ fn once_ends_with_the_first_list_and_any_label_can_be_indexed() {
     assert_eq!(hashes.last().unwrap(), &["<none>", "3", "3"]);
     assert_eq!(handlers[1][..3], ["pods", "true", "11"]);
     assert_eq!(handlers[2][..3], ["running", "true", "11"]);
-    let told = "Demo: no cluster is asked; recordings of a real kube-apiserver are served on \
-        http://127.0.0.1:";
+    let told = "Demo: no cluster is asked; recordings of one are at http://127.0.0.1:";
     assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
 }
