@@ -90,7 +90,7 @@ pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     drop(workers);
     told?;
     println(&format!(
-        "Every pod is gone and no process is left; of {} relists {} failed.",
+        "Every pod is gone and no process is left: {} relists, {} failed.",
         report.relists, report.failures
     ))?;
     Ok(())
