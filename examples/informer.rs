@@ -95,7 +95,7 @@ fn run(options: &Options) -> Result<Ended, Error> {
     let demo = if options.demo {
         let server = Demo::serve(options.demo_speed)?;
         tell(&format!(
-            "Demo: no cluster is asked; recordings of a real kube-apiserver are served on {}",
+            "Demo: no cluster is asked; recordings of one are at {}",
             server.url()
         ));
         Some(server)

@@ -17,9 +17,10 @@ use std::process::{Command, ExitCode};
 use kubecache::http::{Config, KubeconfigOptions};
 use kubecache::testing::Recorder;
 
-const USAGE: &str = "usage: record --out FILE [--kubeconfig FILE] [--context NAME] \
-                     [--server-version V] [--day YYYY-MM-DD] [--port N] \
-                     [-- program argument...]";
+const USAGE: &str = "\
+usage: record --out FILE [--kubeconfig FILE] [--context NAME]
+              [--server-version V] [--day YYYY-MM-DD] [--port N]
+              [-- program argument...]";
 
 #[derive(Default)]
 struct Arguments {
@@ -32,6 +33,15 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    if std::env::args()
+        .nth(1)
+        .is_some_and(|first| first == "--help" || first == "-h")
+    {
+        return match writeln!(io::stdout(), "{USAGE}") {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_gone) => ExitCode::FAILURE,
+        };
+    }
     let arguments = match parse(std::env::args().skip(1)) {
         Ok(arguments) => arguments,
         Err(why) => {

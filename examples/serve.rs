@@ -15,32 +15,38 @@ use kubecache::testing::{
 };
 
 const HELP: &str = "\
-serve is a Kubernetes API server in memory, for the tests of programs in any language. It has the
-common kinds, the state of the files that it loads, and the faults that it is told to have.
+serve is a Kubernetes API server in memory, for the tests of programs in any
+language. It has the common kinds, the state of the files that it loads, and the
+faults that it is told to have.
 
 Usage: serve [flags]
 
-When it is ready, it prints one line of JSON: its `url`, the `control` port's URL, and the path of
-the `kubeconfig`. It then serves until it is killed.
+When it is ready, it prints one line of JSON: its `url`, the `control` port's
+URL, and the path of the `kubeconfig`. It then serves until it is killed.
 
-      --load FILE           objects to begin with: manifests in YAML or JSON, or the lists of a
-                            recording (.jsonl); repeatable
+      --load FILE           objects to begin with: manifests in YAML or JSON, or
+                            the lists of a recording (.jsonl); repeatable
       --port N              the port on loopback (default 0: a free one)
-      --control-port N      the port of the control server (default 0: a free one)
+      --control-port N      the port of the control server (default 0: a free
+                            one)
       --kubeconfig FILE     writes a kubeconfig for clients there
-      --tls                 speaks TLS; the kubeconfig has the authority and a token
-      --token TOKEN=USER    takes this token for that user, and nobody without one; repeatable.
-                            The user admin may do everything
-      --faults FILE         faults from the start: a JSON array, as POST /faults takes them
+      --tls                 speaks TLS; the kubeconfig has the authority and a
+                            token
+      --token TOKEN=USER    takes this token for that user, and no client
+                            without one; repeatable. The user admin may do all
+      --faults FILE         faults from the start: a JSON array, as POST /faults
+                            takes them
       --stopped-clock       lets no time pass but what POST /clock/SECONDS says
-      --until-stdin-ends    ends with its standard input, so that no server outlives a test
+      --until-stdin-ends    ends with its standard input, so that no server
+                            outlives a test
   -h, --help                prints this
 
-The control port, by HTTP and JSON, for programs (a request with an Origin is refused):
+The control port, by HTTP and JSON, for programs (a request with an Origin is
+refused):
   GET  /kubeconfig /faults /requests /watches /version
-  GET  /wait/watches/N /wait/requests/N     answers when there are N, or after 60 s
-  POST /objects                             writes manifests
-  POST /faults; DELETE /faults[/N]          adds and removes faults
+  GET  /wait/watches/N /wait/requests/N   answers at N, or after 60 s
+  POST /objects                           writes manifests
+  POST /faults; DELETE /faults[/N]        adds and removes faults
   POST /compact /expire-watches /cut-watches /restore/VERSION /crash /come-back
   POST /rotate-tls/NAME /clock/SECONDS
 ";

@@ -1,19 +1,22 @@
-//! The kubelet's object caches as a synchronous, thread-based library. No async runtime, no
-//! `unsafe`.
+//! The [kubelet][kubernetes]'s [object][objects] caches as a synchronous, thread-based library. No
+//! async runtime, no `unsafe`.
 //!
-//! A program names the pods that it runs, or other owners and the objects that they reference.
-//! kubecache watches exactly the referenced Secrets, ConfigMaps or other objects, and keeps them in
-//! memory. It stops when the last reference goes. It answers reads from memory, or fetches the
-//! object with a time to live, or at each read ([`ChangeDetection`](manager::ChangeDetection)). It
+//! A program names the [pods][kubernetes] that it runs, or other [owners][manager] and the objects
+//! that they [reference][manager]. kubecache [watches][objects] exactly the referenced
+//! [Secrets][kubernetes], [ConfigMaps][kubernetes] or other objects, and keeps them in memory. It
+//! stops when the last reference goes. It answers reads from memory, or fetches the object with a
+//! [time to live][manager], or at each read ([`ChangeDetection`](manager::ChangeDetection)). It
 //! also has the cache of pod statuses on which the kubelet's pod workers wait.
 //!
-//! Its parts are public too: a list/watch client, reflectors on one thread each, indexed stores, a
-//! delta FIFO, shared informers.
+//! Its parts are public too: a [list/watch][objects] client, [reflectors][reflector] on one thread
+//! each, indexed [stores], a [delta FIFO][stores], shared [informers][informer].
+//!
+#![doc = include_str!("manual/watches.svg")]
 //!
 //! # The promises
 //!
 //! 1. A reader never waits for the network while a current answer is in memory. It never waits
-//!    longer than its deadline (by default a second for a watch, ten for a request).
+//!    longer than its [deadline][threads] (by default a second for a watch, ten for a request).
 //!    [`get_cached`](manager::ObjectManager::get_cached) returns the present content at once,
 //!    whatever its age.
 //! 2. An error has its cause: the server's own words, the number of attempts, and the time of the
@@ -21,12 +24,12 @@
 //! 3. Cached reads of one registration never go back in time, and show their age
 //!    ([`Cached::age`](manager::Cached::age)). No cached read is older than a fresh read before it.
 //! 4. Every thread has a name, an owner and an end. A stop returns in milliseconds, even if the
-//!    thread is blocked, unless it is in your own code, such as an event handler or a runtime.
-//!    Dropping the owner joins the thread ([`threads_and_locks`](manual::threads_and_locks)).
+//!    thread is blocked, unless it is in your own code, such as an event [handler][informer] or a
+//!    runtime. Dropping the owner joins the thread
+//!    ([`threads_and_locks`](manual::threads_and_locks)).
 //! 5. Secret bytes appear in no log line, no `Debug`, no panic text, no metric, no recording. They
-//!    are overwritten when the last holder drops them
-//!    ([`StoredObject`](object::StoredObject)), and so are the
-//!    client's read and send buffers before they are freed.
+//!    are overwritten when the last holder drops them ([`StoredObject`](object::StoredObject)), and
+//!    so are the client's read and send buffers before they are freed.
 //! 6. Whatever the server sends (cut, slow, huge, wrong, hostile), nothing panics, the number and
 //!    size of objects bound the memory ([`DecodeOptions`](http::DecodeOptions)), and the rest goes
 //!    on.
@@ -37,17 +40,19 @@
 //!
 //! # Four programs
 //!
-//! Each is complete: put it into `main.rs`, and run it in a pod or with a kubeconfig. More are in
-//! [`manual::programs`]: types of your own, files, a rollout, leader election, tests with faults.
+//! Each is complete: put it into `main.rs`, and run it in a pod or with a [kubeconfig][kubernetes].
+//! More are in [`manual::programs`]: types of your own, files, a rollout, leader election, tests
+//! with faults.
 //!
 //! ## Follow a Secret
 //!
-//! The manager watches the Secret while an owner references it. The program blocks in `recv` until
-//! the Secret changes, and prints its new version or the reason why there is none.
+//! The [manager] watches the Secret while an owner references it. The program blocks in `recv_by`
+//! until the Secret changes, and prints its new version or the reason why there is none.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
 //! use kubecache::Error;
+//! use kubecache::clock::Deadline;
 //! use kubecache::http::{Client, ClientOptions, Config};
 //! use kubecache::manager::{ManagerOptions, Owner, SecretManager};
 //! use kubecache::object::{Object as _, ObjectKey};
@@ -66,8 +71,7 @@
 //!         # let seen = secrets.get_cached(key.namespace(), key.name())?;
 //!         # let version = seen.map(|secret| secret.resource_version());
 //!         # if version.is_some_and(|version| version.as_str() == "301") { return Ok(()); }
-//!         changes.signal().recv().expect("the manager lives as long as this function");
-//!         changes.take();
+//!         changes.recv_by(Deadline::NEVER)?; // blocks until the Secret changes
 //!     }
 //! }
 //!
@@ -150,8 +154,8 @@
 //!
 //! ## A node agent with the managers
 //!
-//! This is the kubelet's way: the pods of the node decide which Secrets the manager watches. A
-//! deleted pod takes its watches with it.
+//! This is the kubelet's way: the pods of the [node][kubernetes] decide which Secrets the manager
+//! watches. A deleted pod takes its watches with it.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
@@ -200,8 +204,8 @@
 //!
 //! ## Pod status
 //!
-//! A relist loop asks your runtime for its pods, and keeps their statuses. A worker blocks until
-//! its pod has a newer status than the one that it acted on.
+//! A [relist loop][pods] asks your runtime for its pods, and keeps their statuses. A worker blocks
+//! until its pod has a newer status than the one that it acted on.
 //!
 //! ```
 //! use std::time::Duration;
@@ -258,7 +262,7 @@
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
-//! | [`delta_fifo`] | client-go's queue of changes, for programs with their own consumer thread |
+//! | [`delta_fifo`] | [client-go][kubernetes]'s queue of changes, for a program's own thread |
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
 //! | [`work_queue`] | keys for the worker threads of a reconcile loop, with retries |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
@@ -268,11 +272,11 @@
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
 //! | `testing` | feature `testing`: API server, fixture server, recorder, fakes |
 //! | [`local_file`] | whole local files, bounded, that are never waited for |
-//! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
+//! | [`manual`] | pages: architecture, failures, security, a glossary, differences, and more |
 //!
 //! Data flows one way, and three words are never mixed: the server sends an *event*, the store
-//! makes a *change*, a handler gets a *notification*. A *resync* repeats the known content, without
-//! the network. A *relist* asks the server again.
+//! makes a *change*, a handler gets a *[notification][informer]*. A *[resync][reflector]* repeats
+//! the known content, without the network. A *relist* asks the server again.
 //!
 //! # Features
 //!
@@ -284,6 +288,15 @@
 //! | `snapshot` | no | what a manager holds in a sealed file; `ring` seals it |
 //! | `testing` | no | servers for your tests, a recorder, fakes and builders of objects |
 //! | `latest` | no | k8s-openapi's `latest`, to build this crate alone; programs choose theirs |
+//!
+//! [informer]: manual::glossary#informer
+//! [kubernetes]: manual::glossary#kubernetes
+//! [manager]: manual::glossary#manager
+//! [objects]: manual::glossary#objects-and-the-server
+//! [pods]: manual::glossary#pod-status
+//! [reflector]: manual::glossary#reflector
+//! [stores]: manual::glossary#stores-and-queues
+//! [threads]: manual::glossary#threads-time-and-failures
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(windows)]

@@ -62,7 +62,7 @@ fn story(arguments: &[&str]) -> Ended {
 
 #[test]
 fn the_handlers_are_told_the_recorded_story_in_order() {
-    let ended = story(&["--demo-speed", "60"]);
+    let ended = story(&["--wide", "--demo-speed", "60"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let of = |pod| told(&ended.stdout, "pods", pod);
     // The list after the story's 410 tells of nothing that has not changed.
@@ -96,7 +96,7 @@ fn the_handlers_are_told_the_recorded_story_in_order() {
 /// matched.
 #[test]
 fn ct_10_the_filter_lets_only_pods_through_that_run() {
-    let ended = story(&["--demo-speed", "60"]);
+    let ended = story(&["--wide", "--demo-speed", "60"]);
     let of = |pod| told(&ended.stdout, "running", pod);
     assert_eq!(of("search-796d5c8b7d-hn5gs"), [["Added", "Running", "312"]]);
     let ended_pod = [["Deleted", "Running", "273"]];
@@ -108,7 +108,7 @@ fn ct_10_the_filter_lets_only_pods_through_that_run() {
 /// The indices end with what the server has, and the handlers are done.
 #[test]
 fn the_story_ends_with_the_servers_content() {
-    let ended = story(&["--demo-speed", "60"]);
+    let ended = story(&["--wide", "--demo-speed", "60"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let tables = tables(&ended.stdout);
     let nodes = index(&tables, "node", 1);
@@ -133,7 +133,7 @@ fn the_story_ends_with_the_servers_content() {
 
 #[test]
 fn once_ends_with_the_first_list_and_any_label_can_be_indexed() {
-    let ended = INFORMER.run(&["--once", "--index-label", "pod-template-hash"]);
+    let ended = INFORMER.run(&["--wide", "--once", "--index-label", "pod-template-hash"]);
     assert_eq!(ended.code, 0, "{ended:?}");
     let tables = tables(&ended.stdout);
     let [notifications, indices, handlers] = &tables[..] else {
@@ -152,16 +152,35 @@ fn once_ends_with_the_first_list_and_any_label_can_be_indexed() {
     assert_eq!(hashes.last().unwrap(), &["<none>", "3", "3"]);
     assert_eq!(handlers[1][..3], ["pods", "true", "11"]);
     assert_eq!(handlers[2][..3], ["running", "true", "11"]);
-    let told = "Demo: no cluster is asked; recordings of a real kube-apiserver are served on \
-        http://127.0.0.1:";
+    let told = "Demo: no cluster is asked; recordings of one are at http://127.0.0.1:";
     assert!(ended.stderr.starts_with(told), "{}", ended.stderr);
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+}
+
+#[test]
+fn its_tables_fit_80_columns() {
+    let ended = INFORMER.run(&["--once"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let widest = ended.stdout.lines().map(|line| line.chars().count()).max();
+    assert!(
+        widest.is_some_and(|widest| widest <= 80),
+        "{}",
+        ended.stdout
+    );
+    let headers: Vec<_> = ended
+        .stdout
+        .lines()
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .collect();
+    assert_eq!(headers, ["HANDLER", "NOTIFICATION", "NAME", "STATUS"]);
 }
 
 /// SI-21: the resync period is each handler's own.
 #[test]
 fn si_21_a_resync_repeats_each_pod_to_the_handler_that_asked_for_it() {
-    let mut run = INFORMER.start(&["--resync", "1s", "--demo-speed", "1"]);
+    let mut run = INFORMER.start(&["--wide", "--resync", "1s", "--demo-speed", "1"]);
     for _ in 0..2 {
         run.wait_for("a resync", |line| {
             line.contains("Repeated") && line.contains("storefront-7d9c5b6f4-x2kqp")

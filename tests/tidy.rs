@@ -1061,7 +1061,7 @@ fn name(path: &Path) -> &str {
 /// A promise about a failure is worth what its test is.
 #[test]
 fn every_failure_of_the_manual_names_its_tests() {
-    let page = fs::read_to_string(root().join("src/manual/failures.md")).unwrap();
+    let page = fs::read_to_string(root().join("src/manual/failure_tests.md")).unwrap();
     let code: String = ["src", "tests", "examples"]
         .iter()
         .flat_map(|folder| rust_files(folder))
@@ -1081,6 +1081,116 @@ fn every_failure_of_the_manual_names_its_tests() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The texts by which an operator finds a symptom; `…` stands for what differs each time.
+#[test]
+fn every_text_that_the_page_for_operators_quotes_stands_in_the_code() {
+    let page = fs::read_to_string(root().join("src/manual/failures.md")).unwrap();
+    let code: String = ["src", "examples"]
+        .iter()
+        .flat_map(|folder| rust_files(folder))
+        .filter(|source| !source.is_test_only())
+        .map(|source| source.text.replace("\\\"", "\""))
+        .collect();
+    // A string that goes on in the next line is one text.
+    let mut lines = code.split("\\\n");
+    let first = lines.next().unwrap_or_default().to_owned();
+    let code = lines.fold(first, |code, line| code + line.trim_start());
+    let (mut quoted, mut missing) = (0, Vec::new());
+    for symptom in page.split("**You see**").skip(1) {
+        let seen = symptom.split("- **It means**").next().unwrap();
+        let seen = seen.split_whitespace().collect::<Vec<_>>().join(" ");
+        let texts = seen.split('`').skip(1).step_by(2);
+        let parts = texts.flat_map(|text| text.split('…').map(str::trim));
+        for part in parts.filter(|part| part.contains(' ')) {
+            quoted += 1;
+            if !code.contains(part) {
+                missing.push(part.to_owned());
+            }
+        }
+    }
+    assert!(
+        quoted > 40,
+        "the page quotes what an operator sees: {quoted}"
+    );
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// A page as text: without code, headings, tables and pictures. Of a Rust file its first doc
+/// comment.
+fn prose(path: &str) -> String {
+    let text = fs::read_to_string(root().join(path)).unwrap();
+    let is_rust = Path::new(path).extension().is_some_and(|end| end == "rs");
+    let mut is_code = false;
+    let mut lines = Vec::new();
+    for line in text.lines() {
+        let doc = line.strip_prefix("//!").map(str::trim);
+        let Some(line) = (if is_rust { doc } else { Some(line) }) else {
+            continue;
+        };
+        is_code ^= line.starts_with("```");
+        if !is_code && !line.starts_with(['#', '|', '!']) {
+            lines.push(line);
+        }
+    }
+    let text = lines.join(" ");
+    text.split('`').step_by(2).collect::<Vec<_>>().join("`")
+}
+
+/// A stranger knows no word of Kubernetes or of this crate.
+#[test]
+fn the_first_pages_link_each_word_to_the_glossary_at_its_first_use() {
+    const WORDS: [&str; 20] = [
+        "kubelet",
+        "Secret",
+        "ConfigMap",
+        "pod",
+        "owner",
+        "reflector",
+        "delta FIFO",
+        "informer",
+        "handler",
+        "client-go",
+        "kube-rs",
+        "kubeconfig",
+        "API server",
+        "bookmark",
+        "streamed list",
+        "time to live",
+        "subresource",
+        "credential plugin",
+        "last-applied",
+        "container runtime",
+    ];
+    const ROOMS: [&str; 7] = [
+        "http",
+        "informer",
+        "store",
+        "pod_status",
+        "outlet",
+        "snapshot",
+        "testing",
+    ];
+    let rooms = ROOMS.map(|room| format!("src/{room}/mod.rs"));
+    let pages = ["README.md", "src/lib.rs"].map(str::to_owned);
+    let mut bare = Vec::new();
+    for page in pages.iter().chain(&rooms) {
+        let text = prose(page);
+        let is_letter = |char: char| char.is_alphanumeric() || ['-', '_', '/'].contains(&char);
+        for word in WORDS {
+            let mut uses = text.match_indices(word).map(|(at, _)| text.split_at(at));
+            let is_whole = |(before, behind): &(&str, &str)| {
+                !before.ends_with(is_letter) && !behind[word.len()..].starts_with('-')
+            };
+            let first = uses.find(is_whole).map(|(before, _)| before);
+            let in_link = |before: &str| before.rfind('[') > before.rfind(']');
+            if first.is_some_and(|before| !in_link(before)) {
+                bare.push(format!("{page}: {word}"));
+            }
+        }
+    }
+    assert!(bare.is_empty(), "no link at its first use: {bare:#?}");
 }
 
 #[test]

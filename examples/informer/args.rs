@@ -49,6 +49,7 @@ static PROGRAM: Program = Program {
                 "how often `pods` is told of each pod once more",
             )
             .default("0: never; else a second or more"),
+            flag("wide", "", "all columns, as wide as they are"),
             flag("once", "", "end when the handlers have seen the first list"),
             flag(
                 "timeout",
@@ -98,6 +99,8 @@ pub(crate) struct Options {
     pub(crate) index_label: String,
     /// Zero: never.
     pub(crate) resync: Duration,
+    /// How wide a line may be; `None`: as wide as all columns are.
+    pub(crate) width: Option<usize>,
     pub(crate) once: bool,
     /// `None`: without end.
     pub(crate) timeout: Option<Duration>,
@@ -118,6 +121,7 @@ impl Default for Options {
             selector: String::new(),
             index_label: "app".to_owned(),
             resync: Duration::ZERO,
+            width: Some(usage::COLUMNS),
             once: false,
             timeout: Some(TIMEOUT),
             demo: true,
@@ -194,6 +198,7 @@ fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bo
             }
             options.resync = period.unwrap_or_default();
         }
+        "wide" => options.width = (!flags::switch(name, parser)?).then_some(usage::COLUMNS),
         "once" => options.once = flags::switch(name, parser)?,
         "timeout" => options.timeout = flags::limit(name, parser)?,
         "demo-speed" => options.demo_speed = flags::speed(name, parser)?,

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kubecache::informer::{Notification, Registration};
 use parking_lot::Mutex;
 
+use crate::args::Options;
 use crate::duration;
 use crate::pods;
 use crate::table::{NONE, Table};
@@ -15,12 +16,20 @@ use crate::table::{NONE, Table};
 /// Columns of a notification.
 const TOLD: usize = 9;
 
+/// Columns of a wide table alone.
+const WIDE: [&str; 3] = ["NODE", "VERSION", "AGE"];
+
+/// No cell stands on a line below the others.
+const NO_COLUMN: &str = "";
+
 /// A line about a notification.
 type Line = [String; TOLD];
 
 /// Writes notifications as they come, and tables between them.
 pub(crate) struct Printer {
     label: String,
+    width: Option<usize>,
+    shows_namespaces: bool,
     page: Mutex<Page>,
     failed: Sender<io::Error>,
 }
@@ -37,7 +46,7 @@ struct Page {
 
 impl Printer {
     /// A printer, and the receiver of the error by which standard output ends.
-    pub(crate) fn new(label: &str) -> (Self, Receiver<io::Error>) {
+    pub(crate) fn new(options: &Options) -> (Self, Receiver<io::Error>) {
         let (failed, failure) = bounded(1);
         let page = Page {
             told: None,
@@ -45,7 +54,9 @@ impl Printer {
             is_empty: true,
         };
         let printer = Self {
-            label: label.to_owned(),
+            label: options.index_label.clone(),
+            width: options.width,
+            shows_namespaces: options.all_namespaces,
             page: Mutex::new(page),
             failed,
         };
@@ -109,20 +120,33 @@ impl Printer {
     fn headers(&self) -> Table<TOLD> {
         // As kubectl shows a label: the last part of its key.
         let label = self.label.rsplit('/').next().unwrap_or_default();
+        let label = label.to_uppercase();
         let headers = [
             "HANDLER",
             "NOTIFICATION",
             "NAMESPACE",
             "NAME",
             "NODE",
-            &label.to_uppercase(),
+            &label,
             "STATUS",
             "VERSION",
             "AGE",
         ];
-        Table::new(headers.map(str::to_owned))
+        let table = Table::new(headers.map(str::to_owned))
             .at_least("STATUS", "Terminating".len())
-            .at_least("NODE", NONE.len())
+            .at_least("NODE", NONE.len());
+        let Some(width) = self.width else {
+            return table;
+        };
+        let table = table
+            .without(&WIDE)
+            .narrow(width, NO_COLUMN)
+            .without(&[&label]);
+        if self.shows_namespaces {
+            table
+        } else {
+            table.without(&["NAMESPACE"])
+        }
     }
 
     fn line(&self, handler: &str, notification: &Notification<Pod>) -> Line {

@@ -47,7 +47,7 @@ pub(crate) fn play(
     namespace: &str,
     signals: &Receiver<()>,
 ) -> Result<Ended, Error> {
-    let (printer, failure) = Printer::new(&options.index_label);
+    let (printer, failure) = Printer::new(options);
     let printer = Arc::new(printer);
     let (handler, running) = Forward::bounded(CHANNEL_MAX);
     // Before the informer: it ends with the channel, and that with the informer's handler.

@@ -230,7 +230,7 @@ fn raise_descriptor_limit() {
 
 fn announce(server: &Demo, output: Output) {
     let line = format!(
-        "Demo: no cluster is asked; recordings of a real kube-apiserver are served on {}",
+        "Demo: no cluster is asked; recordings of one are at {}",
         server.url()
     );
     // What a program reads on stdout has to stay that.

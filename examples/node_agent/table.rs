@@ -18,7 +18,7 @@ const BELOW: &str = "    ";
 pub(crate) struct Table<const COLUMNS: usize> {
     headers: [String; COLUMNS],
     widths: [usize; COLUMNS],
-    hidden: Vec<&'static str>,
+    hidden: Vec<String>,
     /// How wide a line may be, and the column that stands below it.
     narrow: Option<(usize, &'static str)>,
     painted: Option<(&'static str, Paint)>,
@@ -44,7 +44,8 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
 
     /// Leaves these columns out.
     #[must_use]
-    pub(crate) fn without(mut self, hidden: &[&'static str]) -> Self {
+    pub(crate) fn without(mut self, hidden: &[&str]) -> Self {
+        let hidden = hidden.iter().map(|header| (*header).to_owned());
         self.hidden.extend(hidden);
         self
     }
@@ -107,7 +108,7 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
     fn fitted(&self) -> [usize; COLUMNS] {
         let mut widths = self.widths;
         for (width, header) in widths.iter_mut().zip(&self.headers) {
-            if self.hidden.contains(&header.as_str()) {
+            if self.hidden.contains(header) {
                 *width = 0;
             }
         }

@@ -12,22 +12,28 @@ use crate::container::Run;
 const PERIOD: Duration = Duration::from_millis(100);
 
 pub(crate) const HELP: &str = "\
-pod_status shows the pod-status cache at work. Its pods are child processes of its own: a relist
-loop asks once per period what they do and keeps the cache, and one worker per pod waits on the
-cache for news, as the kubelet's pod workers do. One container fails and is started again, one
-completes, one pod is removed; then everything is removed and the program ends. SIGINT and SIGTERM
-end it early and leave no process behind.
+pod_status shows the pod-status cache at work. Its pods are child processes of
+its own: a relist loop asks once per period what they do and keeps the cache,
+and one worker per pod waits on the cache for news, as the kubelet's pod workers
+do. One container fails and is started again, one completes, one pod is removed;
+then everything is removed and the program ends. SIGINT and SIGTERM end it early
+and leave no process behind.
 
 Usage: pod_status [flags]
 
-      --period MILLISECONDS    the pause between two relists (default 100; the kubelet's is 1000)
-  -h, --help
+      --period MILLISECONDS    the pause between two relists (default 100; the
+                               kubelet's is 1000)
+  -h, --help                   print this, and exit
 
 Each line is what a worker saw, with the time since the start:
 
-  a container is started, runs, exited with its code, is started again; a pod completed, or is gone.
+  a container is started, runs, exited with its code, is started again; a pod
+  completed, or is gone.
 
-Exit codes: 0 the end of the story, or a clean stop by a signal; 1 a failure; 2 wrong usage.
+Exit codes:
+  0 the end of the story, or a clean stop by a signal
+  1 a failure
+  2 wrong usage
 ";
 
 /// What the command line asks for.

@@ -81,8 +81,7 @@ pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     };
     let period = options.period;
     println(&format!(
-        "Three pods of child processes, a relist every {period:?}, and one worker per pod that \
-         waits for news."
+        "Three pods of child processes, a relist every {period:?}, a worker for each pod."
     ))?;
     let told = teller.tell_all(&seen, &signals);
     let report = relist.report();
@@ -91,8 +90,7 @@ pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     drop(workers);
     told?;
     println(&format!(
-        "Every pod is gone and no process is left; the relist loop was healthy: {} relists, {} \
-         failed.",
+        "Every pod is gone and no process is left: {} relists, {} failed.",
         report.relists, report.failures
     ))?;
     Ok(())

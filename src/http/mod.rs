@@ -1,10 +1,38 @@
-//! The client of a Kubernetes API server, over HTTP/1.1 and TLS.
+//! The client of a Kubernetes [API server][kubernetes], over HTTP/1.1 and TLS.
+//!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+//! use kubecache::http::{Client, ClientOptions, Config};
+//! use kubecache::object::{Object as _, ObjectKey, Scope};
+//!
+//! # use kubecache::testing::{ApiServer, objects};
+//! # let server = ApiServer::new()?;
+//! # server.apply(&objects::secret("shop", "db", "", &[("password", "made-up")]))?;
+//! # server.apply(&objects::config_map("shop", "settings", "", &[("tax", "7")]))?;
+//! let config = Config::for_server(&server.url())?; // in a program: Config::infer()?
+//! let client = Client::new(&config, ClientOptions::default())?; // connects to nothing yet
+//! let secret = client.get::<Secret>(&ObjectKey::new("shop", "db"))?; // or the reason why not
+//! println!("{secret:?}"); // never prints a value
+//! for settings in client.list::<ConfigMap>(Scope::namespace("shop"))? {
+//!     println!("{} is at {:?}", settings.key(), settings.resource_version());
+//! }
+//! # }
+//! # Ok::<(), kubecache::Error>(())
+//! ```
 //!
 //! [`Config`] names the server, the authorities to trust and the credentials. A [`Client`] sends
-//! requests. [`Client::get`] and [`Client::list`] read objects with one call. [`Client::create`],
-//! [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them. [`Client::send`] and
-//! [`Client::stream`] take any other request. Sources for reflectors, informers and managers
-//! implement the traits of [`list_watch`](crate::list_watch).
+//! requests. [`Client::get`] and [`Client::list`] read [objects] with one call.
+//! [`Client::create`], [`Client::replace`], [`Client::patch`] and [`Client::delete`] write them.
+//! [`Client::send`] and [`Client::stream`] take any other request. Sources for
+//! [reflectors][reflector], [informers][informer] and [managers][manager] implement the traits of
+//! [`list_watch`](crate::list_watch).
+//!
+//! [informer]: crate::manual::glossary#informer
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [manager]: crate::manual::glossary#manager
+//! [objects]: crate::manual::glossary#objects-and-the-server
+//! [reflector]: crate::manual::glossary#reflector
 
 // The floors, from the ground up: each imports only from those before it. `tests/tidy.rs` holds the
 // order.

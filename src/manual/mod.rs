@@ -19,6 +19,9 @@ pub mod differences {}
 #[doc = include_str!("excluded.md")]
 pub mod excluded {}
 
+#[doc = include_str!("failure_tests.md")]
+pub mod failure_tests {}
+
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
@@ -45,6 +48,9 @@ pub mod policy {}
 
 #[doc = include_str!("programs.md")]
 pub mod programs {}
+
+#[doc = include_str!("security.md")]
+pub mod security {}
 
 #[doc = include_str!("test_servers.md")]
 pub mod test_servers {}

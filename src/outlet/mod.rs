@@ -1,22 +1,56 @@
-//! Objects as files: each key of a Secret or ConfigMap is a file, and an object changes as a whole.
+//! Objects as files: each key of a [Secret][kubernetes] or [ConfigMap][kubernetes] is a file, and
+//! an [object][objects] changes as a whole.
 //!
-//! This is how services, virtual machines and plain processes of a node get Secrets, as containers
-//! do. [`Outlet`] writes and removes files. A [`Publisher`] is a thread that makes an outlet follow
-//! a manager.
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use std::{sync::Arc, time::Duration};
+//!
+//! use kubecache::manager::{ManagerOptions, Owner, SecretManager};
+//! use kubecache::object::ObjectKey;
+//! use kubecache::outlet::{Outlet, OutletOptions, Publisher};
+//!
+//! # let source = kubecache::testing::FakeSource::new();
+//! # source.set(kubecache::testing::objects::secret("shop", "db", "", &[("password", "made-up")]));
+//! # let client = source;
+//! # let directory = std::env::temp_dir();
+//! # let directory = directory.join(format!("kubecache-files-{}", std::process::id()));
+//! let secrets = Arc::new(SecretManager::new(client, ManagerOptions::default())?);
+//! let proxy = Owner::new("Service", ObjectKey::new("", "proxy"));
+//! secrets.add_reference(&proxy, &ObjectKey::new("shop", "db"));
+//! secrets.get_by("shop", "db", Duration::from_secs(60))?; // or the reason why not
+//! let outlet = Arc::new(Outlet::open(OutletOptions::new(&directory))?);
+//! let publisher = Publisher::start(secrets, outlet, None)?; // until it is dropped
+//! publisher.publish_by(Duration::from_secs(60))?; // its files are there
+//! let password = std::fs::read(directory.join("shop/secrets/db/password"))?;
+//! # drop(publisher);
+//! # assert_eq!(password, b"made-up");
+//! # std::fs::remove_dir_all(&directory)?;
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! This is how services, virtual machines and plain processes of a [node][kubernetes] get Secrets,
+//! as containers do. [`Outlet`] writes and removes files. A [`Publisher`] is a thread that makes an
+//! outlet follow a [manager].
 //!
 //! The files of an object are at `DIR/NAMESPACE/secrets/NAME/KEY`, or `configmaps`. They are links
-//! into a folder beside them, to which `..data` leads, as in the kubelet's volumes. A change writes
-//! another folder and then makes `..data` lead there, in one step. So a reader that opens `..data`
-//! once sees all of the old or all of the new, whenever the writer is killed. For such a reader
-//! replaced files stay for 10 s; withdrawn files go at once.
+//! into a folder beside them, to which `..data` leads, as in the [kubelet][kubernetes]'s volumes. A
+//! change writes another folder and then makes `..data` lead there, in one step. So a reader that
+//! opens `..data` once sees all of the old or all of the new, whenever the writer is killed. For
+//! such a reader replaced files stay for 10 s; withdrawn files go at once.
 //!
 //! Use a `tmpfs` for Secrets: written data can be found on a disk later.
 //!
-//! A directory is an outlet's if its marker says so, the file `.kubecache`. An outlet makes the
-//! marker in a directory that is empty, or that has only files of an outlet. It refuses any other,
-//! unless [`OutletOptions::adopt`] allows it. It removes only files and folders of the layout
-//! above. One outlet at a time has a directory: a lock on it refuses the others, of other processes
-//! too. An outlet refuses a directory in which others can write.
+//! A directory is an outlet's if its [marker][outlet] says so, the file `.kubecache`. An outlet
+//! makes the marker in a directory that is empty, or that has only files of an outlet. It refuses
+//! any other, unless [`OutletOptions::adopt`] allows it. It removes only files and folders of the
+//! layout above. One outlet at a time has a directory: a lock on it refuses the others, of other
+//! processes too. An outlet refuses a directory in which others can write.
+//!
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [manager]: crate::manual::glossary#manager
+//! [objects]: crate::manual::glossary#objects-and-the-server
+//! [outlet]: crate::manual::glossary#outlet
 
 mod folder;
 mod layout;

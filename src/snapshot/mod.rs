@@ -1,14 +1,45 @@
-//! The content of managers in a sealed file, for a node that boots while its API server is away.
+//! The content of [managers][manager] in a sealed file, for a [node][kubernetes] that boots while
+//! its [API server][kubernetes] is away.
+//!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use kubecache::manager::{ManagerOptions, SecretManager};
+//! use kubecache::snapshot::{Snapshot, SnapshotKeyFile, SnapshotOptions};
+//!
+//! # use std::{fs, io::Write, os::unix::fs::OpenOptionsExt};
+//! # let directory = std::env::temp_dir();
+//! # let directory = directory.join(format!("kubecache-boot-{}", std::process::id()));
+//! # fs::create_dir_all(&directory)?;
+//! # let mut key = fs::OpenOptions::new();
+//! # let mut key = key.write(true).create(true).mode(0o600).open(directory.join("key"))?;
+//! # key.write_all(&[7; 32])?;
+//! # let client = kubecache::testing::FakeSource::new();
+//! let key = SnapshotKeyFile::new(directory.join("key")); // 32 bytes that only its owner reads
+//! let snapshot = Snapshot::open(SnapshotOptions::new(directory.join("snapshot"), key))?;
+//! let secrets = SecretManager::new(client, ManagerOptions::default())?;
+//! snapshot.attach(&secrets)?; // from here on the file follows the manager
+//! for owner in snapshot.restore(&secrets) {
+//!     println!("{owner:?} has its references of the process before");
+//! }
+//! # drop((snapshot, secrets));
+//! # std::fs::remove_dir_all(&directory)?;
+//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! The program attaches a [`Snapshot`] to managers. Its thread writes their content after changes,
 //! at the end, and once an hour while the server confirms unchanged content. The next process
-//! attaches it to its own managers. Reads of a referenced object then have an answer at once: the
-//! file's object, marked as stale, with its age. The server's first answer about the object
-//! replaces it.
+//! attaches it to its own managers. Reads of a [referenced][manager] [object][objects] then have an
+//! answer at once: the file's object, marked as stale, with its age. The server's first answer
+//! about the object replaces it.
 //!
 //! The file is sealed with ChaCha20-Poly1305 under the program's key ([`SnapshotKey`]). Without the
 //! key, no one can read a value in it, or change it unnoticed. A user who can write the file's
 //! directory can put back an older file of the same node; the ages show that.
+//!
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [manager]: crate::manual::glossary#manager
+//! [objects]: crate::manual::glossary#objects-and-the-server
 
 mod attached;
 mod content;

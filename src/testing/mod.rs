@@ -1,9 +1,30 @@
-//! For tests of this crate and of others: an API server in memory, recordings of real servers, the
-//! server that replays them, and builders of objects. Feature `testing`.
+//! For tests of this crate and of others: an [API server][kubernetes] in memory, recordings of real
+//! servers, the server that replays them, and builders of [objects]. Feature `testing`.
+//!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! use k8s_openapi::api::core::v1::Secret;
+//! use kubecache::http::{Client, ClientOptions, Config};
+//! use kubecache::object::ObjectKey;
+//! use kubecache::testing::{Act, ApiServer, Fault, objects};
+//!
+//! let server = ApiServer::new()?; // on a port of this machine, for any client
+//! server.apply(&objects::secret("shop", "db", "", &[("password", "made-up")]))?;
+//! server.add_fault(Fault::new(Act::CutAfter(100)).times(1)); // cuts one answer
+//!
+//! let client = Client::new(&Config::for_server(&server.url())?, ClientOptions::default())?;
+//! let secret = client.get::<Secret>(&ObjectKey::new("shop", "db"))?; // asks again
+//! assert_eq!(secret.data.as_ref().unwrap()["password"].0, b"made-up");
+//! # }
+//! # Ok::<(), kubecache::Error>(())
+//! ```
 //!
 //! A test server misbehaves on command. The tables [`FAULTS`] and [`SERVER_FAULTS`] list all
 //! faults, each with an example and the behaviour of a correct client. A [`Fault`] selects the
 //! requests that meet it.
+//!
+//! [kubernetes]: crate::manual::glossary#kubernetes
+//! [objects]: crate::manual::glossary#objects-and-the-server
 
 pub mod objects;
 
