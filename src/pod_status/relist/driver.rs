@@ -95,7 +95,7 @@ impl<R: Runtime> RelistLoop<R> {
             if stop.is_stopped() {
                 return Ok(None);
             }
-            self.inspect(pod, stop);
+            self.inspect(pod, asked, stop);
         }
         if stop.is_stopped() {
             return Ok(None);
@@ -105,9 +105,10 @@ impl<R: Runtime> RelistLoop<R> {
         Ok(Some(()))
     }
 
-    /// Inspects a pod and sets its entry, even if the inspection failed (PL-2).
-    fn inspect(&mut self, pod: RuntimePod, stop: &StopToken) {
-        let timestamp = Timestamp::now(&self.clock);
+    /// Inspects a pod and sets its entry, even if the inspection failed (PL-2). The entry has the
+    /// time of the list, because the runtime may take the containers from there.
+    fn inspect(&mut self, pod: RuntimePod, listed: Instant, stop: &StopToken) {
+        let timestamp = Timestamp::from(listed);
         let (uid, namespace, name) = (pod.uid().to_owned(), pod.namespace(), pod.name());
         let what = format!("inspecting pod {namespace}/{name} ({uid})");
         self.begin_call(what.clone());

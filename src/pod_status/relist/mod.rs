@@ -35,8 +35,8 @@ use progress::Progress;
 /// closes the cache and joins the thread: it blocks until the runtime returns from its present
 /// call. [`shutdown`](Self::shutdown) bounds that.
 ///
-/// The loop promises: the inspection behind a cached status began at the entry's time or later. The
-/// cache's global time moves only after every changed pod of a list was inspected. If the runtime
+/// The loop promises: the list and the inspection behind a cached status began at the entry's time
+/// or later. The cache's global time moves only after every changed pod of a list was inspected. If the runtime
 /// cannot list, nothing changes. If it cannot inspect a pod, the error becomes the pod's entry, and
 /// each relist inspects the pod again until that succeeds.
 ///
