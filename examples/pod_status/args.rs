@@ -15,9 +15,10 @@ pub(crate) const HELP: &str = "\
 pod_status shows the pod-status cache at work. Its pods are child processes of
 its own: a relist loop asks once per period what they do and keeps the cache,
 and one worker per pod waits on the cache for news, as the kubelet's pod workers
-do. One container fails and is started again, one completes, one pod is removed;
-then everything is removed and the program ends. SIGINT and SIGTERM end it early
-and leave no process behind.
+do. A worker that has started a container asks for a relist of its pod, and so
+sees it run at once. One container fails and is started again, one completes,
+one pod is removed; then everything is removed and the program ends. SIGINT and
+SIGTERM end it early and leave no process behind.
 
 Usage: pod_status [flags]
 

@@ -2,11 +2,12 @@
 //! acts.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use crossbeam_channel::Sender;
 use kubecache::clock::{Clock, Deadline};
-use kubecache::pod_status::{ContainerState, PodStatus, PodStatusCache, Timestamp};
-use kubecache::worker::StopToken;
+use kubecache::pod_status::{ContainerState, PodStatus, PodStatusCache, RelistRequests, Timestamp};
+use kubecache::worker::{StopToken, Worker};
 
 use crate::container::Run;
 use crate::processes::Processes;
@@ -49,12 +50,20 @@ pub(crate) struct PodWorker {
     pub(crate) cache: PodStatusCache<PodStatus>,
     pub(crate) clock: Clock,
     pub(crate) processes: Processes,
+    pub(crate) relist: RelistRequests,
     pub(crate) seen: Sender<(&'static str, Seen)>,
 }
 
 impl PodWorker {
+    /// Starts its thread.
+    pub(crate) fn spawn(self) -> io::Result<Worker> {
+        Worker::spawn(format!("pod-{}", self.spec.uid), move |stop| {
+            self.work(stop);
+        })
+    }
+
     /// Works until the pod is gone, the cache is closed, or it is stopped.
-    pub(crate) fn work(self, stop: &StopToken) {
+    fn work(self, stop: &StopToken) {
         let mut told = BTreeMap::new();
         let mut syncs = 0_u32;
         // The first sync takes any status; each one after it only what was found after the one
@@ -65,6 +74,7 @@ impl PodWorker {
                 .get_newer_than_or_stop(self.spec.uid, end_of_sync, Deadline::NEVER, stop)
         {
             syncs = syncs.saturating_add(1);
+            let mut did_something = false;
             match (reading.error(), reading.status()) {
                 (Some(error), _) => {
                     self.tell(Seen::NoStatus(error.to_string()));
@@ -73,21 +83,26 @@ impl PodWorker {
                     self.tell(Seen::Gone { syncs });
                     return;
                 }
-                (None, Some(status)) => self.sync(status, &mut told),
+                (None, Some(status)) => did_something = self.sync(status, &mut told),
                 (None, None) => {}
             }
             end_of_sync = Timestamp::now(&self.clock);
+            if did_something {
+                // The result is seen at once, and not only at the end of the period.
+                self.relist.request_relist(self.spec.uid);
+            }
         }
     }
 
-    /// Brings the pod from what it is to what it should be.
-    fn sync(&self, status: &PodStatus, told: &mut BTreeMap<String, ContainerState>) {
+    /// Brings the pod from what it is to what it should be. Returns whether that took an action.
+    fn sync(&self, status: &PodStatus, told: &mut BTreeMap<String, ContainerState>) -> bool {
+        let mut did_something = false;
         let mut completed = true;
         let mut news = false;
         for (name, runs) in self.spec.containers {
             let Some(container) = status.find_container(name) else {
                 completed = false;
-                self.start(name, runs, 0);
+                did_something |= self.start(name, runs, 0);
                 continue;
             };
             completed &= container.exit_code == Some(0);
@@ -107,7 +122,8 @@ impl PodWorker {
                         code,
                     });
                     if code != 0 {
-                        self.start(name, runs, container.restart_count.saturating_add(1));
+                        let restart = container.restart_count.saturating_add(1);
+                        did_something |= self.start(name, runs, restart);
                     }
                 }
             }
@@ -115,23 +131,26 @@ impl PodWorker {
         if completed && news {
             self.tell(Seen::Completed);
         }
+        did_something
     }
 
-    /// Starts a container's next run, if it has one.
-    fn start(&self, name: &'static str, runs: &[Run], restart: u32) {
+    /// Starts a container's next run, if it has one. Returns whether it did.
+    fn start(&self, name: &'static str, runs: &[Run], restart: u32) -> bool {
         let run = usize::try_from(restart)
             .ok()
             .and_then(|number| runs.get(number));
         let Some(run) = run else {
-            return;
+            return false;
         };
         self.tell(Seen::Starting {
             container: name,
             restart,
         });
-        if let Err(error) = self.processes.start(self.spec.uid, name, restart, *run) {
+        let started = self.processes.start(self.spec.uid, name, restart, *run);
+        if let Err(error) = &started {
             self.tell(Seen::Failed(format!("starting {name}: {error}")));
         }
+        started.is_ok()
     }
 
     fn tell(&self, seen: Seen) {

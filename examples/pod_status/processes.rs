@@ -96,16 +96,24 @@ impl Runtime for Processes {
     type Status = PodStatus;
 
     fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
-        let mut listed = Vec::new();
-        for (uid, containers) in &mut self.lock().by_uid {
-            let mut pod = RuntimePod::new(uid, "example", uid);
-            for container in containers {
-                let state = container.look()?;
-                pod = pod.container(&container.id, state);
+        let mut pods = self.lock();
+        let listed = pods.by_uid.iter_mut().map(|(uid, all)| list(uid, all));
+        Ok(listed.collect::<io::Result<_>>()?)
+    }
+
+    fn find_pods(
+        &mut self,
+        uids: &[String],
+        _stop: &StopToken,
+    ) -> Result<Vec<RuntimePod>, RuntimeError> {
+        let mut pods = self.lock();
+        let mut found = Vec::new();
+        for uid in uids {
+            if let Some(containers) = pods.by_uid.get_mut(uid) {
+                found.push(list(uid, containers)?);
             }
-            listed.push(pod);
         }
-        Ok(listed)
+        Ok(found)
     }
 
     fn inspect_pod(
@@ -125,6 +133,15 @@ impl Runtime for Processes {
         }
         Ok(status)
     }
+}
+
+fn list(uid: &str, containers: &mut [Container]) -> io::Result<RuntimePod> {
+    let mut pod = RuntimePod::new(uid, "example", uid);
+    for container in containers {
+        let state = container.look()?;
+        pod = pod.container(&container.id, state);
+    }
+    Ok(pod)
 }
 
 impl Container {

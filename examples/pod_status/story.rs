@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, select, unbounded};
+use crossbeam_channel::{Receiver, select, unbounded};
 use kubecache::clock::Clock;
 use kubecache::pod_status::{PodStatus, PodStatusCache, Relist, RelistOptions};
-use kubecache::worker::Worker;
 
 use crate::Failure;
 use crate::args::Options;
@@ -71,7 +70,15 @@ pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     // Dropped where the story is cut off: that stops and joins them, whatever they wait for.
     let mut workers = Vec::new();
     for spec in [WEB, MIGRATE, DB] {
-        workers.push(start_worker(spec, &cache, &clock, &processes, &send)?);
+        let worker = PodWorker {
+            spec,
+            cache: cache.clone(),
+            clock: clock.clone(),
+            processes: processes.clone(),
+            relist: relist.requests().clone(),
+            seen: send.clone(),
+        };
+        workers.push(worker.spawn()?);
     }
     let mut teller = Teller {
         began: clock.now(),
@@ -90,28 +97,10 @@ pub(crate) fn play(options: &Options) -> Result<(), Failure> {
     drop(workers);
     told?;
     println(&format!(
-        "Every pod is gone and no process is left: {} relists, {} failed.",
-        report.relists, report.failures
+        "Every pod is gone and no process is left: {} relists, {} pods on request, {} failed.",
+        report.relists, report.requested, report.failures
     ))?;
     Ok(())
-}
-
-fn start_worker(
-    spec: PodSpec,
-    cache: &PodStatusCache<PodStatus>,
-    clock: &Clock,
-    processes: &Processes,
-    seen: &Sender<(&'static str, Seen)>,
-) -> io::Result<Worker> {
-    let name = format!("pod-{}", spec.uid);
-    let worker = PodWorker {
-        spec,
-        cache: cache.clone(),
-        clock: clock.clone(),
-        processes: processes.clone(),
-        seen: seen.clone(),
-    };
-    Worker::spawn(name, move |stop| worker.work(stop))
 }
 
 struct Teller {

@@ -82,7 +82,9 @@ mod timeout;
 
 pub use cache::PodStatusCache;
 pub use reading::{PodReading, StatusError, Timestamp};
-pub use relist::{Relist, RelistOptions, RelistReport, Runtime, RuntimeError, RuntimePod};
+pub use relist::{
+    Relist, RelistOptions, RelistReport, RelistRequests, Runtime, RuntimeError, RuntimePod,
+};
 pub use status::{
     CachedStatus, ContainerState, ContainerStatus, PodStatus, SandboxState, SandboxStatus,
 };

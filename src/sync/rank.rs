@@ -53,6 +53,7 @@ ranks! {
     50 HOUSEKEEPER "what waits for the housekeeper"
     50 SUBSCRIPTIONS "subscriptions to changes"
     50 ADMISSION "the queues of a client's rate limit and of its slots"
+    50 RELIST_REQUESTS "the requests to a relist loop"
     50 HELPERS "the questions of helper threads"
     51 WAITERS "who waits for a first sync"
     51 SUBSCRIBER "what one subscriber has not taken yet"

@@ -18,6 +18,8 @@ struct Record {
     inspected: Option<RuntimePod>,
     /// Whether the last inspection failed (PL-3).
     marked: bool,
+    /// Whether the program asked for an inspection.
+    requested: bool,
 }
 
 /// The work that one list calls for.
@@ -25,7 +27,7 @@ struct Record {
 pub(super) struct Plan {
     /// Uids to delete from the cache (PL-2).
     pub(super) gone: Vec<String>,
-    /// Pods to inspect: changed ones and marked ones (PL-2).
+    /// Pods to inspect: changed ones, marked ones (PL-2) and requested ones (PL-9).
     pub(super) inspect: Vec<RuntimePod>,
 }
 
@@ -43,28 +45,47 @@ impl Records {
     /// [`deleted`](Self::deleted) record work as done, so the next relist makes up for one that was
     /// cut off.
     pub(super) fn listed(&mut self, pods: Vec<RuntimePod>) -> Plan {
-        let mut current = BTreeMap::<String, RuntimePod>::new();
-        for pod in pods {
-            match current.entry(pod.uid().to_owned()) {
-                Entry::Vacant(place) => {
-                    place.insert(pod);
-                }
-                Entry::Occupied(mut same) => same.get_mut().take_in(pod),
-            }
-        }
+        let current = merged(pods);
         let known = self.pods.keys();
         let gone = known.filter(|uid| !current.contains_key(*uid)).cloned();
         let gone = gone.collect();
-        let mut inspect = Vec::new();
-        for (uid, pod) in current {
-            let record = self.pods.entry(uid).or_default();
-            let before = record.inspected.as_ref();
-            let unchanged = before.is_some_and(|before| before.looks_like(&pod));
-            if record.marked || !unchanged {
-                inspect.push(pod);
+        let pods = current.into_values();
+        let inspect = pods.filter(|pod| self.is_due(pod)).collect();
+        Plan { gone, inspect }
+    }
+
+    /// Compares the pods that were asked for, in this order, with the records (PL-9). Others in the
+    /// list count for nothing, and a pod that is missing stays as it is. Returns each pod with
+    /// whether it must be inspected.
+    pub(super) fn found(
+        &mut self,
+        pods: Vec<RuntimePod>,
+        asked: &[String],
+    ) -> Vec<(RuntimePod, bool)> {
+        let mut current = merged(pods);
+        let found = asked.iter().filter_map(|uid| current.remove(uid));
+        let compared = found.map(|pod| {
+            let is_due = self.is_due(&pod);
+            (pod, is_due)
+        });
+        compared.collect()
+    }
+
+    /// Notes that the program asked for inspections of these pods. Others are inspected when they
+    /// are first listed.
+    pub(super) fn request(&mut self, uids: impl IntoIterator<Item = String>) {
+        for uid in uids {
+            if let Some(record) = self.pods.get_mut(&uid) {
+                record.requested = true;
             }
         }
-        Plan { gone, inspect }
+    }
+
+    fn is_due(&mut self, pod: &RuntimePod) -> bool {
+        let record = self.pods.entry(pod.uid().to_owned()).or_default();
+        let before = record.inspected.as_ref();
+        let unchanged = before.is_some_and(|before| before.looks_like(pod));
+        record.marked || record.requested || !unchanged
     }
 
     /// Takes the end of an inspection. Only a status that the cache stored updates the record; any
@@ -75,6 +96,7 @@ impl Records {
         if is_stored {
             record.inspected = Some(pod);
         }
+        record.requested = false;
         std::mem::replace(&mut record.marked, !is_stored) == is_stored
     }
 
@@ -88,4 +110,18 @@ impl Records {
         let marked = self.pods.values().filter(|record| record.marked);
         (self.pods.len(), marked.count())
     }
+}
+
+/// The pods by uid; entries with the same uid are one pod.
+fn merged(pods: Vec<RuntimePod>) -> BTreeMap<String, RuntimePod> {
+    let mut current = BTreeMap::<String, RuntimePod>::new();
+    for pod in pods {
+        match current.entry(pod.uid().to_owned()) {
+            Entry::Vacant(place) => {
+                place.insert(pod);
+            }
+            Entry::Occupied(mut same) => same.get_mut().take_in(pod),
+        }
+    }
+    current
 }

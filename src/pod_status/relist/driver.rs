@@ -1,19 +1,28 @@
-//! The relist loop's thread: asks the runtime, fills the cache, pauses, until it is stopped.
+//! The relist loop's thread: asks the runtime and fills the cache once per period, serves requests
+//! for single pods in between, until it is stopped.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::core::Records;
 use super::options::RelistOptions;
 use super::progress::Progress;
+use super::requests::{RelistRequests, Turn};
 use super::runtime::{Runtime, RuntimePod};
-use crate::clock::Clock;
+use crate::clock::{Clock, Deadline, later};
 use crate::error::{Error, ErrorKind};
 use crate::failures::{FailureLog, FailureReporter};
 use crate::guard::guard;
 use crate::pod_status::{CachedStatus as _, PodStatusCache, StatusError, Timestamp};
 use crate::sync::{Arc, Mutex};
 use crate::worker::{StopToken, WaitEnd};
+
+/// The time for which a relist on request counts. While requests come faster than this for long,
+/// they gather in the queue, where each pod counts once, and one list serves them.
+pub(super) const SPACING: Duration = Duration::from_millis(1);
+
+/// How many relists on request may come without a pause.
+pub(super) const BURST: u32 = 100;
 
 /// The loop and its resources.
 pub(super) struct RelistLoop<R: Runtime> {
@@ -22,6 +31,7 @@ pub(super) struct RelistLoop<R: Runtime> {
     options: RelistOptions,
     clock: Clock,
     records: Records,
+    requests: RelistRequests,
     /// The last good status of pods whose inspection fails. The cache holds an error instead, and
     /// the next good status may keep parts of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
@@ -35,43 +45,109 @@ impl<R: Runtime> RelistLoop<R> {
         runtime: R,
         cache: PodStatusCache<R::Status>,
         options: RelistOptions,
-        progress: Arc<Mutex<Progress>>,
+        (requests, progress): (RelistRequests, Arc<Mutex<Progress>>),
     ) -> Self {
         let clock = cache.clock().clone();
+        requests.begin();
         Self {
             runtime,
             cache,
             options,
             clock,
             records: Records::default(),
+            requests,
             last_good: HashMap::new(),
             progress,
             log: FailureLog::default().reporter("kubecache::pod_status", "pod", "relist", "pods"),
         }
     }
 
-    /// Relists at once, and then a period after each end (WP-8), until the stop is raised.
+    /// Relists all pods at once, and then a period after each end (WP-8), until the stop is raised.
     pub(super) fn run(mut self, stop: &StopToken) {
         let held = self.cache.get_all().into_iter();
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
+        let _registered = stop.register(&self.requests.wake());
         while !stop.is_stopped() {
             let stopped = self.round(stop);
-            if stopped || self.pause(stop) == WaitEnd::Stopped {
+            if stopped || self.serve(stop) == WaitEnd::Stopped {
                 return;
             }
         }
     }
 
-    /// Runs one relist and records its end. Returns whether the stop cut it off.
+    /// Relists all pods and records the end of that. Returns whether the stop cut it off.
     pub(super) fn round(&mut self, stop: &StopToken) -> bool {
+        // Before the time is taken: the list then serves these requests, and the global time comes
+        // after the times for which their workers wait (PL-9).
+        let requested = self.requests.take();
         let began = self.clock.now();
         // The runtime and the status are code of the program; a panic costs only one relist.
         let relisted = guarded(|| self.relist(began, stop));
+        if relisted.is_err() {
+            self.requests.put_back(requested);
+        }
         self.end(began, relisted)
     }
 
-    fn pause(&self, stop: &StopToken) -> WaitEnd {
-        stop.wait_until(&self.clock, self.clock.after(self.options.period))
+    /// Relists the pods that are asked for, until the next relist of all is due, which goes first.
+    fn serve(&mut self, stop: &StopToken) -> WaitEnd {
+        let due = self.clock.after(self.options.period);
+        let burst = SPACING.saturating_mul(BURST);
+        // The time up to which the relists on request count.
+        let mut counted = self.clock.now();
+        loop {
+            let earliest = Deadline::at(counted.checked_sub(burst).unwrap_or(counted));
+            let uids = match self.requests.wait(&self.clock, earliest, due, stop) {
+                Turn::Requested(uids) => uids,
+                Turn::Ended(end) => return end,
+            };
+            counted = later(counted.max(self.clock.now()), SPACING);
+            self.relist_requested(&uids, due, stop);
+        }
+    }
+
+    /// Relists single pods. A failure is left to the next relist of all (PL-9).
+    pub(super) fn relist_requested(&mut self, uids: &[String], due: Deadline, stop: &StopToken) {
+        let began = self.clock.now();
+        if let Err(error) = guarded(|| self.relist_pods(uids, began, due, stop)) {
+            self.progress.lock().request_failed();
+            self.log("relisting pods on request", &error);
+        }
+        self.end_call();
+    }
+
+    fn relist_pods(
+        &mut self,
+        uids: &[String],
+        asked: Instant,
+        due: Deadline,
+        stop: &StopToken,
+    ) -> Result<(), StatusError> {
+        self.begin_call(format!("listing {} of its pods on request", uids.len()));
+        let found = self.runtime.find_pods(uids, stop);
+        self.end_call();
+        if stop.is_stopped() {
+            return Ok(());
+        }
+        let pods = found.map_err(StatusError::from)?;
+        self.records.request(self.requests.take_reinspect());
+        for (pod, is_due) in self.records.found(pods, uids) {
+            let uid = pod.uid().to_owned();
+            if due.has_passed(self.clock.now()) {
+                self.requests.put_back(vec![uid]);
+                continue;
+            }
+            if is_due {
+                self.inspect(pod, asked, stop);
+            }
+            if stop.is_stopped() {
+                return Ok(());
+            }
+            // No global time comes with this, so an unchanged pod must be noted as seen.
+            self.cache.set_observed_time(&uid, Timestamp::from(asked));
+            self.progress.lock().pod_relisted();
+        }
+        Ok(())
     }
 
     /// Runs one relist; `None` if the stop cut it off. It takes its time before it asks the runtime
@@ -85,6 +161,7 @@ impl<R: Runtime> RelistLoop<R> {
         }
         let pods = listed.map_err(StatusError::from)?;
         self.progress.lock().listed(asked);
+        self.records.request(self.requests.take_reinspect());
         let plan = self.records.listed(pods);
         for uid in plan.gone {
             self.cache.delete(&uid);
@@ -95,7 +172,7 @@ impl<R: Runtime> RelistLoop<R> {
             if stop.is_stopped() {
                 return Ok(None);
             }
-            self.inspect(pod, stop);
+            self.inspect(pod, asked, stop);
         }
         if stop.is_stopped() {
             return Ok(None);
@@ -105,9 +182,10 @@ impl<R: Runtime> RelistLoop<R> {
         Ok(Some(()))
     }
 
-    /// Inspects a pod and sets its entry, even if the inspection failed (PL-2).
-    fn inspect(&mut self, pod: RuntimePod, stop: &StopToken) {
-        let timestamp = Timestamp::now(&self.clock);
+    /// Inspects a pod and sets its entry, even if the inspection failed (PL-2). The entry has the
+    /// time of the list, because the runtime may take the containers from there.
+    fn inspect(&mut self, pod: RuntimePod, listed: Instant, stop: &StopToken) {
+        let timestamp = Timestamp::from(listed);
         let (uid, namespace, name) = (pod.uid().to_owned(), pod.namespace(), pod.name());
         let what = format!("inspecting pod {namespace}/{name} ({uid})");
         self.begin_call(what.clone());
@@ -161,7 +239,10 @@ impl<R: Runtime> RelistLoop<R> {
             Ok(Some(())) => None,
             Err(error) => Some(error),
         };
-        self.log(failure.as_ref());
+        match &failure {
+            None => drop(self.log.recovered()),
+            Some(failure) => self.log("relisting pods", failure),
+        }
         let took = self.clock.now().saturating_duration_since(began);
         let pods = self.records.count();
         // The earlier error is a value of the program, so it is dropped after the lock.
@@ -169,15 +250,11 @@ impl<R: Runtime> RelistLoop<R> {
         false
     }
 
-    fn log(&mut self, failure: Option<&StatusError>) {
-        let Some(failure) = failure else {
-            self.log.recovered();
-            return;
-        };
+    fn log(&mut self, what: &str, failure: &StatusError) {
         // A runtime's error has a kind only if it is an error of this crate.
         let kind = failure.downcast_ref::<Error>().map(Error::kind);
         let kind = kind.unwrap_or(ErrorKind::Api);
-        let error = Error::new(kind, format!("relisting pods: {}", text_of(failure)));
+        let error = Error::new(kind, format!("{what}: {}", text_of(failure)));
         self.log.failed(&error, self.clock.now());
     }
 
@@ -195,6 +272,7 @@ impl<R: Runtime> RelistLoop<R> {
 /// or wait for a thread that waits on the cache.
 impl<R: Runtime> Drop for RelistLoop<R> {
     fn drop(&mut self) {
+        self.requests.end();
         if self.options.close_cache {
             self.cache.close();
         }

@@ -1,22 +1,27 @@
 //! The relist loop: asks a container runtime once per period for changes, and fills the pod-status
-//! cache with them.
+//! cache with them. Between two periods it serves requests for single pods.
 //!
 //! It is the kubelet's generic PLEG without its events. Each relist lists the runtime's pods,
 //! inspects the changed ones, sets their entries, and deletes those that are gone. At last it moves
 //! the cache's global time to the time before the list. So a waiter never gets a status older than
-//! the time that it asked for.
+//! the time that it asked for. A relist on request does the same for the pods that are asked for,
+//! and moves only their observed time.
 
 mod core;
 mod driver;
 mod go_duration;
 mod options;
 mod progress;
+mod requests;
 mod runtime;
+#[cfg(all(test, shuttle))]
+mod schedules;
 #[cfg(test)]
 mod tests;
 
 pub use options::RelistOptions;
 pub use progress::RelistReport;
+pub use requests::RelistRequests;
 pub use runtime::{Runtime, RuntimeError, RuntimePod};
 
 use std::time::Duration;
@@ -35,14 +40,20 @@ use progress::Progress;
 /// closes the cache and joins the thread: it blocks until the runtime returns from its present
 /// call. [`shutdown`](Self::shutdown) bounds that.
 ///
-/// The loop promises: the inspection behind a cached status began at the entry's time or later. The
-/// cache's global time moves only after every changed pod of a list was inspected. If the runtime
-/// cannot list, nothing changes. If it cannot inspect a pod, the error becomes the pod's entry, and
-/// each relist inspects the pod again until that succeeds.
+/// The loop promises: the list and the inspection behind a cached status began at the entry's time
+/// or later. The cache's global time moves only after every changed pod of a list was inspected. If
+/// the runtime cannot list, nothing changes. If it cannot inspect a pod, the error becomes the
+/// entry of the pod, and each relist inspects the pod again until that succeeds.
 ///
 /// It does not promise to see every state. As in the kubelet, it misses a state that begins and
 /// ends between two lists. Inspections run one after the other: a slow one delays the pods after
 /// it, the end of the relist, and every waiter for the global time.
+///
+/// A worker that has changed its pod need not wait for the period: it
+/// [asks](RelistRequests::request_relist) for a relist of the pod. A relist of all pods that is due
+/// goes first, and answers the requests from before it. One list serves all requests that have come
+/// until then. After 100 lists in a row there is at most one each millisecond, and that bounds a
+/// flood of requests.
 ///
 /// Times come from the cache's clock. The loop owns the content of the cache: it deletes the entry
 /// of every pod that its runtime does not list, even entries from before its start.
@@ -51,7 +62,8 @@ use progress::Progress;
 ///
 /// One worker per pod reads the cache, here over a runtime with one pod. Before each sync it waits
 /// for a status newer than the end of its previous sync, so it never acts twice on the same status.
-/// The first time it asks with the zero time. `examples/pod_status.rs` is a complete program.
+/// The first time it asks with the zero time. After a sync that did something, it asks for a relist
+/// of its pod. `examples/pod_status.rs` is a complete program.
 ///
 /// ```
 /// use kubecache::clock::Clock;
@@ -95,23 +107,29 @@ use progress::Progress;
 /// let clock = Clock::system();
 /// let cache = PodStatusCache::<PodStatus>::new(clock.clone());
 /// let runtime = OnePod(Arc::new(Mutex::new(ContainerState::Created)));
-/// let options = RelistOptions::default().period(std::time::Duration::from_millis(10));
-/// let relist = Relist::spawn(runtime.clone(), cache.clone(), options)?;
+/// let relist = Relist::spawn(runtime.clone(), cache.clone(), RelistOptions::default())?;
 ///
 /// let mut end_of_sync = Timestamp::ZERO;
 /// loop {
 ///     let reading = cache.get_newer_than("uid-1", end_of_sync)?; // or the cache was closed
+///     let mut did_something = false;
 ///     if let Some(error) = reading.error() {
 ///         println!("error determining status: {error}"); // tried again at the next relist
 ///     } else if let Some(web) = reading.status().and_then(|status| status.find_container("web")) {
 ///         // The sync: what the pod is, against what it should be.
 ///         match web.state {
-///             ContainerState::Created => *runtime.0.lock().unwrap() = ContainerState::Running,
+///             ContainerState::Created => {
+///                 *runtime.0.lock().unwrap() = ContainerState::Running;
+///                 did_something = true;
+///             }
 ///             ContainerState::Running => break,
 ///             _ => {}
 ///         }
 ///     }
 ///     end_of_sync = Timestamp::now(&clock);
+///     if did_something {
+///         relist.request_relist("uid-1");
+///     }
 /// }
 /// relist.shutdown(clock.after(std::time::Duration::from_secs(60)))?;
 /// # Ok::<(), kubecache::Error>(())
@@ -122,6 +140,7 @@ pub struct Relist {
     /// Closes the cache at the stop, so that waits end even if the runtime does not return for
     /// long.
     _closing: Option<WakeRegistration>,
+    requests: RelistRequests,
     progress: Arc<Mutex<Progress>>,
     clock: Clock,
     health_threshold: Duration,
@@ -147,7 +166,9 @@ impl Relist {
         let progress = Arc::new(Mutex::ranked(Rank::RELIST_PROGRESS, Progress::default()));
         let health_threshold = options.health_threshold;
         let closes = options.close_cache.then(|| cache.clone());
-        let driver = RelistLoop::new(runtime, cache, options, Arc::clone(&progress));
+        let requests = options.requests.clone().unwrap_or_default();
+        let shared = (requests.clone(), Arc::clone(&progress));
+        let driver = RelistLoop::new(runtime, cache, options, shared);
         let worker = Worker::spawn("relist", move |stop| driver.run(stop))
             .map_err(Error::no_thread("the relist loop"))?;
         let closing = closes.map(|cache| {
@@ -157,10 +178,22 @@ impl Relist {
         Ok(Self {
             worker,
             _closing: closing,
+            requests,
             progress,
             clock,
             health_threshold,
         })
+    }
+
+    /// Asks for a relist of one pod now, as [`RelistRequests::request_relist`] does. Returns at
+    /// once: whether the request waits.
+    pub fn request_relist(&self, uid: &str) -> bool {
+        self.requests.request_relist(uid)
+    }
+
+    /// Returns the handle for requests, for workers and other threads.
+    pub fn requests(&self) -> &RelistRequests {
+        &self.requests
     }
 
     /// Whether the runtime answers. Never blocks.
@@ -189,7 +222,11 @@ impl Relist {
 
     /// Returns the counters and times of the loop. Never blocks.
     pub fn report(&self) -> RelistReport {
-        self.progress.lock().report
+        let dropped_requests = self.requests.dropped();
+        RelistReport {
+            dropped_requests,
+            ..self.progress.lock().report
+        }
     }
 
     /// Asks the loop to end, and closes the cache unless [an option](RelistOptions::close_cache)

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::requests::RelistRequests;
 use crate::setters::setters;
 
 /// The kubelet's pause between two relists (PL-6).
@@ -26,6 +27,7 @@ pub struct RelistOptions {
     pub(super) period: Duration,
     pub(super) health_threshold: Duration,
     pub(super) close_cache: bool,
+    pub(super) requests: Option<RelistRequests>,
 }
 
 impl Default for RelistOptions {
@@ -34,13 +36,14 @@ impl Default for RelistOptions {
             period: PERIOD,
             health_threshold: HEALTH_THRESHOLD,
             close_cache: true,
+            requests: None,
         }
     }
 }
 
 setters! { [] RelistOptions;
-    /// Sets the pause from the end of one relist to the beginning of the next. Default: 1 second.
-    /// Zero asks the runtime without a pause.
+    /// Sets the pause from the end of one relist of all pods to the beginning of the next. Default:
+    /// 1 second. Zero asks the runtime without a pause. Requests for single pods do not change it.
     #[doc(alias = "RelistPeriod")]
     period(period: Duration);
 
@@ -54,4 +57,9 @@ setters! { [] RelistOptions;
     /// those waits. With false, the cache stays open for the next loop, which inspects every pod
     /// anew and deletes the pods that are gone. Until then waiters wait.
     close_cache(close: bool);
+
+    /// Sets the queue of requests that the loop serves: one that the runtime or the workers have
+    /// before the loop starts. Default: a queue of its own, which
+    /// [`Relist::requests`](super::Relist::requests) returns.
+    requests(requests: &RelistRequests) = Some(requests.clone());
 }

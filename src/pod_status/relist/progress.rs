@@ -39,10 +39,15 @@ pub struct RelistReport {
     /// The time between the beginnings of the last two successful relists.
     #[doc(alias = "kubelet_pleg_relist_interval_seconds")]
     pub last_interval: Option<Duration>,
-    /// How many relists succeeded.
+    /// How many relists of all pods succeeded.
     pub relists: u64,
-    /// How many relists failed: the runtime could not list its pods, or panicked.
+    /// How many relists failed, also those on request: the runtime could not list its pods, or
+    /// panicked.
     pub failures: u64,
+    /// How many pods were relisted on request.
+    pub requested: u64,
+    /// How many requests were dropped because the queue was full.
+    pub dropped_requests: u64,
     /// How many inspections failed.
     pub failed_inspections: u64,
     /// The number of pods known at the end of the last relist: those of the last successful list,
@@ -76,6 +81,18 @@ impl Progress {
         (report.pods, report.failing_pods) = (pods, failing_pods);
         self.call = None;
         std::mem::replace(&mut self.last_error, failure)
+    }
+
+    /// Notes that a relist on request failed.
+    pub(super) fn request_failed(&mut self) {
+        let report = &mut self.report;
+        report.failures = report.failures.saturating_add(1);
+    }
+
+    /// Notes that a pod was relisted on request.
+    pub(super) fn pod_relisted(&mut self) {
+        let report = &mut self.report;
+        report.requested = report.requested.saturating_add(1);
     }
 
     /// Notes a failed inspection.

@@ -12,7 +12,7 @@ pub type RuntimeError = Box<dyn StdError + Send + Sync>;
 /// A container runtime, implemented by the program for the relist loop: it lists its pods and
 /// inspects single ones.
 ///
-/// The loop's own thread makes both calls, one at a time, without a lock of this crate. They may
+/// The loop's own thread makes all calls, one at a time, without a lock of this crate. They may
 /// block. The token is raised when the loop must end; if the call then gives up, the loop ends at
 /// once. The loop drops results that come later.
 ///
@@ -64,8 +64,29 @@ pub trait Runtime: Send + 'static {
     #[doc(alias = "GetPods")]
     fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError>;
 
+    /// Lists single pods as [`list_pods`](Self::list_pods) does, for a relist on
+    /// [request](super::RelistRequests). The default lists all: the loop ignores pods that it did
+    /// not ask for. Replace it if the runtime finds single pods at less cost.
+    ///
+    /// A pod that is missing here keeps its entry until the next list of all pods.
+    ///
+    /// # Errors
+    ///
+    /// The runtime's own. These requests are then lost, and the next list of all pods serves their
+    /// pods.
+    #[doc(alias = "GetPod")]
+    #[expect(unused_variables, reason = "the default lists all pods")]
+    fn find_pods(
+        &mut self,
+        uids: &[String],
+        stop: &StopToken,
+    ) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.list_pods(stop)
+    }
+
     /// Inspects one pod of the last list. The loop calls it for a pod that changed since its last
-    /// good inspection, and at each relist after a failure.
+    /// good inspection, and at each relist after a failure. A program can
+    /// [ask](super::RelistRequests::request_reinspect) for it, too.
     ///
     /// # Errors
     ///
@@ -84,6 +105,14 @@ impl<R: Runtime + ?Sized> Runtime for Box<R> {
 
     fn list_pods(&mut self, stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
         (**self).list_pods(stop)
+    }
+
+    fn find_pods(
+        &mut self,
+        uids: &[String],
+        stop: &StopToken,
+    ) -> Result<Vec<RuntimePod>, RuntimeError> {
+        (**self).find_pods(uids, stop)
     }
 
     fn inspect_pod(

@@ -5,13 +5,14 @@ mod ends;
 mod health;
 mod random;
 mod records;
+mod requests;
 mod workers;
 
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, select, unbounded};
 
-use super::{Relist, RelistOptions, Runtime, RuntimeError, RuntimePod};
+use super::{Relist, RelistOptions, RelistRequests, Runtime, RuntimeError, RuntimePod};
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::pod_status::{ContainerState, PodStatus, PodStatusCache, SandboxState, Timestamp};
 use crate::worker::{StopToken, Worker};

@@ -121,11 +121,12 @@ fn play((dice, seed): (Dice, u64)) {
         faults: 20,
         stop: StopSource::new(),
     }));
+    let requests = RelistRequests::new();
     let mut driver = RelistLoop::new(
         FaultyRuntime(Arc::clone(&world)),
         cache.clone(),
         RelistOptions::default(),
-        Arc::new(Mutex::new(Progress::default())),
+        (requests.clone(), Arc::new(Mutex::new(Progress::default()))),
     );
     let mut global = None;
     for _ in 0..STEPS {
@@ -138,6 +139,24 @@ fn play((dice, seed): (Dice, u64)) {
             }
         }
         fake.advance(PERIOD);
+        // Between two relists, or just before one: requests change the cache only towards what is.
+        let (asks, reinspects, is_late) = {
+            let dice = &mut world.lock().dice;
+            (dice.roll(3), dice.roll(2), dice.roll(2) == 0)
+        };
+        for number in 0..asks {
+            let uid = format!("pod-{number}");
+            if reinspects == 0 {
+                assert!(requests.request_reinspect(&uid));
+            }
+            assert!(requests.request_relist(&uid));
+        }
+        if !is_late {
+            let uids = requests.take();
+            driver.relist_requested(&uids, Deadline::NEVER, &StopToken::never());
+            assert_eq!(cache.global_time(), global, "seed {seed}");
+            fake.advance(PERIOD);
+        }
         let asked = Timestamp::from(fake.now());
         let listed = world.lock().pods.clone();
         // Whether or not a stop or a panic cut this round off, the next one goes on where it ended.
