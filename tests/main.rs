@@ -66,6 +66,7 @@ mod snapshot_kills;
 mod snapshot_memory;
 #[path = "sockets/main.rs"]
 mod sockets;
+mod stored_position;
 mod support;
 #[cfg(feature = "testing")]
 mod trimmed_requests;

@@ -6,6 +6,7 @@
 
 mod bound;
 mod progress;
+mod stored_position;
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use crate::worker::StopToken;
 
 pub(crate) use self::bound::{Bound, Pages};
 pub use self::progress::{RequestPhase, RequestProgress};
+pub use self::stored_position::StoredPosition;
 pub(crate) use crate::wire::OBJECTS_MAX;
 pub use crate::wire::{
     EventKind, ListPage, Listed, ObjectEvent, Selection, Undecodable, WatchEvent,

@@ -1,0 +1,194 @@
+//! A cache that begins with a stored collection: the requests that it sends, and the content that
+//! it ends with.
+
+#![cfg(feature = "testing")]
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kubecache::informer::{InformerOptions, SharedInformer};
+use kubecache::list_watch::StoredPosition;
+use kubecache::object::{Object as _, ResourceVersion, Status, StoredObject};
+use kubecache::testing::{FakeSource, RequestKind, SourceFault, objects};
+use kubecache::{Error, ErrorKind};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Restart {
+    server: FakeSource<ConfigMap>,
+    version: ResourceVersion,
+    objects: Vec<Arc<StoredObject<ConfigMap>>>,
+    taken: SystemTime,
+}
+
+impl Restart {
+    /// A server, and what a cache had of it. Since then, one object came, one changed, one went.
+    fn new() -> Self {
+        let server = FakeSource::new();
+        server.skip_to(100);
+        for name in ["gone", "kept", "changed"] {
+            server.set(objects::config_map("shop", name, "", &[]));
+        }
+        let restart = Self {
+            version: server.version().to_string().into(),
+            objects: server.objects(),
+            taken: SystemTime::now(),
+            server,
+        };
+        restart.server.delete("shop", "gone");
+        for name in ["new", "changed"] {
+            let data = [("since", "then")];
+            restart
+                .server
+                .set(objects::config_map("shop", name, "", &data));
+        }
+        restart
+    }
+
+    fn position(&self) -> StoredPosition<ConfigMap> {
+        StoredPosition::new(self.version.clone(), self.taken, self.objects.clone())
+    }
+
+    /// Runs a cache from `position` until it has what the server has. Returns its requests.
+    fn run(&self, position: StoredPosition<ConfigMap>) -> Vec<String> {
+        let source = position.over(Arc::new(self.server.clone()));
+        let informer = SharedInformer::new(source, InformerOptions::default());
+        informer.start().unwrap();
+        let now: ResourceVersion = self.server.version().to_string().into();
+        let store = informer.store();
+        store.wait_until_at_least(&now, LONG).unwrap();
+        let mut keys: Vec<_> = store
+            .list()
+            .iter()
+            .map(|object| version_of(object))
+            .collect();
+        keys.sort();
+        let objects = self.server.objects();
+        let there: Vec<_> = objects.iter().map(|object| version_of(object)).collect();
+        assert_eq!(keys, there);
+        self.requests()
+    }
+
+    fn requests(&self) -> Vec<String> {
+        let requests = self.server.requests().into_iter().map(|request| {
+            let version = request.resource_version;
+            match request.kind {
+                RequestKind::List => format!("list {} at {:?}", request.limit, version.as_str()),
+                _ if request.send_initial_events => format!("stream at {:?}", version.as_str()),
+                _ => format!("watch from {:?}", version.as_str()),
+            }
+        });
+        requests.collect()
+    }
+}
+
+fn version_of(object: &StoredObject<ConfigMap>) -> String {
+    format!("{} {:?}", object.key(), object.metadata.resource_version)
+}
+
+#[test]
+fn a_restart_costs_one_object_and_a_watch() {
+    for streams in [false, true] {
+        let restart = Restart::new();
+        restart.server.stream_lists(streams);
+        let requests = restart.run(restart.position());
+        assert_eq!(requests, [r#"list 1 at """#, r#"watch from "103""#]);
+    }
+}
+
+#[test]
+fn a_position_that_the_server_has_forgotten_leads_to_a_list() {
+    let restart = Restart::new();
+    restart.server.compact();
+    let requests = restart.run(restart.position());
+    assert_eq!(requests[..2], [r#"list 1 at """#, r#"watch from "103""#]);
+    assert_eq!(requests[2], r#"list 0 at "103""#);
+}
+
+#[test]
+fn an_old_position_is_not_used() {
+    let restart = Restart::new();
+    let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+    let old = StoredPosition::new(
+        restart.version.clone(),
+        restart.taken - minutes(4),
+        restart.objects.clone(),
+    );
+    assert_eq!(restart.run(old)[0], r#"list 500 at "0""#);
+    let restart = Restart::new();
+    let taken = restart.taken - minutes(4);
+    let young_enough = StoredPosition::new(restart.version.clone(), taken, restart.objects.clone())
+        .age_max(minutes(5));
+    assert_eq!(restart.run(young_enough)[0], r#"list 1 at """#);
+}
+
+/// A clock that was set back says nothing of the age, and a version without order nothing of the
+/// server's past.
+#[test]
+fn a_position_of_unknown_age_is_not_used() {
+    let restart = Restart::new();
+    let future = restart.taken + Duration::from_secs(1000);
+    let of =
+        |version: &str, taken| StoredPosition::new(version.into(), taken, restart.objects.clone());
+    assert_eq!(restart.run(of("103", future))[0], r#"list 500 at "0""#);
+    for version in ["", "0", "odd"] {
+        let before = restart.requests().len();
+        let requests = restart.run(of(version, restart.taken)).split_off(before);
+        let whole = requests
+            .iter()
+            .position(|text| text == r#"list 500 at "0""#);
+        assert!(whole.is_some_and(|at| at < 2), "{version}: {requests:?}");
+    }
+}
+
+/// The watch of a version in the server's future is silent, and later changes below that version
+/// would never come.
+#[test]
+fn a_position_in_the_future_of_a_restored_server_leads_to_a_list() {
+    let restart = Restart::new();
+    restart.server.silent_futures(true);
+    restart.server.restore(101);
+    let requests = restart.run(restart.position());
+    assert_eq!(requests[..2], [r#"list 1 at """#, r#"list 500 at "0""#]);
+}
+
+#[test]
+fn a_server_that_fails_at_first_does_not_cost_the_position() {
+    let restart = Restart::new();
+    let away = Error::from_status(Status::new(503, "starting"));
+    let fault = SourceFault::Fail(away);
+    restart.server.fail_next(RequestKind::List, fault);
+    let requests = restart.run(restart.position());
+    assert_eq!(
+        requests,
+        [r#"list 1 at """#, r#"list 1 at """#, r#"watch from "103""#]
+    );
+}
+
+/// The first watch was refused in the meantime: the list that follows is the server's, not the
+/// stored one again.
+#[test]
+fn a_position_is_used_once() {
+    let restart = Restart::new();
+    let refused = SourceFault::Fail(Error::from_status(Status::new(500, "no watch")));
+    restart.server.fail_next(RequestKind::Watch, refused);
+    let requests = restart.run(restart.position());
+    let probes = requests.iter().filter(|text| *text == r#"list 1 at """#);
+    assert_eq!(probes.count(), 1, "{requests:?}");
+}
+
+#[test]
+fn a_stop_ends_the_question_for_the_version() {
+    let restart = Restart::new();
+    restart
+        .server
+        .fail_next(RequestKind::List, SourceFault::Hang);
+    let source = restart.position().over(Arc::new(restart.server.clone()));
+    let informer = SharedInformer::new(source, InformerOptions::default());
+    informer.start().unwrap();
+    restart.server.wait_for_requests(1);
+    informer.shutdown(LONG).unwrap();
+    let error = informer.wait_until_synced(LONG).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Stopped);
+}
