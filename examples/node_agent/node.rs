@@ -299,14 +299,16 @@ impl Node {
             }
             reports = self.managers.inspect().collect();
         }
-        reports.into_iter().flat_map(rows_of).collect()
+        let kept = reports.into_iter().flat_map(rows_of);
+        kept.chain(self.pods.values().flat_map(not_kept)).collect()
     }
 
     /// Reads the objects of these rows, as a kubelet does when it syncs its pods: what nobody reads
     /// is not watched for long, and what is fetched is fetched by a read.
     pub(crate) fn read(&self, rows: &mut dyn Iterator<Item = &RowKey>) {
+        let kept = rows.filter(|row| matches!(&*row.kind, "Secret" | "ConfigMap"));
         // An object that several pods name is read once.
-        let objects: BTreeSet<_> = rows.map(ObjectId::of).collect();
+        let objects: BTreeSet<_> = kept.map(ObjectId::of).collect();
         match &self.reader {
             Some(reader) => reader.order(objects),
             None => objects
@@ -382,4 +384,15 @@ fn rows_of((pod, objects): (Owner, Vec<ObjectReport>)) -> Vec<(RowKey, Facts)> {
         (row, Facts::of(object))
     });
     rows.collect()
+}
+
+fn not_kept(pod: &Arc<StoredObject<Pod>>) -> impl Iterator<Item = (RowKey, Facts)> {
+    pod.unkept().iter().map(|(kind, name)| {
+        let row = RowKey {
+            pod: pod.key(),
+            kind: (*kind).into(),
+            name: name.clone(),
+        };
+        (row, Facts::not_kept())
+    })
 }

@@ -23,6 +23,8 @@ pub(crate) struct Pod {
     secrets: Vec<String>,
     /// The same of ConfigMaps.
     config_maps: Vec<String>,
+    /// Kinds and names of what it needs beside them, and the agent does not keep.
+    unkept: Vec<(&'static str, String)>,
 }
 
 impl Pod {
@@ -40,6 +42,18 @@ impl Pod {
             key: ObjectKey::new(&*self.namespace, &**name),
         });
         objects.collect()
+    }
+}
+
+impl Pod {
+    fn needs(&mut self, kind: &'static str, before: &str, name: &str) {
+        let name = named(name).map(|name| (kind, format!("{before}{name}")));
+        self.unkept.extend(name);
+    }
+
+    /// Kinds and names of what it needs, and the agent does not keep.
+    pub(crate) fn unkept(&self) -> &[(&'static str, String)] {
+        &self.unkept
     }
 }
 
@@ -156,7 +170,12 @@ const VOLUME: Part = Part::Map(&[
         "projected",
         Part::Map(&[(
             "sources",
-            Part::List(&Part::Map(&[("secret", SECRET), ("configMap", CONFIG_MAP)])),
+            Part::List(&Part::Map(&[
+                ("secret", SECRET),
+                ("configMap", CONFIG_MAP),
+                ("clusterTrustBundle", TRUST_BUNDLE),
+                ("podCertificate", CERTIFICATE),
+            ])),
         )]),
     ),
     ("rbd", WITH_SECRET),
@@ -172,6 +191,23 @@ const CONFIG_MAP: Part = Part::Map(&[(
     "name",
     Part::Text(|pod, name| pod.config_maps.extend(named(name))),
 )]);
+
+/// By name, or by signer and labels.
+const TRUST_BUNDLE: Part = Part::Map(&[
+    (
+        "name",
+        Part::Text(|pod, name| pod.needs("ClusterTrustBundle", "", name)),
+    ),
+    (
+        "signerName",
+        Part::Text(|pod, signer| pod.needs("ClusterTrustBundle", OF_SIGNER, signer)),
+    ),
+]);
+const CERTIFICATE: Part = Part::Map(&[(
+    "signerName",
+    Part::Text(|pod, signer| pod.needs("PodCertificate", OF_SIGNER, signer)),
+)]);
+const OF_SIGNER: &str = "signer=";
 
 /// An empty name names nothing.
 fn named(name: &str) -> Option<String> {
@@ -248,7 +284,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use k8s_openapi::api::core::v1::{ConfigMap, PodSpec, Secret, Volume};
-    use kubecache::manager::ReferencedByPods;
+    use kubecache::manager::{ReferencedByPods, unkept_sources};
     use serde_json::{Value, json};
 
     use super::reflect::{everything, fields_of};
@@ -283,6 +319,15 @@ mod tests {
             (read.uid(), read.resource_version_text()),
             (whole.uid(), whole.resource_version_text())
         );
+        let unkept = unkept_sources(&whole).into_iter();
+        let unkept = unkept.flat_map(|source| {
+            let of_signer = format!("{OF_SIGNER}{}", source.signer);
+            let both = [source.name.to_owned(), of_signer].into_iter();
+            both.filter(|name| !name.is_empty() && name != OF_SIGNER)
+                .map(move |name| (source.kind, name))
+        });
+        let read_unkept: BTreeSet<_> = read.unkept.iter().cloned().collect();
+        assert_eq!(read_unkept, unkept.collect(), "{pod}");
         let status = whole.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
         assert_eq!(read.phase, phase.unwrap_or_default());

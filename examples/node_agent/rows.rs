@@ -38,6 +38,8 @@ pub(crate) enum State {
     Kept(ObjectState),
     /// The pod does not name it any more, or is gone: the last line about it.
     Removed,
+    /// The pod needs it, and the agent keeps no objects of its kind.
+    NotKept,
 }
 
 /// What is known of an object.
@@ -102,11 +104,21 @@ impl Facts {
 
     /// The last line about an object.
     pub(crate) fn removed() -> Self {
+        Self::without_content(State::Removed, None)
+    }
+
+    /// The line about what the agent does not keep.
+    pub(crate) fn not_kept() -> Self {
+        let reason = "the agent keeps Secrets and ConfigMaps: a kubelet has to provide this";
+        Self::without_content(State::NotKept, Some(reason.to_owned()))
+    }
+
+    fn without_content(state: State, reason: Option<String>) -> Self {
         Self {
-            state: State::Removed,
+            state,
             changed: false,
             polled: false,
-            reason: None,
+            reason,
             failed: false,
             content: None,
             heard: None,
@@ -124,7 +136,7 @@ impl Facts {
     pub(crate) fn is_definite(&self) -> bool {
         match self.state {
             State::Kept(state) => state.is_answer(),
-            State::Removed => true,
+            State::Removed | State::NotKept => true,
         }
     }
 }
@@ -134,6 +146,7 @@ impl fmt::Display for State {
         match self {
             Self::Kept(state) => state.fmt(f),
             Self::Removed => f.write_str("Removed"),
+            Self::NotKept => f.write_str("NotKept"),
         }
     }
 }

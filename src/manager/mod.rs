@@ -134,7 +134,9 @@ pub use metrics::{ManagerMetric, ManagerState};
 pub use node_ttl::NodeTtl;
 pub use object_manager::{ConfigMapManager, ObjectManager, SecretManager};
 pub use options::{ManagerOptions, PastLimit, WatchScope};
-pub use pod_references::{AnyContainer, ContainerKinds, ReferencedByPods, visit_containers};
+pub use pod_references::{
+    AnyContainer, ContainerKinds, ReferencedByPods, UnkeptSource, unkept_sources, visit_containers,
+};
 pub use references::Owner;
 pub use report::{NamespaceReport, NamespaceState, ObjectReport, ObjectState};
 

@@ -1,8 +1,10 @@
 //! Which Secrets and ConfigMaps a pod names, in the kubelet's order. Pure.
 
+use std::fmt;
+
 use k8s_openapi::api::core::v1::{
     ConfigMap, Container, EnvFromSource, EnvVar, EnvVarSource, EphemeralContainer,
-    LocalObjectReference, Pod, PodSpec, Secret, Volume,
+    LocalObjectReference, Pod, PodSpec, Secret, Volume, VolumeProjection,
 };
 
 use crate::object::Object;
@@ -191,4 +193,100 @@ fn config_maps_of_volume<'a>(volume: &'a Volume, visit: &mut dyn FnMut(&'a str) 
 
 fn local(reference: Option<&LocalObjectReference>) -> Option<&str> {
     reference.map(|reference| &*reference.name)
+}
+
+/// A source in a projected volume of a pod that no manager keeps: a trust bundle, or a certificate
+/// that the kubelet requests for the pod.
+///
+/// An informer of `ClusterTrustBundle` follows the trust bundles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnkeptSource<'a> {
+    /// The volume.
+    pub volume: &'a str,
+    /// `ClusterTrustBundle` or `PodCertificate`.
+    pub kind: &'static str,
+    /// The name of the trust bundle; empty if the signer and labels select it.
+    pub name: &'a str,
+    /// The signer; empty for a trust bundle by name.
+    pub signer: &'a str,
+}
+
+/// Writes `ClusterTrustBundle example.org:roots:1 in volume "trust"`.
+impl fmt::Display for UnkeptSource<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            volume,
+            kind,
+            name,
+            signer,
+        } = self;
+        if name.is_empty() {
+            write!(f, "{kind} of signer {signer} in volume {volume:?}")
+        } else {
+            write!(f, "{kind} {name} in volume {volume:?}")
+        }
+    }
+}
+
+/// Returns the sources of a pod's projected volumes that no manager keeps, in the pod's order.
+///
+/// [`ObjectManager::register_pod`](super::ObjectManager::register_pod) passes over them. A pod
+/// certificate is found if the `k8s-openapi` feature in use is `v1_34` or later.
+///
+/// # Examples
+///
+/// ```
+/// use k8s_openapi::api::core::v1::Pod;
+/// use kubecache::manager::unkept_sources;
+///
+/// let pod: Pod = serde_json::from_value(serde_json::json!({"spec": {
+///     "containers": [],
+///     "volumes": [{"name": "trust", "projected": {"sources": [
+///         {"clusterTrustBundle": {"name": "example.org:roots:1", "path": "ca.pem"}},
+///     ]}}],
+/// }}))?;
+/// let sources: Vec<_> = unkept_sources(&pod).iter().map(ToString::to_string).collect();
+/// assert_eq!(sources, [r#"ClusterTrustBundle example.org:roots:1 in volume "trust""#]);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn unkept_sources(pod: &Pod) -> Vec<UnkeptSource<'_>> {
+    let volumes = pod
+        .spec
+        .iter()
+        .flat_map(|spec| spec.volumes.iter().flatten());
+    let projected = volumes.filter_map(|volume| Some((&*volume.name, volume.projected.as_ref()?)));
+    let sources = projected.flat_map(|(volume, projected)| {
+        let sources = projected.sources.iter().flatten();
+        sources.flat_map(move |source| {
+            let bundle = source
+                .cluster_trust_bundle
+                .as_ref()
+                .map(|bundle| UnkeptSource {
+                    volume,
+                    kind: "ClusterTrustBundle",
+                    name: bundle.name.as_deref().unwrap_or_default(),
+                    signer: bundle.signer_name.as_deref().unwrap_or_default(),
+                });
+            bundle.into_iter().chain(pod_certificate(volume, source))
+        })
+    });
+    sources.collect()
+}
+
+k8s_openapi::k8s_if_ge_1_34! {
+    fn pod_certificate<'a>(
+        volume: &'a str,
+        source: &'a VolumeProjection,
+    ) -> Option<UnkeptSource<'a>> {
+        let signer = &source.pod_certificate.as_ref()?.signer_name;
+        let kind = "PodCertificate";
+        Some(UnkeptSource { volume, kind, name: "", signer })
+    }
+}
+
+k8s_openapi::k8s_if_le_1_33! {
+    fn pod_certificate<'a>(_: &'a str, _: &'a VolumeProjection) -> Option<UnkeptSource<'a>> {
+        None
+    }
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kubecache::hooks::Hook;
 use kubecache::clock::Clock;
+use kubecache::hooks::Hook;
 use kubecache::http::{ClientMetric, ClientOptions, KubeconfigOptions};
 use kubecache::list_watch::{ListRequest, ListerWatcher, StoredPosition};
 use kubecache::object::{Scope, StoredObject};

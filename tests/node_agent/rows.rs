@@ -133,6 +133,35 @@ fn a_finished_pod_needs_nothing_and_a_pod_that_names_nothing_is_listed_in_json()
     );
 }
 
+/// A program that starts such a pod without a kubelet would miss them without a word.
+#[test]
+fn what_a_pod_needs_and_the_agent_does_not_keep_has_its_row() {
+    let mut pod = pod("web", &[], &[], "Running");
+    let sources = json!([
+        {"clusterTrustBundle": {"name": "example.org:roots:1", "path": "a.pem"}},
+        {"clusterTrustBundle": {"signerName": "example.org/ca", "labelSelector": {},
+                                "path": "b.pem"}},
+        {"podCertificate": {"signerName": "example.org/tls", "keyType": "ED25519",
+                            "credentialBundlePath": "c.pem"}},
+    ]);
+    pod["spec"]["volumes"] = json!([{"name": "trust", "projected": {"sources": sources}}]);
+    let server = FixtureServer::replaying(node(&[pod])).start().unwrap();
+    let ended = agent(&server, &["-o", "json"]);
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let node: Value = serde_json::from_str(&ended.stdout).unwrap();
+    let objects = node["pods"][0]["objects"].as_array().unwrap().iter();
+    let rows = objects
+        .map(|row| [&row["kind"], &row["name"], &row["state"]].map(|cell| cell.as_str().unwrap()));
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        [
+            ["ClusterTrustBundle", "example.org:roots:1", "NotKept"],
+            ["ClusterTrustBundle", "signer=example.org/ca", "NotKept"],
+            ["PodCertificate", "signer=example.org/tls", "NotKept"],
+        ]
+    );
+}
+
 #[test]
 fn an_answer_that_is_missing_at_the_deadline_is_shown_and_ends_with_1() {
     let recording = node(&[pod("web", &["slow"], &[], "Running")]);
