@@ -135,9 +135,8 @@ fn requests() -> bool {
     let workers: Vec<_> = workers.collect();
     let one_by_one = workers.iter().cycle().take(REQUESTS).map(|(go, _)| {
         // As often as the loop serves requests for long without a pause.
-        crossbeam_channel::after(Duration::from_millis(1))
-            .recv()
-            .unwrap();
+        let pause = crossbeam_channel::after(Duration::from_millis(1));
+        pause.recv().unwrap();
         go.send(()).unwrap();
         told.recv().unwrap()
     });
