@@ -42,12 +42,13 @@
 //!
 //! ## Follow a Secret
 //!
-//! The manager watches the Secret while an owner references it. The program blocks in `recv` until
-//! the Secret changes, and prints its new version or the reason why there is none.
+//! The manager watches the Secret while an owner references it. The program blocks in `recv_by`
+//! until the Secret changes, and prints its new version or the reason why there is none.
 //!
 //! ```
 //! # #[cfg(feature = "testing")] mod program {
 //! use kubecache::Error;
+//! use kubecache::clock::Deadline;
 //! use kubecache::http::{Client, ClientOptions, Config};
 //! use kubecache::manager::{ManagerOptions, Owner, SecretManager};
 //! use kubecache::object::{Object as _, ObjectKey};
@@ -66,8 +67,7 @@
 //!         # let seen = secrets.get_cached(key.namespace(), key.name())?;
 //!         # let version = seen.map(|secret| secret.resource_version());
 //!         # if version.is_some_and(|version| version.as_str() == "301") { return Ok(()); }
-//!         changes.signal().recv().expect("the manager lives as long as this function");
-//!         changes.take();
+//!         changes.recv_by(Deadline::NEVER)?; // blocks until the Secret changes
 //!     }
 //! }
 //!
