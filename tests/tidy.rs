@@ -1061,7 +1061,7 @@ fn name(path: &Path) -> &str {
 /// A promise about a failure is worth what its test is.
 #[test]
 fn every_failure_of_the_manual_names_its_tests() {
-    let page = fs::read_to_string(root().join("src/manual/failure_tests.md")).unwrap();
+    let page = fs::read_to_string(root().join("tests/failures.md")).unwrap();
     let code: String = ["src", "tests", "examples"]
         .iter()
         .flat_map(|folder| rust_files(folder))

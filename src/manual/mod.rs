@@ -19,9 +19,6 @@ pub mod differences {}
 #[doc = include_str!("excluded.md")]
 pub mod excluded {}
 
-#[doc = include_str!("failure_tests.md")]
-pub mod failure_tests {}
-
 #[doc = include_str!("failures.md")]
 pub mod failures {}
 
