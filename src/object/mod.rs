@@ -142,8 +142,8 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
     }
 }
 
-/// Implements [`Object`](crate::object::Object) for a type with a field `metadata` of the type
-/// `ObjectMeta`: `impl_object!(TYPE, RESOURCE)`.
+/// Implements [`Object`] for a type with a field `metadata` of the type `ObjectMeta`:
+/// `impl_object!(TYPE, RESOURCE)`.
 ///
 /// # Examples
 ///
