@@ -266,6 +266,7 @@
 //! | [`delta_fifo`] | client-go's queue of changes, for programs with their own consumer thread |
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
+//! | [`fence`] | waits until caches have seen what the program wrote for an owner |
 //! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
 //! | `snapshot` | feature `snapshot`: a manager's content in a sealed file, for an offline boot |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
@@ -341,6 +342,8 @@ pub mod delta_fifo;
 pub mod informer;
 
 pub mod manager;
+
+pub mod fence;
 
 pub mod outlet;
 

@@ -49,6 +49,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("manager", &["reflector", "store", "list_watch"]),
     ("delta_fifo", &["reflector", "store", "list_watch"]),
     ("informer", &["reflector", "store", "list_watch"]),
+    // It waits for caches of every kind.
+    ("fence", &["manager", "store"]),
     ("unique_name", &[]),
     ("writer_lock", &[]),
     ("local_file", &["wire"]),
