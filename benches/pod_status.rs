@@ -153,6 +153,11 @@ fn requests() -> bool {
         drop(go);
         worker.join().unwrap();
     }
+    request_times_pass(one_by_one, together)
+}
+
+/// Prints the times from a request to its worker; whether they are within the budget.
+fn request_times_pass(one_by_one: Spread, together: Spread) -> bool {
     let floor = micros(bare_handovers().most_of_hundred);
     println!(
         "a request for a relist to the worker of its pod, {NODE_PODS} pods, {REQUESTS} times (a \

@@ -266,6 +266,7 @@
 //! | [`informer`] | shared informers: a reflector, a store, handlers on threads of their own |
 //! | [`work_queue`] | keys for the worker threads of a reconcile loop, with retries |
 //! | [`manager`] | objects that owners reference: watched, cached for a time, or fetched |
+//! | [`fence`] | waits until caches have seen what the program wrote for an owner |
 //! | [`outlet`] | objects as files, which change as a whole, for programs outside of pods |
 //! | `snapshot` | feature `snapshot`: a manager's content in a sealed file, for an offline boot |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
@@ -352,6 +353,8 @@ pub mod informer;
 pub mod work_queue;
 
 pub mod manager;
+
+pub mod fence;
 
 pub mod outlet;
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::FakeClock;
 use kubecache::delta_fifo::{DeltaFifo, DeltaFifoOptions};
+use kubecache::fence::WriteFence;
 use kubecache::informer::{InformerOptions, InformerSet, InformerSetOptions, SharedInformer};
 use kubecache::manager::{ConfigMapManager, ManagerOptions, Owner};
 use kubecache::object::ObjectKey;
@@ -61,6 +62,9 @@ fn a_duration_counts_from_the_call_by_the_clock_of_the_cache() {
     ends_at_the_limit(&clock, "a store's object", || {
         store.wait_until(&key, |_| true, LIMIT).map(drop)
     });
+    let fence = WriteFence::new(clock.clone().into());
+    fence.wrote(&"owner", &store, &"7".into()).unwrap();
+    ends_at_the_limit(&clock, "a fence", || fence.wait_until_seen(&"owner", LIMIT));
     let options = DeltaFifoOptions::default().clock(clock.clone().into());
     let (mut queue, _writer) = DeltaFifo::<ConfigMap>::new(options);
     let handle = queue.handle();

@@ -50,8 +50,10 @@ impl Default for MutationCacheOptions {
 /// scope for that time.
 ///
 /// Share it behind an `Arc`. It never blocks on the network and has no thread. Index functions run
-/// on the caller's thread, without a lock. To wait for the store itself instead, use
-/// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least).
+/// on the caller's thread, without a lock. A program that must not act before the store itself has
+/// its writes, and those of others until then, waits instead: for one version with
+/// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least), for all that it wrote
+/// for an owner with a [`WriteFence`](crate::fence::WriteFence).
 ///
 /// # Examples
 ///

@@ -446,6 +446,11 @@ impl<K: Object> Store<K> {
         }
     }
 
+    /// The address of the content, which all clones of a store share.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.state).addr()
+    }
+
     /// The subject of a wait, as errors name it (WT-4).
     pub(crate) fn name(&self) -> Cow<'_, str> {
         match &self.name {

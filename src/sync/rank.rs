@@ -31,6 +31,7 @@ ranks! {
     30 REFLECTOR_STATUS "a reflector's status"
     30 RELIST_PROGRESS "a relist loop's progress"
     35 OWN_WRITES "a mutation cache's own writes"
+    35 FENCE "the writes that a fence notes"
     36 INFORMER_SET "a set's list of informers"
     38 INFORMER_LIFE "an informer's life: not started, running, stopped"
     39 NAMESPACES "the namespaces of a manager, and which of them are watched as a whole"

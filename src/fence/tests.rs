@@ -1,0 +1,310 @@
+//! The fence over each kind of cache, by the cases of client-go's consistency store.
+
+use std::error::Error as _;
+use std::time::Duration;
+
+use crossbeam_channel::bounded;
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::WriteFence;
+use crate::clock::{Clock, Deadline, FakeClock};
+use crate::informer::{InformerSet, InformerSetOptions};
+use crate::list_watch::ObjectEvent;
+use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions};
+use crate::object::{ObjectKey, ResourceVersion, StoredObject};
+use crate::reflector::{Replacement, Sink as _};
+use crate::store::{Indexers, Store, StoreWriter};
+use crate::sync::Arc;
+use crate::testing::{FakeSource, objects};
+use crate::worker::Worker;
+use crate::{Error, ErrorKind};
+
+const OWNER: &str = "owner-1";
+const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+struct Stage {
+    fake: FakeClock,
+    fence: WriteFence<&'static str>,
+    store: Store<ConfigMap>,
+    writer: StoreWriter<ConfigMap>,
+}
+
+impl Stage {
+    /// A store that has no list yet.
+    fn new() -> Self {
+        let fake = FakeClock::new();
+        let (store, writer) = Store::new(Indexers::new(), Clock::from(fake.clone()));
+        Self {
+            fence: WriteFence::new(Clock::from(fake.clone())),
+            fake,
+            store,
+            writer,
+        }
+    }
+
+    fn wrote(&self, version: &str) {
+        self.fence
+            .wrote(&OWNER, &self.store, &version.into())
+            .unwrap();
+    }
+
+    fn list(&mut self, objects: Vec<ConfigMap>, version: &str) {
+        let mut staging = self.writer.begin();
+        for object in objects {
+            let event = ObjectEvent::added(Arc::new(StoredObject::new(object)));
+            self.writer.stage(&mut staging, event);
+        }
+        let of = Replacement {
+            resource_version: version.into(),
+            ..Replacement::default()
+        };
+        self.writer.commit(staging, &of).unwrap();
+    }
+
+    /// Looks without a wait.
+    fn seen(&self) -> Result<(), Error> {
+        let passed = Deadline::at(self.fake.now());
+        self.fence.wait_until_seen(&OWNER, passed)
+    }
+
+    fn bookmark(&mut self, version: &str) {
+        self.writer.bookmark(&version.into());
+    }
+}
+
+fn key() -> ObjectKey {
+    ObjectKey::new("shop", "settings")
+}
+
+fn config_map(version: &str, uid: &str) -> ConfigMap {
+    let mut object = objects::config_map("shop", "settings", version, &[]);
+    object.metadata.uid = Some(uid.to_owned());
+    object
+}
+
+fn version(number: u64) -> ResourceVersion {
+    number.to_string().as_str().into()
+}
+
+#[test]
+fn an_owner_without_writes_is_seen() {
+    assert!(Stage::new().seen().is_ok());
+}
+
+#[test]
+fn a_write_is_seen_once_the_store_is_as_new() {
+    let mut stage = Stage::new();
+    stage.wrote("10");
+    let error = stage.seen().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout, "no list yet");
+    stage.list(vec![], "5");
+    stage.fake.advance(Duration::from_secs(3));
+    let error = stage.seen().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let text = "the configmap cache has not seen version 10, noted 3.0s ago";
+    assert_eq!(error.to_string(), text);
+    assert!(error.source().is_some(), "what the store said");
+    stage.bookmark("10");
+    assert!(stage.seen().is_ok());
+    assert!(stage.fence.owners().is_empty(), "nothing is kept");
+}
+
+#[test]
+fn the_newest_version_counts_and_a_malformed_one_is_refused() {
+    let mut stage = Stage::new();
+    for malformed in ["", "invalid"] {
+        let noted = stage.fence.wrote(&OWNER, &stage.store, &malformed.into());
+        assert_eq!(noted.unwrap_err().kind(), ErrorKind::Config);
+        assert!(stage.fence.owners().is_empty());
+    }
+    for version in ["5", "10", "8"] {
+        stage.wrote(version);
+    }
+    assert!(
+        stage
+            .fence
+            .wrote(&OWNER, &stage.store, &"invalid".into())
+            .is_err()
+    );
+    stage.list(vec![], "9");
+    let text = stage.seen().unwrap_err().to_string();
+    assert!(text.contains("version 10,"), "{text}");
+    stage.list(vec![], "11");
+    assert!(stage.seen().is_ok());
+}
+
+#[test]
+fn every_cache_must_have_seen_its_write() {
+    let mut stage = Stage::new();
+    let other = Stage::new();
+    let (mut other_writer, other_store) = (other.writer, other.store);
+    stage.list(vec![], "10");
+    stage.wrote("10");
+    stage
+        .fence
+        .wrote(&OWNER, &other_store, &"100".into())
+        .unwrap();
+    stage
+        .fence
+        .wrote(&OWNER, &stage.store, &"12".into())
+        .unwrap();
+    let text = stage.seen().unwrap_err().to_string();
+    assert!(text.contains("version 12,"), "{text}");
+    assert!(text.contains("version 100,"), "{text}");
+    stage.bookmark("12");
+    let text = stage.seen().unwrap_err().to_string();
+    assert!(!text.contains("version 12,"), "{text}");
+    let staging = other_writer.begin();
+    let of = Replacement {
+        resource_version: "100".into(),
+        ..Replacement::default()
+    };
+    other_writer.commit(staging, &of).unwrap();
+    assert!(stage.seen().is_ok());
+    assert!(stage.fence.owners().is_empty());
+}
+
+#[test]
+fn an_owner_that_is_gone_leaves_nothing_and_the_others_alone() {
+    let stage = Stage::new();
+    stage.wrote("10");
+    stage
+        .fence
+        .wrote(&"owner-2", &stage.store, &"20".into())
+        .unwrap();
+    stage.fence.forget(&"owner-3");
+    assert_eq!(stage.fence.owners(), ["owner-1", "owner-2"]);
+    stage.fence.forget(&OWNER);
+    assert_eq!(stage.fence.owners(), ["owner-2"]);
+    assert!(stage.seen().is_ok());
+}
+
+#[test]
+fn a_deletion_is_seen_when_the_object_is_gone_or_another() {
+    let mut stage = Stage::new();
+    stage.list(vec![config_map("5", "uid-1")], "5");
+    let note = |stage: &Stage| stage.fence.deleted(&OWNER, &stage.store, &key(), "uid-1");
+    note(&stage);
+    note(&stage);
+    let error = stage.seen().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    let text = "the configmap cache has not seen the end of shop/settings (uid-1), noted 0.0ns ago";
+    assert_eq!(error.to_string(), text);
+    let gone = Arc::new(StoredObject::new(config_map("7", "uid-1")));
+    stage.writer.apply(ObjectEvent::deleted(gone)).unwrap();
+    assert!(stage.seen().is_ok());
+    assert!(stage.fence.owners().is_empty());
+
+    // The deletion came while no watch was open: the next list settles it.
+    stage.list(vec![config_map("9", "uid-1")], "9");
+    note(&stage);
+    assert!(stage.seen().is_err());
+    stage.list(vec![], "12");
+    assert!(stage.seen().is_ok());
+
+    // Another object of that name was made meanwhile.
+    stage.list(vec![config_map("13", "uid-1")], "13");
+    note(&stage);
+    stage.list(vec![config_map("15", "uid-2")], "15");
+    assert!(stage.seen().is_ok());
+}
+
+#[test]
+fn a_wait_ends_with_the_write_and_keeps_what_was_noted_meanwhile() {
+    let mut stage = Stage::new();
+    stage.list(vec![], "5");
+    stage.wrote("10");
+    let fence = Arc::new(std::mem::replace(
+        &mut stage.fence,
+        WriteFence::new(Clock::from(stage.fake.clone())),
+    ));
+    let (waiting, (tell, told)) = (Arc::clone(&fence), bounded(1));
+    let waiter = Worker::spawn("t-fence", move |_| {
+        let _told = tell.send(waiting.wait_until_seen(&OWNER, PATIENCE));
+    });
+    stage.fake.wait_for_timer(PATIENCE);
+    fence.wrote(&OWNER, &stage.store, &"20".into()).unwrap();
+    stage.bookmark("10");
+    told.recv_timeout(PATIENCE).unwrap().unwrap();
+    waiter.unwrap().join().unwrap();
+    assert_eq!(fence.owners(), [OWNER]);
+    stage.bookmark("20");
+    let passed = Deadline::at(stage.fake.now());
+    fence.wait_until_seen(&OWNER, passed).unwrap();
+    assert!(fence.owners().is_empty());
+}
+
+#[test]
+fn a_cache_that_has_ended_says_so() {
+    let stage = Stage::new();
+    stage.wrote("10");
+    let Stage { fence, writer, .. } = stage;
+    drop(writer);
+    let error = fence.wait_until_seen(&OWNER, PATIENCE).unwrap_err();
+    assert!(error.is_stopped(), "{error}");
+    assert_eq!(fence.owners(), [OWNER]);
+}
+
+#[test]
+fn informers_of_a_set() {
+    let source = FakeSource::<ConfigMap>::new();
+    let set = InformerSet::new(source.clone(), InformerSetOptions::default());
+    let informer = set.informer::<ConfigMap>().unwrap();
+    set.start().unwrap();
+    informer.wait_until_synced(PATIENCE).unwrap();
+    let fence = WriteFence::new(Clock::system());
+    let version = version(source.set(objects::config_map("shop", "settings", "", &[("tax", "7")])));
+    fence.wrote(&OWNER, informer.store(), &version).unwrap();
+    fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+    let stored = informer.store().get("shop", "settings").unwrap().unwrap();
+    source.delete("shop", "settings");
+    let uid = stored.metadata.uid.as_deref().unwrap();
+    fence.deleted(&OWNER, informer.store(), &key(), uid);
+    fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+    assert!(informer.store().is_empty());
+    assert!(fence.owners().is_empty());
+}
+
+#[test]
+fn objects_of_a_manager() {
+    for how in [
+        ChangeDetection::Watch,
+        ChangeDetection::Cache,
+        ChangeDetection::Get,
+    ] {
+        let source = FakeSource::<ConfigMap>::new();
+        let options = ManagerOptions::default().change_detection(how);
+        let manager = Arc::new(ConfigMapManager::new(source.clone(), options).unwrap());
+        let (fence, key) = (WriteFence::new(Clock::system()), key());
+        // No owner references it yet, so nothing old can be read.
+        fence.wrote(&OWNER, (&manager, &key), &"1".into()).unwrap();
+        source.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
+        fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+
+        manager.register_pod(&objects::pod("shop", "till", "node", &[], &["settings"]));
+        assert_eq!(
+            manager
+                .get("shop", "settings")
+                .unwrap()
+                .text("tax")
+                .unwrap(),
+            "7"
+        );
+        let changed = objects::config_map("shop", "settings", "", &[("tax", "19")]);
+        let version = version(source.set(changed));
+        fence.wrote(&OWNER, (&manager, &key), &version).unwrap();
+        fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+        let read = manager.get("shop", "settings").unwrap();
+        assert_eq!(read.text("tax").unwrap(), "19", "{how:?}");
+
+        let uid = read.metadata.uid.clone().unwrap();
+        fence.deleted(&OWNER, (&manager, &key), &key, &uid);
+        let soon = Duration::from_millis(20);
+        let error = fence.wait_until_seen(&OWNER, soon).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{how:?}");
+        source.delete("shop", "settings");
+        fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+        assert!(manager.get("shop", "settings").unwrap_err().is_not_found());
+        assert!(fence.owners().is_empty());
+    }
+}
