@@ -1018,7 +1018,7 @@ fn only_the_environment_reads_the_process() {
 }
 
 /// The library that counts can be replaced: no type of it is in the public face, which is the
-/// room's first file.
+/// room's first file, but the registry that a program may hand in.
 #[test]
 fn only_the_inside_of_metrics_knows_prometheus() {
     let mut wrong = Vec::new();
