@@ -72,6 +72,8 @@ const ARROWS: &[(&str, &[&str])] = &[
         "metrics",
         &["reflector", "informer", "manager", "store", "http"],
     ),
+    // Nobody imports it: programs give it closures that ask the other rooms.
+    ("endpoints", &["metrics"]),
     // Nobody imports it; as the top layer it may use what it plays or feeds.
     (
         "testing",
