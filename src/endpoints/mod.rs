@@ -79,7 +79,7 @@
 //! - Only GET and HEAD of HTTP/1 are answered, and each connection carries one request.
 //!
 //! Whoever reaches the port can read the reasons: the text of a check's error, and of an
-//! [`Error`](crate::Error) of this crate also the kind of its source. The source's own text may
+//! [`Error`] of this crate also the kind of its source. The source's own text may
 //! repeat words of a server, and goes to the log alone, at level `debug`. No content of an object
 //! belongs into a check's error. There is no TLS and no authorization: bind to loopback, or guard
 //! the port.
