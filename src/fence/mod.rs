@@ -54,13 +54,13 @@ use crate::sync::{Arc, Mutex, Rank};
 /// let (owner, soon) = ("shop-1", Duration::from_secs(60));
 /// let fence = WriteFence::new(Clock::system());
 ///
-/// let mine = objects::config_map("shop", "settings", "", &[("tax", "7")]);
+/// let mine = objects::config_map("default", "settings", "", &[("tax", "7")]);
 /// let written = client.create(&mine, &WriteOptions::default(), soon)?;
 /// fence.wrote(&owner, settings.store(), &written.resource_version())?;
 ///
 /// // At the beginning of the next round for this owner:
 /// fence.wait_until_seen(&owner, soon)?;
-/// assert!(settings.store().get("shop", "settings")?.is_some());
+/// assert!(settings.store().get("default", "settings")?.is_some());
 /// # }
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
