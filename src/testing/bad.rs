@@ -41,6 +41,7 @@ impl Faulty {
     }
 
     /// Makes the next call of `method`, on a thread whose name begins with `thread`, run `act`.
+    #[cfg(not(shuttle))]
     pub(crate) fn act_in(
         &self,
         method: &'static str,
