@@ -63,8 +63,9 @@ fn a_duration_counts_from_the_call_by_the_clock_of_the_cache() {
         store.wait_until(&key, |_| true, LIMIT).map(drop)
     });
     let fence = WriteFence::new(clock.clone().into());
-    fence.wrote(&"owner", &store, &"7".into()).unwrap();
-    ends_at_the_limit(&clock, "a fence", || fence.wait_until_seen(&"owner", LIMIT));
+    let owner = Owner::new("Test", key.clone());
+    fence.wrote(&owner, &store, &"7".into()).unwrap();
+    ends_at_the_limit(&clock, "a fence", || fence.wait_until_seen(&owner, LIMIT));
     let options = DeltaFifoOptions::default().clock(clock.clone().into());
     let (mut queue, _writer) = DeltaFifo::<ConfigMap>::new(options);
     let handle = queue.handle();

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, debug_of};
-use crate::manager::ObjectManager;
+use crate::manager::{ObjectManager, Owner};
 use crate::object::{Object, ObjectKey, ResourceVersion};
 use crate::store::Store;
 use crate::sync::{Arc, Mutex, Rank};
@@ -20,9 +20,9 @@ use crate::sync::{Arc, Mutex, Rank};
 /// Keeps a program from acting on caches that have not yet seen what it wrote.
 ///
 /// A program notes each write with the cache that will bring it, for the owner on whose behalf it
-/// wrote. Before it acts for that owner again, it [waits](Self::wait_until_seen). `O` names owners:
-/// use their UID, or the key and the UID, so that a new owner of the same name begins anew. The
-/// fence keeps a write until a wait has found it seen or the owner is [forgotten](Self::forget).
+/// wrote. Before it acts for that owner again, it [waits](Self::wait_until_seen). An [`Owner`] has
+/// the UID of its object, so that a new one of the same name begins anew. The fence keeps a write
+/// until a wait has found it seen or the owner is [forgotten](Self::forget).
 ///
 /// A [`MutationCache`](crate::store::MutationCache) serves another need: it shows one's own writes
 /// at once. Use it to read them; use the fence to act only on what the server has brought, with all
@@ -41,7 +41,8 @@ use crate::sync::{Arc, Mutex, Rank};
 /// use kubecache::fence::WriteFence;
 /// use kubecache::http::{Client, ClientOptions, Config, WriteOptions};
 /// use kubecache::informer::{InformerSet, InformerSetOptions};
-/// use kubecache::object::Object as _;
+/// use kubecache::manager::Owner;
+/// use kubecache::object::{Object as _, ObjectKey};
 /// use kubecache::testing::objects;
 /// # let server = kubecache::testing::ApiServer::new()?;
 /// # let config = Config::for_server(&server.url())?;
@@ -51,7 +52,8 @@ use crate::sync::{Arc, Mutex, Rank};
 /// let set = InformerSet::new(client.clone(), InformerSetOptions::default());
 /// let settings = set.informer::<ConfigMap>()?;
 /// set.start()?;
-/// let (owner, soon) = ("shop-1", Duration::from_secs(60));
+/// let owner = Owner::new("Shop", ObjectKey::new("default", "shop"));
+/// let soon = Duration::from_secs(60);
 /// let fence = WriteFence::new(Clock::system());
 ///
 /// let mine = objects::config_map("default", "settings", "", &[("tax", "7")]);
@@ -65,8 +67,8 @@ use crate::sync::{Arc, Mutex, Rank};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("ConsistencyStore", "read-your-writes", "expectations"))]
-pub struct WriteFence<O: Ord + Clone> {
-    owners: Mutex<BTreeMap<O, Vec<Arc<NotedWrite>>>>,
+pub struct WriteFence {
+    owners: Mutex<BTreeMap<Owner, Vec<Arc<NotedWrite>>>>,
     clock: Clock,
 }
 
@@ -96,7 +98,7 @@ struct NotedWrite {
     at: Instant,
 }
 
-impl<O: Ord + Clone> WriteFence<O> {
+impl WriteFence {
     /// Makes a fence without any write, whose deadlines follow `clock`.
     pub fn new(clock: Clock) -> Self {
         let owners = Mutex::ranked(Rank::FENCE, BTreeMap::new());
@@ -115,7 +117,7 @@ impl<O: Ord + Clone> WriteFence<O> {
     #[doc(alias = "WroteAt")]
     pub fn wrote(
         &self,
-        owner: &O,
+        owner: &Owner,
         cache: impl Into<FencedCache>,
         version: &ResourceVersion,
     ) -> Result<(), Error> {
@@ -142,14 +144,20 @@ impl<O: Ord + Clone> WriteFence<O> {
     /// Where a finalizer or a grace period keeps the object, the end may be far. A program that
     /// wants to see only that the deletion began notes the version in the server's answer instead
     /// ([`wrote`](Self::wrote)).
-    pub fn deleted(&self, owner: &O, cache: impl Into<FencedCache>, key: &ObjectKey, uid: &str) {
+    pub fn deleted(
+        &self,
+        owner: &Owner,
+        cache: impl Into<FencedCache>,
+        key: &ObjectKey,
+        uid: &str,
+    ) {
         let deleted = Some((key.clone(), uid.into()));
         self.note(owner, cache.into(), ResourceVersion::most_recent(), deleted);
     }
 
     fn note(
         &self,
-        owner: &O,
+        owner: &Owner,
         cache: FencedCache,
         version: ResourceVersion,
         deleted: Option<(ObjectKey, Box<str>)>,
@@ -188,7 +196,7 @@ impl<O: Ord + Clone> WriteFence<O> {
     /// refuses it. The cache's own error is the source. The fence keeps the unseen writes for the
     /// next wait.
     #[doc(alias = "EnsureReady")]
-    pub fn wait_until_seen(&self, owner: &O, deadline: impl IntoDeadline) -> Result<(), Error> {
+    pub fn wait_until_seen(&self, owner: &Owner, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&self.clock);
         let writes = self.owners.lock().get(owner).cloned().unwrap_or_default();
         let (mut first, mut late) = (None, Vec::new());
@@ -209,19 +217,19 @@ impl<O: Ord + Clone> WriteFence<O> {
 
     /// Forgets the writes for an owner that is gone. A wait that has begun goes on.
     #[doc(alias = "Clear")]
-    pub fn forget(&self, owner: &O) {
+    pub fn forget(&self, owner: &Owner) {
         let forgotten = self.owners.lock().remove(owner);
         // They may be the last pointers to a cache.
         drop(forgotten);
     }
 
     /// Returns the owners that have writes which no wait has found seen.
-    pub fn owners(&self) -> Vec<O> {
+    pub fn owners(&self) -> Vec<Owner> {
         self.owners.lock().keys().cloned().collect()
     }
 
     /// Takes a write off that was seen, unless a newer one has replaced it.
-    fn seen(&self, owner: &O, write: &Arc<NotedWrite>) {
+    fn seen(&self, owner: &Owner, write: &Arc<NotedWrite>) {
         let mut owners = self.owners.lock();
         if let Some(writes) = owners.get_mut(owner) {
             writes.retain(|noted| !Arc::ptr_eq(noted, write));
@@ -271,12 +279,12 @@ impl<K: Object> From<&Store<K>> for FencedCache {
     }
 }
 
-impl<K: Object> From<(&Arc<ObjectManager<K>>, &ObjectKey)> for FencedCache {
-    fn from((manager, key): (&Arc<ObjectManager<K>>, &ObjectKey)) -> Self {
-        let (held, object) = (Arc::clone(manager), key.clone());
+impl<K: Object> From<(&ObjectManager<K>, &ObjectKey)> for FencedCache {
+    fn from((manager, key): (&ObjectManager<K>, &ObjectKey)) -> Self {
+        let (held, object) = (manager.clone(), key.clone());
         Self {
             name: format!("the manager's {} {key}", K::resource().kind()),
-            identity: (Arc::as_ptr(manager).addr(), Some(key.clone())),
+            identity: (manager.address(), Some(key.clone())),
             wait: Arc::new(move |write, deadline| managed(&held, &object, write, deadline)),
         }
     }
@@ -308,6 +316,6 @@ fn managed<K: Object>(
     }
 }
 
-debug_of!([O: Ord + Clone] WriteFence<O>, |it| owners: { it.owners.lock().len() }, ..);
+debug_of!([] WriteFence, |it| owners: { it.owners.lock().len() }, ..);
 
 debug_of!([] FencedCache, |it| name: it.name, ..);

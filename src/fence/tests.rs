@@ -10,7 +10,7 @@ use super::WriteFence;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::informer::{InformerSet, InformerSetOptions};
 use crate::list_watch::ObjectEvent;
-use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions};
+use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions, Owner};
 use crate::object::{ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Replacement, Sink as _};
 use crate::store::{Indexers, Store, StoreWriter};
@@ -19,12 +19,19 @@ use crate::testing::{FakeSource, objects};
 use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
-const OWNER: &str = "owner-1";
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
+
+fn named(name: &str) -> Owner {
+    Owner::new("Test", ObjectKey::new("", name))
+}
+
+fn owner() -> Owner {
+    named("owner-1")
+}
 
 struct Stage {
     fake: FakeClock,
-    fence: WriteFence<&'static str>,
+    fence: WriteFence,
     store: Store<ConfigMap>,
     writer: StoreWriter<ConfigMap>,
 }
@@ -44,7 +51,7 @@ impl Stage {
 
     fn wrote(&self, version: &str) {
         self.fence
-            .wrote(&OWNER, &self.store, &version.into())
+            .wrote(&owner(), &self.store, &version.into())
             .unwrap();
     }
 
@@ -64,7 +71,7 @@ impl Stage {
     /// Looks without a wait.
     fn seen(&self) -> Result<(), Error> {
         let passed = Deadline::at(self.fake.now());
-        self.fence.wait_until_seen(&OWNER, passed)
+        self.fence.wait_until_seen(&owner(), passed)
     }
 
     fn bookmark(&mut self, version: &str) {
@@ -113,7 +120,7 @@ fn a_write_is_seen_once_the_store_is_as_new() {
 fn the_newest_version_counts_and_a_malformed_one_is_refused() {
     let mut stage = Stage::new();
     for malformed in ["", "invalid"] {
-        let noted = stage.fence.wrote(&OWNER, &stage.store, &malformed.into());
+        let noted = stage.fence.wrote(&owner(), &stage.store, &malformed.into());
         assert_eq!(noted.unwrap_err().kind(), ErrorKind::Config);
         assert!(stage.fence.owners().is_empty());
     }
@@ -123,7 +130,7 @@ fn the_newest_version_counts_and_a_malformed_one_is_refused() {
     assert!(
         stage
             .fence
-            .wrote(&OWNER, &stage.store, &"invalid".into())
+            .wrote(&owner(), &stage.store, &"invalid".into())
             .is_err()
     );
     stage.list(vec![], "9");
@@ -142,11 +149,11 @@ fn every_cache_must_have_seen_its_write() {
     stage.wrote("10");
     stage
         .fence
-        .wrote(&OWNER, &other_store, &"100".into())
+        .wrote(&owner(), &other_store, &"100".into())
         .unwrap();
     stage
         .fence
-        .wrote(&OWNER, &stage.store, &"12".into())
+        .wrote(&owner(), &stage.store, &"12".into())
         .unwrap();
     let text = stage.seen().unwrap_err().to_string();
     assert!(text.contains("version 12,"), "{text}");
@@ -170,12 +177,12 @@ fn an_owner_that_is_gone_leaves_nothing_and_the_others_alone() {
     stage.wrote("10");
     stage
         .fence
-        .wrote(&"owner-2", &stage.store, &"20".into())
+        .wrote(&named("owner-2"), &stage.store, &"20".into())
         .unwrap();
-    stage.fence.forget(&"owner-3");
-    assert_eq!(stage.fence.owners(), ["owner-1", "owner-2"]);
-    stage.fence.forget(&OWNER);
-    assert_eq!(stage.fence.owners(), ["owner-2"]);
+    stage.fence.forget(&named("owner-3"));
+    assert_eq!(stage.fence.owners(), [owner(), named("owner-2")]);
+    stage.fence.forget(&owner());
+    assert_eq!(stage.fence.owners(), [named("owner-2")]);
     assert!(stage.seen().is_ok());
 }
 
@@ -183,7 +190,7 @@ fn an_owner_that_is_gone_leaves_nothing_and_the_others_alone() {
 fn a_deletion_is_seen_when_the_object_is_gone_or_another() {
     let mut stage = Stage::new();
     stage.list(vec![config_map("5", "uid-1")], "5");
-    let note = |stage: &Stage| stage.fence.deleted(&OWNER, &stage.store, &key(), "uid-1");
+    let note = |stage: &Stage| stage.fence.deleted(&owner(), &stage.store, &key(), "uid-1");
     note(&stage);
     note(&stage);
     let error = stage.seen().unwrap_err();
@@ -220,17 +227,17 @@ fn a_wait_ends_with_the_write_and_keeps_what_was_noted_meanwhile() {
     ));
     let (waiting, (tell, told)) = (Arc::clone(&fence), bounded(1));
     let waiter = Worker::spawn("t-fence", move |_| {
-        let _told = tell.send(waiting.wait_until_seen(&OWNER, PATIENCE));
+        let _told = tell.send(waiting.wait_until_seen(&owner(), PATIENCE));
     });
     stage.fake.wait_for_timer(PATIENCE);
-    fence.wrote(&OWNER, &stage.store, &"20".into()).unwrap();
+    fence.wrote(&owner(), &stage.store, &"20".into()).unwrap();
     stage.bookmark("10");
     told.recv_timeout(PATIENCE).unwrap().unwrap();
     waiter.unwrap().join().unwrap();
-    assert_eq!(fence.owners(), [OWNER]);
+    assert_eq!(fence.owners(), [owner()]);
     stage.bookmark("20");
     let passed = Deadline::at(stage.fake.now());
-    fence.wait_until_seen(&OWNER, passed).unwrap();
+    fence.wait_until_seen(&owner(), passed).unwrap();
     assert!(fence.owners().is_empty());
 }
 
@@ -240,9 +247,9 @@ fn a_cache_that_has_ended_says_so() {
     stage.wrote("10");
     let Stage { fence, writer, .. } = stage;
     drop(writer);
-    let error = fence.wait_until_seen(&OWNER, PATIENCE).unwrap_err();
+    let error = fence.wait_until_seen(&owner(), PATIENCE).unwrap_err();
     assert!(error.is_stopped(), "{error}");
-    assert_eq!(fence.owners(), [OWNER]);
+    assert_eq!(fence.owners(), [owner()]);
 }
 
 #[test]
@@ -254,13 +261,13 @@ fn informers_of_a_set() {
     informer.wait_until_synced(PATIENCE).unwrap();
     let fence = WriteFence::new(Clock::system());
     let version = version(source.set(objects::config_map("shop", "settings", "", &[("tax", "7")])));
-    fence.wrote(&OWNER, informer.store(), &version).unwrap();
-    fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+    fence.wrote(&owner(), informer.store(), &version).unwrap();
+    fence.wait_until_seen(&owner(), PATIENCE).unwrap();
     let stored = informer.store().get("shop", "settings").unwrap().unwrap();
     source.delete("shop", "settings");
     let uid = stored.metadata.uid.as_deref().unwrap();
-    fence.deleted(&OWNER, informer.store(), &key(), uid);
-    fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+    fence.deleted(&owner(), informer.store(), &key(), uid);
+    fence.wait_until_seen(&owner(), PATIENCE).unwrap();
     assert!(informer.store().is_empty());
     assert!(fence.owners().is_empty());
 }
@@ -274,12 +281,14 @@ fn objects_of_a_manager() {
     ] {
         let source = FakeSource::<ConfigMap>::new();
         let options = ManagerOptions::default().change_detection(how);
-        let manager = Arc::new(ConfigMapManager::new(source.clone(), options).unwrap());
+        let manager = ConfigMapManager::new(source.clone(), options).unwrap();
         let (fence, key) = (WriteFence::new(Clock::system()), key());
         // No owner references it yet, so nothing old can be read.
-        fence.wrote(&OWNER, (&manager, &key), &"1".into()).unwrap();
+        fence
+            .wrote(&owner(), (&manager, &key), &"1".into())
+            .unwrap();
         source.set(objects::config_map("shop", "settings", "", &[("tax", "7")]));
-        fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+        fence.wait_until_seen(&owner(), PATIENCE).unwrap();
 
         manager.register_pod(&objects::pod("shop", "till", "node", &[], &["settings"]));
         assert_eq!(
@@ -292,18 +301,18 @@ fn objects_of_a_manager() {
         );
         let changed = objects::config_map("shop", "settings", "", &[("tax", "19")]);
         let version = version(source.set(changed));
-        fence.wrote(&OWNER, (&manager, &key), &version).unwrap();
-        fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+        fence.wrote(&owner(), (&manager, &key), &version).unwrap();
+        fence.wait_until_seen(&owner(), PATIENCE).unwrap();
         let read = manager.get("shop", "settings").unwrap();
         assert_eq!(read.text("tax").unwrap(), "19", "{how:?}");
 
         let uid = read.metadata.uid.clone().unwrap();
-        fence.deleted(&OWNER, (&manager, &key), &key, &uid);
+        fence.deleted(&owner(), (&manager, &key), &key, &uid);
         let soon = Duration::from_millis(20);
-        let error = fence.wait_until_seen(&OWNER, soon).unwrap_err();
+        let error = fence.wait_until_seen(&owner(), soon).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{how:?}");
         source.delete("shop", "settings");
-        fence.wait_until_seen(&OWNER, PATIENCE).unwrap();
+        fence.wait_until_seen(&owner(), PATIENCE).unwrap();
         assert!(manager.get("shop", "settings").unwrap_err().is_not_found());
         assert!(fence.owners().is_empty());
     }

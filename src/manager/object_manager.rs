@@ -118,6 +118,11 @@ impl<K: Object> ObjectManager<K> {
         })
     }
 
+    /// The address of the content, which all clones of a manager share.
+    pub(crate) fn address(&self) -> usize {
+        Arc::as_ptr(&self.0).addr()
+    }
+
     pub(crate) fn over(strategy: Box<dyn Strategy<K>>) -> Result<Self, Error> {
         let entries = strategy.entries();
         let options = entries.options();
