@@ -168,6 +168,25 @@ fn a_server_that_fails_at_first_does_not_cost_the_position() {
 
 /// The first watch was refused in the meantime: the list that follows is the server's, not the
 /// stored one again.
+/// A cache that began without it would answer that there is no such object.
+#[test]
+fn a_store_that_has_set_an_object_aside_has_no_position() {
+    let restart = Restart::new();
+    let source = Arc::new(restart.server.clone());
+    let informer = SharedInformer::new(source, InformerOptions::default());
+    let store = informer.store();
+    assert!(store.position().is_none(), "no list yet");
+    informer.start().unwrap();
+    informer.wait_until_synced(LONG).unwrap();
+    let position = store.position().unwrap();
+    assert_eq!(*position.resource_version(), store.resource_version());
+    assert_eq!(position.objects().len(), restart.server.objects().len());
+    assert!(position.taken() >= restart.taken - LONG);
+    let version = restart.server.set_undecodable("shop", "odd").to_string();
+    store.wait_until_at_least(&version.into(), LONG).unwrap();
+    assert!(store.position().is_none());
+}
+
 #[test]
 fn a_position_is_used_once() {
     let restart = Restart::new();

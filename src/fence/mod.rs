@@ -138,6 +138,9 @@ impl WriteFence {
     /// Notes that the program deleted, for `owner`, the object of that key and UID. It is seen once
     /// the cache has no such object, or one with another UID. Never blocks.
     ///
+    /// If the program created the object too, it notes that creation ([`wrote`](Self::wrote)). Else
+    /// a cache that has not seen the creation yet counts as one that has seen the end.
+    ///
     /// A manager asks the server once, and again at each change of its objects. So with `Cache` and
     /// `Get` a wait does not see an end that comes later.
     ///
@@ -200,7 +203,10 @@ impl WriteFence {
         let deadline = deadline.into_deadline(&self.clock);
         let writes = self.owners.lock().get(owner).cloned().unwrap_or_default();
         let (mut first, mut late) = (None, Vec::new());
-        for write in &writes {
+        // Deletions last: a cache that has not seen the creation yet does not have the object either.
+        let (deletions, versions): (Vec<_>, Vec<_>) =
+            writes.iter().partition(|write| write.deleted.is_some());
+        for write in versions.into_iter().chain(deletions) {
             match (write.cache.wait)(write, deadline) {
                 Ok(()) => self.seen(owner, write),
                 Err(error) => {

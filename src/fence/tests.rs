@@ -171,6 +171,30 @@ fn every_cache_must_have_seen_its_write() {
     assert!(stage.fence.owners().is_empty());
 }
 
+/// A later write to the same cache covers the creation.
+#[test]
+fn a_deletion_of_what_the_cache_has_not_had_yet_is_not_seen_before_the_creation() {
+    let mut stage = Stage::new();
+    stage.list(vec![], "4");
+    stage.wrote("5");
+    stage.fence.deleted(&owner(), &stage.store, &key(), "uid-1");
+    stage.wrote("7");
+    let text = stage.seen().unwrap_err().to_string();
+    assert!(text.contains("version 7,"), "{text}");
+    let waiting = std::thread::scope(|scope| {
+        let (fence, limit) = (&stage.fence, Duration::from_secs(9));
+        let waits = scope.spawn(move || fence.wait_until_seen(&owner(), limit));
+        stage.fake.wait_for_timer(limit);
+        let object = Arc::new(StoredObject::new(config_map("5", "uid-1")));
+        stage.writer.apply(ObjectEvent::added(object)).unwrap();
+        stage.writer.bookmark(&"7".into());
+        stage.fake.advance(limit);
+        waits.join().unwrap()
+    });
+    let text = waiting.unwrap_err().to_string();
+    assert!(text.contains("the end of shop/settings (uid-1)"), "{text}");
+}
+
 #[test]
 fn an_owner_that_is_gone_leaves_nothing_and_the_others_alone() {
     let stage = Stage::new();

@@ -17,7 +17,7 @@ use crate::worker::StopToken;
 const AGE_MAX: Duration = Duration::from_secs(3 * 60);
 
 /// A collection as an earlier run of the program had it, and the version at which a watch may go
-/// on.
+/// on. [`Store::position`](crate::store::Store::position) returns that of a store.
 ///
 /// [`over`](Self::over) makes a source of it. A reflector or informer of that source begins with
 /// these objects and opens its watch at their version. The server sends only what changed since.
@@ -34,12 +34,11 @@ const AGE_MAX: Duration = Duration::from_secs(3 * 60);
 /// ```
 /// # #[cfg(feature = "testing")] {
 /// use std::sync::Arc;
-/// use std::time::{Duration, SystemTime};
+/// use std::time::Duration;
 ///
 /// use k8s_openapi::api::core::v1::ConfigMap;
 /// use kubecache::informer::{InformerOptions, SharedInformer};
-/// use kubecache::list_watch::StoredPosition;
-/// use kubecache::testing::{FakeSource, RequestKind, objects};
+/// use kubecache::testing::{FakeSource, objects};
 ///
 /// let server = FakeSource::new();
 /// server.set(objects::config_map("shop", "prices", "", &[]));
@@ -48,9 +47,7 @@ const AGE_MAX: Duration = Duration::from_secs(3 * 60);
 /// before.start()?;
 /// before.wait_until_synced(Duration::from_secs(60))?;
 ///
-/// // Take the version first. A change in between is then sent again, and none is missed.
-/// let version = before.store().resource_version();
-/// let position = StoredPosition::new(version, SystemTime::now(), before.store().list());
+/// let position = before.store().position().expect("all objects decode");
 /// drop(before);
 /// server.set(objects::config_map("shop", "limits", "", &[]));
 ///
@@ -79,8 +76,11 @@ setters! { [K: Object] StoredPosition<K>;
 }
 
 impl<K: Object> StoredPosition<K> {
-    /// Takes what the program stored at the time `taken`: the version, and the objects at that
-    /// version or later.
+    /// Takes what the program stored at the time `taken`: the version, and all objects of the scope
+    /// at that version or later.
+    ///
+    /// The cache misses an object that is not among them until it changes. A transform of the
+    /// informer sees the objects again, so it must leave alone what it has transformed.
     pub fn new(
         resource_version: ResourceVersion,
         taken: SystemTime,
@@ -92,6 +92,21 @@ impl<K: Object> StoredPosition<K> {
             objects,
             age_max: AGE_MAX,
         }
+    }
+
+    /// Returns the version after which a watch goes on.
+    pub fn resource_version(&self) -> &ResourceVersion {
+        &self.resource_version
+    }
+
+    /// Returns when the server last confirmed the objects.
+    pub fn taken(&self) -> SystemTime {
+        self.taken
+    }
+
+    /// Returns the objects.
+    pub fn objects(&self) -> &[Arc<StoredObject<K>>] {
+        &self.objects
     }
 
     /// Returns `source` with this position as the answer of its first list, once. The scope of

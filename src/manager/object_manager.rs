@@ -407,11 +407,15 @@ impl<K: Object> ObjectManager<K> {
         let keys: BTreeSet<ObjectKey> = owners.flatten().collect();
         let reports = keys.iter().filter_map(|key| self.inspect_object(key));
         let overdue: Vec<ObjectReport> = reports.filter(|report| report.is_overdue).collect();
-        let silence = |report: &ObjectReport| report.since_contact.or(report.trying_for);
+        let silence = |report: &ObjectReport| report.since_contact.max(report.trying_for);
         let Some(worst) = overdue.iter().max_by_key(|report| silence(report)) else {
             return Ok(());
         };
         let how = match (worst.since_contact, worst.trying_for.unwrap_or_default()) {
+            (Some(age), time) if age < time && worst.attempts > 0 => {
+                let attempts = worst.attempts;
+                format!("no watch of one has served for {time:.0?}, in {attempts} attempts")
+            }
             (Some(age), _) => format!("the server last confirmed one {age:.0?} ago"),
             (None, time) => {
                 // After a failure the reason has words of the server, which may name the object.
@@ -511,7 +515,9 @@ impl<K: ReferencedByPods> ObjectManager<K> {
     /// [`set_references`](Self::set_references) with the pod as the owner. Call it when the pod is
     /// bound to the node and whenever it changes.
     pub fn register_pod(&self, pod: &Pod) {
-        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        let is_namespaced = K::resource().is_namespaced();
+        let namespace = pod.metadata.namespace.as_deref().filter(|_| is_namespaced);
+        let namespace = namespace.unwrap_or_default();
         let mut keys = BTreeSet::new();
         K::visit_pod(pod, &mut |name| {
             keys.insert(ObjectKey::new(namespace, name));

@@ -12,7 +12,7 @@ use crate::object::Object;
 /// A kind of object that pods reference by name, such as `Secret`.
 pub trait ReferencedByPods: Object {
     /// Calls `visitor` with the name of each object of this kind that `pod` references, as often as
-    /// the pod names it. The objects are in the pod's namespace.
+    /// the pod names it. The objects are in the pod's namespace, or in none if the kind has none.
     ///
     /// The visitor returns whether to go on; empty names are skipped. Returns whether the walk was
     /// completed. As in the kubelet, a `false` during the containers ends only that part: volumes
@@ -195,10 +195,11 @@ fn local(reference: Option<&LocalObjectReference>) -> Option<&str> {
     reference.map(|reference| &*reference.name)
 }
 
-/// A source in a projected volume of a pod that no manager keeps: a trust bundle, or a certificate
-/// that the kubelet requests for the pod.
+/// A source in a projected volume of a pod that
+/// [`register_pod`](super::ObjectManager::register_pod) does not register: a trust bundle, or a
+/// certificate that the kubelet requests for the pod.
 ///
-/// An informer of `ClusterTrustBundle` follows the trust bundles.
+/// A manager of `ClusterTrustBundle` can keep a bundle by name, and an informer all of a signer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnkeptSource<'a> {
@@ -229,10 +230,10 @@ impl fmt::Display for UnkeptSource<'_> {
     }
 }
 
-/// Returns the sources of a pod's projected volumes that no manager keeps, in the pod's order.
+/// Returns the sources of a pod's projected volumes that
+/// [`register_pod`](super::ObjectManager::register_pod) passes over, in the pod's order.
 ///
-/// [`ObjectManager::register_pod`](super::ObjectManager::register_pod) passes over them. A pod
-/// certificate is found if the `k8s-openapi` feature in use is `v1_34` or later.
+/// A pod certificate is found if the `k8s-openapi` feature in use is `v1_34` or later.
 ///
 /// # Examples
 ///

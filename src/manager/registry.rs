@@ -423,7 +423,7 @@ impl<K: Object, S: EntryState<K>> ReferencedObjects for Registry<K, S> {
         let (seeded, kept_since) = seed.unzip();
         let summary = entry.summary().or(seeded).unwrap_or_default();
         let contact = entry.contact().or(kept_since);
-        let (watch, failures) = (entry.watch(at.now), entry.failures());
+        let (watch, failures) = (entry.watch(at.now), entry.failures(at.now));
         let since = |then: Instant| at.now.saturating_duration_since(then);
         Some(ObjectReport {
             kind: K::resource().kind_name(),

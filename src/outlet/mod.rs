@@ -14,7 +14,7 @@
 //! # let client = source;
 //! # let directory = std::env::temp_dir();
 //! # let directory = directory.join(format!("kubecache-files-{}", std::process::id()));
-//! let secrets = Arc::new(SecretManager::new(client, ManagerOptions::default())?);
+//! let secrets = SecretManager::new(client, ManagerOptions::default())?;
 //! let proxy = Owner::new("Service", ObjectKey::new("", "proxy"));
 //! secrets.add_reference(&proxy, &ObjectKey::new("shop", "db"));
 //! secrets.get_by("shop", "db", Duration::from_secs(60))?; // or the reason why not

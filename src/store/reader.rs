@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use hashbrown::HashMap;
 
 use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind, clone_of, debug_of};
 use crate::failures::Failures;
-use crate::list_watch::{Listed, ListerWatcher, Undecodable};
+use crate::list_watch::{Listed, ListerWatcher, StoredPosition, Undecodable};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, resource_name};
 use crate::reflector::{Reflector, ReflectorOptions, ReflectorStatus, Waiters};
 use crate::store::index::{Indexers, Values};
@@ -236,6 +236,23 @@ impl<K: Object> Store<K> {
     /// Returns every object that decodes, in no particular order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
         self.state.lock().list()
+    }
+
+    /// Returns the content with its version, for a [`StoredPosition`] from which the next run of the
+    /// program begins.
+    ///
+    /// `None` before the first list, and while an object does not decode or found no room: a cache
+    /// that began without it would not say so.
+    pub fn position(&self) -> Option<StoredPosition<K>> {
+        let state = self.state.lock();
+        let age = state.status.age(self.clock.now())?;
+        let objects = state.list();
+        let is_whole =
+            state.synced && state.status.left_out.is_none() && objects.len() == state.items.len();
+        let version = state.guard.position().clone();
+        drop(state);
+        let taken = SystemTime::now().checked_sub(age).filter(|_| is_whole)?;
+        Some(StoredPosition::new(version, taken, objects))
     }
 
     /// The last state that decoded of every object that has one.

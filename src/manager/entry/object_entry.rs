@@ -91,8 +91,8 @@ pub(crate) trait EntryState<K: Object>: Send + 'static {
     /// When the server last confirmed the known state.
     fn contact(&self) -> Option<Instant>;
 
-    /// The failures since something last went well.
-    fn failures(&self) -> &Failures;
+    /// The failures since something last went well; of an overdue watch those since one served.
+    fn failures(&self, now: Instant) -> &Failures;
 
     /// The report of the object, without its values.
     fn summary(&self) -> Option<ObjectSummary>;

@@ -71,6 +71,33 @@ fn b14_one_watch_that_fell_silent_is_told_of_with_its_age_and_cause_and_its_retu
     stage.manager.health().unwrap();
 }
 
+/// Lists answer in between, so the age says nothing.
+#[test]
+fn b14_an_object_whose_lists_succeed_and_whose_watches_fail_is_told_with_the_cause() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let object = Some(secret("s", "5"));
+    stage.runs.list("s", "10", object).unwrap();
+    let began = stage.clock.now();
+    stage.clock.advance(Duration::from_secs(40));
+    let refused = Error::from_status(Status::new(403, "cannot watch"));
+    let failing = ReflectorStatus {
+        failing: crate::failures::Failures::of(4, Some(began), refused),
+        ..confirmed(&stage)
+    };
+    stage.runs.report("s", &failing);
+    let error = stage.manager.health().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "1 of 1 Secrets: no watch of one has served for 40s, in 4 attempts"
+    );
+    assert_eq!(error.source().unwrap().to_string(), "cannot watch");
+    let report = stage.manager.inspect_object(&ObjectKey::new("ns", "s"));
+    let report = report.unwrap();
+    let told = (report.attempts, report.last_error.map(|error| error.kind()));
+    assert_eq!(told, (4, Some(ErrorKind::Forbidden)));
+}
+
 #[test]
 fn b14_a_first_answer_that_does_not_come_is_told_of_with_the_time_it_is_waited_for() {
     let stage = Stage::by_hand();

@@ -612,7 +612,7 @@ impl<K: Object> EntryState<K> for TtlEntry<K> {
         self.contact
     }
 
-    fn failures(&self) -> &Failures {
+    fn failures(&self, _now: Instant) -> &Failures {
         &self.failures
     }
 

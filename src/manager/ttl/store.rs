@@ -127,10 +127,10 @@ impl<K: Object> TtlStore<K> {
         // A refused object is dropped after the lock.
         let incoming = found.as_ref().ok().map(Arc::clone);
         let take = |state: &mut TtlEntry<K>| {
-            let before = state.failures().count();
             let at = self.registry.context(&entry.key);
+            let before = state.failures(at.now).count();
             let completed = state.complete(read, found, late, &at);
-            let failures = state.failures();
+            let failures = state.failures(at.now);
             let failed = (failures.count() > before).then(|| failures.clone());
             (completed, state.is_detached(), failed)
         };

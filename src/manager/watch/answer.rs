@@ -101,8 +101,12 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
         self.contact
     }
 
-    fn failures(&self) -> &Failures {
-        &self.status.failures
+    fn failures(&self, now: Instant) -> &Failures {
+        let status = &self.status;
+        if status.failures.count() == 0 && status.is_overdue(now) {
+            return &status.failing;
+        }
+        &status.failures
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
