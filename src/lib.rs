@@ -266,6 +266,7 @@
 //! | `snapshot` | feature `snapshot`: a manager's content in a sealed file, for an offline boot |
 //! | [`pod_status`] | the pod-status cache with blocking waits, and the relist loop that fills it |
 //! | `metrics` | feature `metrics`: the counts of reflectors, informers and managers as text |
+//! | `endpoints` | feature `endpoints`: health probes, metrics and pages of a program over HTTP |
 //! | `testing` | feature `testing`: API server, fixture server, recorder, fakes |
 //! | [`local_file`] | whole local files, bounded, that are never waited for |
 //! | [`manual`] | pages: architecture, failures, behaviours by ID, differences, and more |
@@ -281,6 +282,7 @@
 //! | `ring` | yes | TLS by rustls with ring where the program hands in no provider |
 //! | `gzip` | yes | compressed lists and streamed lists |
 //! | `metrics` | no | Prometheus text; the hooks it uses are always there |
+//! | `endpoints` | no | health probes, metrics and pages of a program over HTTP |
 //! | `snapshot` | no | what a manager holds in a sealed file; `ring` seals it |
 //! | `testing` | no | servers for your tests, a recorder, fakes and builders of objects |
 //! | `latest` | no | k8s-openapi's `latest`, to build this crate alone; programs choose theirs |
@@ -351,6 +353,10 @@ pub mod pod_status;
 #[cfg(feature = "metrics")]
 #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
 pub mod metrics;
+
+#[cfg(feature = "endpoints")]
+#[cfg_attr(docsrs, doc(cfg(feature = "endpoints")))]
+pub mod endpoints;
 
 pub mod manual;
 

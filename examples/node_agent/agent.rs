@@ -17,7 +17,7 @@ use kubecache::worker::Worker;
 use kubecache::{Error, ErrorKind};
 
 use crate::args::Options;
-use crate::endpoints::Endpoints;
+use crate::endpoints::Addresses;
 use crate::files::Files;
 use crate::follow::Follower;
 use crate::health::Flag;
@@ -98,7 +98,7 @@ pub(crate) struct Agent<'a> {
     pub(crate) config: Option<WatchedFile>,
     /// A read of files that has not ended: there is one at a time.
     pub(crate) reading: Option<Receiver<Result<Wanted, String>>>,
-    pub(crate) endpoints: Endpoints,
+    pub(crate) endpoints: Addresses,
     pub(crate) wait_line: WaitLine<Pieces>,
     pub(crate) notifier: Notifier,
 }
@@ -185,7 +185,7 @@ impl Agent<'_> {
         let pods = ears.reflector.as_ref();
         let health = node.health(pods, progress.synced.clone(), &progress.restored);
         // Ends before what it looks at.
-        let _servers = endpoints.serve(&health, self.options)?;
+        let served = endpoints.serve(&health, self.options)?;
         drop(health);
         self.signals.is_listened_to();
         loop {
@@ -199,6 +199,7 @@ impl Agent<'_> {
                 Woken::Selected => node.look_at_selections(),
                 Woken::Something | Woken::ConfigChanged => {}
             }
+            served.follow_configuration();
             // All that came so far belongs to one look.
             for news in ears.pods.try_iter() {
                 match &news {

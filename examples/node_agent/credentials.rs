@@ -21,8 +21,8 @@ use rustix::net::AddressFamily;
 use rustix::net::sockopt::{socket_acceptconn, socket_domain, socket_peercred};
 use rustix::process::geteuid;
 
+use crate::bell::Bell;
 use crate::managers::{Managers, ObjectId};
-use crate::serve::Bell;
 use crate::socket_file::SocketFile;
 
 /// How long a unit waits for its credential: less than systemd waits for the unit.

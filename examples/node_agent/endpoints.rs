@@ -1,21 +1,18 @@
 //! The endpoints as a whole: which addresses serve which pages, bound early, and served once there
 //! is something to tell.
 
-use std::net::TcpListener;
-
 use kubecache::Error;
+use kubecache::endpoints::Endpoints;
 
 use crate::args::Options;
 use crate::bind::BindAddress;
-use crate::exchange::{Asked, Page, Pages};
 use crate::health::Health;
 use crate::metrics::Metrics;
-use crate::serve::Server;
 use crate::zpages::ZPages;
 
 /// The addresses of a run, bound and not served yet: who connects waits.
 #[derive(Debug, Default)]
-pub(crate) struct Endpoints {
+pub(crate) struct Addresses {
     bound: Vec<Bound>,
     pub(crate) metrics: Option<Metrics>,
 }
@@ -23,12 +20,12 @@ pub(crate) struct Endpoints {
 #[derive(Debug)]
 struct Bound {
     address: BindAddress,
-    listener: TcpListener,
+    endpoints: Endpoints,
     health: bool,
     metrics: bool,
 }
 
-impl Endpoints {
+impl Addresses {
     /// Binds what the flags ask for. One address for both serves both.
     pub(crate) fn bind(options: &Options) -> Result<Self, Error> {
         let mut bound: Vec<Bound> = Vec::new();
@@ -48,7 +45,7 @@ impl Endpoints {
             }
             bound.push(Bound {
                 address: address.clone(),
-                listener: address.bind()?,
+                endpoints: address.bind(health)?,
                 health,
                 metrics,
             });
@@ -57,43 +54,39 @@ impl Endpoints {
     }
 
     /// Serves from now on, until what it returns is dropped.
-    pub(crate) fn serve(self, health: &Health, options: &Options) -> Result<Vec<Server>, Error> {
-        let Self { bound, metrics } = self;
+    pub(crate) fn serve(self, health: &Health, options: &Options) -> Result<Served, Error> {
         let about = ZPages::new(options);
-        let servers = bound.into_iter().map(|one| {
-            let name = if one.health {
-                "agent-probes"
-            } else {
-                "agent-metrics"
-            };
-            let pages = Served {
-                health: health.clone(),
-                about: one.health.then(|| about.clone()),
-                metrics: metrics.clone().filter(|_| one.metrics),
-            };
-            Server::start(name, one.listener, pages)
-        });
-        servers.collect()
+        for one in &self.bound {
+            let metrics = self.metrics.clone().filter(|_| one.metrics);
+            if let Some(metrics) = metrics {
+                let health = health.clone();
+                one.endpoints
+                    .add_page("/metrics", move || metrics.page(&health))?;
+            }
+            if one.health {
+                health.add_to(&one.endpoints)?;
+                about.add_to(&one.endpoints)?;
+            }
+            one.endpoints.start();
+        }
+        Ok(Served {
+            bound: self.bound,
+            health: health.clone(),
+        })
     }
 }
 
-/// What one address serves.
-struct Served {
+/// The endpoints that are served.
+pub(crate) struct Served {
+    bound: Vec<Bound>,
     health: Health,
-    /// Where the probes are served.
-    about: Option<ZPages>,
-    metrics: Option<Metrics>,
 }
 
-impl Pages for Served {
-    fn answer(&self, asked: Asked<'_>) -> Page {
-        if let Some(metrics) = self.metrics.as_ref().filter(|_| asked.path == "/metrics") {
-            return metrics.page(&self.health);
+impl Served {
+    /// Adds and removes the checks that come and go with the configuration.
+    pub(crate) fn follow_configuration(&self) {
+        for probes in self.bound.iter().filter(|one| one.health) {
+            self.health.follow_configuration(&probes.endpoints);
         }
-        let page = self.about.as_ref().and_then(|about| {
-            let probe = self.health.page(asked);
-            probe.or_else(|| about.page(asked.path))
-        });
-        page.unwrap_or_else(|| Page::text(404, "404 page not found\n"))
     }
 }

@@ -1,15 +1,13 @@
-//! What the health probes answer: kube components' paths and words, by whether the server keeps
-//! confirming what is known.
+//! The checks of the health probes: whether the server keeps confirming what is known.
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use kubecache::Error;
+use kubecache::endpoints::{Endpoints, Probe};
 use kubecache::reflector::Reflector;
 
 use crate::credentials::Credentials;
-use crate::exchange::{Asked, Page};
 use crate::files::Files;
 use crate::managers::Managers;
 use crate::selections::Followed;
@@ -47,84 +45,73 @@ impl Flag {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    fn check(&self, wanted: bool, otherwise: &str) -> Verdict {
-        if self.0.load(Ordering::Relaxed) == wanted {
-            Ok(())
-        } else {
-            Err(otherwise.to_owned())
-        }
+    fn check(&self, wanted: bool, otherwise: &'static str) -> Result<(), &'static str> {
+        let is_wanted = self.0.load(Ordering::Relaxed) == wanted;
+        is_wanted.then_some(()).ok_or(otherwise)
     }
 }
-
-/// Well, or what is wrong. No object's name and no word of the server: whoever reaches the port can
-/// read it.
-type Verdict = Result<(), String>;
-
-/// One line of `?verbose`.
-type Check = (&'static str, Verdict);
 
 impl Health {
-    /// The probes' pages; `None` for another path.
-    pub(crate) fn page(&self, asked: Asked<'_>) -> Option<Page> {
-        let path = asked.path.strip_prefix('/')?;
-        let (probe, one) = path.split_once('/').unwrap_or((path, ""));
-        let checks = match probe {
-            "livez" => vec![ping()],
-            "healthz" => self.fresh(),
-            "readyz" => {
-                let mut checks = self.fresh();
-                let synced = self
-                    .synced
-                    .check(true, "not every object has had its first answer");
-                checks.push(("synced", synced));
-                checks
-            }
-            _ => return None,
-        };
-        Some(if one.is_empty() {
-            all(probe, checks, asked.query)
-        } else {
-            let check = checks.into_iter().find(|(name, _)| *name == one)?;
-            all(path, vec![check], asked.query)
-        })
-    }
-
-    /// Whether the server keeps confirming all that is followed.
-    fn fresh(&self) -> Vec<Check> {
-        let mut checks = vec![ping()];
-        if let Some(pods) = &self.pods {
-            checks.push(("pods", told("pods", followed(pods))));
+    /// Adds all checks to the probes. They name no object and repeat no word of the server: whoever
+    /// reaches the port can read it.
+    pub(crate) fn add_to(&self, probes: &Endpoints) -> Result<(), Error> {
+        let fresh = Probe::Health;
+        if let Some(pods) = self.pods.clone() {
+            probes.add_check(fresh, "pods", move || followed(&pods))?;
         }
-        if let Some(own) = &self.own_node {
-            checks.push(("node", told("node", followed(own))));
+        if let Some(own) = self.own_node.clone() {
+            probes.add_check(fresh, "node", move || followed(&own))?;
         }
-        let (secrets, config_maps) = self.managers.health();
-        checks.push(("secrets", told("secrets", secrets)));
-        checks.push(("configmaps", told("configmaps", config_maps)));
-        let selections = self.selections.lock().clone();
-        if !selections.is_empty() {
-            let all = selections.iter().try_for_each(|one| followed(one));
-            checks.push(("selections", told("selections", all)));
-        }
-        if let Some(restored) = &self.restored {
+        let managers = Arc::clone(&self.managers);
+        probes.add_check(fresh, "secrets", move || managers.health().0)?;
+        let managers = Arc::clone(&self.managers);
+        probes.add_check(fresh, "configmaps", move || managers.health().1)?;
+        self.add_declared(probes, "selections");
+        if let Some(restored) = self.restored.clone() {
             let waits = "the server has not confirmed all that the snapshot brought";
-            checks.push(("snapshot", restored.check(false, waits)));
+            probes.add_check(fresh, "snapshot", move || restored.check(false, waits))?;
         }
-        if let Some(files) = &self.files {
-            checks.push(("files", told("files", files.health())));
-            let hook = files.hook_health();
-            checks.extend(hook.map(|hook| ("hook", told("hook", hook))));
+        if let Some(files) = self.files.clone() {
+            probes.add_check(fresh, "files", move || files.health())?;
         }
-        if let Some(credentials) = &self.credentials {
-            checks.push(("credentials", told("credentials", credentials.health())));
+        self.add_declared(probes, "hook");
+        if let Some(credentials) = self.credentials.clone() {
+            probes.add_check(fresh, "credentials", move || credentials.health())?;
         }
-        checks
+        let (synced, waits) = (
+            self.synced.clone(),
+            "not every object has had its first answer",
+        );
+        probes.add_check(Probe::Ready, "synced", move || synced.check(true, waits))
     }
-}
 
-/// That there is an answer is the answer.
-fn ping() -> Check {
-    ("ping", Ok(()))
+    /// Adds and removes the checks that come and go with the configuration.
+    pub(crate) fn follow_configuration(&self, probes: &Endpoints) {
+        for name in ["selections", "hook"] {
+            self.add_declared(probes, name);
+        }
+    }
+
+    fn add_declared(&self, probes: &Endpoints, name: &'static str) {
+        let health = self.clone();
+        if self.declared(name).is_none() {
+            probes.remove_check(name);
+        } else {
+            let check = move || health.declared(name).unwrap_or(Ok(()));
+            // The error of a check that is there already.
+            drop(probes.add_check(Probe::Health, name, check));
+        }
+    }
+
+    /// The verdict of a check of that name; `None` where nothing is declared for it.
+    fn declared(&self, name: &str) -> Option<Result<(), Error>> {
+        if name == "hook" {
+            return self.files.as_ref()?.hook_health();
+        }
+        let selections = self.selections.lock().clone();
+        let verdicts = selections.iter().map(|one| followed(one));
+        verdicts.reduce(Result::and)
+    }
 }
 
 /// A thread that ended before the agent, which only a panic leads to, owes nothing to the library;
@@ -136,88 +123,11 @@ fn followed(reflector: &Reflector) -> Result<(), Error> {
     reflector.health()
 }
 
-/// The library's own words, and of the last failure only its kind; the rest is in the log.
-fn told(what: &str, health: Result<(), Error>) -> Verdict {
-    health.map_err(|error| {
-        let cause = error
-            .source()
-            .and_then(|cause| cause.downcast_ref::<Error>());
-        if let Some(cause) = cause {
-            log::debug!("{what}: {error}: {cause}");
-            return format!("{error} (last failure: {:?})", cause.kind());
-        }
-        let Some(last) = error.last_error() else {
-            return error.to_string();
-        };
-        log::debug!("{what}: {error}");
-        let kind = format!("{:?}", last.kind());
-        error.to_string().replace(&last.to_string(), &kind)
-    })
-}
-
-/// A page as kube components write it: `ok`, or each check where one failed or `?verbose` asks for
-/// them.
-fn all(probe: &str, mut checks: Vec<Check>, query: &str) -> Page {
-    let parameters = || query.split('&').filter(|parameter| !parameter.is_empty());
-    let verbose = parameters().any(|one| one == "verbose" || one.starts_with("verbose="));
-    let excluded = |name: &str| parameters().any(|one| one.strip_prefix("exclude=") == Some(name));
-    let mut text = String::new();
-    let mut failed = false;
-    for (name, verdict) in &mut checks {
-        let line = match verdict {
-            _ if excluded(name) => format!("[+]{name} excluded: ok\n"),
-            Ok(()) => format!("[+]{name} ok\n"),
-            Err(why) => {
-                failed = true;
-                format!("[-]{name} failed: {why}\n")
-            }
-        };
-        text.push_str(&line);
-    }
-    match (failed, verbose) {
-        (true, _) => Page::text(500, format!("{text}{probe} check failed\n")),
-        (false, true) => Page::text(200, format!("{text}{probe} check passed\n")),
-        (false, false) => Page::text(200, "ok"),
-    }
-}
-
-#[cfg(test)]
+#[cfg(all(test, feature = "testing"))]
 mod tests {
-    use kubecache::ErrorKind;
-
     use super::*;
 
-    fn checks(secrets: Verdict) -> Vec<Check> {
-        vec![ping(), ("pods", Ok(())), ("secrets", secrets)]
-    }
-
-    #[test]
-    fn a_page_is_ok_or_lists_the_checks_as_kube_components_do() {
-        let page = |secrets, query| all("healthz", checks(secrets), query);
-        assert_eq!(page(Ok(()), ""), Page::text(200, "ok"));
-        let listed = "[+]ping ok\n[+]pods ok\n[+]secrets ok\nhealthz check passed\n";
-        for verbose in ["verbose", "verbose=1", "x=y&verbose"] {
-            assert_eq!(page(Ok(()), verbose), Page::text(200, listed));
-        }
-        let failed = "[+]ping ok\n[+]pods ok\n[-]secrets failed: old\nhealthz check failed\n";
-        for query in ["", "verbose", "exclude=pods", "exclude"] {
-            let page = page(Err("old".to_owned()), query);
-            let failed = match query {
-                "exclude=pods" => failed.replace("pods ok", "pods excluded: ok"),
-                _ => failed.to_owned(),
-            };
-            assert_eq!(page, Page::text(500, failed));
-        }
-        let excluded = "[+]ping ok\n[+]pods ok\n[+]secrets excluded: ok\nhealthz check passed\n";
-        let query = "verbose&exclude=secrets";
-        assert_eq!(
-            page(Err("old".to_owned()), query),
-            Page::text(200, excluded)
-        );
-    }
-
     /// B14 asks the owner of a reflector whether its end is well: here it is not.
-    #[cfg(feature = "testing")]
     #[test]
     fn b14_a_thread_that_ended_while_the_agent_runs_fails_its_check() {
         use kubecache::store::{Indexers, Store};
@@ -226,24 +136,12 @@ mod tests {
         let source = Arc::new(FakeSource::<k8s_openapi::api::core::v1::Node>::new());
         let options = kubecache::reflector::ReflectorOptions::default();
         let (_store, reflector) = Store::spawn("node", source, Indexers::new(), options).unwrap();
-        assert_eq!(told("node", followed(&reflector)), Ok(()));
+        assert!(followed(&reflector).is_ok());
         reflector.stop();
         while !reflector.is_finished() {
             std::thread::yield_now();
         }
-        let why = "the thread that follows the server: stopped".to_owned();
-        assert_eq!(told("node", followed(&reflector)), Err(why));
-    }
-
-    #[test]
-    fn of_a_failure_its_kind_is_told_and_none_of_its_words() {
-        let why = Error::new(ErrorKind::Unreachable, "connecting to canary.example:6443");
-        let error = Error::new(ErrorKind::Timeout, "the server last confirmed it 131s ago");
-        assert_eq!(
-            told("pods", Err(error.clone().with_source(why))),
-            Err("the server last confirmed it 131s ago (last failure: Unreachable)".to_owned())
-        );
-        assert_eq!(told("pods", Err(error.clone())), Err(error.to_string()));
-        assert_eq!(told("pods", Ok(())), Ok(()));
+        let why = "the thread that follows the server: stopped";
+        assert_eq!(followed(&reflector).unwrap_err().to_string(), why);
     }
 }

@@ -17,12 +17,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
+use crate::bell::Bell;
 use crate::log_format;
 use crate::managers::ObjectId;
 use crate::notify::VARIABLES;
 use crate::outflow::STDERR;
 use crate::reads::later;
-use crate::serve::Bell;
 
 /// The objects whose files changed, one per line, as `secret shop/db`.
 const CHANGED: &str = "KUBECACHE_CHANGED";

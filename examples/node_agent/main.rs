@@ -7,6 +7,7 @@
 mod agent;
 mod agent_flags;
 mod args;
+mod bell;
 mod bind;
 mod credentials;
 mod declaration;
@@ -14,7 +15,6 @@ mod declaration;
 mod demo;
 mod duration;
 mod endpoints;
-mod exchange;
 mod files;
 mod flags;
 mod follow;
@@ -45,7 +45,6 @@ mod replay;
 mod rights;
 mod rows;
 mod selections;
-mod serve;
 mod signals;
 #[cfg_attr(not(feature = "snapshot"), path = "no_snapshot.rs")]
 mod snapshot;
@@ -75,7 +74,7 @@ use kubecache::{Error, ErrorKind};
 use agent::{Agent, Ended};
 use args::{Command, Options, Output};
 use demo::Demo;
-use endpoints::Endpoints;
+use endpoints::Addresses;
 use notify::Notifier;
 use outflow::{Pieces, STDERR, STDOUT};
 use print::Printer;
@@ -153,7 +152,7 @@ fn start() -> ExitCode {
 }
 
 fn run(options: &Options, node_name: Option<&str>) -> Result<Ended, Error> {
-    let endpoints = Endpoints::bind(options)?;
+    let endpoints = Addresses::bind(options)?;
     let demo = if options.demo {
         let server = Demo::serve(options.demo_speed)?;
         announce(&server, options.output);

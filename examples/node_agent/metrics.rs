@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use kubecache::Error;
 use kubecache::clock::Clock;
+use kubecache::endpoints::WebPage;
 use kubecache::http::ClientOptions;
 use kubecache::manager::{ChangeDetection, ManagerOptions};
 use kubecache::metrics::{CONTENT_TYPE, Exposition};
@@ -11,7 +12,6 @@ use kubecache::object::Object;
 use kubecache::reflector::ReflectorOptions;
 
 use crate::bind::BindAddress;
-use crate::exchange::Page;
 use crate::files::Files;
 use crate::health::Health;
 use crate::outflow::{STDERR, STDOUT};
@@ -144,12 +144,9 @@ impl Metrics {
     }
 
     /// The page `/metrics`.
-    pub(crate) fn page(&self, of: &Health) -> Page {
-        Page {
-            code: 200,
-            content_type: CONTENT_TYPE,
-            body: [&self.0.text(), BUILD_INFO, &own(of)].concat(),
-        }
+    pub(crate) fn page(&self, of: &Health) -> WebPage {
+        let series = [&self.0.text(), BUILD_INFO, &own(of)].concat();
+        WebPage::text(series).content_type(CONTENT_TYPE)
     }
 
     /// Counts what the client of the agent does.

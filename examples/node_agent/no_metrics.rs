@@ -1,13 +1,13 @@
 //! The metrics' place in an agent that is built without them: it says how to get them.
 
 use kubecache::Error;
+use kubecache::endpoints::WebPage;
 use kubecache::http::ClientOptions;
 use kubecache::manager::{ChangeDetection, ManagerOptions};
 use kubecache::object::Object;
 use kubecache::reflector::ReflectorOptions;
 
 use crate::bind::BindAddress;
-use crate::exchange::Page;
 use crate::health::Health;
 
 /// Why the flag is refused.
@@ -29,7 +29,7 @@ impl Metrics {
     }
 
     /// The page `/metrics`.
-    pub(crate) fn page(&self, _of: &Health) -> Page {
+    pub(crate) fn page(&self, _of: &Health) -> WebPage {
         match *self {}
     }
 

@@ -5,10 +5,11 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant, SystemTime};
 
 use k8s_openapi::jiff::Timestamp;
+use kubecache::Error;
 use kubecache::clock::Clock;
+use kubecache::endpoints::{Endpoints, WebPage};
 
 use crate::args::Options;
-use crate::exchange::Page;
 
 /// Programs should read /metrics and the probes instead.
 const WARNING: &str = "Warning: for people who look for a fault; the text changes at any time.";
@@ -34,26 +35,21 @@ impl ZPages {
         }
     }
 
-    /// The page at that path; `None` for another one.
-    pub(crate) fn page(&self, path: &str) -> Option<Page> {
-        let lines: Vec<_> = match path {
-            "/statusz" => self.status(
-                Clock::system()
-                    .now()
-                    .saturating_duration_since(self.started),
-            ),
-            "/flagz" => {
-                let flags = self.flags.iter();
-                flags
-                    .map(|(name, value)| format!("{name}={value}"))
-                    .collect()
-            }
-            _ => return None,
-        };
-        let name = path.trim_start_matches('/');
-        let lines = lines.join("\n");
-        let text = format!("\nnode_agent {name}\n{WARNING}\n\n{lines}\n");
-        Some(Page::text(200, text))
+    /// Adds both pages.
+    pub(crate) fn add_to(&self, endpoints: &Endpoints) -> Result<(), Error> {
+        let pages = self.clone();
+        endpoints.add_page("/statusz", move || {
+            let now = Clock::system().now();
+            page(
+                "statusz",
+                &pages.status(now.saturating_duration_since(pages.started)),
+            )
+        })?;
+        let flags = self.flags.iter();
+        let flags: Vec<_> = flags
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        endpoints.add_page("/flagz", move || page("flagz", &flags))
     }
 
     fn status(&self, up: Duration) -> Vec<String> {
@@ -69,6 +65,11 @@ impl ZPages {
             "Paths: /flagz /healthz /livez /readyz /statusz".to_owned(),
         ]
     }
+}
+
+fn page(name: &str, lines: &[String]) -> WebPage {
+    let lines = lines.join("\n");
+    WebPage::text(format!("\nnode_agent {name}\n{WARNING}\n\n{lines}\n"))
 }
 
 /// The flags by name with the values that apply. Whoever reaches the port can read them: those of
@@ -163,6 +164,5 @@ mod tests {
             status[0].ends_with(|c: char| c.is_ascii_digit()),
             "{status:?}"
         );
-        assert!(pages.page("/statusz/").is_none());
     }
 }

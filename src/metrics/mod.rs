@@ -2,7 +2,9 @@
 //!
 //! An [`Exposition`] makes hooks. The program gives each to the owner that it measures, and
 //! [`Exposition::text`] renders all counts. There is no global registry: a program may have several
-//! expositions. The program serves the text itself: any HTTP server will do, with [`CONTENT_TYPE`].
+//! expositions. Any HTTP server can serve the text, with [`CONTENT_TYPE`]; the feature `endpoints`
+//! has one. A program with a `prometheus::Registry` of its own adds the series to that instead, by
+//! [`Exposition::register`].
 //!
 //! ```
 //! # #[cfg(feature = "testing")] {
@@ -166,6 +168,7 @@ mod page;
 mod position;
 mod readings;
 mod reflector;
+mod registry;
 mod series_map;
 #[cfg(test)]
 #[cfg(feature = "testing")]
@@ -179,6 +182,11 @@ use manager::ManagerSeries;
 use page::{Labels, Registry};
 use reflector::ReflectorSeries;
 use series_map::SeriesMap;
+
+/// The crate of [`Exposition::register`]'s registry, in the version that it takes.
+#[doc(no_inline)]
+pub use prometheus;
+pub use registry::RegisteredExposition;
 
 use crate::error::{Error, ErrorKind};
 use crate::hooks::Hook;
@@ -334,6 +342,11 @@ impl Exposition {
     /// Any thread may call it. It reads the state of each owner, and never waits for the network or
     /// for a handler.
     pub fn text(&self) -> String {
+        page::text(&self.page())
+    }
+
+    /// The present counts of all series.
+    fn page(&self) -> Registry {
         let page = Registry::new();
         for series in self.reflectors.living() {
             series.show(&page);
@@ -347,7 +360,7 @@ impl Exposition {
         for series in self.clients.living() {
             series.show(&page);
         }
-        page::text(&page)
+        page
     }
 }
 

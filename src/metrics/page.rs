@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
     TextEncoder,
@@ -32,6 +32,8 @@ pub(super) struct Metric {
 macro_rules! metrics {
     ($($constant:ident: $name:literal, $help:literal;)*) => {
         $(const $constant: Metric = Metric { name: $name, help: $help };)*
+        /// All of them.
+        pub(super) const ALL: &[Metric] = &[$($constant),*];
     };
 }
 pub(super) use metrics;
@@ -79,6 +81,17 @@ impl Metric {
             }
             Err(error) => log::error!("a metric is left out: {error}"),
         }
+    }
+
+    /// The name in a registry, whatever the labels of its series.
+    pub(super) fn desc(self) -> Result<Desc, Error> {
+        let desc = Desc::new(
+            self.name.into(),
+            self.help.into(),
+            Vec::new(),
+            Labels::new(),
+        );
+        desc.map_err(|error| self.refused(error))
     }
 
     fn opts(self, labels: &Labels) -> Opts {

@@ -72,6 +72,7 @@ ranks! {
     55 WORKER_END "how a worker has ended"
     56 REQUEST_PHASE "where a request is on its way to an answer"
     57 METRICS "the tables of metrics"
+    57 ENDPOINTS "the checks and pages of endpoints"
     58 FAILURE_LOG "what the log was told of failures"
     60 FAKE_CLOCK "the fake clock"
 }

@@ -5,11 +5,13 @@ mod group;
 mod schedules;
 mod stop;
 mod waits;
+mod wake_up;
 
 pub use crate::sync::Wake;
 pub(crate) use group::WorkerGroup;
 pub use stop::{StopSource, StopToken, WaitEnd, WakeRegistration};
 pub(crate) use waits::{Task, ThreadWait};
+pub(crate) use wake_up::WakeUp;
 
 use std::any::Any;
 use std::io;

@@ -15,7 +15,6 @@ use rustls::pki_types::CertificateDer;
 use super::byte_budget::{Account, ByteBudget, is_uncounted};
 use super::interrupt::{Interrupt, Limit};
 use super::slots::Slot;
-use super::wakeup::WakeUp;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{RequestPhase, RequestProgress};
@@ -24,7 +23,7 @@ use crate::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 use crate::wire::Growth;
-use crate::worker::{StopToken, Wake, WakeRegistration};
+use crate::worker::{StopToken, Wake, WakeRegistration, WakeUp};
 
 /// The bytes of a request's head besides its path and its header values.
 const OUTPUT_BYTES_MIN: usize = 1024;

@@ -11,4 +11,3 @@ pub(super) mod interrupt;
 pub(super) mod limiter;
 pub(super) mod request_threads;
 pub(super) mod slots;
-mod wakeup;

@@ -2,6 +2,7 @@
 
 mod format;
 mod lifecycles;
+mod registries;
 mod shown;
 
 use std::time::Duration;

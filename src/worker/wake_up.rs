@@ -1,13 +1,12 @@
-//! The descriptor that a stop makes readable to wake a thread in poll(2).
+//! The descriptor that a stop makes readable, to wake a thread in poll(2).
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::sync::Arc;
-use crate::worker::Wake;
+use crate::sync::{Arc, Wake};
 
-/// The wake-up descriptor of one call: an eventfd on Linux, a socket pair elsewhere. It stays
-/// readable, so that each thread of the call sees it.
+/// A wake-up descriptor: an eventfd on Linux, a socket pair elsewhere. It stays readable until it
+/// is cleared, so that each thread that polls it sees it.
 #[derive(Debug)]
 pub(crate) struct WakeUp {
     readable: OwnedFd,
@@ -39,6 +38,13 @@ impl WakeUp {
             readable: readable.into(),
             writable: writable.into(),
         }))
+    }
+
+    /// Makes it unreadable until the next wake-up.
+    #[cfg(feature = "endpoints")]
+    pub(crate) fn clear(&self) {
+        // An eventfd is empty after the first read.
+        while matches!(rustix::io::read(&self.readable, &mut [0; 64]), Ok(count) if count > 0) {}
     }
 
     #[cfg(target_os = "linux")]

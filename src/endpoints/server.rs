@@ -1,0 +1,127 @@
+//! The server of endpoints: one thread that accepts, reads and answers, and sleeps in poll(2)
+//! between.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::exchange::HttpExchange;
+use super::table::Table;
+use crate::clock::{Clock, later};
+use crate::sync::{Arc, atomic::Ordering};
+use crate::worker::{StopToken, Wake, WakeUp};
+
+/// The most clients at a time: a kubelet, a scraper, a person. One more replaces the oldest.
+pub(super) const CLIENTS_MAX: usize = 16;
+/// The wait before the next accept if the system has no descriptor. The waiting client keeps the
+/// listener readable meanwhile.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the thread of endpoints serves.
+pub(super) struct EndpointsServer {
+    listener: TcpListener,
+    table: Arc<Table>,
+    /// Oldest first.
+    clients: Vec<HttpExchange<TcpStream>>,
+    /// After a failure: the time of the next accept.
+    accepts_from: Option<Instant>,
+}
+
+impl EndpointsServer {
+    pub(super) fn new(listener: TcpListener, table: Arc<Table>) -> Self {
+        Self {
+            listener,
+            table,
+            clients: Vec::new(),
+            accepts_from: None,
+        }
+    }
+
+    /// Serves until the stop.
+    pub(super) fn run(mut self, stop: &StopToken) {
+        let clock = Clock::system();
+        let bell: Arc<dyn Wake> = Arc::<WakeUp>::clone(&self.table.bell);
+        let _registration = stop.register(&bell);
+        while !stop.is_stopped() {
+            let ready = match self.wait(clock.now()) {
+                Ok(ready) => ready,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    log::error!("the endpoints end: poll: {error}");
+                    return;
+                }
+            };
+            // Before the look at what rang, so that no ring is lost.
+            self.table.bell.clear();
+            let now = clock.now();
+            self.serve(&ready, now);
+            self.accepts_from = self.accepts_from.filter(|from| *from > now);
+            if self.accepts() {
+                self.accept(now);
+            }
+        }
+    }
+
+    /// Blocks until a client connects, sends, takes or is late, a call ends, or the stop is raised.
+    /// Returns which clients' sockets have something to say.
+    fn wait(&self, now: Instant) -> io::Result<Vec<bool>> {
+        let mut descriptors = vec![PollFd::new(&*self.table.bell, PollFlags::IN)];
+        let clients = self.clients.iter();
+        descriptors.extend(clients.map(|client| PollFd::new(&client.socket, client.events())));
+        let listener = self.accepts().then_some(&self.listener);
+        descriptors.extend(listener.map(|listener| PollFd::new(listener, PollFlags::IN)));
+        let ends = self.clients.iter().map(|client| client.until);
+        let next = ends.chain(self.accepts_from).min();
+        let timeout = next.map(|at| at.saturating_duration_since(now));
+        let timeout = timeout.and_then(|left| Timespec::try_from(left).ok());
+        poll(&mut descriptors, timeout.as_ref())?;
+        let clients = descriptors.iter().skip(1);
+        Ok(clients.map(|at| !at.revents().is_empty()).collect())
+    }
+
+    fn serve(&mut self, ready: &[bool], now: Instant) {
+        let mut ready = ready.iter();
+        let table = &*self.table;
+        self.clients.retain_mut(|client| {
+            let is_ready = ready.next().is_some_and(|ready| *ready);
+            // The socket of a client that waits for its answer is ready only if it broke.
+            match (client.events().is_empty(), is_ready) {
+                (true, true) => false,
+                (false, false) => client.until > now,
+                (true, false) | (false, true) => client.go_on(table, now),
+            }
+        });
+    }
+
+    fn accepts(&self) -> bool {
+        self.accepts_from.is_none() && self.table.is_served.load(Ordering::SeqCst)
+    }
+
+    fn accept(&mut self, now: Instant) {
+        // Clients that connect without end must not keep the thread.
+        for _ in 0..CLIENTS_MAX {
+            let accepted = self.listener.accept();
+            let accepted =
+                accepted.and_then(|(socket, _)| socket.set_nonblocking(true).map(|()| socket));
+            match accepted {
+                Ok(socket) => {
+                    if self.clients.len() >= CLIENTS_MAX {
+                        drop(self.clients.remove(0));
+                    }
+                    self.clients.push(HttpExchange::new(socket, now));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // They concern one client, or one call: the next may be tried at once.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    log::warn!("the endpoints: a client could not be taken: {error}");
+                    self.accepts_from = Some(later(now, EXHAUSTED_PAUSE));
+                    return;
+                }
+            }
+        }
+    }
+}
