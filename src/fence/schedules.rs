@@ -32,7 +32,11 @@ fn no_news_is_missed_and_no_write_is_lost() {
             let (noting, seen_by) = (Arc::clone(&fence), store.clone());
             let noted = thread::spawn(move || noting.wrote(&owner(), &seen_by, &"9".into()));
             let staging = writer.begin();
-            writer.commit(staging, &Replacement::default()).unwrap();
+            let list = Replacement {
+                resource_version: "1".into(),
+                ..Replacement::default()
+            };
+            writer.commit(staging, &list).unwrap();
             writer.bookmark(&"5".into());
             noted.join().unwrap().unwrap();
             assert_eq!(fence.owners(), [owner()]);
