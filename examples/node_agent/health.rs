@@ -62,9 +62,9 @@ impl Health {
         if let Some(own) = self.own_node.clone() {
             probes.add_check(fresh, "node", move || followed(&own))?;
         }
-        let managers = Arc::clone(&self.managers);
+        let managers = self.managers.clone();
         probes.add_check(fresh, "secrets", move || managers.health().0)?;
-        let managers = Arc::clone(&self.managers);
+        let managers = self.managers.clone();
         probes.add_check(fresh, "configmaps", move || managers.health().1)?;
         self.add_declared(probes, "selections");
         if let Some(restored) = self.restored.clone() {
