@@ -202,23 +202,28 @@ impl WriteFence {
     pub fn wait_until_seen(&self, owner: &Owner, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&self.clock);
         let writes = self.owners.lock().get(owner).cloned().unwrap_or_default();
-        let (mut first, mut late) = (None, Vec::new());
-        // Deletions last: a cache that has not seen the creation yet does not have the object either.
+        // Deletions last: a cache that has not seen the creation does not have the object either.
         let (deletions, versions): (Vec<_>, Vec<_>) =
             writes.iter().partition(|write| write.deleted.is_some());
+        let mut late = Vec::<(&NotedWrite, Error)>::new();
         for write in versions.into_iter().chain(deletions) {
+            let is_behind = |(earlier, _): &(&NotedWrite, Error)| earlier.precedes(write);
+            if late.iter().any(is_behind) {
+                continue;
+            }
             match (write.cache.wait)(write, deadline) {
                 Ok(()) => self.seen(owner, write),
-                Err(error) => {
-                    late.push(write.text(self.clock.now()));
-                    first.get_or_insert(error);
-                }
+                Err(error) => late.push((write, error)),
             }
         }
-        let Some(first) = first else { return Ok(()) };
+        let now = self.clock.now();
+        let texts: Vec<_> = late.iter().map(|(write, _)| write.text(now)).collect();
+        let Some((_, first)) = late.into_iter().next() else {
+            return Ok(());
+        };
         let kind = Some(first.kind()).filter(|kind| *kind != ErrorKind::NotSynced);
         let kind = kind.unwrap_or(ErrorKind::Timeout);
-        Err(Error::new(kind, late.join("; ")).with_source(first))
+        Err(Error::new(kind, texts.join("; ")).with_source(first))
     }
 
     /// Forgets the writes for an owner that is gone. A wait that has begun goes on.
@@ -253,6 +258,13 @@ impl NotedWrite {
         self.cache.identity == other.cache.identity
             && self.deleted == other.deleted
             && !self.version.is_older_than(&other.version)
+    }
+
+    /// Whether `other` is a deletion that this write of the same cache must be seen before.
+    fn precedes(&self, other: &Self) -> bool {
+        self.deleted.is_none()
+            && other.deleted.is_some()
+            && self.cache.identity == other.cache.identity
     }
 
     fn text(&self, now: Instant) -> String {

@@ -103,10 +103,11 @@ impl<K: Object> EntryState<K> for WatchEntry<K> {
 
     fn failures(&self, now: Instant) -> &Failures {
         let status = &self.status;
-        if status.failures.count() == 0 && status.is_overdue(now) {
-            return &status.failing;
+        let counts = (status.failures.count(), status.failing.count());
+        match counts {
+            (0, 1..) if status.is_overdue(now) => &status.failing,
+            _ => &status.failures,
         }
-        &status.failures
     }
 
     fn summary(&self) -> Option<ObjectSummary> {
