@@ -91,7 +91,7 @@ impl WorkState {
     /// Notes a failure. Returns the pause before the next try.
     pub(super) fn failed(&mut self, key: &ObjectKey) -> Duration {
         let (count, last) = self.failures.get(key).copied().unzip();
-        let pause = doubled(last, self.retry_first, self.retry_max);
+        let pause = doubled(last, self.retry_first, self.retry_max).min(self.retry_max);
         let count = count.unwrap_or(0_u32).saturating_add(1);
         self.failures.insert(key.clone(), (count, pause));
         pause

@@ -94,6 +94,19 @@ fn a_failed_key_comes_again_after_a_pause_of_its_own_that_doubles_up_to_a_maximu
 }
 
 #[test]
+fn no_pause_is_longer_than_the_longest_even_the_first() {
+    let fake = FakeClock::new();
+    let options = WorkQueueOptions::default().clock(Clock::from(fake.clone()));
+    let most = Duration::from_millis(1);
+    let queue = WorkQueue::new(options.retry_max(most));
+    for _ in 0..3 {
+        add(&queue, &["a"]);
+        assert_eq!(next(&queue).1.retry(), most);
+        fake.advance(most);
+    }
+}
+
+#[test]
 fn work_that_ends_otherwise_leaves_the_count() {
     let (queue, fake) = queue();
     add(&queue, &["a"]);
