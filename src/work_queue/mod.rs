@@ -174,16 +174,18 @@ impl WorkQueue {
         self.len() == 0
     }
 
-    /// Ends the queue: it takes no further key, and drops those that wait for their time. Workers
+    /// Ends the queue: it takes no further key, and drops those whose time has not come. Workers
     /// still get the waiting keys, and then an error.
     #[doc(alias = "ShutDown")]
     pub fn close(&self) {
-        self.change(WorkState::close);
+        let now = self.clock.now();
+        self.change(|state| state.close(now));
     }
 
     /// Ends the queue at once: also drops the waiting keys. Each [`get`](Self::get) fails.
     pub fn stop(&self) {
-        self.change(WorkState::stop);
+        let now = self.clock.now();
+        self.change(|state| state.stop(now));
     }
 
     /// Closes the queue, and blocks until the workers have done all waiting keys, at most until

@@ -105,14 +105,16 @@ impl WorkState {
         self.failures.get(key).map_or(0, |(count, _)| *count)
     }
 
-    pub(super) fn close(&mut self) {
+    /// Takes no further key, and drops those whose time has not come.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.add_due(now);
         self.is_closed = true;
         self.delayed.clear();
         self.dues.clear();
     }
 
-    pub(super) fn stop(&mut self) {
-        self.close();
+    pub(super) fn stop(&mut self, now: Instant) {
+        self.close(now);
         self.ready.clear();
         self.waiting.clear();
     }

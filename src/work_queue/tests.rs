@@ -206,6 +206,23 @@ fn a_closed_queue_takes_nothing_and_gives_what_waits() {
 }
 
 #[test]
+fn the_end_keeps_a_key_whose_time_has_come() {
+    let (queue, fake) = queue();
+    queue.add_after(key("due"), SECOND);
+    queue.add_after(key("later"), 2 * SECOND);
+    fake.advance(SECOND);
+    queue.close();
+    fake.advance(SECOND);
+    let error = queue.drain(NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "timed out waiting for a work queue: 1 keys wait, and 0 are worked on: "
+    );
+    assert_eq!(next(&queue).0, "due");
+    queue.drain(Deadline::NEVER).unwrap();
+}
+
+#[test]
 fn a_drain_waits_for_what_waits_and_a_shutdown_for_what_is_worked_on() {
     let (queue, _fake) = queue();
     add(&queue, &["a", "b", "c"]);
