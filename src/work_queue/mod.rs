@@ -191,7 +191,8 @@ impl WorkQueue {
     /// Closes the queue, and blocks until the workers have done all waiting keys, at most until
     /// `deadline`.
     ///
-    /// Does not wait for a key that the calling thread took.
+    /// Does not wait for a key that the calling thread took, even if the key was added again, nor
+    /// for one of another thread that is within such a call.
     ///
     /// # Errors
     ///
@@ -204,7 +205,8 @@ impl WorkQueue {
 
     /// Stops the queue, and blocks until no worker has a key, at most until `deadline`.
     ///
-    /// Does not wait for a key that the calling thread took.
+    /// Does not wait for a key that the calling thread took, nor for one of another thread that is
+    /// within such a call.
     ///
     /// # Errors
     ///
@@ -216,17 +218,21 @@ impl WorkQueue {
 
     fn wait_until_done(&self, deadline: Deadline) -> Result<(), Error> {
         let thread = current_thread();
+        // The waits of other threads may end with this one.
+        self.change(|state| state.begin_wait(thread));
         let state = self.state.lock();
-        let (done, state) = self.clock.wait_for(&self.state, state, deadline, |state| {
-            (state.is_over() && state.late(thread).is_empty()).then_some(())
+        let (done, mut state) = self.clock.wait_for(&self.state, state, deadline, |state| {
+            state.is_done().then_some(())
         });
+        let (waiting, late) = (state.waiting(), state.late());
+        let late: Vec<_> = late.iter().map(ToString::to_string).collect();
+        state.end_wait(thread);
+        drop(state);
         if done.is_some() {
             return Ok(());
         }
-        let late: Vec<_> = state.late(thread).iter().map(ToString::to_string).collect();
         let text = format!(
-            "timed out waiting for a work queue: {} keys wait, and {} are worked on: {}",
-            state.waiting(),
+            "timed out waiting for a work queue: {waiting} keys wait, and {} are worked on: {}",
             late.len(),
             late.join(", ")
         );

@@ -223,6 +223,50 @@ fn the_end_keeps_a_key_whose_time_has_come() {
 }
 
 #[test]
+fn a_drain_of_a_worker_leaves_out_its_own_key_even_if_that_was_added_again() {
+    let (queue, _fake) = queue();
+    add(&queue, &["a", "b"]);
+    let (_, own) = next(&queue);
+    add(&queue, &["a"]);
+    let error = queue.drain(NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "timed out waiting for a work queue: 1 keys wait, and 0 are worked on: "
+    );
+    assert_eq!(next(&queue).0, "b");
+    queue.drain(NOW).unwrap();
+    drop(own);
+    assert_eq!(next(&queue).0, "a", "the key comes again");
+    assert!(queue.get(NOW).unwrap_err().is_stopped());
+}
+
+#[test]
+fn two_workers_that_end_the_queue_do_not_wait_for_each_other() {
+    for is_drain in [false, true] {
+        let (queue, fake) = queue();
+        add(&queue, &["a", "b"]);
+        let (_, own) = next(&queue);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let (_, _item) = next(&queue);
+                queue.drain(Deadline::NEVER)
+            });
+            fake.wait_for_parked(1);
+            let ended = match is_drain {
+                true => queue.drain(NOW),
+                false => queue.shutdown(NOW),
+            };
+            // Ends the other wait in any case.
+            drop(own);
+            other.join().unwrap().unwrap();
+            ended.unwrap();
+        });
+        queue.stop();
+        assert!(queue.get(NOW).unwrap_err().is_stopped());
+    }
+}
+
+#[test]
 fn a_drain_waits_for_what_waits_and_a_shutdown_for_what_is_worked_on() {
     let (queue, _fake) = queue();
     add(&queue, &["a", "b", "c"]);
