@@ -32,6 +32,8 @@ pub(super) struct RelistLoop<R: Runtime> {
     clock: Clock,
     records: Records,
     requests: RelistRequests,
+    /// The number that the requests gave to this loop.
+    number: u64,
     /// The last good status of pods whose inspection fails. The cache holds an error instead, and
     /// the next good status may keep parts of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
@@ -48,7 +50,7 @@ impl<R: Runtime> RelistLoop<R> {
         (requests, progress): (RelistRequests, Arc<Mutex<Progress>>),
     ) -> Self {
         let clock = cache.clock().clone();
-        requests.begin();
+        let number = requests.begin();
         Self {
             runtime,
             cache,
@@ -56,6 +58,7 @@ impl<R: Runtime> RelistLoop<R> {
             clock,
             records: Records::default(),
             requests,
+            number,
             last_good: HashMap::new(),
             progress,
             log: FailureLog::default().reporter("kubecache::pod_status", "pod", "relist", "pods"),
@@ -272,7 +275,7 @@ impl<R: Runtime> RelistLoop<R> {
 /// or wait for a thread that waits on the cache.
 impl<R: Runtime> Drop for RelistLoop<R> {
     fn drop(&mut self) {
-        self.requests.end();
+        self.requests.end(self.number);
         if self.options.close_cache {
             self.cache.close();
         }

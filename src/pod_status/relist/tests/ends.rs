@@ -198,6 +198,39 @@ fn a_loop_that_leaves_the_cache_open_leaves_its_waiters_to_the_next() {
     waiting.join();
 }
 
+/// An abandoned thread may return from its runtime long after its successor began.
+#[test]
+fn a_late_end_of_a_loop_leaves_the_requests_to_its_successor() {
+    let requests = RelistRequests::new();
+    let options = RelistOptions::default()
+        .close_cache(false)
+        .requests(&requests);
+    let Bench {
+        answers,
+        asked,
+        relist,
+        cache,
+        fake,
+    } = Bench::with(options.clone(), true);
+    comes(&asked, "the list");
+    let passed = Deadline::at(fake.now());
+    let late = within("the shutdown", move || relist.shutdown(passed));
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    let next = Bench::over(cache, fake, options, false);
+    next.list("a c1=running");
+    next.expect(&Asked::Inspect("a".to_owned()));
+    assert!(requests.request_relist("a"));
+    answers.send_timeout(Answer::Fail(""), PATIENCE).unwrap();
+    let gone = asked.recv_timeout(PATIENCE);
+    assert_eq!(gone, Err(RecvTimeoutError::Disconnected));
+    assert!(requests.request_relist("b"));
+    next.give(Answer::Inspect(status("a", "")));
+    next.list("a c1=running, b");
+    next.found("b");
+    next.shut_down();
+    assert!(!requests.request_relist("a"));
+}
+
 #[test]
 fn a_list_that_panics_costs_one_relist() {
     let bench = Bench::new();
