@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use super::super::driver::RelistLoop;
 use super::*;
 use crate::ErrorKind;
 
@@ -229,6 +230,26 @@ fn a_late_end_of_a_loop_leaves_the_requests_to_its_successor() {
     next.found("b");
     next.shut_down();
     assert!(!requests.request_relist("a"));
+}
+
+/// The system refuses its thread.
+#[test]
+fn a_loop_that_never_ran_leaves_the_cache_open_and_takes_requests_for_another_try() {
+    let cache = PodStatusCache::new(Clock::from(FakeClock::new()));
+    let requests = RelistRequests::new();
+    assert!(requests.request_relist("a"));
+    let (asked, (_, answers)) = (unbounded().0, bounded(0));
+    let runtime = Played {
+        asked,
+        answers,
+        stubborn: false,
+    };
+    let shared = (requests.clone(), crate::sync::Arc::default());
+    let options = RelistOptions::default();
+    drop(RelistLoop::new(runtime, cache.clone(), options, shared));
+    assert!(!cache.is_closed());
+    assert_eq!(requests.take(), ["a"]);
+    assert!(requests.request_relist("a"));
 }
 
 #[test]
