@@ -174,22 +174,25 @@ impl WorkQueue {
         self.len() == 0
     }
 
-    /// Ends the queue: it takes no further key, and drops those that wait for their time. Workers
+    /// Ends the queue: it takes no further key, and drops those whose time has not come. Workers
     /// still get the waiting keys, and then an error.
     #[doc(alias = "ShutDown")]
     pub fn close(&self) {
-        self.change(WorkState::close);
+        let now = self.clock.now();
+        self.change(|state| state.close(now));
     }
 
     /// Ends the queue at once: also drops the waiting keys. Each [`get`](Self::get) fails.
     pub fn stop(&self) {
-        self.change(WorkState::stop);
+        let now = self.clock.now();
+        self.change(|state| state.stop(now));
     }
 
     /// Closes the queue, and blocks until the workers have done all waiting keys, at most until
     /// `deadline`.
     ///
-    /// Does not wait for a key that the calling thread took.
+    /// Does not wait for a key that the calling thread took, even if the key was added again, nor
+    /// for one of another thread that is within such a call.
     ///
     /// # Errors
     ///
@@ -202,7 +205,8 @@ impl WorkQueue {
 
     /// Stops the queue, and blocks until no worker has a key, at most until `deadline`.
     ///
-    /// Does not wait for a key that the calling thread took.
+    /// Does not wait for a key that the calling thread took, nor for one of another thread that is
+    /// within such a call.
     ///
     /// # Errors
     ///
@@ -214,17 +218,21 @@ impl WorkQueue {
 
     fn wait_until_done(&self, deadline: Deadline) -> Result<(), Error> {
         let thread = current_thread();
+        // The waits of other threads may end with this one.
+        self.change(|state| state.begin_wait(thread));
         let state = self.state.lock();
-        let (done, state) = self.clock.wait_for(&self.state, state, deadline, |state| {
-            (state.is_over() && state.late(thread).is_empty()).then_some(())
+        let (done, mut state) = self.clock.wait_for(&self.state, state, deadline, |state| {
+            state.is_done().then_some(())
         });
+        let (waiting, late) = (state.waiting(), state.late());
+        let late: Vec<_> = late.iter().map(ToString::to_string).collect();
+        state.end_wait(thread);
+        drop(state);
         if done.is_some() {
             return Ok(());
         }
-        let late: Vec<_> = state.late(thread).iter().map(ToString::to_string).collect();
         let text = format!(
-            "timed out waiting for a work queue: {} keys wait, and {} are worked on: {}",
-            state.waiting(),
+            "timed out waiting for a work queue: {waiting} keys wait, and {} are worked on: {}",
             late.len(),
             late.join(", ")
         );

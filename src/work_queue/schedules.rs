@@ -6,6 +6,7 @@ use shuttle::thread;
 
 use super::{WorkQueue, WorkQueueOptions};
 use crate::clock::{Clock, Deadline, FakeClock};
+use crate::error::Error;
 use crate::object::ObjectKey;
 use crate::sync::{
     Arc,
@@ -108,4 +109,37 @@ fn a_shutdown_at_any_moment_ends_every_worker() {
         },
         SCHEDULES,
     );
+}
+
+/// Workers that both end the queue while they have a key do not wait for each other.
+#[test]
+fn two_workers_that_end_the_queue_do_not_wait_for_each_other() {
+    type End = fn(&WorkQueue) -> Result<(), Error>;
+    let shutdown: End = |queue| queue.shutdown(Deadline::NEVER);
+    let drain: End = |queue| queue.drain(Deadline::NEVER);
+    for ends in [[shutdown, shutdown], [shutdown, drain], [drain, drain]] {
+        shuttle::check_random(
+            move || {
+                let queue = Model::new().queue;
+                for name in ["a", "b"] {
+                    queue.add(ObjectKey::new("shop", name));
+                }
+                let workers = ends.map(|end| {
+                    let queue = queue.clone();
+                    thread::spawn(move || {
+                        let mut end = Some(end);
+                        while let Ok(item) = queue.get(Deadline::NEVER) {
+                            queue.add(item.key().clone());
+                            end.take().map_or(Ok(()), |end| end(&queue)).unwrap();
+                        }
+                    })
+                });
+                for worker in workers {
+                    worker.join().unwrap();
+                }
+                assert!(queue.is_empty());
+            },
+            SCHEDULES,
+        );
+    }
 }

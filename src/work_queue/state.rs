@@ -16,6 +16,9 @@ pub(super) struct WorkState {
     waiting: HashSet<ObjectKey>,
     /// The keys that workers have, each with the thread that took it.
     working: HashMap<ObjectKey, ThreadId>,
+    /// The threads that wait for the end of the work. The keys that they have cannot end before
+    /// that wait does.
+    ending: Vec<ThreadId>,
     /// The keys that are added later, by time.
     delayed: BTreeSet<(Instant, ObjectKey)>,
     /// The time of each of them.
@@ -91,7 +94,7 @@ impl WorkState {
     /// Notes a failure. Returns the pause before the next try.
     pub(super) fn failed(&mut self, key: &ObjectKey) -> Duration {
         let (count, last) = self.failures.get(key).copied().unzip();
-        let pause = doubled(last, self.retry_first, self.retry_max);
+        let pause = doubled(last, self.retry_first, self.retry_max).min(self.retry_max);
         let count = count.unwrap_or(0_u32).saturating_add(1);
         self.failures.insert(key.clone(), (count, pause));
         pause
@@ -105,14 +108,16 @@ impl WorkState {
         self.failures.get(key).map_or(0, |(count, _)| *count)
     }
 
-    pub(super) fn close(&mut self) {
+    /// Takes no further key, and drops those whose time has not come.
+    pub(super) fn close(&mut self, now: Instant) {
+        self.add_due(now);
         self.is_closed = true;
         self.delayed.clear();
         self.dues.clear();
     }
 
-    pub(super) fn stop(&mut self) {
-        self.close();
+    pub(super) fn stop(&mut self, now: Instant) {
+        self.close(now);
         self.ready.clear();
         self.waiting.clear();
     }
@@ -128,16 +133,34 @@ impl WorkState {
         self.ready.len()
     }
 
-    /// How many keys wait for a worker, with those that a worker has.
-    pub(super) fn waiting(&self) -> usize {
-        self.waiting.len()
+    /// This thread begins to wait for the end of the work.
+    pub(super) fn begin_wait(&mut self, thread: ThreadId) {
+        self.ending.push(thread);
     }
 
-    /// The keys that workers on other threads have, sorted.
-    pub(super) fn late(&self, thread: ThreadId) -> Vec<&ObjectKey> {
+    /// This thread no longer waits for it.
+    pub(super) fn end_wait(&mut self, thread: ThreadId) {
+        self.ending.retain(|ending| *ending != thread);
+    }
+
+    /// Whether the work has ended, but for the keys of threads that wait for that end.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_closed && self.waiting() == 0 && self.late().is_empty()
+    }
+
+    /// How many keys wait for a worker, with those that a worker has, unless it waits for the end.
+    pub(super) fn waiting(&self) -> usize {
         let working = self.working.iter();
-        let of_others = working.filter(|(_, worker)| **worker != thread);
-        let mut late: Vec<_> = of_others.map(|(key, _)| key).collect();
+        let held = working
+            .filter(|(key, worker)| self.ending.contains(worker) && self.waiting.contains(*key));
+        self.waiting.len().saturating_sub(held.count())
+    }
+
+    /// The keys of the workers that do not wait for the end, sorted.
+    pub(super) fn late(&self) -> Vec<&ObjectKey> {
+        let working = self.working.iter();
+        let late = working.filter(|(_, worker)| !self.ending.contains(worker));
+        let mut late: Vec<_> = late.map(|(key, _)| key).collect();
         late.sort_unstable();
         late
     }

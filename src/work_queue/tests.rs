@@ -94,6 +94,19 @@ fn a_failed_key_comes_again_after_a_pause_of_its_own_that_doubles_up_to_a_maximu
 }
 
 #[test]
+fn no_pause_is_longer_than_the_longest_even_the_first() {
+    let fake = FakeClock::new();
+    let options = WorkQueueOptions::default().clock(Clock::from(fake.clone()));
+    let most = Duration::from_millis(1);
+    let queue = WorkQueue::new(options.retry_max(most));
+    for _ in 0..3 {
+        add(&queue, &["a"]);
+        assert_eq!(next(&queue).1.retry(), most);
+        fake.advance(most);
+    }
+}
+
+#[test]
 fn work_that_ends_otherwise_leaves_the_count() {
     let (queue, fake) = queue();
     add(&queue, &["a"]);
@@ -190,6 +203,67 @@ fn a_closed_queue_takes_nothing_and_gives_what_waits() {
     next(&queue).1.retry();
     assert!(queue.get(Deadline::NEVER).unwrap_err().is_stopped());
     queue.drain(Deadline::NEVER).unwrap();
+}
+
+#[test]
+fn the_end_keeps_a_key_whose_time_has_come() {
+    let (queue, fake) = queue();
+    queue.add_after(key("due"), SECOND);
+    queue.add_after(key("later"), 2 * SECOND);
+    fake.advance(SECOND);
+    queue.close();
+    fake.advance(SECOND);
+    let error = queue.drain(NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "timed out waiting for a work queue: 1 keys wait, and 0 are worked on: "
+    );
+    assert_eq!(next(&queue).0, "due");
+    queue.drain(Deadline::NEVER).unwrap();
+}
+
+#[test]
+fn a_drain_of_a_worker_leaves_out_its_own_key_even_if_that_was_added_again() {
+    let (queue, _fake) = queue();
+    add(&queue, &["a", "b"]);
+    let (_, own) = next(&queue);
+    add(&queue, &["a"]);
+    let error = queue.drain(NOW).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "timed out waiting for a work queue: 1 keys wait, and 0 are worked on: "
+    );
+    assert_eq!(next(&queue).0, "b");
+    queue.drain(NOW).unwrap();
+    drop(own);
+    assert_eq!(next(&queue).0, "a", "the key comes again");
+    assert!(queue.get(NOW).unwrap_err().is_stopped());
+}
+
+#[test]
+fn two_workers_that_end_the_queue_do_not_wait_for_each_other() {
+    for is_drain in [false, true] {
+        let (queue, fake) = queue();
+        add(&queue, &["a", "b"]);
+        let (_, own) = next(&queue);
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| {
+                let (_, _item) = next(&queue);
+                queue.drain(Deadline::NEVER)
+            });
+            fake.wait_for_parked(1);
+            let ended = match is_drain {
+                true => queue.drain(NOW),
+                false => queue.shutdown(NOW),
+            };
+            // Ends the other wait in any case.
+            drop(own);
+            other.join().unwrap().unwrap();
+            ended.unwrap();
+        });
+        queue.stop();
+        assert!(queue.get(NOW).unwrap_err().is_stopped());
+    }
 }
 
 #[test]

@@ -32,6 +32,10 @@ pub(super) struct RelistLoop<R: Runtime> {
     clock: Clock,
     records: Records,
     requests: RelistRequests,
+    /// The number that the requests gave to this loop.
+    number: u64,
+    /// Whether its thread runs it: the system may refuse the thread.
+    has_run: bool,
     /// The last good status of pods whose inspection fails. The cache holds an error instead, and
     /// the next good status may keep parts of it (PL-5).
     last_good: HashMap<String, Arc<R::Status>>,
@@ -48,7 +52,7 @@ impl<R: Runtime> RelistLoop<R> {
         (requests, progress): (RelistRequests, Arc<Mutex<Progress>>),
     ) -> Self {
         let clock = cache.clock().clone();
-        requests.begin();
+        let number = requests.begin();
         Self {
             runtime,
             cache,
@@ -56,6 +60,8 @@ impl<R: Runtime> RelistLoop<R> {
             clock,
             records: Records::default(),
             requests,
+            number,
+            has_run: false,
             last_good: HashMap::new(),
             progress,
             log: FailureLog::default().reporter("kubecache::pod_status", "pod", "relist", "pods"),
@@ -64,6 +70,7 @@ impl<R: Runtime> RelistLoop<R> {
 
     /// Relists all pods at once, and then a period after each end (WP-8), until the stop is raised.
     pub(super) fn run(mut self, stop: &StopToken) {
+        self.has_run = true;
         let held = self.cache.get_all().into_iter();
         self.records = Records::knowing(held.map(|(uid, _)| uid.to_string()));
         let _registered = stop.register(&self.requests.wake());
@@ -269,10 +276,13 @@ impl<R: Runtime> RelistLoop<R> {
 }
 
 /// Ends the waits before the drop of the runtime. That is code of the program, which may take long,
-/// or wait for a thread that waits on the cache.
+/// or wait for a thread that waits on the cache. A loop that never ran leaves them to another try.
 impl<R: Runtime> Drop for RelistLoop<R> {
     fn drop(&mut self) {
-        self.requests.end();
+        if !self.has_run {
+            return;
+        }
+        self.requests.end(self.number);
         if self.options.close_cache {
             self.cache.close();
         }

@@ -37,6 +37,8 @@ struct RequestQueue {
     dropped: u64,
     /// Whether the log was told of a drop since the loop last took the requests.
     is_drop_logged: bool,
+    /// How many loops have begun to serve the requests.
+    loops: u64,
     has_ended: bool,
 }
 
@@ -120,14 +122,21 @@ impl RelistRequests {
         is_taken
     }
 
-    /// A loop begins to serve the requests, also those from before.
-    pub(super) fn begin(&self) {
-        self.0.lock().has_ended = false;
+    /// A loop begins to serve the requests, also those from before. Returns its number.
+    pub(super) fn begin(&self) -> u64 {
+        let mut queue = self.0.lock();
+        queue.has_ended = false;
+        queue.loops = queue.loops.saturating_add(1);
+        queue.loops
     }
 
-    /// The loop has ended: drops all requests and refuses further ones.
-    pub(super) fn end(&self) {
+    /// The loop of this number has ended: drops all requests and refuses further ones, unless
+    /// another loop has begun since.
+    pub(super) fn end(&self, number: u64) {
         let mut queue = self.0.lock();
+        if queue.loops != number {
+            return;
+        }
         queue.has_ended = true;
         queue.relist.clear();
         queue.reinspect.clear();

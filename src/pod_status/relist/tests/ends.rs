@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 
+use super::super::driver::RelistLoop;
 use super::*;
 use crate::ErrorKind;
 
@@ -196,6 +197,59 @@ fn a_loop_that_leaves_the_cache_open_leaves_its_waiters_to_the_next() {
     cache.close();
     assert_eq!(waiting.comes("the end of the wait"), ErrorKind::Stopped);
     waiting.join();
+}
+
+/// An abandoned thread may return from its runtime long after its successor began.
+#[test]
+fn a_late_end_of_a_loop_leaves_the_requests_to_its_successor() {
+    let requests = RelistRequests::new();
+    let options = RelistOptions::default()
+        .close_cache(false)
+        .requests(&requests);
+    let Bench {
+        answers,
+        asked,
+        relist,
+        cache,
+        fake,
+    } = Bench::with(options.clone(), true);
+    comes(&asked, "the list");
+    let passed = Deadline::at(fake.now());
+    let late = within("the shutdown", move || relist.shutdown(passed));
+    assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
+    let next = Bench::over(cache, fake, options, false);
+    next.list("a c1=running");
+    next.expect(&Asked::Inspect("a".to_owned()));
+    assert!(requests.request_relist("a"));
+    answers.send_timeout(Answer::Fail(""), PATIENCE).unwrap();
+    let gone = asked.recv_timeout(PATIENCE);
+    assert_eq!(gone, Err(RecvTimeoutError::Disconnected));
+    assert!(requests.request_relist("b"));
+    next.give(Answer::Inspect(status("a", "")));
+    next.list("a c1=running, b");
+    next.found("b");
+    next.shut_down();
+    assert!(!requests.request_relist("a"));
+}
+
+/// The system refuses its thread.
+#[test]
+fn a_loop_that_never_ran_leaves_the_cache_open_and_takes_requests_for_another_try() {
+    let cache = PodStatusCache::new(Clock::from(FakeClock::new()));
+    let requests = RelistRequests::new();
+    assert!(requests.request_relist("a"));
+    let (asked, (_, answers)) = (unbounded().0, bounded(0));
+    let runtime = Played {
+        asked,
+        answers,
+        stubborn: false,
+    };
+    let shared = (requests.clone(), crate::sync::Arc::default());
+    let options = RelistOptions::default();
+    drop(RelistLoop::new(runtime, cache.clone(), options, shared));
+    assert!(!cache.is_closed());
+    assert_eq!(requests.take(), ["a"]);
+    assert!(requests.request_relist("a"));
 }
 
 #[test]
