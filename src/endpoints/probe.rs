@@ -45,14 +45,14 @@ impl<'a> ProbePath<'a> {
     }
 }
 
-/// The reason for a check's error: its text on one line. Of an error of this crate, the last failure
-/// is shown by its kind. Its words may be a server's, and so go to the log alone.
+/// The reason for a check's error: its text on one line. Of an error of this crate, the last
+/// failure is shown by its kind. Its words may be a server's, and so go to the log alone.
 pub(super) fn reason(check: &str, error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let cause = error.source().and_then(|cause| cause.downcast_ref());
     if let Some(cause) = cause {
         log::debug!("check {check:?}: {text}: {cause}");
-        text.push_str(&format!(" (last failure: {:?})", Error::kind(cause)));
+        text = format!("{text} (last failure: {:?})", Error::kind(cause));
     } else if let Some(last) = error.downcast_ref().and_then(Error::last_error) {
         log::debug!("check {check:?}: {text}");
         text = text.replace(&last.to_string(), &format!("{:?}", last.kind()));

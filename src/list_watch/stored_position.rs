@@ -22,11 +22,11 @@ const AGE_MAX: Duration = Duration::from_secs(3 * 60);
 /// [`over`](Self::over) makes a source of it. A reflector or informer of that source begins with
 /// these objects and opens its watch at their version. The server sends only what changed since.
 ///
-/// The source lists as usual if the position is older than [`age_max`](Self::age_max), is in the
-/// server's future (a restored backup), or has left the server's history (`410`).
+/// The source lists as usual if the position is older than [`age_max`](Self::age_max). So it does
+/// if the position is in the server's future (a restored backup), or has left its history (`410`).
 ///
-/// Until the watch has delivered the later changes, readers see objects of the position's age, as
-/// they may after a first list from a server's cache. Use
+/// Until the watch has delivered the later changes, readers see objects of the position's age. A
+/// first list from a server's cache may be as old. Use
 /// [`Store::wait_until_at_least`](crate::store::Store::wait_until_at_least) for more.
 ///
 /// # Examples
@@ -53,7 +53,8 @@ const AGE_MAX: Duration = Duration::from_secs(3 * 60);
 ///
 /// let next = SharedInformer::new(position.over(source), InformerOptions::default());
 /// next.start()?;
-/// next.store().wait_until_at_least(&server.version().to_string().into(), Duration::from_secs(60))?;
+/// let version = server.version().to_string().into();
+/// next.store().wait_until_at_least(&version, Duration::from_secs(60))?;
 /// assert_eq!(next.store().list().len(), 2);
 /// # }
 /// # Ok::<(), kubecache::Error>(())

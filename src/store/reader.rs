@@ -238,8 +238,8 @@ impl<K: Object> Store<K> {
         self.state.lock().list()
     }
 
-    /// Returns the content with its version, for a [`StoredPosition`] from which the next run of the
-    /// program begins.
+    /// Returns the content with its version: a [`StoredPosition`] from which the next run of the
+    /// program can begin.
     ///
     /// `None` before the first list, and while an object does not decode or found no room: a cache
     /// that began without it would not say so.

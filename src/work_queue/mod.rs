@@ -191,8 +191,8 @@ impl WorkQueue {
     /// Closes the queue, and blocks until the workers have done all waiting keys, at most until
     /// `deadline`.
     ///
-    /// Does not wait for a key that the calling thread took, even if the key was added again, nor
-    /// for one of another thread that is within such a call.
+    /// Does not wait for a key that the calling thread took, even if the key was added again. Nor
+    /// does it wait for a key of another thread that is within such a call.
     ///
     /// # Errors
     ///

@@ -155,8 +155,8 @@ impl Relist {
     ///
     /// # Errors
     ///
-    /// `Resources` when the system refuses a thread; the cache stays open, and the requests wait, for
-    /// another try.
+    /// `Resources` when the system refuses a thread; the cache stays open, and the requests wait,
+    /// for another try.
     #[doc(alias = "NewGenericPLEG")]
     pub fn spawn<R: Runtime>(
         runtime: R,
