@@ -62,9 +62,9 @@ impl<K: ReferencedByPods> ObjectManager<K> {
     /// again under its name is another one. Several managers may follow one informer.
     ///
     /// Follow an informer once with a manager, and register none of its pods otherwise: the guard
-    /// removes all references of its pods. The guard holds a clone of the manager. It keeps the pods
-    /// registered after the informer has stopped. The informer should have the pods of one node, or
-    /// as few as you need.
+    /// removes all references of its pods. The guard holds a clone of the manager, and keeps the
+    /// pods registered after the informer has stopped. The informer should have the pods of one
+    /// node, or as few as you need.
     ///
     /// # Errors
     ///

@@ -252,9 +252,10 @@ fn two_workers_that_end_the_queue_do_not_wait_for_each_other() {
                 queue.drain(Deadline::NEVER)
             });
             fake.wait_for_parked(1);
-            let ended = match is_drain {
-                true => queue.drain(NOW),
-                false => queue.shutdown(NOW),
+            let ended = if is_drain {
+                queue.drain(NOW)
+            } else {
+                queue.shutdown(NOW)
             };
             // Ends the other wait in any case.
             drop(own);
