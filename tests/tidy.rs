@@ -1062,26 +1062,30 @@ fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
 
-/// A promise about a failure is worth what its test is.
+/// A promise about a failure is worth what its test is, and so is the story of a fault.
 #[test]
-fn every_failure_of_the_manual_names_its_tests() {
-    let page = fs::read_to_string(root().join("tests/failures.md")).unwrap();
+fn every_failure_and_every_fault_names_its_tests() {
     let code: String = ["src", "tests", "examples"]
         .iter()
         .flat_map(|folder| rust_files(folder))
         .map(|source| source.text)
         .collect();
     let mut wrong = Vec::new();
-    let entries: Vec<_> = page.split("\n- ").skip(1).collect();
-    assert!(entries.len() > 40, "the page has an entry for each failure");
-    for entry in entries {
-        let tests = entry.split_once("- Tests: ").unwrap_or_default().1;
-        let mut names = tests.split('`').skip(1).step_by(2).peekable();
-        if names.peek().is_none() {
-            wrong.push(format!("no test: {entry}"));
-        }
-        for name in names.filter(|name| !code.contains(&format!("fn {name}("))) {
-            wrong.push(format!("no such test: {name}"));
+    for name in ["tests/failures.md", "tests/track_record.md"] {
+        let page = fs::read_to_string(root().join(name)).unwrap();
+        let entries: Vec<_> = page.split("\n- ").skip(1).collect();
+        assert!(entries.len() > 40, "{name} has its entries");
+        for entry in entries {
+            let tests = entry.split_once("Tests: ").unwrap_or_default().1;
+            // A heading, and what is said of its entries, may follow.
+            let tests = tests.split("\n\n").next().unwrap_or_default();
+            let mut names = tests.split('`').skip(1).step_by(2).peekable();
+            if names.peek().is_none() {
+                wrong.push(format!("{name}: no test: {entry}"));
+            }
+            for test in names.filter(|test| !code.contains(&format!("fn {test}("))) {
+                wrong.push(format!("{name}: no such test: {test}"));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
