@@ -7,9 +7,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use k8s_openapi::api::core::v1::ConfigMap;
+use kubecache::clock::Clock;
 use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::list_watch::StoredPosition;
 use kubecache::object::{Object as _, ResourceVersion, Status, StoredObject};
+use kubecache::reflector::{Replacement, Sink as _};
+use kubecache::store::{Indexers, Store};
 use kubecache::testing::{FakeSource, RequestKind, SourceFault, objects};
 use kubecache::{Error, ErrorKind};
 
@@ -168,6 +171,20 @@ fn a_server_that_fails_at_first_does_not_cost_the_position() {
 
 /// The first watch was refused in the meantime: the list that follows is the server's, not the
 /// stored one again.
+/// The reflector reports its contact only after the list is there.
+#[test]
+fn a_position_is_there_as_soon_as_the_list_is() {
+    let (store, mut writer) = Store::<ConfigMap>::new(Indexers::new(), Clock::system());
+    let staging = writer.begin();
+    let list = Replacement {
+        resource_version: "7".into(),
+        ..Replacement::default()
+    };
+    writer.commit(staging, &list).unwrap();
+    let position = store.position().unwrap();
+    assert_eq!(position.resource_version().as_str(), "7");
+}
+
 /// A cache that began without it would answer that there is no such object.
 #[test]
 fn a_store_that_has_set_an_object_aside_has_no_position() {

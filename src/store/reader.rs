@@ -245,7 +245,8 @@ impl<K: Object> Store<K> {
     /// that began without it would not say so.
     pub fn position(&self) -> Option<StoredPosition<K>> {
         let state = self.state.lock();
-        let age = state.status.age(self.clock.now())?;
+        // Between a list and the report of its contact the store has no age yet.
+        let age = state.status.age(self.clock.now()).unwrap_or_default();
         let objects = state.list();
         let is_whole =
             state.synced && state.status.left_out.is_none() && objects.len() == state.items.len();
