@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
 use kubecache::informer::{InformerOptions, SharedInformer};
-use kubecache::list_watch::StoredPosition;
+use kubecache::list_watch::{ObjectEvent, StoredPosition};
 use kubecache::object::{Object as _, ResourceVersion, Status, StoredObject};
 use kubecache::reflector::{Replacement, Sink as _};
 use kubecache::store::{Indexers, Store};
@@ -183,6 +183,25 @@ fn a_position_is_there_as_soon_as_the_list_is() {
     writer.commit(staging, &list).unwrap();
     let position = store.position().unwrap();
     assert_eq!(position.resource_version().as_str(), "7");
+}
+
+/// The reflector reports what was left out only after the list is there.
+#[test]
+fn a_store_that_has_no_room_for_an_object_has_no_position() {
+    let (store, mut writer) = Store::<ConfigMap>::new(Indexers::new(), Clock::system());
+    writer.bound(1);
+    let mut staging = writer.begin();
+    for name in ["a", "b"] {
+        let object = objects::config_map("shop", name, "5", &[]);
+        let event = ObjectEvent::added(Arc::new(StoredObject::new(object)));
+        writer.stage(&mut staging, event);
+    }
+    let list = Replacement {
+        resource_version: "7".into(),
+        ..Replacement::default()
+    };
+    writer.commit(staging, &list).unwrap();
+    assert!(store.has_synced() && store.position().is_none());
 }
 
 /// A cache that began without it would answer that there is no such object.

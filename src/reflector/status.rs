@@ -8,8 +8,8 @@ use crate::list_watch::RequestProgress;
 use crate::object::ResourceVersion;
 use crate::policy::REOPEN_AT_ONCE;
 
-/// So many failures in a row, over so long a time, are unhealthy. A lost connection is not, nor a
-/// server that restarts quickly.
+/// The number of failures in a row, and the time since the first, from which a reflector is
+/// unhealthy. A lost connection is below both, and so is a server that restarts quickly.
 const FAILING_MIN: u32 = 3;
 const FAILING_AFTER: Duration = Duration::from_secs(10);
 

@@ -249,7 +249,7 @@ impl<K: Object> Store<K> {
         let age = state.status.age(self.clock.now()).unwrap_or_default();
         let objects = state.list();
         let is_whole =
-            state.synced && state.status.left_out.is_none() && objects.len() == state.items.len();
+            state.synced && state.bound.left_out == 0 && objects.len() == state.items.len();
         let version = state.guard.position().clone();
         drop(state);
         let taken = SystemTime::now().checked_sub(age).filter(|_| is_whole)?;

@@ -160,13 +160,9 @@ impl RelistRequests {
     /// Puts pods back that were taken and not relisted.
     pub(super) fn put_back(&self, mut uids: Vec<String>) {
         let mut queue = self.0.lock();
-        let newer = std::mem::take(&mut queue.relist);
-        uids.extend(
-            newer
-                .into_iter()
-                .filter(|uid| !uids.contains(uid))
-                .collect::<Vec<_>>(),
-        );
+        let mut newer = queue.take();
+        newer.retain(|uid| !uids.contains(uid));
+        uids.append(&mut newer);
         uids.truncate(REQUESTS_MAX);
         queue.relist = uids;
     }
