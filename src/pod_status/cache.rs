@@ -3,11 +3,11 @@
 
 use super::reading::{PodReading, StatusError, Timestamp};
 use super::status::{CachedStatus, PodStatus};
-use super::table::{PodTable, PodWaiter};
+use super::table::{Answer, PodTable, PodWaiter, Slot};
 use super::timeout;
 use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, clone_of, debug_of};
-use crate::sync::{Arc, Mutex, Rank, wake_at};
+use crate::sync::{Arc, Monitor, Mutex, Rank, Wake};
 use crate::worker::StopToken;
 
 /// The kubelet's pod-status cache. Code that inspects pods sets their status here, and pod workers
@@ -180,10 +180,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
         timestamp: Timestamp,
     ) -> bool {
         let entry = PodReading::new(status, error, Some(timestamp));
-        let (is_stored, unused, bell) = self.table.lock().set(uid, entry);
-        if let Some(bell) = bell {
-            bell.ring();
-        }
+        let (is_stored, unused, answered) = self.table.lock().set(uid, entry);
+        wake(&answered);
         // After the lock and the wake-ups: the drop of the last pointer to a status may run code of
         // the program.
         drop(unused);
@@ -206,20 +204,16 @@ impl<S: CachedStatus> PodStatusCache<S> {
     /// The global time may go backwards; later calls then wait again.
     #[doc(alias = "UpdateTime")]
     pub fn update_time(&self, timestamp: Timestamp) {
-        let bells = self.table.lock().update_time(timestamp);
-        for bell in bells {
-            bell.ring();
-        }
+        let answered = self.table.lock().update_time(timestamp);
+        wake(&answered);
     }
 
     /// Notes that the runtime still agreed with the pod's entry at `timestamp`. Wakes the threads
     /// that wait for this pod with that time or an earlier one. Does not create an entry.
     #[doc(alias = "SetObservedTime")]
     pub fn set_observed_time(&self, uid: &str, timestamp: Timestamp) {
-        let bell = self.table.lock().set_observed_time(uid, timestamp);
-        if let Some(bell) = bell {
-            bell.ring();
-        }
+        let answered = self.table.lock().set_observed_time(uid, timestamp);
+        wake(&answered);
     }
 
     /// Returns the global time; `None` before it was first set.
@@ -231,10 +225,8 @@ impl<S: CachedStatus> PodStatusCache<S> {
     ///
     /// Calls that need not wait work as before.
     pub fn close(&self) {
-        let bells = self.table.lock().close();
-        for bell in bells {
-            bell.ring();
-        }
+        let closed = self.table.lock().close();
+        wake(&closed);
     }
 
     /// The cache's clock.
@@ -271,33 +263,49 @@ impl<S: CachedStatus> PodStatusCache<S> {
             since: self.clock.now(),
             deadline,
         };
-        let ticket = table.subscribe(wait.clone());
-        // A stop that is already raised wakes at once, which takes the table's lock.
+        let slot = table.subscribe(wait.clone());
+        // A stop that is already raised wakes at once, which takes the slot's lock.
         drop(table);
-        let wake = wake_at(&self.table, &ticket.bell);
-        let _registered = stop.map(|stop| stop.register(&wake));
-        let mut table = self.table.lock();
+        let waker: Arc<dyn Wake> = Arc::<Monitor<_>>::clone(&slot);
+        let _registered = stop.map(|stop| stop.register(&waker));
+        let mut answer = slot.lock();
         loop {
-            if let Some(found) = table.take_answer(&ticket) {
-                drop(table);
-                return Ok(PodReading::of(uid, found));
+            match answer.take() {
+                Some(Answer::Known(found)) => {
+                    drop(answer);
+                    return Ok(PodReading::of(uid, found));
+                }
+                Some(Answer::Closed) => return Err(timeout::closed(uid)),
+                None => {}
             }
             let now = self.clock.now();
-            let end = if stop.is_some_and(StopToken::is_stopped) {
-                timeout::stopped(uid)
-            } else if table.is_closed() {
-                timeout::closed(uid)
-            } else if deadline.has_passed(now) {
-                timeout::timed_out(&wait, &table.get(uid), table.global(), now)
-            } else {
-                let bell = &ticket.bell;
-                table = self.clock.wait_for_bell(&self.table, bell, table, deadline);
+            let is_stopped = stop.is_some_and(StopToken::is_stopped);
+            if !is_stopped && !deadline.has_passed(now) {
+                answer = self.clock.wait_until(&slot, answer, deadline);
                 continue;
-            };
-            table.leave(&ticket);
+            }
+            // The table's lock comes before the slot's.
+            drop(answer);
+            let mut table = self.table.lock();
+            if table.leave(uid, &slot) {
+                let (known, global) = (table.get(uid), table.global());
+                drop(table);
+                return Err(if is_stopped {
+                    timeout::stopped(uid)
+                } else {
+                    timeout::timed_out(&wait, &known, global, now)
+                });
+            }
             drop(table);
-            return Err(end);
+            answer = slot.lock();
         }
+    }
+}
+
+/// Wakes the threads whose slots are filled, once each. The caller holds no lock.
+fn wake<S>(answered: &[Slot<S>]) {
+    for slot in answered {
+        slot.notify_all();
     }
 }
 

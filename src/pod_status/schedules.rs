@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::table::PodTable;
+use super::table::{Answer, PodTable, Slot};
 use super::tests::{Stage, later};
 use super::{PodReading, PodStatus, PodStatusCache, PodWaiter, Timestamp};
 use crate::clock::{Clock, Deadline};
@@ -185,7 +185,7 @@ fn every_end_of_a_wait_at_once() {
     );
 }
 
-/// Each pod has its own bell: no waiter takes the wake-up of another pod's waiter.
+/// Each wait is woken for itself: no waiter takes the wake-up of another pod's waiter.
 #[test]
 fn two_pods_lose_nothing_to_each_other() {
     shuttle::check_random(
@@ -208,10 +208,10 @@ fn two_pods_lose_nothing_to_each_other() {
     );
 }
 
-/// The pod's last waiter leaves at its deadline while another comes: the new waiter does not wait
-/// on a bell that no longer rings.
+/// The pod's last waiter leaves at its deadline while another comes, and takes its place along: the
+/// new waiter is answered all the same.
 #[test]
-fn a_bell_that_goes_takes_nobody_with_it() {
+fn a_waiter_that_leaves_takes_nobody_with_it() {
     shuttle::check_random(
         || {
             let stage = Stage::new();
@@ -254,8 +254,8 @@ fn a_delete_in_between_loses_no_answer() {
             let reading = waiter.join().unwrap().unwrap();
             assert!(is_set(&reading) || !reading.is_stored());
             writer.join().unwrap();
-            let found = stage.cache.table.lock().take_answer(&early);
-            assert!(is_set(&found.unwrap()));
+            let found = early.lock().take();
+            assert!(matches!(found, Some(Answer::Known(found)) if is_set(&found)));
             stage.assert_nobody_is_left();
         },
         SCHEDULES,
@@ -292,13 +292,14 @@ impl Parts {
         PodReading::new(status("uid-1"), None, Some(time))
     }
 
-    fn wait_for_answer(&self) {
-        let mut table = self.table.lock();
-        let ticket = table.subscribe(self.wait.clone());
-        while table.take_answer(&ticket).is_none() {
-            table = self
-                .clock
-                .wait_for_bell(&self.table, &ticket.bell, table, Deadline::NEVER);
+    fn subscribe(&self) -> Slot<PodStatus> {
+        self.table.lock().subscribe(self.wait.clone())
+    }
+
+    fn wait_for_answer(&self, slot: &Slot<PodStatus>) {
+        let mut answer = slot.lock();
+        while answer.is_none() {
+            answer = self.clock.wait_until(slot, answer, Deadline::NEVER);
         }
     }
 }
@@ -317,12 +318,12 @@ fn a_look_outside_the_lock_loses_the_wake_up() {
                     .lock()
                     .newer_than("uid-1", waiting.wait.min_time);
                 if found.is_none() {
-                    waiting.wait_for_answer();
+                    waiting.wait_for_answer(&waiting.subscribe());
                 }
             });
-            let (_, _, bell) = parts.table.lock().set("uid-1", Parts::entry(later));
-            if let Some(bell) = bell {
-                bell.ring();
+            let (_, _, answered) = parts.table.lock().set("uid-1", Parts::entry(later));
+            for slot in answered {
+                slot.notify_all();
             }
             waiter.join().unwrap();
         },
@@ -330,28 +331,19 @@ fn a_look_outside_the_lock_loses_the_wake_up() {
     );
 }
 
-/// Negative control: the bell rings before the answer is in the slot. The waiter finds nothing and
-/// sleeps on.
+/// Negative control: the wake-up comes before the answer is in the slot. The waiter finds nothing
+/// and sleeps on.
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_bell_rung_before_the_answer_is_there_loses_the_wake_up() {
+fn a_wake_up_before_the_answer_is_there_is_lost() {
     shuttle::check_random(
         || {
             let (parts, later) = Parts::new();
-            let ticket = parts.table.lock().subscribe(parts.wait.clone());
-            let waiting = Arc::clone(&parts);
-            let bell = Arc::clone(&ticket.bell);
-            let waiter = thread::spawn(move || {
-                let mut table = waiting.table.lock();
-                while table.take_answer(&ticket).is_none() {
-                    let (mutex, bell) = (&waiting.table, &ticket.bell);
-                    table = waiting
-                        .clock
-                        .wait_for_bell(mutex, bell, table, Deadline::NEVER);
-                }
-            });
-            bell.ring();
-            let _unrung = parts.table.lock().set("uid-1", Parts::entry(later));
+            let slot = parts.subscribe();
+            let (waiting, waits_at) = (Arc::clone(&parts), Arc::clone(&slot));
+            let waiter = thread::spawn(move || waiting.wait_for_answer(&waits_at));
+            slot.notify_all();
+            let _unnotified = parts.table.lock().set("uid-1", Parts::entry(later));
             waiter.join().unwrap();
         },
         SCHEDULES,

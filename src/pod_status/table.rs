@@ -1,7 +1,6 @@
 //! The content under the cache's one lock: entries, the global time and the waiters. It decides,
 //! and never calls code of the program.
 
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 use hashbrown::HashMap;
@@ -9,7 +8,7 @@ use hashbrown::HashMap;
 use super::reading::{PodReading, Timestamp};
 use crate::clock::Deadline;
 use crate::error::default_of;
-use crate::sync::{Arc, Bell};
+use crate::sync::{Arc, Monitor, Rank};
 
 /// Entries, the global time and the waiters.
 ///
@@ -19,25 +18,29 @@ pub(super) struct PodTable<S> {
     pods: HashMap<Arc<str>, PodReading<S>>,
     /// `None` until it is first set, which is not the same as the zero time (PC-6).
     global: Option<Timestamp>,
-    /// Only pods with a waiter, or with an answer that a waiter has not taken yet.
-    waited: HashMap<Arc<str>, Waited<S>>,
-    tickets: u64,
+    /// The waiters without an answer, by pod, in the order of their calls. No pod is here without
+    /// one.
+    waited: HashMap<Arc<str>, Vec<Waiter<S>>>,
     closed: bool,
     evented: bool,
 }
 
-/// The waiters of one pod.
-struct Waited<S> {
-    bell: Arc<Bell>,
-    /// By ticket, which is the order of arrival.
-    waiters: BTreeMap<u64, Waiter<S>>,
-}
-
+/// A waiter, and where its only answer goes.
 struct Waiter<S> {
     wait: PodWaiter,
-    /// The slot for its only answer (PC-11): later changes of the entry do not change the answer
-    /// (PC-8).
-    answer: Option<PodReading<S>>,
+    slot: Slot<S>,
+}
+
+/// Where a waiter finds its answer without the table's lock, so that many who are answered at once
+/// do not queue for that. It is filled under the table's lock, once (PC-11): later changes of the
+/// entry do not change the answer (PC-8).
+pub(super) type Slot<S> = Arc<Monitor<Option<Answer<S>>>>;
+
+/// How the table ends a wait.
+pub(super) enum Answer<S> {
+    Known(PodReading<S>),
+    /// The cache is closed.
+    Closed,
 }
 
 /// A thread that waits in
@@ -56,14 +59,7 @@ pub struct PodWaiter {
     pub deadline: Deadline,
 }
 
-/// A waiter's place in the table. `take_answer` or `leave` frees it.
-pub(super) struct Ticket {
-    uid: Arc<str>,
-    number: u64,
-    pub(super) bell: Arc<Bell>,
-}
-
-default_of!([S] PodTable<S>: pods, global, waited, tickets, closed, evented);
+default_of!([S] PodTable<S>: pods, global, waited, closed, evented);
 
 impl<S> PodTable<S> {
     pub(super) fn new(evented: bool) -> Self {
@@ -90,10 +86,7 @@ impl<S> PodTable<S> {
     }
 
     pub(super) fn waits(&self) -> impl Iterator<Item = &PodWaiter> {
-        let waited = self.waited.values();
-        let waiters = waited.flat_map(|waited| waited.waiters.values());
-        let unanswered = waiters.filter(|waiter| waiter.answer.is_none());
-        unanswered.map(|waiter| &waiter.wait)
+        self.waited.values().flatten().map(|waiter| &waiter.wait)
     }
 
     /// The answer to a call that begins now: its time is strictly after `min_time` (PC-6).
@@ -106,93 +99,98 @@ impl<S> PodTable<S> {
             .then(|| found(entry))
     }
 
-    /// Stores an entry. Returns whether it did, the replaced or refused entry, and the bell of the
+    /// Stores an entry. Returns whether it did, the replaced or refused entry, and the slots of the
     /// waiters that it answers.
     pub(super) fn set(
         &mut self,
         uid: &str,
         entry: PodReading<S>,
-    ) -> (bool, Option<PodReading<S>>, Option<Arc<Bell>>) {
+    ) -> (bool, Option<PodReading<S>>, Vec<Slot<S>>) {
         let time = entry.modified;
         let replaced = match self.pods.get_mut(uid) {
             Some(stored) if self.evented && stored.modified > time => {
-                return (false, Some(entry), None);
+                return (false, Some(entry), Vec::new());
             }
             Some(stored) => Some(std::mem::replace(stored, entry)),
             None => self.pods.insert(Arc::from(uid), entry),
         };
-        (true, replaced, time.and_then(|time| self.notify(uid, time)))
+        let answered = time.map(|time| self.notify(uid, time));
+        (true, replaced, answered.unwrap_or_default())
     }
 
     pub(super) fn delete(&mut self, uid: &str) -> Option<PodReading<S>> {
         self.pods.remove(uid)
     }
 
-    pub(super) fn update_time(&mut self, time: Timestamp) -> Vec<Arc<Bell>> {
+    pub(super) fn update_time(&mut self, time: Timestamp) -> Vec<Slot<S>> {
         self.global = Some(time);
-        let (pods, waited) = (&self.pods, &mut self.waited);
-        let notified = waited
-            .iter_mut()
-            .filter_map(|(uid, waited)| waited.notify(time, pods.get(uid)));
-        notified.collect()
+        let (pods, mut answered) = (&self.pods, Vec::new());
+        self.waited.retain(|uid, waiters| {
+            answer(waiters, time, pods.get(uid), &mut answered);
+            !waiters.is_empty()
+        });
+        answered
     }
 
-    pub(super) fn set_observed_time(&mut self, uid: &str, time: Timestamp) -> Option<Arc<Bell>> {
+    pub(super) fn set_observed_time(&mut self, uid: &str, time: Timestamp) -> Vec<Slot<S>> {
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.observed = Some(time);
         }
         self.notify(uid, time)
     }
 
-    pub(super) fn close(&mut self) -> Vec<Arc<Bell>> {
+    /// Ends every wait. Returns the slots of those that wait now.
+    pub(super) fn close(&mut self) -> Vec<Slot<S>> {
         self.closed = true;
-        let waited = self.waited.values();
-        waited.map(|waited| Arc::clone(&waited.bell)).collect()
-    }
-
-    pub(super) fn subscribe(&mut self, wait: PodWaiter) -> Ticket {
-        let number = self.tickets;
-        self.tickets = number.wrapping_add(1);
-        let uid = Arc::clone(&wait.uid);
-        let of_pod = self.waited.entry(Arc::clone(&uid));
-        let of_pod = of_pod.or_insert_with(|| Waited {
-            bell: Arc::default(),
-            waiters: BTreeMap::new(),
+        let waiters = self.waited.drain().flat_map(|(_, waiters)| waiters);
+        let closed = waiters.map(|waiter| {
+            *waiter.slot.lock() = Some(Answer::Closed);
+            waiter.slot
         });
-        of_pod.waiters.insert(number, Waiter { wait, answer: None });
-        let bell = Arc::clone(&of_pod.bell);
-        Ticket { uid, number, bell }
+        closed.collect()
     }
 
-    /// Takes the answer, if there is one, which uses the ticket up.
-    pub(super) fn take_answer(&mut self, ticket: &Ticket) -> Option<PodReading<S>> {
-        let waited = self.waited.get_mut(&ticket.uid)?;
-        let answer = waited.waiters.get_mut(&ticket.number)?.answer.take()?;
-        self.leave(ticket);
-        Some(answer)
-    }
-
-    /// Gives up a place without an answer.
-    pub(super) fn leave(&mut self, ticket: &Ticket) {
-        if let Some(waited) = self.waited.get_mut(&ticket.uid) {
-            waited.waiters.remove(&ticket.number);
-            if waited.waiters.is_empty() {
-                self.waited.remove(&ticket.uid);
-            }
+    /// Enters a waiter. Its slot is filled already if the cache is closed.
+    pub(super) fn subscribe(&mut self, wait: PodWaiter) -> Slot<S> {
+        let answer = self.closed.then_some(Answer::Closed);
+        let slot = Arc::new(Monitor::ranked(Rank::POD_ANSWER, answer));
+        if !self.closed {
+            let waiters = self.waited.entry(Arc::clone(&wait.uid)).or_default();
+            let slot = Arc::clone(&slot);
+            waiters.push(Waiter { wait, slot });
         }
+        slot
     }
 
-    /// The number of pods with a waiter or an answer not taken yet, and the number of waiters.
+    /// Gives up the place of a waiter. Returns false if its slot is filled.
+    pub(super) fn leave(&mut self, uid: &str, slot: &Slot<S>) -> bool {
+        let Some(waiters) = self.waited.get_mut(uid) else {
+            return false;
+        };
+        let before = waiters.len();
+        waiters.retain(|waiter| !Arc::ptr_eq(&waiter.slot, slot));
+        let was_there = waiters.len() < before;
+        if waiters.is_empty() {
+            self.waited.remove(uid);
+        }
+        was_there
+    }
+
+    /// The number of pods with a waiter, and the number of waiters.
     #[cfg(test)]
     pub(super) fn waiters(&self) -> (usize, usize) {
-        let waited = self.waited.values();
-        let waiters = waited.map(|waited| waited.waiters.len()).sum();
-        (self.waited.len(), waiters)
+        (self.waited.len(), self.waits().count())
     }
 
-    fn notify(&mut self, uid: &str, time: Timestamp) -> Option<Arc<Bell>> {
-        let waited = self.waited.get_mut(uid)?;
-        waited.notify(time, self.pods.get(uid))
+    fn notify(&mut self, uid: &str, time: Timestamp) -> Vec<Slot<S>> {
+        let mut answered = Vec::new();
+        if let Some(waiters) = self.waited.get_mut(uid) {
+            answer(waiters, time, self.pods.get(uid), &mut answered);
+            if waiters.is_empty() {
+                self.waited.remove(uid);
+            }
+        }
+        answered
     }
 }
 
@@ -203,17 +201,20 @@ fn found<S>(entry: Option<&PodReading<S>>) -> PodReading<S> {
         .unwrap_or_else(|| PodReading::new(None, None, None))
 }
 
-impl<S> Waited<S> {
-    /// Answers the waiters for whom `time` is not before the time they asked for; an equal time
-    /// counts (PC-8). Returns the bell if it must ring.
-    fn notify(&mut self, time: Timestamp, entry: Option<&PodReading<S>>) -> Option<Arc<Bell>> {
-        let mut is_anybody_met = false;
-        for waiter in self.waiters.values_mut() {
-            if waiter.answer.is_none() && time >= waiter.wait.min_time {
-                waiter.answer = Some(found(entry));
-                is_anybody_met = true;
-            }
+/// Answers the waiters of a pod for whom `time` is not before the time they asked for; an equal
+/// time counts (PC-8). Adds their slots to `answered`.
+fn answer<S>(
+    waiters: &mut Vec<Waiter<S>>,
+    time: Timestamp,
+    entry: Option<&PodReading<S>>,
+    answered: &mut Vec<Slot<S>>,
+) {
+    waiters.retain(|Waiter { wait, slot }| {
+        let is_met = time >= wait.min_time;
+        if is_met {
+            *slot.lock() = Some(Answer::Known(found(entry)));
+            answered.push(Arc::clone(slot));
         }
-        is_anybody_met.then(|| Arc::clone(&self.bell))
-    }
+        !is_met
+    });
 }

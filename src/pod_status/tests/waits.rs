@@ -1,7 +1,7 @@
 //! Waits: the waiters that a time answers, their answers, and the other ends of a wait.
 
 use super::*;
-use crate::pod_status::table::PodTable;
+use crate::pod_status::table::{Answer, PodTable, Slot};
 use crate::worker::StopSource;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -65,12 +65,14 @@ fn pc_8_without_an_entry_who_waits_is_told_the_default() {
 fn pc_8_the_answer_is_the_entry_of_the_moment() {
     let stage = Stage::new();
     let mut table = PodTable::new(false);
-    let ticket = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
-    assert!(table.take_answer(&ticket).is_none());
+    let slot = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
+    assert!(slot.lock().is_none());
     table.set("uid-1", entry("told", stage.at(1)));
     table.set("uid-1", entry("later", stage.at(2)));
     table.delete("uid-1");
-    let told = table.take_answer(&ticket).unwrap();
+    let Some(Answer::Known(told)) = slot.lock().take() else {
+        panic!("nobody answered");
+    };
     assert_eq!(told.status.unwrap().name, "told");
     assert_eq!(table.waiters(), (0, 0));
 }
@@ -196,8 +198,7 @@ fn pc_14_an_observed_time_tells_who_waits_for_that_pod() {
     assert!(!asking[1].answer().is_stored());
 }
 
-/// A set rings the bell of its own pod and no other; the global time rings those whose condition it
-/// meets.
+/// A set wakes those of its own pod whose condition it meets; the global time, those of any pod.
 #[test]
 fn b15_only_those_who_are_answered_are_woken() {
     let stage = Stage::new();
@@ -205,20 +206,19 @@ fn b15_only_those_who_are_answered_are_woken() {
     let soon = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
     let late = table.subscribe(wait(&stage, "uid-1", stage.at(9)));
     let other = table.subscribe(wait(&stage, "uid-2", stage.at(5)));
-    assert!(Arc::ptr_eq(&soon.bell, &late.bell), "one bell per pod");
-    assert!(!Arc::ptr_eq(&soon.bell, &other.bell));
-    assert!(table.set("uid-1", entry("early", stage.at(0))).2.is_none());
-    assert!(table.set("uid-3", entry("other", stage.at(9))).2.is_none());
-    let rung = table.set("uid-1", entry("web", stage.at(1))).2.unwrap();
-    assert!(Arc::ptr_eq(&rung, &soon.bell));
-    let again = table.set("uid-1", entry("web", stage.at(1))).2;
-    assert!(
-        again.is_none(),
-        "who has an answer is not woken for another"
-    );
-    let rung = table.update_time(stage.at(5));
-    assert_eq!(rung.len(), 1);
-    assert!(Arc::ptr_eq(&rung[0], &other.bell));
+    let is_of = |woken: &[Slot<PodStatus>], slots: &[&Slot<PodStatus>]| {
+        woken.len() == slots.len() && woken.iter().zip(slots).all(|(a, b)| Arc::ptr_eq(a, b))
+    };
+    let woken = table.set("uid-1", entry("early", stage.at(0))).2;
+    assert!(is_of(&woken, &[]));
+    let woken = table.set("uid-3", entry("other", stage.at(9))).2;
+    assert!(is_of(&woken, &[]));
+    let woken = table.set("uid-1", entry("web", stage.at(1))).2;
+    assert!(is_of(&woken, &[&soon]));
+    let woken = table.set("uid-1", entry("web", stage.at(1))).2;
+    assert!(is_of(&woken, &[]), "who has an answer is not woken again");
+    assert!(is_of(&table.update_time(stage.at(5)), &[&other]));
+    assert!(is_of(&table.close(), &[&late]));
 }
 
 #[test]
@@ -300,13 +300,13 @@ fn b15_an_answer_that_came_beats_a_deadline_that_passed_meanwhile() {
     let stage = Stage::new();
     let deadline = stage.clock.after(SECOND);
     let asking = stage.ask_until("uid-1", stage.at(1), deadline);
-    // The bell does not ring: the clock wakes the waiter.
-    let (_, _, bell) = stage
+    // Nobody notifies it: the clock wakes the waiter.
+    let (_, _, answered) = stage
         .cache
         .table
         .lock()
         .set("uid-1", entry("web", stage.at(1)));
-    assert!(bell.is_some());
+    assert_eq!(answered.len(), 1);
     stage.fake.advance(SECOND);
     assert_eq!(name(&asking.answer()), "web");
     stage.assert_nobody_is_left();
@@ -320,12 +320,11 @@ fn b15_an_answer_that_came_beats_a_stop_and_a_close_of_meanwhile() {
     for end in ends {
         let stage = Stage::new();
         let asking = stage.ask("uid-1", stage.at(1));
-        // The bell does not ring: the end wakes the waiter.
         let mut table = stage.cache.table.lock();
-        let (_, _, bell) = table.set("uid-1", entry("web", stage.at(1)));
+        let (_, _, answered) = table.set("uid-1", entry("web", stage.at(1)));
         drop(table);
-        assert!(bell.is_some());
         end(&stage, &asking);
+        answered.iter().for_each(|slot| slot.notify_all());
         assert_eq!(name(&asking.answer()), "web");
         stage.assert_nobody_is_left();
     }
