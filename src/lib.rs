@@ -342,6 +342,8 @@ pub mod list_watch;
 
 pub mod http;
 
+pub mod kubelet_pods;
+
 pub mod reflector;
 
 pub mod store;
