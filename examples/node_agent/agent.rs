@@ -232,7 +232,9 @@ impl Agent<'_> {
     /// Starts to ask whether the node exists, where no pod is bound to it.
     fn ask_for_node(&self, client: &Client, list: &Snapshot) -> Result<Option<Asking>, Error> {
         let name = self.node_name.unwrap_or_default();
-        let is_empty = list.pods.is_empty() && list.undecodable.is_empty();
+        // A kubelet that answers has a node.
+        let is_empty =
+            list.pods.is_empty() && list.undecodable.is_empty() && !self.options.kubelet.is_asked;
         is_empty.then(|| Asking::start(client, name)).transpose()
     }
 
@@ -568,11 +570,16 @@ impl Ears {
         let scope = scope.map_or_else(Scope::all, Scope::namespace);
         let scope = scope.fields(FieldSelector::node_name(node_name));
         let scope = scope.labels(LabelSelector::new(options.selector.as_str()));
+        let source = if options.kubelet.is_asked {
+            options.kubelet.source(node_name, options.request_timeout)?
+        } else {
+            client.lister_watcher(scope)
+        };
         let (send, pods) = unbounded();
         let waiters = Waiters::new();
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
-            client.lister_watcher(scope),
+            source,
             PodSink(send),
             followed.waiters(waiters.clone()),
         )?;

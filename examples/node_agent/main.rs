@@ -20,6 +20,7 @@ mod flags;
 mod follow;
 mod health;
 mod hook;
+mod kubelet;
 mod layout;
 mod log_format;
 mod logger;
