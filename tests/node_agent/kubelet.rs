@@ -1,6 +1,8 @@
 //! `--pods-from kubelet`: the pods of a node while the API server is away.
 
-use kubecache::testing::{Act, Answer, ApiServer, Fault, Exchange, FixtureServer, Recording, objects};
+use kubecache::testing::{
+    Act, Answer, ApiServer, Exchange, Fault, FixtureServer, Recording, objects,
+};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
