@@ -119,7 +119,7 @@ impl Client {
             pods: self.lister_of_path(PATH),
             what: format!("pods of the kubelet at {}", context.server),
             clock: context.options.clock.clone(),
-            interval: options.interval,
+            options,
             polls: Mutex::ranked(
                 Rank::KUBELET_PODS,
                 Polls {
@@ -139,7 +139,7 @@ struct Kubelet<K: Object> {
     /// Names the pods in messages.
     what: String,
     clock: Clock,
-    interval: Duration,
+    options: KubeletPodsOptions,
     polls: Mutex<Polls>,
 }
 
@@ -184,7 +184,7 @@ impl<K: Object> Kubelet<K> {
     fn note(&self, pods: &[Listed<K>]) -> Noted<K> {
         let now = self.clock.now();
         let mut polls = self.polls.lock();
-        let wait = polls.chance.stretch(self.interval, JITTER);
+        let wait = polls.chance.stretch(self.options.interval, JITTER);
         polls.due = Some(later(now, wait));
         polls.number = polls.number.saturating_add(1);
         let version = polls.version();
@@ -323,7 +323,7 @@ impl<K: Object> ListerWatcher<K> for KubeletSource<K> {
     }
 
     fn bookmark_interval(&self) -> Option<Duration> {
-        Some(self.0.interval)
+        Some(self.0.options.interval)
     }
 
     fn progress(&self) -> Option<RequestProgress> {

@@ -91,8 +91,15 @@ fn a_kubelet_that_refuses_or_does_not_listen_ends_an_agent_that_waits_once() {
     let more = ["--pods-from", "kubelet", "--kubelet-url", &url];
     let ended = AGENT.run(&[&flags[..], &more].concat());
     assert_eq!(ended.code, 1);
-    let asked = format!("GET {url}/pods");
+    let asked = format!("pods of the kubelet at {}", refusing.address());
     assert!(ended.stderr.contains(&asked), "{}", ended.stderr);
+    let ended = AGENT.run(&["--pods-from", "kubelet", "--secret", "shop/db"]);
+    assert_eq!(ended.code, 2);
+    assert!(
+        ended.stderr.contains("give --node-name"),
+        "{}",
+        ended.stderr
+    );
     let absent = ["--kubelet-certificate-authority", "/nowhere"];
     let ended = AGENT.run(&[&flags[..], &more, &absent].concat());
     assert_eq!(ended.code, 1);
