@@ -122,7 +122,7 @@ impl Client {
             options,
             polls: Mutex::ranked(
                 Rank::KUBELET_PODS,
-                Polls {
+                PodPolls {
                     number: 0,
                     known: HashMap::new(),
                     due: None,
@@ -140,10 +140,10 @@ struct Kubelet<K: Object> {
     what: String,
     clock: Clock,
     options: KubeletPodsOptions,
-    polls: Mutex<Polls>,
+    polls: Mutex<PodPolls>,
 }
 
-struct Polls {
+struct PodPolls {
     /// The number of the last answer.
     number: u64,
     /// The identities of its pods.
@@ -168,7 +168,7 @@ impl Identity {
 }
 
 impl<K: Object> Kubelet<K> {
-    /// Polls once. Returns the pods, each name once.
+    /// PodPolls once. Returns the pods, each name once.
     fn poll(&self, urgent: bool, stop: &StopToken) -> Result<Vec<Listed<K>>, Error> {
         let request = ListRequest {
             urgent,
@@ -181,7 +181,7 @@ impl<K: Object> Kubelet<K> {
     }
 
     /// Notes an answer, and returns its differences from the one before.
-    fn note(&self, pods: &[Listed<K>]) -> Noted<K> {
+    fn note(&self, pods: &[Listed<K>]) -> PolledPods<K> {
         let now = self.clock.now();
         let mut polls = self.polls.lock();
         let wait = polls.chance.stretch(self.options.interval, JITTER);
@@ -212,7 +212,7 @@ impl<K: Object> Kubelet<K> {
         let gone = gone
             .into_iter()
             .map(|(key, held)| self.end(key, held, &version));
-        Noted {
+        PolledPods {
             events: gone.chain(news).map(WatchEvent::from).collect(),
             version,
         }
@@ -231,14 +231,14 @@ impl<K: Object> Kubelet<K> {
     }
 }
 
-impl Polls {
+impl PodPolls {
     fn version(&self) -> ResourceVersion {
         ResourceVersion::local("poll", self.number)
     }
 }
 
 /// The differences of an answer, and its version.
-struct Noted<K: Object> {
+struct PolledPods<K: Object> {
     events: VecDeque<WatchEvent<K>>,
     version: ResourceVersion,
 }
