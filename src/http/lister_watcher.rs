@@ -100,8 +100,8 @@ impl<K: Object> HttpListerWatcher<K> {
         }
     }
 
-    /// Lists what `path` answers, whole and without parameters. Each item gets a version made of its
-    /// text, in place of its own.
+    /// Lists what `path` answers, whole and without parameters. Each item gets a version made of
+    /// its text, in place of its own.
     pub(crate) fn at_path(self, path: &'static str) -> Self {
         Self {
             of_path: Some((path, RandomState::new())),
