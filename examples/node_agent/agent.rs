@@ -205,7 +205,7 @@ impl Agent<'_> {
                 match &news {
                     PodNews::Status(status) => {
                         if let Some(error) = progress.refusal(status) {
-                            return Ok(Ended::Failed(error));
+                            return Ok(Ended::Failed(self.of_pods(error)));
                         }
                     }
                     PodNews::All(list) => {
@@ -227,6 +227,15 @@ impl Agent<'_> {
                 return Ok(ended);
             }
         }
+    }
+
+    /// Why there are no pods. kubectl's words, `Error from server`, are for the API server alone.
+    fn of_pods(&self, error: Error) -> Error {
+        if !self.options.kubelet.is_asked {
+            return error;
+        }
+        let text = "the kubelet gave no pods";
+        Error::new(error.kind(), text).with_source(error)
     }
 
     /// Starts to ask whether the node exists, where no pod is bound to it.
@@ -306,7 +315,10 @@ impl Agent<'_> {
             let text = format!("The server is asked for the pods of node {name}.");
             self.wait_line.show(&text);
             let waits_for = || pods?.status().describe_activity(now);
-            return late.then(|| Ended::Failed(progress.no_contact(self.options, waits_for())));
+            return late.then(|| {
+                let error = progress.no_contact(self.options, waits_for());
+                Ended::Failed(self.of_pods(error))
+            });
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         let missing = missing.saturating_add(node.unknown_selections().len());

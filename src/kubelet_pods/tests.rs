@@ -114,10 +114,15 @@ impl Node {
         Store::spawn("pods", source, Indexers::new(), options).unwrap()
     }
 
-    /// Ends the waits of the source and the reflector until `is_done`.
+    /// Ends the waits of the source and the reflector until `is_done`, which is asked while they
+    /// wait: what holds only until the next answer is not missed.
     fn pass_until(&self, is_done: impl Fn() -> bool) {
         while !is_done() {
-            self.time.advance(self.time.wait_for_next_timer());
+            let wait = self.time.wait_for_next_timer();
+            if is_done() {
+                return;
+            }
+            self.time.advance(wait);
             std::thread::yield_now();
         }
     }

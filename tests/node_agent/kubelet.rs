@@ -77,7 +77,7 @@ fn a_pod_that_comes_while_the_api_server_is_away_has_its_secret_from_memory() {
 }
 
 #[test]
-fn a_kubelet_that_refuses_or_does_not_listen_ends_an_agent_that_waits_once() {
+fn a_kubelet_that_refuses_and_flags_that_are_wrong_end_the_agent() {
     let refusing = Recording::new().with(Exchange::get("/pods", Answer::text(401, "Unauthorized")));
     let refusing = FixtureServer::replaying(refusing).start().unwrap();
     let url = refusing.url();
@@ -91,8 +91,11 @@ fn a_kubelet_that_refuses_or_does_not_listen_ends_an_agent_that_waits_once() {
     let more = ["--pods-from", "kubelet", "--kubelet-url", &url];
     let ended = AGENT.run(&[&flags[..], &more].concat());
     assert_eq!(ended.code, 1);
-    let asked = format!("pods of the kubelet at {}", refusing.address());
-    assert!(ended.stderr.contains(&asked), "{}", ended.stderr);
+    let told = format!(
+        "error: the kubelet gave no pods: failed to list pods of the kubelet at {}: answered 401",
+        refusing.address()
+    );
+    assert!(ended.stderr.contains(&told), "{}", ended.stderr);
     let ended = AGENT.run(&["--pods-from", "kubelet", "--secret", "shop/db"]);
     assert_eq!(ended.code, 2);
     assert!(
