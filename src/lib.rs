@@ -260,6 +260,7 @@
 //! | [`failures`], [`hooks`] | the record of failed attempts; functions that receive events |
 //! | [`list_watch`] | the port: list a page, open a watch, get one object |
 //! | [`http`] | the adapter to a real server: configuration, TLS, connections |
+//! | [`kubelet_pods`] | a source that polls a kubelet for the pods of its node |
 //! | [`reflector`] | the loop: a pure core that decides, a driver that does |
 //! | [`store`] | memory: many readers, one writer, indices |
 //! | [`delta_fifo`] | [client-go][kubernetes]'s queue of changes, for a program's own thread |
@@ -341,6 +342,8 @@ pub mod yaml;
 pub mod list_watch;
 
 pub mod http;
+
+pub mod kubelet_pods;
 
 pub mod reflector;
 

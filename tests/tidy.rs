@@ -50,6 +50,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("informer", &["reflector", "store", "list_watch"]),
     // A manager follows the pods of an informer.
     ("manager", &["informer", "reflector", "store", "list_watch"]),
+    // It polls with a client.
+    ("kubelet_pods", &["http", "list_watch"]),
     // It waits for caches of every kind.
     ("fence", &["manager", "store"]),
     ("unique_name", &[]),

@@ -205,7 +205,7 @@ impl Agent<'_> {
                 match &news {
                     PodNews::Status(status) => {
                         if let Some(error) = progress.refusal(status) {
-                            return Ok(Ended::Failed(error));
+                            return Ok(Ended::Failed(self.of_pods(error)));
                         }
                     }
                     PodNews::All(list) => {
@@ -229,10 +229,21 @@ impl Agent<'_> {
         }
     }
 
+    /// Why there are no pods. kubectl's words, `Error from server`, are for the API server alone.
+    fn of_pods(&self, error: Error) -> Error {
+        if !self.options.kubelet.is_asked {
+            return error;
+        }
+        let text = "the kubelet gave no pods";
+        Error::new(error.kind(), text).with_source(error)
+    }
+
     /// Starts to ask whether the node exists, where no pod is bound to it.
     fn ask_for_node(&self, client: &Client, list: &Snapshot) -> Result<Option<Asking>, Error> {
         let name = self.node_name.unwrap_or_default();
-        let is_empty = list.pods.is_empty() && list.undecodable.is_empty();
+        // A kubelet that answers has a node.
+        let is_empty =
+            list.pods.is_empty() && list.undecodable.is_empty() && !self.options.kubelet.is_asked;
         is_empty.then(|| Asking::start(client, name)).transpose()
     }
 
@@ -304,7 +315,10 @@ impl Agent<'_> {
             let text = format!("The server is asked for the pods of node {name}.");
             self.wait_line.show(&text);
             let waits_for = || pods?.status().describe_activity(now);
-            return late.then(|| Ended::Failed(progress.no_contact(self.options, waits_for())));
+            return late.then(|| {
+                let error = progress.no_contact(self.options, waits_for());
+                Ended::Failed(self.of_pods(error))
+            });
         }
         let missing = rows.values().filter(|facts| !facts.is_definite()).count();
         let missing = missing.saturating_add(node.unknown_selections().len());
@@ -568,11 +582,16 @@ impl Ears {
         let scope = scope.map_or_else(Scope::all, Scope::namespace);
         let scope = scope.fields(FieldSelector::node_name(node_name));
         let scope = scope.labels(LabelSelector::new(options.selector.as_str()));
+        let source = if options.kubelet.is_asked {
+            options.kubelet.source(node_name, options.request_timeout)?
+        } else {
+            client.lister_watcher(scope)
+        };
         let (send, pods) = unbounded();
         let waiters = Waiters::new();
         let reflector = Reflector::spawn(
             format!("pods of {node_name}"),
-            client.lister_watcher(scope),
+            source,
             PodSink(send),
             followed.waiters(waiters.clone()),
         )?;

@@ -28,7 +28,7 @@ pub(crate) static PROGRAM: Program = Program {
     ],
 };
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 8] = [
     Group {
         title: "Which objects",
         flags: &[
@@ -75,6 +75,45 @@ const GROUPS: [Group; 7] = [
                 "keep the objects in FILE, one per line: secret NAMESPACE/NAME or configmap \
                  NAMESPACE/NAME; what follows # is left out. SIGHUP has it read again",
             ),
+        ],
+    },
+    Group {
+        title: "Pods from the kubelet itself",
+        flags: &[
+            flag(
+                "pods-from",
+                "kubelet|apiserver",
+                "where the pods of the node come from. A kubelet is asked again and again, also \
+                 while the API server is away, which then has no watch of pods",
+            )
+            .default("apiserver"),
+            flag(
+                "kubelet-url",
+                "URL",
+                "the address of the kubelet. Only an http URL, such as http://NODE:10255, asks its \
+                 read-only port",
+            )
+            .default("https://NODE:10250, of --node-name"),
+            flag(
+                "kubelet-interval",
+                "DURATION",
+                "the time from an answer of the kubelet to the next request, and up to a fifth \
+                 more; 2m at most",
+            )
+            .default("10s"),
+            flag(
+                "kubelet-certificate-authority",
+                "FILE",
+                "the authorities that sign for the kubelet, read once",
+            )
+            .default("the system's"),
+            flag(
+                "kubelet-token-file",
+                "FILE",
+                "the bearer token for the kubelet, read again as it changes. Its identity needs \
+                 the right to get nodes/pods, or nodes/proxy before Kubernetes 1.33",
+            )
+            .default("in a pod, with https: the service account's"),
         ],
     },
     Group {

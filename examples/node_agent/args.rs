@@ -16,6 +16,7 @@ use crate::declaration::{Declaration, Entry};
 use crate::files::FileOptions;
 use crate::flags::Parser;
 use crate::hook::HookOptions;
+use crate::kubelet::KubeletOptions;
 use crate::layout::Rules;
 use crate::log_format::LogFormat;
 use crate::teller::{self, Tells};
@@ -36,6 +37,9 @@ const SYNC_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// Below this the agent would do nothing but read.
 const SYNC_FREQUENCY_LEAST: Duration = Duration::from_secs(1);
+
+/// Below this a kubelet has no news.
+const KUBELET_INTERVAL_LEAST: Duration = Duration::from_secs(1);
 
 /// Below this a healthy server would be asked anew all the time.
 const IDLE_LIMIT_LEAST: Duration = Duration::from_secs(1);
@@ -106,6 +110,7 @@ pub(crate) struct Options {
     /// `None`: the client's own limits.
     pub(crate) request_timeout: Option<Duration>,
     pub(crate) node_name: Option<String>,
+    pub(crate) kubelet: KubeletOptions,
     /// What is kept whatever pods name, and where that stands.
     pub(crate) wanted: Wanted,
     pub(crate) sources: Sources,
@@ -149,6 +154,7 @@ impl Default for Options {
             connection: KubeconfigOptions::default(),
             request_timeout: None,
             node_name: None,
+            kubelet: KubeletOptions::default(),
             wanted: Wanted::default(),
             sources: Sources::default(),
             checks_config: false,
@@ -245,6 +251,10 @@ where
     if options.fail_on_missing && !options.once {
         return Err("--fail-on-missing needs --once".to_owned());
     }
+    let chooses = options.namespace.is_some() || !options.selector.is_empty();
+    if let Some(why) = options.kubelet.wrong(chooses, options.demo) {
+        return Err(why.to_owned());
+    }
     options.wanted = options.sources.read()?;
     if let Some(declaration) = options.wanted.declaration.clone() {
         declared(&declaration, &mut options)?;
@@ -332,6 +342,15 @@ fn snapshot_flag(
 fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bool, String> {
     match name {
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
+        "pods-from" => options.kubelet.pods_from(&flags::text(name, parser)?)?,
+        "kubelet-url" => options.kubelet.url = Some(flags::text(name, parser)?),
+        "kubelet-certificate-authority" => {
+            options.kubelet.authority = Some(flags::path(name, parser)?);
+        }
+        "kubelet-interval" => {
+            options.kubelet.interval = Some(at_least(KUBELET_INTERVAL_LEAST, name, parser)?);
+        }
+        "kubelet-token-file" => options.kubelet.token_file = Some(flags::path(name, parser)?),
         "secret" | "configmap" => {
             let object = references::of_flag(name, &flags::text(name, parser)?)?;
             options.sources.named.insert(object);
@@ -598,6 +617,30 @@ mod tests {
             (
                 "--output-owner 0:4294967295",
                 "--output-owner \"0:4294967295\": write UID:GID, such as 1000:1000",
+            ),
+            (
+                "--pods-from cri",
+                "--pods-from \"cri\": write kubelet or apiserver",
+            ),
+            (
+                "--kubelet-interval 0",
+                "--kubelet-interval: write a second or more",
+            ),
+            (
+                "--kubelet-url https://x",
+                "the --kubelet-… flags need --pods-from kubelet",
+            ),
+            (
+                "--pods-from kubelet --demo",
+                "--demo shows recorded pods: leave --pods-from out",
+            ),
+            (
+                "--pods-from kubelet -l a=b",
+                "a kubelet lists all its pods: leave -n and -l out",
+            ),
+            (
+                "--pods-from kubelet --kubelet-url http://x:10255 --kubelet-token-file /t",
+                "the read-only port of a kubelet takes no token: leave --kubelet-token-file out",
             ),
             ("--once=maybe", "--once=maybe: write true or false"),
             ("-v=x", "-v \"x\": write a level from 0 to 9"),

@@ -20,6 +20,7 @@ mod flags;
 mod follow;
 mod health;
 mod hook;
+mod kubelet;
 mod layout;
 mod log_format;
 mod logger;
@@ -140,6 +141,9 @@ fn start() -> ExitCode {
     };
     if node_name.is_none() && (options.namespace.is_some() || !options.selector.is_empty()) {
         return usage("--namespace and --selector choose pods: give --node-name");
+    }
+    if node_name.is_none() && options.kubelet.is_asked {
+        return usage("--pods-from kubelet asks for the pods of a node: give --node-name");
     }
     logger::install(options.verbosity, options.log_format, &TOLD_OTHERWISE);
     match run(&options, node_name.as_deref()) {

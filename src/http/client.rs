@@ -288,6 +288,16 @@ impl Client {
         Arc::new(source.consistent())
     }
 
+    /// Makes a source that lists what `path` answers, with versions made of the objects' texts.
+    pub(crate) fn lister_of_path<K: Object>(
+        &self,
+        path: &'static str,
+    ) -> Arc<dyn ListerWatcher<K>> {
+        let resource = self.resource::<K>();
+        let source = HttpListerWatcher::<K>::new(&self.inner, resource, Scope::all());
+        Arc::new(source.at_path(path))
+    }
+
     /// Makes a source of single objects, with the fields that [`get`](Self::get) returns. All
     /// getters share the client's pool of connections.
     pub fn getter<K: Object>(&self) -> Arc<dyn Getter<K>> {

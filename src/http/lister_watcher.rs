@@ -1,6 +1,7 @@
 //! The client's list-watch port: lists and watches of a scope on one connection, gets and one-shot
 //! lists on pooled connections.
 
+use std::hash::RandomState;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub(crate) struct HttpListerWatcher<K> {
     selection: Option<Arc<dyn Selection>>,
     /// Whether each list is read with quorum.
     consistent: bool,
+    /// The path of each list in place of the scope's, and what makes the versions of its items.
+    of_path: Option<(&'static str, RandomState)>,
     agent: Arc<Agent>,
     /// Whether `agent` is the client's pool.
     is_pooled: bool,
@@ -62,6 +65,7 @@ impl<K: Object> HttpListerWatcher<K> {
             scope,
             selection: None,
             consistent: false,
+            of_path: None,
             agent: Arc::new(Agent::new(&client.context.endpoint.dialer, 1)),
             is_pooled: false,
             progress: RequestProgress::new(Arc::clone(&client.context.server)),
@@ -92,6 +96,15 @@ impl<K: Object> HttpListerWatcher<K> {
     pub(crate) fn consistent(self) -> Self {
         Self {
             consistent: true,
+            ..self
+        }
+    }
+
+    /// Lists what `path` answers, whole and without parameters. Each item gets a version made of
+    /// its text, in place of its own.
+    pub(crate) fn at_path(self, path: &'static str) -> Self {
+        Self {
+            of_path: Some((path, RandomState::new())),
             ..self
         }
     }
@@ -165,6 +178,7 @@ struct ListJob<K: Object> {
     path: String,
     one_object: bool,
     selection: Option<Arc<dyn Selection>>,
+    texts: Option<RandomState>,
     urgency: Urgency,
     list_bytes: Arc<AtomicUsize>,
     call: CallContext,
@@ -210,7 +224,8 @@ impl<K: Object> ListJob<K> {
         } else {
             ListDecoder::<K>::new(&options.decode)
         }
-        .selecting(self.selection);
+        .selecting(self.selection)
+        .versioned_by(self.texts);
         decoder.bytes = self.list_bytes.load(Ordering::Relaxed);
         let end = call.until.within(options.body_timeout, Limit::Body);
         let mut items = Vec::new();
@@ -254,7 +269,10 @@ impl<K: Object> HttpListerWatcher<K> {
         if self.consistent && asked.resource_version.is_unset() {
             asked.resource_version = ResourceVersion::most_recent();
         }
-        let path = requests::list(&self.resource, &self.scope, &asked)?;
+        let path = match &self.of_path {
+            Some((path, _)) => (*path).to_owned(),
+            None => requests::list(&self.resource, &self.scope, &asked)?,
+        };
         let metrics = &self.client.context.endpoint.metrics;
         if request.urgent {
             self.urgency.set(true);
@@ -289,6 +307,7 @@ impl<K: Object> HttpListerWatcher<K> {
             list_bytes: Arc::clone(&self.list_bytes),
             one_object: self.scope.is_one_object(),
             selection: self.selection.clone(),
+            texts: self.of_path.as_ref().map(|(_, texts)| texts.clone()),
             call: call.clone(),
             kind: PhantomData,
         };

@@ -34,6 +34,9 @@ pub mod from_kube_rs {}
 #[doc = include_str!("glossary.md")]
 pub mod glossary {}
 
+#[doc = include_str!("kubelet_pods.md")]
+pub mod kubelet_pods {}
+
 #[doc = include_str!("other_languages.md")]
 pub mod other_languages {}
 

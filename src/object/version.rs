@@ -5,8 +5,13 @@ use std::fmt;
 
 use crate::sync::Arc;
 
+/// The beginning of a version that this program made.
+const LOCAL: &str = "local-";
+
 /// A version of an object or a list, as the server sent it. Only two decimal numbers have an order.
 /// Cheap to clone.
+///
+/// A source whose server sends no versions makes its own. These are [local](Self::is_local).
 ///
 /// # Examples
 ///
@@ -31,6 +36,17 @@ impl ResourceVersion {
     /// Returns the version `0`. A list at it comes from the server's cache, and may have any age.
     pub fn any() -> Self {
         Self::from("0")
+    }
+
+    /// A version that this program makes: `local-poll-7`.
+    pub(crate) fn local(what: &str, number: u64) -> Self {
+        Self::from(format!("{LOCAL}{what}-{number}"))
+    }
+
+    /// Whether this program made the version, because the server sent none that can be relied on.
+    /// No version of a server has an order with it, and a server refuses it as a precondition.
+    pub fn is_local(&self) -> bool {
+        self.0.starts_with(LOCAL)
     }
 
     /// The version's text.
@@ -104,5 +120,8 @@ mod tests {
         );
         assert_eq!(order("", "5"), None);
         assert_eq!(order("5x", "5"), None);
+        let local = ResourceVersion::local("poll", 7);
+        assert_eq!(order(local.as_str(), "5"), None);
+        assert!(local.is_local() && !ResourceVersion::from("7").is_local());
     }
 }

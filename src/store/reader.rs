@@ -180,7 +180,8 @@ impl<K: Object> Store<K> {
     /// # Errors
     ///
     /// `NotSynced` at the deadline; the server's refusal (`Forbidden`); `Stopped` when nothing will
-    /// change the store any more.
+    /// change the store any more. `Config` at once if the source made the version of the content
+    /// itself ([`is_local`](ResourceVersion::is_local)): no server's version compares with it.
     pub fn wait_until_at_least(
         &self,
         version: &ResourceVersion,
@@ -190,10 +191,19 @@ impl<K: Object> Store<K> {
         let is_there = |state: &StoreContent<K>| {
             state.synced && !state.guard.position().is_older_than(version)
         };
-        if is_there(&self.state.lock()) {
-            return Ok(());
+        let is_there_now = is_there(&self.state.lock());
+        if !is_there_now {
+            self.wait_for(deadline, is_there)?;
         }
-        self.wait_for(deadline, is_there)
+        let held = self.resource_version();
+        if held.is_local() && !version.is_local() && !version.is_unset() {
+            let text = format!(
+                "waiting for version {version}: the source of this store has no versions of a \
+                 server, only its own such as {held}; wait for the object with wait_until"
+            );
+            return Err(Error::new(ErrorKind::Config, text));
+        }
+        Ok(())
     }
 
     /// Returns the object of that name; `None` if the store has none.

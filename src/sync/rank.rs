@@ -69,6 +69,7 @@ ranks! {
     54 DIAL_PACE "the last connection that a client made"
     54 TLS_CONFIG "the TLS configuration in use"
     54 STORED_POSITION "the stored position of a source, until it is used"
+    54 KUBELET_PODS "the pods that a kubelet last listed"
     54 RESOURCE_SET "the resources of which a server told something"
     54 REFLECTOR_LIMIT "the limit of a manager's reflectors"
     54 OUTLET "the directory of an outlet"

@@ -1,5 +1,6 @@
 //! Decodes list bodies item by item, each as soon as its last byte has come.
 
+use std::hash::RandomState;
 use std::marker::PhantomData;
 
 use super::buffer::{Buffer, Grant};
@@ -10,6 +11,7 @@ use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, ONE_OBJECT_ITEMS_MAX, list_too_large};
 use super::reason::protocol;
 use super::selection::{Selection, passed_over};
+use super::text_version::with_text_version;
 use crate::error::{Error, debug_of};
 use crate::object::{Object, StoredObject};
 use crate::sync::Arc;
@@ -31,6 +33,8 @@ pub struct ListDecoder<K> {
     skipped: Skipped,
     selection: Option<Arc<dyn Selection>>,
     unselected: usize,
+    /// Makes the versions of the items out of their texts.
+    texts: Option<RandomState>,
     /// The length of an earlier item.
     item_bytes: usize,
     item_bytes_max: usize,
@@ -53,6 +57,7 @@ impl<K: Object> ListDecoder<K> {
             skipped: item::skipped::<K>(options),
             selection: None,
             unselected: 0,
+            texts: None,
             item_bytes: 0,
             item_bytes_max: options.item_bytes_max,
             items_max: usize::MAX,
@@ -75,6 +80,11 @@ impl<K: Object> ListDecoder<K> {
     /// Passes over the items that `selection` does not select. They count for the limits.
     pub(crate) fn selecting(self, selection: Option<Arc<dyn Selection>>) -> Self {
         Self { selection, ..self }
+    }
+
+    /// Gives each item a version made of its text, in place of its own.
+    pub(crate) fn versioned_by(self, texts: Option<RandomState>) -> Self {
+        Self { texts, ..self }
     }
 
     /// Makes room for the next call of [`space`](Self::space), within the memory that `grant`
@@ -119,8 +129,10 @@ impl<K: Object> ListDecoder<K> {
     fn item(&mut self, part: ListPart, each: &mut dyn FnMut(Listed<K>)) -> Result<(), Error> {
         let pending = self.buffer.pending();
         let item = match part {
-            // The whole item is needed to tell whether it is selected.
-            ListPart::ItemStart if self.selection.is_some() => return Ok(()),
+            // The whole item is needed to tell whether it is selected, or which version it has.
+            ListPart::ItemStart if self.selection.is_some() || self.texts.is_some() => {
+                return Ok(());
+            }
             ListPart::ItemStart => {
                 let bytes = pending.get(..self.item_bytes_max).unwrap_or(pending);
                 // Such an item is probably incomplete. Finding that out costs less than decoding
@@ -141,6 +153,9 @@ impl<K: Object> ListDecoder<K> {
                 let bytes = pending.get(..length).unwrap_or(pending);
                 let is_other = passed_over(self.selection.as_deref(), bytes, &mut false).is_some();
                 self.unselected = self.unselected.saturating_add(usize::from(is_other));
+                let texts = self.texts.as_ref().filter(|_| !is_other);
+                let versioned = texts.and_then(|texts| with_text_version(bytes, texts));
+                let bytes = versioned.as_deref().unwrap_or(bytes);
                 let item = (!is_other).then(|| {
                     let decoded = item::decode(bytes, self.skipped, &mut self.skipped_bytes);
                     listed(decoded, self.scan.items())

@@ -55,7 +55,7 @@ pub enum EventKind {
     /// The object changed: `MODIFIED` on the wire.
     #[doc(alias = "Modified")]
     Updated,
-    /// The object is gone; the event holds its last state.
+    /// The object is gone; the event holds its last state, if the source knows it.
     Deleted,
 }
 

@@ -26,6 +26,7 @@ mod selection;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod text_version;
 mod time;
 mod wiped;
 

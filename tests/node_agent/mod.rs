@@ -14,6 +14,7 @@ mod hang_ups;
 mod hangs;
 #[cfg(target_os = "linux")]
 mod hooks;
+mod kubelet;
 mod logs;
 #[cfg(feature = "metrics")]
 mod manifests;
