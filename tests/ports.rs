@@ -340,6 +340,14 @@ fn rows_of_others() -> Vec<Row> {
             "the runtime panicked",
         ),
         (
+            "Runtime",
+            relisted_on_request,
+            "find_pods",
+            NO_LOCK,
+            IsLogged,
+            "",
+        ),
+        (
             "layout",
             laid_out,
             "layout",
@@ -732,6 +740,16 @@ impl Runtime for BadRuntime {
         Ok(vec![RuntimePod::new("uid-1", "shop", "web")])
     }
 
+    fn find_pods(
+        &mut self,
+        uids: &[String],
+        _stop: &StopToken,
+    ) -> Result<Vec<RuntimePod>, RuntimeError> {
+        self.0.reach("find_pods");
+        let found = uids.iter().map(|uid| RuntimePod::new(uid, "shop", "web"));
+        Ok(found.collect())
+    }
+
     fn inspect_pod(
         &mut self,
         pod: &RuntimePod,
@@ -768,6 +786,24 @@ fn relisted(fuse: &Fuse) -> Seen {
     });
     relist.shutdown(soon()).unwrap();
     (FailsCall, text)
+}
+
+/// The next request is served, and health is of the relists of all pods.
+fn relisted_on_request(fuse: &Fuse) -> Seen {
+    let cache = PodStatusCache::new(Clock::system());
+    // After the first relist of all comes none.
+    let options = RelistOptions::default().period(Duration::from_secs(24 * 60 * 60));
+    let relist = Relist::spawn(BadRuntime(fuse.clone()), cache, options).unwrap();
+    until(|| (relist.report().relists == 1).then_some(()));
+    assert!(relist.request_relist("uid-1"));
+    until(|| (relist.report().failures == 1).then_some(()));
+    fuse.put_out();
+    assert!(relist.request_relist("uid-1"));
+    until(|| (relist.report().requested == 1).then_some(()));
+    assert_eq!(relist.report().failures, 1);
+    relist.health().unwrap();
+    relist.shutdown(soon()).unwrap();
+    logged()
 }
 
 fn laid_out(fuse: &Fuse) -> Seen {

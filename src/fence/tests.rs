@@ -1,6 +1,7 @@
 //! The fence over each kind of cache, by the cases of client-go's consistency store.
 
 use std::error::Error as _;
+use std::slice;
 use std::time::Duration;
 
 use crossbeam_channel::bounded;
@@ -208,6 +209,30 @@ fn an_owner_that_is_gone_leaves_nothing_and_the_others_alone() {
     stage.fence.forget(&owner());
     assert_eq!(stage.fence.owners(), [named("owner-2")]);
     assert!(stage.seen().is_ok());
+}
+
+/// A UID is an owner's own: the successor of its name waits for nothing of it, and forgets nothing.
+#[test]
+fn an_owner_that_was_made_again_begins_anew() {
+    let mut stage = Stage::new();
+    let [first, second] = ["uid-1", "uid-2"].map(|uid| Owner::of(&config_map("1", uid)));
+    let wrote = |stage: &Stage, owner: &Owner, version: &str| {
+        let noted = stage.fence.wrote(owner, &stage.store, &version.into());
+        noted.unwrap();
+    };
+    wrote(&stage, &first, "10");
+    stage.list(vec![], "5");
+    let passed = Deadline::at(stage.fake.now());
+    stage.fence.wait_until_seen(&second, passed).unwrap();
+    stage.fence.forget(&second);
+    assert!(stage.fence.wait_until_seen(&first, passed).is_err());
+    wrote(&stage, &second, "7");
+    stage.fence.forget(&first);
+    assert_eq!(stage.fence.owners(), slice::from_ref(&second));
+    wrote(&stage, &first, "10");
+    stage.bookmark("7");
+    stage.fence.wait_until_seen(&second, passed).unwrap();
+    assert_eq!(stage.fence.owners(), [first]);
 }
 
 #[test]

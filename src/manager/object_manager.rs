@@ -362,6 +362,9 @@ impl<K: Object> ObjectManager<K> {
 
     /// Reports each owner with the objects that it references, sorted by namespace and name.
     /// Never blocks on the network, and does not count as a read.
+    ///
+    /// What a pod needs and no manager keeps is not here. See
+    /// [`unkept_sources`](super::unkept_sources).
     pub fn inspect(&self) -> BTreeMap<Owner, Vec<ObjectReport>> {
         let owners = self.0.entries.owners().into_iter();
         let reports = owners.map(|(owner, keys)| {

@@ -235,20 +235,29 @@ impl fmt::Display for UnkeptSource<'_> {
 ///
 /// A pod certificate is found if the `k8s-openapi` feature in use is `v1_34` or later.
 ///
+/// A manager keeps the keys that a pod names, and not the pod. So
+/// [`inspect`](super::ObjectManager::inspect) has none of these sources. To show them beside it,
+/// call this for each pod in the store of the informer that the managers follow. The owner in
+/// `inspect` is [`Owner::of`](super::Owner::of) the pod.
+///
 /// # Examples
 ///
 /// ```
 /// use k8s_openapi::api::core::v1::Pod;
-/// use kubecache::manager::unkept_sources;
+/// use kubecache::manager::{Owner, unkept_sources};
 ///
-/// let pod: Pod = serde_json::from_value(serde_json::json!({"spec": {
-///     "containers": [],
-///     "volumes": [{"name": "trust", "projected": {"sources": [
-///         {"clusterTrustBundle": {"name": "example.org:roots:1", "path": "ca.pem"}},
-///     ]}}],
-/// }}))?;
+/// let pod: Pod = serde_json::from_value(serde_json::json!({
+///     "metadata": {"namespace": "shop", "name": "web-0", "uid": "uid-1"},
+///     "spec": {
+///         "containers": [],
+///         "volumes": [{"name": "trust", "projected": {"sources": [
+///             {"clusterTrustBundle": {"name": "example.org:roots:1", "path": "ca.pem"}},
+///         ]}}],
+///     },
+/// }))?;
 /// let sources: Vec<_> = unkept_sources(&pod).iter().map(ToString::to_string).collect();
 /// assert_eq!(sources, [r#"ClusterTrustBundle example.org:roots:1 in volume "trust""#]);
+/// assert_eq!(Owner::of(&pod).to_string(), "Pod shop/web-0");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn unkept_sources(pod: &Pod) -> Vec<UnkeptSource<'_>> {

@@ -13,6 +13,7 @@ mod clientcmd;
 #[cfg(feature = "gzip")]
 mod compression;
 mod deploy;
+mod fence;
 mod files;
 #[cfg(feature = "testing")]
 #[cfg(feature = "ring")]
@@ -38,6 +39,8 @@ mod rotation;
 mod site;
 #[cfg(feature = "snapshot")]
 mod snapshot;
+#[cfg(feature = "snapshot")]
+mod soak;
 mod stores;
 mod strategies;
 mod support;

@@ -34,6 +34,8 @@ impl Proxy {
             .args([kind, address])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            // It tells of each connection that it cannot make.
+            .stderr(Stdio::null())
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

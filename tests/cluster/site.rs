@@ -64,13 +64,13 @@ subjects: [{kind: ServiceAccount, name: site-user, namespace: site}]
 ";
 
 /// The certificate that the server shows, and what the kubeconfig trusts.
-struct Rotation {
+pub(crate) struct Rotation {
     trusted: PathBuf,
     shown: u8,
 }
 
 impl Rotation {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         // A cluster that is kept has been rotated before.
         let served = fs::read(certificate("rotating.crt")).unwrap();
         let first = fs::read(certificate("rotating-1.crt")).unwrap();
@@ -84,7 +84,7 @@ impl Rotation {
     }
 
     /// As an administrator rotates: both authorities are trusted while the certificate changes.
-    fn rotate(&mut self) {
+    pub(crate) fn rotate(&mut self) {
         let next = 3 - self.shown;
         self.trust(&[self.shown, next]);
         for kind in ["crt", "key"] {
@@ -140,13 +140,19 @@ fn replace(path: &PathBuf, content: &[u8]) {
     fs::rename(new, path).unwrap();
 }
 
-/// A kubeconfig whose plugin gives tokens of the account, and whose cluster is behind the proxy.
-fn site(name: &str, proxy: &Proxy, rotation: &Rotation) -> Bed {
-    let account = get::<ServiceAccount>(&client_of("admin.yaml"), "site", "site-user").unwrap();
+/// A kubeconfig whose plugin gives tokens of the account, of that namespace and name, and whose
+/// cluster is behind the proxy.
+pub(crate) fn site(
+    name: &str,
+    (namespace, user): (&str, &str),
+    proxy: &Proxy,
+    rotation: &Rotation,
+) -> Bed {
+    let account = get::<ServiceAccount>(&client_of("admin.yaml"), namespace, user).unwrap();
     let uid = account.metadata.uid.clone().unwrap();
     let settings = [
         ("LIFE", LIFE.as_secs().to_string()),
-        ("ACCOUNT", format!("site site-user {uid}")),
+        ("ACCOUNT", format!("{namespace} {user} {uid}")),
         (
             "KEY",
             certificate("service-account.key").display().to_string(),
@@ -299,8 +305,9 @@ fn no_cached_read_fails_while_tokens_proxy_and_certificates_change() {
     let clock = Clock::system();
     let mut proxy = Proxy::start("http", "127.0.0.1:0");
     let mut rotation = Rotation::new("rotating-trusted.crt");
-    let bed = site("site", &proxy, &rotation);
-    let agents_bed = site("site-agent", &proxy, &rotation);
+    let account = ("site", "site-user");
+    let bed = site("site", account, &proxy, &rotation);
+    let agents_bed = site("site-agent", account, &proxy, &rotation);
     let client = bed.client("site-user");
     let agent = AgentProcess::start(&agents_bed);
     let caches = Caches::start(client.clone());

@@ -197,6 +197,68 @@ fn pl_3_a_reinspection_that_fails_is_repeated_on_request_and_by_the_next_relist(
     assert!(bench.cache.get("a").error().is_none());
 }
 
+/// A pod that is to be inspected again anyway, because that failed.
+#[test]
+fn pl_9_a_reinspection_of_a_pod_that_failed_is_one_and_the_next_failure_is_kept() {
+    let bench = started(&["a"]);
+    let requests = bench.relist.requests().clone();
+    assert!(requests.request_reinspect("a"));
+    bench.next();
+    bench.list("a c-a=running");
+    bench.inspect("a", Answer::Fail("busy"));
+    bench.pausing();
+    for answer in [
+        Answer::Fail("still busy"),
+        Answer::Inspect(status("a", "10.0.0.1")),
+    ] {
+        assert_eq!(bench.relist.report().failing_pods, 1);
+        assert!(requests.request_reinspect("a"));
+        bench.fake.advance(PERIOD);
+        bench.list("a c-a=running");
+        bench.inspect("a", answer);
+        bench.pausing();
+    }
+    assert_eq!(bench.relist.report().failing_pods, 0);
+    bench.fake.advance(PERIOD);
+    bench.list("a c-a=running");
+    bench.pausing();
+    bench.shut_down();
+}
+
+#[test]
+fn pl_9_a_pod_that_has_gone_is_not_inspected_on_request() {
+    let bench = started(&["a"]);
+    assert!(bench.relist.requests().request_reinspect("a"));
+    bench.next();
+    bench.list("");
+    bench.pausing();
+    assert!(!bench.cache.get("a").is_stored());
+    assert_eq!(bench.relist.report().failing_pods, 0);
+    bench.shut_down();
+}
+
+/// Both wait when the relist of all is due, which serves both.
+#[test]
+fn pl_9_a_due_relist_makes_the_reinspection_that_a_request_was_for() {
+    let bench = started(&["a"]);
+    let min_time = moved(&bench);
+    let a = waiter(&bench, "a", min_time);
+    // The loop is within a call, so that both and the time are there when it looks again.
+    bench.relist.request_relist("a");
+    bench.expect(&Asked::List);
+    assert!(bench.relist.requests().request_reinspect("a"));
+    bench.relist.request_relist("a");
+    bench.fake.advance(PERIOD);
+    bench.give(Answer::List(list("a c-a=running")));
+    bench.list("a c-a=running");
+    bench.found("a");
+    assert!(a.comes("the status of a").modified_time() > Some(min_time));
+    bench.pausing();
+    assert_eq!(bench.relist.report().requested, 0);
+    bench.shut_down();
+    a.join();
+}
+
 #[test]
 fn pl_9_a_request_for_a_pod_that_the_runtime_does_not_find_changes_nothing() {
     let bench = started(&["a"]);
