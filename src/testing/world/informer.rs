@@ -30,8 +30,9 @@ const SELDOM: Duration = Duration::from_secs(65);
 /// How long a watch without bookmarks may be silent before the cache must say so: its longest
 /// time-out and the wait for its end, and the same again for the watch after it.
 const QUIET_MAX: Duration = Duration::from_secs(30 * 60);
-/// The same where the server has sent a bookmark to this client before: two idle limits, and a pause.
-const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
+/// The same where the server has sent a bookmark to this client before: two idle limits, and the
+/// requests around them.
+const SILENT_MAX: Duration = Duration::from_secs(7 * 60);
 
 /// One informer and its handlers.
 pub(super) struct WorldInformer {

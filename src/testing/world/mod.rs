@@ -9,6 +9,7 @@ mod coverage;
 mod handler;
 mod informer;
 mod link;
+mod manager;
 mod oracle;
 mod play;
 mod shrink;

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::coverage::Counts;
 use super::informer::WorldInformer;
 use super::link::Link;
+use super::manager::WorldManager;
 use super::oracle::{Failure, Oracle};
 use super::stepped::Stepped;
 use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, key_of, name};
@@ -50,6 +51,7 @@ pub(super) struct Play {
     server: FakeSource<ConfigMap>,
     truth: Truth,
     informers: Vec<WorldInformer>,
+    manager: Option<WorldManager>,
     pub(super) counts: Counts,
     pub(super) story: Vec<String>,
     traces: bool,
@@ -68,6 +70,7 @@ impl Play {
         let mut chance = Chance::new(seed);
         let weather = Weather::draw(&mut chance);
         let fake = FakeClock::new();
+        fake.move_itself();
         let clock = Clock::from(fake.clone());
         let server = FakeSource::with_clock(clock.clone());
         server.stream_lists(weather.streams);
@@ -84,6 +87,12 @@ impl Play {
                 WorldInformer::new(number, link, namespace, &clock, &weather, &mut chance)?;
             informers.push(informer);
         }
+        let mut manager = None;
+        if weather.manager {
+            let own = Chance::new(chance.below(u64::MAX));
+            let link = Link::new(&server, Scope::all(), clock.clone(), &weather, own);
+            manager = Some(WorldManager::new(link, &clock, &weather, &mut chance)?);
+        }
         let began = fake.now();
         let mut play = Self {
             seed,
@@ -92,6 +101,7 @@ impl Play {
             server,
             truth: Truth::default(),
             informers,
+            manager,
             counts: Counts::default(),
             story: Vec::new(),
             traces,
@@ -146,6 +156,12 @@ impl Play {
         for informer in &self.informers {
             informer.link.reseed(chance.clone());
         }
+        if let Some(manager) = &self.manager {
+            manager.link.reseed(chance.clone());
+            if chance.below(2) == 0 {
+                return self.step_manager(chance);
+            }
+        }
         match chance.below(100) {
             0..45 => {
                 let at = self.some_informer(chance);
@@ -165,9 +181,46 @@ impl Play {
         Ok(())
     }
 
+    /// A step of the manager, of its runs or of its users.
+    fn step_manager(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        let Some(manager) = &mut self.manager else {
+            return Ok(());
+        };
+        let mut story = String::new();
+        match chance.below(20) {
+            0..8 => {
+                for _ in 0..=chance.below(6) {
+                    manager.step_run(chance, &mut self.counts)?;
+                }
+            }
+            8..11 => story = manager.change_pods(chance, &mut self.counts),
+            11..17 => {
+                let (truth, weather) = (&self.truth, &self.weather);
+                story = manager.read(chance, truth, weather, &mut self.counts)?;
+            }
+            17 => manager.look(),
+            18 if self.weather.cuts => manager.link.cut(),
+            18 if self.weather.outages => {
+                let length = Duration::from_millis(1 << chance.below(17));
+                manager.link.take_down(self.clock.now() + length);
+            }
+            _ => manager.keep(),
+        }
+        let faults = manager.link.take_met();
+        for fault in faults {
+            self.faults += 1;
+            self.counts.met("fault", fault);
+            self.note(|| format!("the manager meets a fault: {fault}"));
+        }
+        if !story.is_empty() {
+            self.note(|| story);
+        }
+        Ok(())
+    }
+
     fn some_informer(&self, chance: &mut Chance) -> usize {
         let count = u64::try_from(self.informers.len()).unwrap_or(1);
-        usize::try_from(chance.below(count)).unwrap_or_default()
+        usize::try_from(chance.below(count.max(1))).unwrap_or_default()
     }
 
     fn step_informer(&mut self, at: usize, chance: &mut Chance) -> Result<Stepped, Failure> {
@@ -283,7 +336,8 @@ impl Play {
     }
 
     fn wrote(&mut self, key: Key, version: u64, kind: StateKind) {
-        self.truth.put(key, version, kind, self.awake);
+        let at = (self.awake, self.now());
+        self.truth.put(key, version, kind, at);
         self.counts.met(
             "write",
             match kind {
@@ -534,6 +588,9 @@ impl Play {
                 }
             }
         }
+        if let Some(manager) = &mut self.manager {
+            manager.settle(chance, &mut self.counts)?;
+        }
         Ok(())
     }
 
@@ -542,7 +599,12 @@ impl Play {
         let reflectors = self.informers.iter().map(|it| it.reflector.wakes_at());
         let handlers = self.informers.iter().flat_map(|it| &it.handlers);
         let wakes = reflectors.chain(handlers.map(|handler| handler.wakes_at()));
-        let next = wakes.flatten().filter(|at| *at > now).min()?;
+        let managers = self.manager.iter().flat_map(WorldManager::wakes_at);
+        let next = wakes
+            .flatten()
+            .chain(managers)
+            .filter(|at| *at > now)
+            .min()?;
         Some(next.saturating_duration_since(now))
     }
 
@@ -554,6 +616,10 @@ impl Play {
             informer.link.heal();
             informer.reflector.heal();
         }
+        if let Some(manager) = &mut self.manager {
+            manager.link.heal();
+            manager.heal();
+        }
         self.note(|| "the world is healed".to_owned());
         let healed = self.now();
         let mut calm = 0;
@@ -563,6 +629,9 @@ impl Play {
             let mut all = true;
             for informer in &mut self.informers {
                 all &= informer.has_converged(&self.truth)?;
+            }
+            if let Some(manager) = &mut self.manager {
+                all &= manager.has_converged(&self.truth, &self.weather)?.is_none();
             }
             calm = if all { calm + 1 } else { 0 };
             if calm > 3 {
@@ -580,6 +649,9 @@ impl Play {
                 states.push(informer.describe());
                 states.push(informer.describe_content(&self.truth)?);
             }
+        }
+        if let Some(manager) = &mut self.manager {
+            states.extend(manager.has_converged(&self.truth, &self.weather)?);
         }
         let passed = self.now().saturating_duration_since(healed);
         let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
@@ -605,6 +677,9 @@ impl Play {
         for informer in &self.informers {
             informer.check_views(&self.truth)?;
         }
+        if let Some(manager) = &mut self.manager {
+            manager.check_told(&self.truth)?;
+        }
         self.counts.met("oracle held", "converges, told");
         Ok(())
     }
@@ -613,6 +688,9 @@ impl Play {
         let now = self.now();
         for informer in &mut self.informers {
             informer.check_stop(now, chance, &mut self.counts)?;
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.check_stop(chance, &mut self.counts)?;
         }
         self.counts.met("oracle held", "stops");
         Ok(())

@@ -107,6 +107,11 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
         self.hangs = false;
     }
 
+    /// The stop of its thread.
+    pub(super) fn stop_source(&self) -> StopSource {
+        self.stop.clone()
+    }
+
     pub(super) fn stop(&self) {
         self.stop.stop();
     }
