@@ -1,7 +1,6 @@
 //! The state of one watched object, and the run that is at work on it. Pure.
 
 use std::convert::Infallible;
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -20,6 +19,7 @@ use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::object::{Object, ResourceVersion, StoredObject};
+use crate::policy::Chance;
 use crate::reflector::{ReflectorStatus, Replacement, asked_wait};
 use crate::sync::Arc;
 
@@ -84,14 +84,13 @@ pub(crate) enum Absence {
 
 impl Absence {
     /// A reader gets the absence. Returns when the caller confirms it, if at all.
-    pub(crate) fn given(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn given(&mut self, now: Instant, seed: u64) -> Option<Instant> {
         let Self::Doubtful(since) = *self else {
             return None;
         };
         *self = Self::Due;
-        let most = u64::try_from(ABSENCE_PAUSE.as_millis()).ok()?;
-        let pause = RandomState::new().hash_one(now).checked_rem(most)?;
-        Some(later(now.max(since), Duration::from_millis(pause)))
+        let pause = Chance::new(seed).within(ABSENCE_PAUSE);
+        Some(later(now.max(since), pause))
     }
 
     /// The confirmation failed. The next reader of the absence causes another, but not before the
