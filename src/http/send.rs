@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::object::visible;
 use crate::policy::PolicyRequest;
 use crate::retry::patiently;
+use crate::setters::setters;
 use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
 use crate::worker::StopToken;
@@ -95,13 +96,6 @@ impl Request {
         self
     }
 
-    /// Sets the body. The header `Content-Type` names its type. The bytes are overwritten before
-    /// their memory is freed.
-    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = Wiped::from(body.into());
-        self
-    }
-
     /// Sets the body to the JSON of `value`, such as a [`serde_json::Value`]. Sets the header
     /// `Content-Type`, unless the request has one.
     ///
@@ -115,12 +109,6 @@ impl Request {
             return Ok(self);
         }
         Ok(self.header("Content-Type", requests::JSON))
-    }
-
-    /// Sets the stop that ends the request, and the reads of its stream. Default: none.
-    pub fn stop(mut self, stop: &StopToken) -> Self {
-        self.stop = stop.clone();
-        self
     }
 
     /// Checks the request, and returns its method, headers and body. `own` are the headers of the
@@ -202,6 +190,15 @@ impl Request {
 }
 
 /// Prints method and path alone.
+setters! { [] Request;
+    /// Sets the body. The header `Content-Type` names its type. The bytes are overwritten before
+    /// their memory is freed.
+    body(body: impl Into<Vec<u8>>) = Wiped::from(body.into());
+
+    /// Sets the stop that ends the request, and the reads of its stream. Default: none.
+    stop(stop: &StopToken) = stop.clone();
+}
+
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = requests::shown(&self.path);

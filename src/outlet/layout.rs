@@ -10,6 +10,7 @@ use zeroize::Zeroizing;
 use super::folder::{Access, FILE, OwnerIds, check_name};
 use crate::error::Error;
 use crate::object::ObjectKey;
+use crate::setters::setters;
 use crate::sync::Arc;
 
 /// The state of an object whose files the program lays out.
@@ -78,32 +79,6 @@ impl Layout {
         self
     }
 
-    /// Sets the mode of the files. Default: `0o600`.
-    ///
-    /// A mode with rights for the group or for others opens the object's folders to all users of
-    /// the machine. They can then see the file names.
-    pub fn mode(self, mode: u32) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// Sets the user who owns the files. The folders still belong to the outlet, and all users can
-    /// see the file names. Default: the user of the outlet.
-    pub fn user(self, user: u32) -> Self {
-        Self {
-            user: Some(user),
-            ..self
-        }
-    }
-
-    /// Sets the group of the files, with the effects of [`user`](Self::user). Default: the group of
-    /// the outlet.
-    pub fn group(self, group: u32) -> Self {
-        Self {
-            group: Some(group),
-            ..self
-        }
-    }
-
     /// Returns the names of the files, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
@@ -141,6 +116,22 @@ impl Layout {
         }
         Ok(())
     }
+}
+
+setters! { [] Layout;
+    /// Sets the mode of the files. Default: `0o600`.
+    ///
+    /// A mode with rights for the group or for others opens the object's folders to all users of
+    /// the machine. They can then see the file names.
+    mode(mode: u32);
+
+    /// Sets the user who owns the files. The folders still belong to the outlet, and all users can
+    /// see the file names. Default: the user of the outlet.
+    user(user: u32) = Some(user);
+
+    /// Sets the group of the files, with the effects of [`user`](Self::user). Default: the group of
+    /// the outlet.
+    group(group: u32) = Some(group);
 }
 
 impl fmt::Debug for Layout {
