@@ -8,7 +8,7 @@ use rustix::process::{getegid, geteuid};
 use zeroize::Zeroizing;
 
 use super::folder::{Access, FILE, OwnerIds, check_name};
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::object::ObjectKey;
 use crate::setters::setters;
 use crate::sync::Arc;
@@ -134,16 +134,8 @@ setters! { [] Layout;
     group(group: u32) = Some(group);
 }
 
-impl fmt::Debug for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layout")
-            .field("files", &self.files.keys())
-            .field("mode", &format_args!("{:04o}", self.mode))
-            .field("user", &self.user)
-            .field("group", &self.group)
-            .finish()
-    }
-}
+debug_of!([] Layout, |it|
+    files: it.files.keys(), mode: format_args!("{:04o}", it.mode), user: it.user, group: it.group);
 
 /// A program's function that lays out the files of objects.
 type LayOut = dyn Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync;
