@@ -641,23 +641,6 @@ impl ResponseReader {
     }
 }
 
-#[cfg(test)]
-impl ResponseReader {
-    /// A response whose body is read from `body` and not from a connection.
-    pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
-        Self {
-            what: "GET test".into(),
-            body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
-            socket: None,
-            authorization: None,
-            body_bytes: 0,
-            told_bytes: 0,
-            metrics: None,
-            call,
-        }
-    }
-}
-
 fn build(dialer: &Arc<ServerConnector>, keep: usize) -> ureq::Agent {
     let config = ureq::config::Config::builder()
         .http_status_as_error(false)
@@ -784,6 +767,22 @@ fn refuse_loud_logs() -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl ResponseReader {
+        /// A response whose body is read from `body` and not from a connection.
+        pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
+            Self {
+                what: "GET test".into(),
+                body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
+                socket: None,
+                authorization: None,
+                body_bytes: 0,
+                told_bytes: 0,
+                metrics: None,
+                call,
+            }
+        }
+    }
 
     /// A3: there is time for a second try, unless the server is known to be slow.
     #[test]

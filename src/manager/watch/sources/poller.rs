@@ -319,30 +319,6 @@ impl<K: Object> Poller<K> {
     }
 }
 
-/// Single steps, for models.
-#[cfg(all(test, shuttle))]
-impl<K: Object> Poller<K> {
-    /// Waits for the next poll, and makes it, as one of the poller's threads.
-    pub(crate) fn poll_once(&self) {
-        let stop = self.context.registry.stop.token();
-        let (number, writer) = self.wait_for_next(&stop).unwrap();
-        self.poll(number, &writer, &stop);
-    }
-
-    /// Makes the next failure the one after which the server counts as silent.
-    pub(crate) fn expect_silence(&self) {
-        self.polls.lock().silent = SILENT_POLLS - 1;
-    }
-
-    /// Waits until a poll has changed, whether or not its object was told.
-    pub(crate) fn wait_for_change(&self) {
-        let mut polls = self.polls.lock();
-        while !polls.by_number.values().any(|poll| poll.changes > 0) {
-            polls = self.polls.wait(polls);
-        }
-    }
-}
-
 default_of!([K: Object] Polls<K>: by_number, attached, silent, is_closed);
 
 impl<K: Object> Polls<K> {
@@ -429,5 +405,33 @@ impl<K: Object> SharedRun for Polled<K> {
 
     fn await_news(&self) {
         self.poller.expedite(self.number, true);
+    }
+}
+
+/// Single steps, for models.
+#[cfg(all(test, shuttle))]
+mod steps {
+    use super::*;
+
+    impl<K: Object> Poller<K> {
+        /// Waits for the next poll, and makes it, as one of the poller's threads.
+        pub(crate) fn poll_once(&self) {
+            let stop = self.context.registry.stop.token();
+            let (number, writer) = self.wait_for_next(&stop).unwrap();
+            self.poll(number, &writer, &stop);
+        }
+
+        /// Makes the next failure the one after which the server counts as silent.
+        pub(crate) fn expect_silence(&self) {
+            self.polls.lock().silent = SILENT_POLLS - 1;
+        }
+
+        /// Waits until a poll has changed, whether or not its object was told.
+        pub(crate) fn wait_for_change(&self) {
+            let mut polls = self.polls.lock();
+            while !polls.by_number.values().any(|poll| poll.changes > 0) {
+                polls = self.polls.wait(polls);
+            }
+        }
     }
 }
