@@ -19,7 +19,7 @@ use super::connect::connector::{ServerConnector, UreqConnector};
 use super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::requests;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::list_watch::RequestPhase;
 use crate::policy::{self, AnswerKind, NextRequest};
 use crate::sync::{Arc, Mutex, Rank};
@@ -134,10 +134,8 @@ impl Endpoint {
         headers: &[(String, String)],
         user_agent: &str,
     ) -> Result<HeaderMap, Error> {
-        let invalid = |name: &str| {
-            let message = format!("no header can carry the value of {name}");
-            Error::new(ErrorKind::Config, message)
-        };
+        let invalid =
+            |name: &str| Error::config(format!("no header can carry the value of {name}"));
         let mut map = HeaderMap::new();
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|_value| invalid("User-Agent"))?;
@@ -753,13 +751,10 @@ fn read_refusal(
 /// `Config`, when the program's logger would receive the content of requests and answers.
 fn refuse_loud_logs() -> Result<(), Error> {
     if log::log_enabled!(target: LOUD_TARGET, log::Level::Trace) {
-        return Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens \
-                 and the values of secrets: switch them off (ureq_proto=debug)"
-            ),
-        ));
+        return Err(Error::config(format!(
+            "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens and the \
+             values of secrets: switch them off (ureq_proto=debug)"
+        )));
     }
     Ok(())
 }

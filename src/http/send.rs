@@ -54,7 +54,7 @@ pub struct Request {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
-    body: Wiped,
+    pub(super) body: Wiped,
     stop: StopToken,
 }
 
@@ -181,11 +181,6 @@ impl Request {
 
     fn is_update(&self) -> bool {
         !matches!(&*self.method, "GET" | "HEAD" | "OPTIONS")
-    }
-
-    /// Returns the body: the object of a write, if the answer has none.
-    pub(super) fn body_bytes(&self) -> &[u8] {
-        &self.body
     }
 }
 
@@ -354,8 +349,8 @@ impl Client {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn send(&self, request: &Request, deadline: impl IntoDeadline) -> Result<Response, Error> {
-        let deadline = deadline.into_deadline(&self.inner().context.options.clock);
-        let metrics = &self.inner().context.endpoint.metrics;
+        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
+        let metrics = &self.inner.context.endpoint.metrics;
         metrics.ended(|| {
             let (status, headers, mut answer) = self.open(request, deadline, false)?;
             let body = self.read_whole(&mut answer);
@@ -411,7 +406,7 @@ impl Client {
         request: &Request,
         deadline: impl IntoDeadline,
     ) -> Result<ResponseStream, Error> {
-        let deadline = deadline.into_deadline(&self.inner().context.options.clock);
+        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
         let (_, _, answer) = self.open(request, deadline, true)?;
         Ok(ResponseStream {
             what: Arc::clone(&answer.what),
@@ -426,7 +421,7 @@ impl Client {
         deadline: Deadline,
         is_stream: bool,
     ) -> Result<(u16, HeaderMap, ResponseReader), Error> {
-        let inner = self.inner();
+        let inner = &self.inner;
         let (context, stop) = (&inner.context, &request.stop);
         let bytes_max = context.options.decode.item_bytes_max;
         let payload = request.payload(&context.endpoint.headers, bytes_max)?;
@@ -459,7 +454,7 @@ impl Client {
 
     /// Reads a body within the limits of the client's options.
     fn read_whole(&self, answer: &mut ResponseReader) -> Result<Buffer, Error> {
-        let options = &self.inner().context.options;
+        let options = &self.inner.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let body = read_body(answer, options, bytes_max)?;
         if body.pending().len() > bytes_max {

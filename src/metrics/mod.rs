@@ -346,18 +346,10 @@ impl Exposition {
     /// The present counts of all series.
     fn page(&self) -> Registry {
         let page = Registry::new();
-        for series in self.reflectors.living() {
-            series.show(&page);
-        }
-        for series in self.informers.living() {
-            series.show(&page);
-        }
-        for series in self.managers.living() {
-            series.show(&page);
-        }
-        for series in self.clients.living() {
-            series.show(&page);
-        }
+        self.reflectors.each(|series| series.show(&page));
+        self.informers.each(|series| series.show(&page));
+        self.managers.each(|series| series.show(&page));
+        self.clients.each(|series| series.show(&page));
         page
     }
 }

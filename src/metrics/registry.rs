@@ -59,7 +59,8 @@ impl Exposition {
         for metric in all.concat() {
             // One of the names brings the series of all.
             let shown = registered.names.is_empty().then(|| self.clone());
-            let name = NameInRegistry::new(metric, shown)?;
+            let desc = metric.desc()?;
+            let name = NameInRegistry { desc, shown };
             let added = registry.register(Box::new(name.clone()));
             added.map_err(|error| {
                 let text = format!(
@@ -99,13 +100,6 @@ struct NameInRegistry {
     desc: Desc,
     /// Of one name: the exposition whose series it brings.
     shown: Option<Exposition>,
-}
-
-impl NameInRegistry {
-    fn new(metric: Metric, shown: Option<Exposition>) -> Result<Self, Error> {
-        let desc = metric.desc()?;
-        Ok(Self { desc, shown })
-    }
 }
 
 impl Collector for NameInRegistry {

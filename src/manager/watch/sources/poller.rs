@@ -184,9 +184,9 @@ impl<K: Object> Poller<K> {
     fn poll(&self, number: u64, writer: &Writer<K>, stop: &StopToken) {
         let (registry, pace) = (&self.context.registry, self.pace());
         let latest = ResourceVersion::most_recent();
-        let read = begin_read(registry, writer.object(), &latest);
+        let read = begin_read(registry, &writer.object, &latest);
         let deadline = registry.clock().after(pace.limit);
-        let context = registry.request_by(writer.key(), deadline, stop);
+        let context = registry.request_by(&writer.object.key, deadline, stop);
         let (found, failure) = match registry.request(&context, &read.version) {
             Ok(found) => (Some(Ok(Some(found))), None),
             Err(error) if error.is_not_found() => (Some(Ok(None)), None),
@@ -265,7 +265,9 @@ impl<K: Object> Poller<K> {
             poll.status.failures.clone()
         });
         if let Some(failures) = failures {
-            self.context.registry.tell_failed(writer.key(), &failures);
+            self.context
+                .registry
+                .tell_failed(&writer.object.key, &failures);
         }
     }
 
@@ -355,7 +357,7 @@ impl<K: Object> Polls<K> {
 
 impl<K: Object> Poll<K> {
     fn has_readers(&self) -> bool {
-        self.writer.object().waiters.any()
+        self.writer.object.waiters.any()
     }
 
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {

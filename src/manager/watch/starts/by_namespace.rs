@@ -155,7 +155,7 @@ impl<K: Object> Starts<K> {
 
     /// Starts a watch by name for an object of a namespace's watch. Returns whether it began.
     fn watch_by_name(&self, writer: &Writer<K>) -> bool {
-        let (object, run) = (writer.object(), writer.run());
+        let (object, run) = (&writer.object, writer.run);
         let mut successor = None;
         let effect = self.context.act(object, |entry| {
             if entry.is_current(run) {
@@ -203,8 +203,8 @@ impl<K: Object> Starts<K> {
         }
         if is_refused {
             let is_taken = |writer: &Arc<Writer<K>>| {
-                let entry = writer.object().state.lock();
-                entry.is_current(writer.run())
+                let entry = writer.object.state.lock();
+                entry.is_current(writer.run)
             };
             let taken = watch.writers().into_iter().filter(is_taken);
             let Some(first) = taken.min_by(|a, b| a.key().cmp(b.key())) else {
