@@ -182,14 +182,6 @@ impl<S> PodTable<S> {
         }
     }
 
-    /// The number of pods with a waiter or an answer not taken yet, and the number of waiters.
-    #[cfg(test)]
-    pub(super) fn waiters(&self) -> (usize, usize) {
-        let waited = self.waited.values();
-        let waiters = waited.map(|waited| waited.waiters.len()).sum();
-        (self.waited.len(), waiters)
-    }
-
     fn notify(&mut self, uid: &str, time: Timestamp) -> Option<Arc<Bell>> {
         let waited = self.waited.get_mut(uid)?;
         waited.notify(time, self.pods.get(uid))
@@ -215,5 +207,20 @@ impl<S> Waited<S> {
             }
         }
         is_anybody_met.then(|| Arc::clone(&self.bell))
+    }
+}
+
+/// What tests see of the waiters.
+#[cfg(test)]
+mod counts {
+    use super::*;
+
+    impl<S> PodTable<S> {
+        /// The number of pods with a waiter or an answer not taken yet, and the number of waiters.
+        pub(crate) fn waiters(&self) -> (usize, usize) {
+            let waited = self.waited.values();
+            let waiters = waited.map(|waited| waited.waiters.len()).sum();
+            (self.waited.len(), waiters)
+        }
     }
 }
