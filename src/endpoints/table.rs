@@ -56,8 +56,7 @@ impl Table {
     }
 
     pub(super) fn remove_check(&self, name: &str) -> bool {
-        let is_it =
-            |(of, known): &mut (Option<_>, Arc<NamedCall>)| of.is_some() && known.name == name;
+        let is_it = |(of, it): &mut (Option<_>, Arc<NamedCall>)| of.is_some() && it.name == name;
         let removed: Vec<_> = self.calls.lock().extract_if(.., is_it).collect();
         // Its drop may be code of the program.
         !removed.is_empty()

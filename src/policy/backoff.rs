@@ -119,12 +119,6 @@ impl Chance {
         z ^ (z >> 31)
     }
 
-    /// Uniform in [0, `count`).
-    #[cfg(test)]
-    pub(crate) fn below(&mut self, count: u64) -> u64 {
-        self.next().checked_rem(count).unwrap_or_default()
-    }
-
     /// Uniform in [0, 1).
     pub(crate) fn share(&mut self) -> f64 {
         let bits = u32::try_from(self.next() >> 32).unwrap_or(u32::MAX);
@@ -328,6 +322,13 @@ impl RetryWindow {
 mod tests {
     use super::*;
     use crate::clock::Clock;
+
+    impl Chance {
+        /// Uniform in [0, `count`).
+        pub(crate) fn below(&mut self, count: u64) -> u64 {
+            self.next().checked_rem(count).unwrap_or_default()
+        }
+    }
 
     const SEED: u64 = 7;
 

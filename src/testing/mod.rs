@@ -34,6 +34,7 @@ pub(crate) mod bad;
 mod control;
 mod http;
 mod json;
+mod manifests;
 mod record;
 mod recording;
 mod server;

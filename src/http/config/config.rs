@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use rustls::crypto::CryptoProvider;
 
 use super::super::certificates::pem::{ClientIdentity, Pem};
-use super::super::credentials::{Credentials, TokenSource};
+use super::super::credentials::{Credentials, TokenSource, of_program};
 use super::super::environment::Environment;
 use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
@@ -259,7 +259,8 @@ setters! { [] Config;
     /// Sends the bearer tokens that `source` returns.
     ///
     /// [`TokenSource`] says when the client asks it. Clones of the configuration share its tokens.
-    with_token_source(source: Arc<dyn TokenSource>) in credentials = Credentials::program(source);
+    with_token_source(source: Arc<dyn TokenSource>)
+        in credentials = Credentials::source(of_program(source));
 
     /// Sets the namespace that [`namespace`](Self::namespace) returns, for programs that name none.
     with_namespace(namespace: impl Into<String>) in namespace = namespace.into();

@@ -118,7 +118,7 @@ impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
 const NAME: &str = "the program's token source";
 
 /// The tokens that code of the program returns.
-pub(super) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
+pub(crate) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
     CredentialSource {
         name: NAME.to_owned(),
         thread: "token-source",
