@@ -46,6 +46,7 @@ impl<K: Object> Controller<K> {
         let reflector = Reflector::spawn(name, source, writer, options)?;
         let thread = format!("dq-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let consumer = Worker::spawn(thread, move |stop| {
+            // A stop ends the wait for an object.
             let end = queue.handle();
             let wake: Arc<dyn Wake> = Arc::new(move || end.close());
             let _registration = stop.register(&wake);
@@ -111,5 +112,4 @@ impl<K: Object> Controller<K> {
     }
 }
 
-/// Closes the queue, so that a stop ends its consumer's wait.
 debug_of!([K: Object] Controller<K>, |it| queue: it.queue, consumer: it.consumer);

@@ -73,7 +73,7 @@ impl Table {
         let mut calls = self.calls.lock().clone();
         calls.retain(|(of, call)| is_asked(*of, &call.name));
         let bell: Arc<dyn Wake> = Arc::<WakeUp>::clone(&self.bell);
-        let run = |call: &Arc<NamedCall>| call.run(&self.threads, &bell, now);
+        let run = |(_, call): &(_, Arc<NamedCall>)| call.run(&self.threads, &bell, now);
         let limits = calls.iter().map(|(_, call)| call.limit);
         let until = later(now, limits.max().unwrap_or_default());
         let not_found = || Pending::known(WebPage::text("404 page not found\n").code(404), now);
@@ -88,7 +88,7 @@ impl Table {
         let is_excluded = |name| parameters().any(|one| one.strip_prefix("exclude=") == Some(name));
         let has_ping = ["", PING].contains(&probe.check);
         let ping = has_ping.then(|| (PING.to_owned(), None));
-        let others = calls.iter().map(|(_, check)| match &*check.name {
+        let others = calls.iter().map(|check| match &*check.1.name {
             name if is_excluded(name) => (format!("{name} excluded:"), None),
             name => (name.to_owned(), Some(run(check))),
         });

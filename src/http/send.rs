@@ -184,7 +184,6 @@ impl Request {
     }
 }
 
-/// Prints method and path alone.
 setters! { [] Request;
     /// Sets the body. The header `Content-Type` names its type. The bytes are overwritten before
     /// their memory is freed.
@@ -194,6 +193,7 @@ setters! { [] Request;
     stop(stop: &StopToken) = stop.clone();
 }
 
+/// Prints method and path alone.
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = requests::shown(&self.path);

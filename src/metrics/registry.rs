@@ -4,7 +4,6 @@ use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-use super::page::Metric;
 use super::{Exposition, client, informer, manager, reflector};
 use crate::error::{Error, debug_of};
 

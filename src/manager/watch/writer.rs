@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
 pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
-    pub(super) object: WatchedObject<K>,
+    pub(in crate::manager) object: WatchedObject<K>,
     pub(super) run: RunId,
     /// The list of a successor whose watch is not open yet, and how it was read.
     held: Mutex<Option<(ObjectStaging<K>, Replacement)>>,
@@ -114,7 +114,7 @@ impl<K: Object> Writer<K> {
 
     /// A server that ignores the field selector sends other objects too.
     fn is_ours(&self, object: &Listed<K>) -> bool {
-        &object.key() == self.object.key
+        object.key() == self.object.key
     }
 
     /// Writes the result of a poll, which readers may have until it `expires`.

@@ -207,12 +207,12 @@ impl<K: Object> Starts<K> {
                 entry.is_current(writer.run)
             };
             let taken = watch.writers().into_iter().filter(is_taken);
-            let Some(first) = taken.min_by(|a, b| a.key().cmp(b.key())) else {
+            let Some(first) = taken.min_by(|a, b| a.object.key.cmp(&b.object.key)) else {
                 // Each object has its watch by name.
                 return watch.give_up();
             };
             // Set before the watch begins: that may open at once, and then the trial is looked at.
-            watch.set_trial(Some(Arc::clone(first.object())));
+            watch.set_trial(Some(Arc::clone(&first.object)));
             if !self.watch_by_name(&first) {
                 watch.set_trial(None);
             }
