@@ -396,13 +396,6 @@ impl FakeClock {
         self.0.lock().moves_itself = true;
     }
 
-    /// Suspends the machine for `by`: time passes only on the wall clock.
-    #[cfg(test)]
-    pub(crate) fn suspend(&self, by: Duration) {
-        let mut fake = self.0.lock();
-        fake.at.wall = fake.at.later(by).wall;
-    }
-
     /// Blocks until at least `count` threads wait on the clock. Nothing else ends this call.
     pub fn wait_for_parked(&self, count: usize) {
         let mut fake = self.0.lock();
@@ -432,14 +425,6 @@ impl FakeClock {
                 Some(_) | None => fake = self.0.wait(fake),
             }
         }
-    }
-
-    /// Whether a thread waits without a deadline.
-    #[cfg(test)]
-    pub(crate) fn has_timeless_waiter(&self) -> bool {
-        let fake = self.0.lock();
-        let mut parked = fake.parked.iter();
-        parked.any(|parked| parked.deadline.instant().is_none())
     }
 
     /// Blocks until a thread waits with a deadline, and returns how far ahead the earliest one is.
@@ -491,5 +476,26 @@ impl Fake {
         self.parked
             .iter()
             .filter_map(|parked| parked.deadline.remaining(self.at.instant))
+    }
+}
+
+/// What only tests ask of a fake clock.
+#[cfg(test)]
+mod steps {
+    use super::*;
+
+    impl FakeClock {
+        /// Suspends the machine for `by`: time passes only on the wall clock.
+        pub(crate) fn suspend(&self, by: Duration) {
+            let mut fake = self.0.lock();
+            fake.at.wall = fake.at.later(by).wall;
+        }
+
+        /// Whether a thread waits without a deadline.
+        pub(crate) fn has_timeless_waiter(&self) -> bool {
+            let fake = self.0.lock();
+            let mut parked = fake.parked.iter();
+            parked.any(|parked| parked.deadline.instant().is_none())
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Functions of the program that an owner calls with its events, and the readings of its state that
 //! they receive.
 
-use std::fmt;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -81,11 +80,7 @@ impl<T> Hook<T> {
 
 clone_of!([T] Hook<T>: 0);
 
-impl<T> fmt::Debug for Hook<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hook(..)")
-    }
-}
+debug_of!([T] Hook<T>, |_it| ..);
 
 /// Reads the state of one owner, at any time after its start, without keeping the owner alive.
 pub struct Reading<S>(Weak<dyn Fn() -> S + Send + Sync>);

@@ -46,7 +46,9 @@ impl<K: Object> Controller<K> {
         let reflector = Reflector::spawn(name, source, writer, options)?;
         let thread = format!("dq-{}", STARTED.fetch_add(1, Ordering::Relaxed));
         let consumer = Worker::spawn(thread, move |stop| {
-            let wake: Arc<dyn Wake> = Arc::new(queue.handle());
+            // A stop ends the wait for an object.
+            let end = queue.handle();
+            let wake: Arc<dyn Wake> = Arc::new(move || end.close());
             let _registration = stop.register(&wake);
             while !stop.is_stopped() {
                 match queue.pop(Deadline::NEVER, &mut process) {
@@ -107,13 +109,6 @@ impl<K: Object> Controller<K> {
         }
         let cause = self.queue.state.lock().cause.clone();
         cause.map_or(Ok(()), Err)
-    }
-}
-
-/// Closes the queue, so that a stop ends its consumer's wait.
-impl<K: Object> Wake for DeltaFifoHandle<K> {
-    fn wake(&self) {
-        self.close();
     }
 }
 

@@ -39,12 +39,11 @@ impl BindAddress {
 
     /// Listens there, without blocking accepts. Clients that connect wait until they are served.
     pub(super) fn listen(&self) -> Result<(SocketAddr, TcpListener), Error> {
-        let listen = || {
-            let listener = self.open()?;
+        let opened = self.open().and_then(|listener| {
             listener.set_nonblocking(true)?;
             Ok((listener.local_addr()?, listener))
-        };
-        listen().map_err(|error: io::Error| {
+        });
+        opened.map_err(|error| {
             let text = format!("listening at {self}");
             Error::new(ErrorKind::Resources, text).with_source(error)
         })

@@ -151,7 +151,7 @@ const DROP_PATIENCE: Duration = Duration::from_millis(100);
 /// returns.
 pub struct Endpoints {
     address: SocketAddr,
-    options: EndpointsOptions,
+    check_limit: Duration,
     table: Arc<Table>,
     server: WorkerGroup,
 }
@@ -177,7 +177,7 @@ impl Endpoints {
         server.add(thread.map_err(Error::no_thread(&whose))?);
         Ok(Self {
             address,
-            options,
+            check_limit: options.check_limit.unwrap_or(CHECK_LIMIT),
             table,
             server,
         })
@@ -229,8 +229,7 @@ impl Endpoints {
             check().map_err(|error| probe::reason(&of, &*error.into()))?;
             Ok(WebPage::text("ok"))
         };
-        let limit = self.options.check_limit.unwrap_or(CHECK_LIMIT);
-        let check = NamedCall::new("check", name, limit, checked);
+        let check = NamedCall::new("check", name, self.check_limit, checked);
         self.table.add(Some(probe), check)
     }
 

@@ -1,7 +1,7 @@
 //! The server of endpoints: one thread that accepts, reads and answers, and sleeps in poll(2)
 //! between.
 
-use std::io;
+use std::io::{self, ErrorKind as Io};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ impl EndpointsServer {
         while !stop.is_stopped() {
             let ready = match self.wait(clock.now()) {
                 Ok(ready) => ready,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == Io::Interrupted => continue,
                 Err(error) => {
                     log::error!("the endpoints end: poll: {error}");
                     return;
@@ -112,10 +112,9 @@ impl EndpointsServer {
                     }
                     self.clients.push(HttpExchange::new(socket, now));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == Io::WouldBlock => return,
                 // They concern one client, or one call: the next may be tried at once.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if matches!(error.kind(), Io::ConnectionAborted | Io::Interrupted) => {}
                 Err(error) => {
                     log::warn!("the endpoints: a client could not be taken: {error}");
                     self.accepts_from = Some(later(now, EXHAUSTED_PAUSE));

@@ -56,17 +56,10 @@ impl Table {
     }
 
     pub(super) fn remove_check(&self, name: &str) -> bool {
-        let removed = {
-            let mut calls = self.calls.lock();
-            let is_it =
-                |(of, known): &(Option<_>, Arc<NamedCall>)| of.is_some() && known.name == name;
-            calls
-                .iter()
-                .position(is_it)
-                .map(|place| calls.remove(place))
-        };
+        let is_it = |(of, it): &mut (Option<_>, Arc<NamedCall>)| of.is_some() && it.name == name;
+        let removed: Vec<_> = self.calls.lock().extract_if(.., is_it).collect();
         // Its drop may be code of the program.
-        removed.is_some()
+        !removed.is_empty()
     }
 
     /// Starts the calls that answer a request for `target`, a path with or without a query.
@@ -77,14 +70,11 @@ impl Table {
             (Some(probe), Some(of)) => of <= probe.probe && ["", name].contains(&probe.check),
             (probe, of) => probe.is_none() && of.is_none() && name == path,
         };
-        let calls: Vec<_> = {
-            let calls = self.calls.lock();
-            let asked = calls.iter().filter(|(of, call)| is_asked(*of, &call.name));
-            asked.map(|(_, call)| Arc::clone(call)).collect()
-        };
+        let mut calls = self.calls.lock().clone();
+        calls.retain(|(of, call)| is_asked(*of, &call.name));
         let bell: Arc<dyn Wake> = Arc::<WakeUp>::clone(&self.bell);
-        let run = |call: &Arc<NamedCall>| call.run(&self.threads, &bell, now);
-        let limits = calls.iter().map(|call| call.limit);
+        let run = |(_, call): &(_, Arc<NamedCall>)| call.run(&self.threads, &bell, now);
+        let limits = calls.iter().map(|(_, call)| call.limit);
         let until = later(now, limits.max().unwrap_or_default());
         let not_found = || Pending::known(WebPage::text("404 page not found\n").code(404), now);
         let Some(probe) = probe else {
@@ -98,7 +88,7 @@ impl Table {
         let is_excluded = |name| parameters().any(|one| one.strip_prefix("exclude=") == Some(name));
         let has_ping = ["", PING].contains(&probe.check);
         let ping = has_ping.then(|| (PING.to_owned(), None));
-        let others = calls.iter().map(|check| match &*check.name {
+        let others = calls.iter().map(|check| match &*check.1.name {
             name if is_excluded(name) => (format!("{name} excluded:"), None),
             name => (name.to_owned(), Some(run(check))),
         });

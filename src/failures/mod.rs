@@ -31,17 +31,6 @@ impl Failures {
         }
     }
 
-    /// Makes a record of `count` failures of which only the last is known.
-    #[cfg(test)]
-    pub(crate) fn of(count: u32, since: Option<Instant>, last: Error) -> Self {
-        Self {
-            count,
-            since,
-            last: Some(last),
-            ..Self::default()
-        }
-    }
-
     /// Counts a failure at `now` of an attempt that began at `began`.
     pub fn add(&mut self, error: Error, began: Instant, now: Instant) {
         let refused = matches!(error.kind(), ErrorKind::Forbidden | ErrorKind::NotFound);
@@ -172,6 +161,18 @@ mod tests {
     use super::*;
     use crate::clock::Clock;
     use crate::object::Status;
+
+    impl Failures {
+        /// Makes a record of `count` failures of which only the last is known.
+        pub(crate) fn of(count: u32, since: Option<Instant>, last: Error) -> Self {
+            Self {
+                count,
+                since,
+                last: Some(last),
+                ..Self::default()
+            }
+        }
+    }
 
     fn forbidden() -> Error {
         Error::from_status(Status::new(403, "secrets \"db\" is forbidden"))

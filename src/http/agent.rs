@@ -19,7 +19,7 @@ use super::connect::connector::{ServerConnector, UreqConnector};
 use super::credentials::{ActiveCredentials, Authorization, Credential};
 use super::requests;
 use crate::clock::Clock;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::list_watch::RequestPhase;
 use crate::policy::{self, AnswerKind, NextRequest};
 use crate::sync::{Arc, Mutex, Rank};
@@ -134,10 +134,8 @@ impl Endpoint {
         headers: &[(String, String)],
         user_agent: &str,
     ) -> Result<HeaderMap, Error> {
-        let invalid = |name: &str| {
-            let message = format!("no header can carry the value of {name}");
-            Error::new(ErrorKind::Config, message)
-        };
+        let invalid =
+            |name: &str| Error::config(format!("no header can carry the value of {name}"));
         let mut map = HeaderMap::new();
         let user_agent =
             HeaderValue::from_str(user_agent).map_err(|_value| invalid("User-Agent"))?;
@@ -641,23 +639,6 @@ impl ResponseReader {
     }
 }
 
-#[cfg(test)]
-impl ResponseReader {
-    /// A response whose body is read from `body` and not from a connection.
-    pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
-        Self {
-            what: "GET test".into(),
-            body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
-            socket: None,
-            authorization: None,
-            body_bytes: 0,
-            told_bytes: 0,
-            metrics: None,
-            call,
-        }
-    }
-}
-
 fn build(dialer: &Arc<ServerConnector>, keep: usize) -> ureq::Agent {
     let config = ureq::config::Config::builder()
         .http_status_as_error(false)
@@ -770,13 +751,10 @@ fn read_refusal(
 /// `Config`, when the program's logger would receive the content of requests and answers.
 fn refuse_loud_logs() -> Result<(), Error> {
     if log::log_enabled!(target: LOUD_TARGET, log::Level::Trace) {
-        return Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens \
-                 and the values of secrets: switch them off (ureq_proto=debug)"
-            ),
-        ));
+        return Err(Error::config(format!(
+            "the program's logger takes trace records of {LOUD_TARGET}, which hold tokens and the \
+             values of secrets: switch them off (ureq_proto=debug)"
+        )));
     }
     Ok(())
 }
@@ -784,6 +762,22 @@ fn refuse_loud_logs() -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl ResponseReader {
+        /// A response whose body is read from `body` and not from a connection.
+        pub(crate) fn of(body: impl Read + Send + Sync + 'static, call: CallContext) -> Self {
+            Self {
+                what: "GET test".into(),
+                body: ResponseBody::Plain(ureq::Body::builder().reader(body).into_reader()),
+                socket: None,
+                authorization: None,
+                body_bytes: 0,
+                told_bytes: 0,
+                metrics: None,
+                call,
+            }
+        }
+    }
 
     /// A3: there is time for a second try, unless the server is known to be slow.
     #[test]

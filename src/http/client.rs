@@ -74,7 +74,7 @@ const READERS_MAX: usize = 16;
 /// the decompressor.
 #[derive(Clone)]
 pub struct Client {
-    inner: Arc<ClientInner>,
+    pub(crate) inner: Arc<ClientInner>,
     /// The resource of all requests; `None`: that of the type.
     resource: Option<Arc<Resource>>,
 }
@@ -337,10 +337,6 @@ impl Client {
     /// Never blocks. `None` if the credentials are fixed, or if there are none.
     pub fn credentials_status(&self) -> Option<CredentialsStatus> {
         self.inner.context.endpoint.credentials.status()
-    }
-
-    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
-        &self.inner
     }
 
     pub(crate) fn resource<K: Object>(&self) -> Resource {

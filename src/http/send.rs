@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use crate::object::visible;
 use crate::policy::PolicyRequest;
 use crate::retry::patiently;
+use crate::setters::setters;
 use crate::sync::Arc;
 use crate::wire::{Buffer, Wiped};
 use crate::worker::StopToken;
@@ -53,7 +54,7 @@ pub struct Request {
     method: String,
     path: String,
     headers: Vec<(String, String)>,
-    body: Wiped,
+    pub(super) body: Wiped,
     stop: StopToken,
 }
 
@@ -95,13 +96,6 @@ impl Request {
         self
     }
 
-    /// Sets the body. The header `Content-Type` names its type. The bytes are overwritten before
-    /// their memory is freed.
-    pub fn body(mut self, body: impl Into<Vec<u8>>) -> Self {
-        self.body = Wiped::from(body.into());
-        self
-    }
-
     /// Sets the body to the JSON of `value`, such as a [`serde_json::Value`]. Sets the header
     /// `Content-Type`, unless the request has one.
     ///
@@ -115,12 +109,6 @@ impl Request {
             return Ok(self);
         }
         Ok(self.header("Content-Type", requests::JSON))
-    }
-
-    /// Sets the stop that ends the request, and the reads of its stream. Default: none.
-    pub fn stop(mut self, stop: &StopToken) -> Self {
-        self.stop = stop.clone();
-        self
     }
 
     /// Checks the request, and returns its method, headers and body. `own` are the headers of the
@@ -194,11 +182,15 @@ impl Request {
     fn is_update(&self) -> bool {
         !matches!(&*self.method, "GET" | "HEAD" | "OPTIONS")
     }
+}
 
-    /// Returns the body: the object of a write, if the answer has none.
-    pub(super) fn body_bytes(&self) -> &[u8] {
-        &self.body
-    }
+setters! { [] Request;
+    /// Sets the body. The header `Content-Type` names its type. The bytes are overwritten before
+    /// their memory is freed.
+    body(body: impl Into<Vec<u8>>) = Wiped::from(body.into());
+
+    /// Sets the stop that ends the request, and the reads of its stream. Default: none.
+    stop(stop: &StopToken) = stop.clone();
 }
 
 /// Prints method and path alone.
@@ -357,8 +349,8 @@ impl Client {
     /// # Ok::<_, Box<dyn std::error::Error>>(())
     /// ```
     pub fn send(&self, request: &Request, deadline: impl IntoDeadline) -> Result<Response, Error> {
-        let deadline = deadline.into_deadline(&self.inner().context.options.clock);
-        let metrics = &self.inner().context.endpoint.metrics;
+        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
+        let metrics = &self.inner.context.endpoint.metrics;
         metrics.ended(|| {
             let (status, headers, mut answer) = self.open(request, deadline, false)?;
             let body = self.read_whole(&mut answer);
@@ -414,7 +406,7 @@ impl Client {
         request: &Request,
         deadline: impl IntoDeadline,
     ) -> Result<ResponseStream, Error> {
-        let deadline = deadline.into_deadline(&self.inner().context.options.clock);
+        let deadline = deadline.into_deadline(&self.inner.context.options.clock);
         let (_, _, answer) = self.open(request, deadline, true)?;
         Ok(ResponseStream {
             what: Arc::clone(&answer.what),
@@ -429,7 +421,7 @@ impl Client {
         deadline: Deadline,
         is_stream: bool,
     ) -> Result<(u16, HeaderMap, ResponseReader), Error> {
-        let inner = self.inner();
+        let inner = &self.inner;
         let (context, stop) = (&inner.context, &request.stop);
         let bytes_max = context.options.decode.item_bytes_max;
         let payload = request.payload(&context.endpoint.headers, bytes_max)?;
@@ -462,7 +454,7 @@ impl Client {
 
     /// Reads a body within the limits of the client's options.
     fn read_whole(&self, answer: &mut ResponseReader) -> Result<Buffer, Error> {
-        let options = &self.inner().context.options;
+        let options = &self.inner.context.options;
         let bytes_max = options.decode.item_bytes_max;
         let body = read_body(answer, options, bytes_max)?;
         if body.pending().len() > bytes_max {

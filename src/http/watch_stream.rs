@@ -356,7 +356,7 @@ mod tests {
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
         let answer = ResponseReader::of(Cursor::new(body), call.counted_in(&budget));
         let decoder = EventDecoder::new(&DecodeOptions::default());
-        let decoded_by = one_object.then(|| Arc::clone(client("http://127.0.0.1:1").inner()));
+        let decoded_by = one_object.then(|| client("http://127.0.0.1:1").inner);
         OpenWatch::new(decoded_by, WatchBody::boxed(decoder, answer))
     }
 
@@ -442,7 +442,7 @@ mod tests {
         });
         let client = client(&url);
         let source =
-            HttpListerWatcher::<Secret>::new(client.inner(), Secret::resource(), Scope::all());
+            HttpListerWatcher::<Secret>::new(&client.inner, Secret::resource(), Scope::all());
         let request = WatchRequest {
             resource_version: "1".into(),
             timeout: Duration::ZERO,

@@ -285,13 +285,13 @@ impl Client {
         request: Request,
         deadline: impl IntoDeadline,
     ) -> Result<Arc<StoredObject<K>>, Error> {
-        let decode = self.inner().context.options.decode.for_program::<K>();
+        let decode = self.inner.context.options.decode.for_program::<K>();
         let accept = requests::accept::<K>(false, decode.trim);
         let request = request.header("Accept", accept);
         let response = self.send(&request, deadline)?;
         let is_status = decode_status(response.body()).is_some();
         let object = if is_status {
-            request.body_bytes()
+            &request.body
         } else {
             response.body()
         };

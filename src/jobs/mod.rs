@@ -127,18 +127,6 @@ impl ThreadPool {
             thread.start();
         }
     }
-
-    /// How many threads run a job. If the pool were dropped now, they would go on with it.
-    #[cfg(all(test, shuttle))]
-    pub(crate) fn busy(&self) -> usize {
-        self.0.0.state.lock().busy
-    }
-
-    /// How many threads were started so far.
-    #[cfg(test)]
-    pub(crate) fn started(&self) -> usize {
-        self.0.0.state.lock().started
-    }
 }
 
 impl JobQueue {
@@ -308,6 +296,13 @@ mod tests {
 
     use super::*;
     use crate::guard::guard_call;
+
+    impl ThreadPool {
+        /// How many threads were started so far.
+        pub(crate) fn started(&self) -> usize {
+            self.0.0.state.lock().started
+        }
+    }
 
     /// Makes a job of `work`, and the receiver of its result.
     fn answering<T: Send + 'static>(

@@ -7,6 +7,13 @@ use shuttle::{sync::mpsc, thread};
 use super::{JobKind, ThreadPool};
 use crate::sync::Arc;
 
+impl ThreadPool {
+    /// How many threads run a job. If the pool were dropped now, they would go on with it.
+    pub(crate) fn busy(&self) -> usize {
+        self.0.0.state.lock().busy
+    }
+}
+
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 2_000;
 

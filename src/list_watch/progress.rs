@@ -1,10 +1,10 @@
 //! The progress of a request. The thread that sends it writes, and threads that wait for it read.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Instant;
 
 use crate::clock::Clock;
+use crate::error::debug_of;
 use crate::sync::{Arc, Mutex, Rank};
 
 /// The phase of a request.
@@ -140,13 +140,7 @@ impl RequestProgress {
     }
 }
 
-impl fmt::Debug for RequestProgress {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("RequestProgress")
-            .field(&self.phase())
-            .finish()
-    }
-}
+debug_of!([] RequestProgress, |it| phase: it.phase(), ..);
 
 #[cfg(test)]
 mod tests {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 
 /// How a manager learns that an object changed: the kubelet's
 /// `configMapAndSecretChangeDetectionStrategy`.
@@ -74,10 +74,8 @@ impl FromStr for ChangeDetection {
     fn from_str(text: &str) -> Result<Self, Error> {
         let known = Self::ALL.into_iter().find(|mode| mode.as_str() == text);
         known.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Config,
-                format!("unknown configmap and secret manager mode: {text}"),
-            )
+            let text = format!("unknown configmap and secret manager mode: {text}");
+            Error::config(text)
         })
     }
 }
@@ -85,6 +83,7 @@ impl FromStr for ChangeDetection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     /// SC-6: spelled and defaulted as the kubelet's; anything else is the kubelet's error.
     #[test]

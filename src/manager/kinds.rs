@@ -2,11 +2,11 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
+use crate::error::debug_of;
 use crate::guard::guard_logged;
 use crate::object::{Object, resource_name};
 
@@ -57,11 +57,7 @@ impl<K> Clone for KindTraits<K> {
 
 impl<K> Copy for KindTraits<K> {}
 
-impl<K> fmt::Debug for KindTraits<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KindTraits").finish_non_exhaustive()
-    }
-}
+debug_of!([K] KindTraits<K>, |_it| ..);
 
 impl<K: Object + Clone> Default for KindTraits<K> {
     fn default() -> Self {

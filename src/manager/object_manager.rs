@@ -309,13 +309,7 @@ impl<K: Object> ObjectManager<K> {
         name: &str,
         deadline: impl IntoDeadline,
     ) -> Result<Cached<K>, Error> {
-        let deadline = deadline.into_deadline(self.clock());
-        self.measured(|| {
-            let latest = ResourceVersion::most_recent();
-            self.0
-                .strategy
-                .get_at_least(namespace, name, &latest, deadline)
-        })
+        self.get_at_least(namespace, name, &ResourceVersion::most_recent(), deadline)
     }
 
     /// Returns the object in a state that is not older than `version`. It is for a reader that has

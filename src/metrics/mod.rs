@@ -174,8 +174,6 @@ mod series_map;
 #[cfg(feature = "testing")]
 mod tests;
 
-use std::fmt;
-
 use client::ClientSeries;
 use informer::InformerSeries;
 use manager::ManagerSeries;
@@ -188,7 +186,7 @@ use series_map::SeriesMap;
 pub use prometheus;
 pub use registry::RegisteredExposition;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, debug_of};
 use crate::hooks::Hook;
 use crate::http::ClientMetric;
 use crate::informer::InformerMetric;
@@ -348,27 +346,15 @@ impl Exposition {
     /// The present counts of all series.
     fn page(&self) -> Registry {
         let page = Registry::new();
-        for series in self.reflectors.living() {
-            series.show(&page);
-        }
-        for series in self.informers.living() {
-            series.show(&page);
-        }
-        for series in self.managers.living() {
-            series.show(&page);
-        }
-        for series in self.clients.living() {
-            series.show(&page);
-        }
+        self.reflectors.each(|series| series.show(&page));
+        self.informers.each(|series| series.show(&page));
+        self.managers.each(|series| series.show(&page));
+        self.clients.each(|series| series.show(&page));
         page
     }
 }
 
-impl fmt::Debug for Exposition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Exposition(..)")
-    }
-}
+debug_of!([] Exposition, |_it| ..);
 
 /// The labels of a reflector of `K`.
 fn reflector_labels<K: Object>(owner: &str, name: &str) -> Result<Labels, Error> {

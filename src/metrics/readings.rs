@@ -36,9 +36,16 @@ impl<S> Readings<S> {
         };
         readings.iter().filter_map(Reading::state).collect()
     }
+}
 
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+/// What tests see of the readings.
+#[cfg(test)]
+mod counts {
+    use super::*;
+
+    impl<S> Readings<S> {
+        pub(crate) fn len(&self) -> usize {
+            self.0.lock().len()
+        }
     }
 }

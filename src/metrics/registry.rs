@@ -4,7 +4,6 @@ use prometheus::Registry;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 
-use super::page::Metric;
 use super::{Exposition, client, informer, manager, reflector};
 use crate::error::{Error, debug_of};
 
@@ -59,7 +58,8 @@ impl Exposition {
         for metric in all.concat() {
             // One of the names brings the series of all.
             let shown = registered.names.is_empty().then(|| self.clone());
-            let name = NameInRegistry::new(metric, shown)?;
+            let desc = metric.desc()?;
+            let name = NameInRegistry { desc, shown };
             let added = registry.register(Box::new(name.clone()));
             added.map_err(|error| {
                 let text = format!(
@@ -99,13 +99,6 @@ struct NameInRegistry {
     desc: Desc,
     /// Of one name: the exposition whose series it brings.
     shown: Option<Exposition>,
-}
-
-impl NameInRegistry {
-    fn new(metric: Metric, shown: Option<Exposition>) -> Result<Self, Error> {
-        let desc = metric.desc()?;
-        Ok(Self { desc, shown })
-    }
 }
 
 impl Collector for NameInRegistry {

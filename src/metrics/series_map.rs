@@ -32,10 +32,12 @@ impl<S> SeriesMap<S> {
         Ok(series)
     }
 
-    /// Every series that has an owner.
-    pub(super) fn living(&self) -> Vec<Arc<S>> {
+    /// Calls `show` with every series that has an owner, without the lock.
+    pub(super) fn each(&self, show: impl Fn(&S)) {
         let all = self.0.lock();
         let living = all.iter().filter_map(|(_, series)| series.upgrade());
-        living.collect()
+        let living: Vec<_> = living.collect();
+        drop(all);
+        living.iter().for_each(|series| show(series));
     }
 }

@@ -8,8 +8,9 @@ use rustix::process::{getegid, geteuid};
 use zeroize::Zeroizing;
 
 use super::folder::{Access, FILE, OwnerIds, check_name};
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::object::ObjectKey;
+use crate::setters::setters;
 use crate::sync::Arc;
 
 /// The state of an object whose files the program lays out.
@@ -78,32 +79,6 @@ impl Layout {
         self
     }
 
-    /// Sets the mode of the files. Default: `0o600`.
-    ///
-    /// A mode with rights for the group or for others opens the object's folders to all users of
-    /// the machine. They can then see the file names.
-    pub fn mode(self, mode: u32) -> Self {
-        Self { mode, ..self }
-    }
-
-    /// Sets the user who owns the files. The folders still belong to the outlet, and all users can
-    /// see the file names. Default: the user of the outlet.
-    pub fn user(self, user: u32) -> Self {
-        Self {
-            user: Some(user),
-            ..self
-        }
-    }
-
-    /// Sets the group of the files, with the effects of [`user`](Self::user). Default: the group of
-    /// the outlet.
-    pub fn group(self, group: u32) -> Self {
-        Self {
-            group: Some(group),
-            ..self
-        }
-    }
-
     /// Returns the names of the files, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.files.keys().map(String::as_str)
@@ -143,16 +118,24 @@ impl Layout {
     }
 }
 
-impl fmt::Debug for Layout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layout")
-            .field("files", &self.files.keys())
-            .field("mode", &format_args!("{:04o}", self.mode))
-            .field("user", &self.user)
-            .field("group", &self.group)
-            .finish()
-    }
+setters! { [] Layout;
+    /// Sets the mode of the files. Default: `0o600`.
+    ///
+    /// A mode with rights for the group or for others opens the object's folders to all users of
+    /// the machine. They can then see the file names.
+    mode(mode: u32);
+
+    /// Sets the user who owns the files. The folders still belong to the outlet, and all users can
+    /// see the file names. Default: the user of the outlet.
+    user(user: u32) = Some(user);
+
+    /// Sets the group of the files, with the effects of [`user`](Self::user). Default: the group of
+    /// the outlet.
+    group(group: u32) = Some(group);
 }
+
+debug_of!([] Layout, |it|
+    files: it.files.keys(), mode: format_args!("{:04o}", it.mode), user: it.user, group: it.group);
 
 /// A program's function that lays out the files of objects.
 type LayOut = dyn Fn(&str, &ObjectKey, Presence<'_>) -> Result<Laid, Error> + Send + Sync;

@@ -176,12 +176,6 @@ impl<S> PodTable<S> {
         was_there
     }
 
-    /// The number of pods with a waiter, and the number of waiters.
-    #[cfg(test)]
-    pub(super) fn waiters(&self) -> (usize, usize) {
-        (self.waited.len(), self.waits().count())
-    }
-
     fn notify(&mut self, uid: &str, time: Timestamp) -> Vec<Slot<S>> {
         let mut answered = Vec::new();
         if let Some(waiters) = self.waited.get_mut(uid) {
@@ -217,4 +211,17 @@ fn answer<S>(
         }
         !is_met
     });
+}
+
+/// What tests see of the waiters.
+#[cfg(test)]
+mod counts {
+    use super::*;
+
+    impl<S> PodTable<S> {
+        /// The number of pods with a waiter, and the number of waiters.
+        pub(crate) fn waiters(&self) -> (usize, usize) {
+            (self.waited.len(), self.waits().count())
+        }
+    }
 }

@@ -52,7 +52,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         status: Arc<Mutex<ReflectorStatus>>,
     ) -> Result<Self, Error> {
         let measured = Measured::start(options.metrics.clone(), &name, &status, &options.clock)?;
-        let what = source.what().to_owned();
+        let what = source.what.clone();
         let one_object = source.ask(|source| source.lists_one_object());
         let mut core = Core::new(&options, what, one_object, options.clock.now());
         core.shows(source.ask(|source| source.progress()));
@@ -61,7 +61,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
         core.bounded(objects_max);
         sink.bound(objects_max);
         let failure_log = options.failure_log.unwrap_or_default();
-        let log = failure_log.reporter(LOG_TARGET, resource_name::<K>(), &name, source.what());
+        let log = failure_log.reporter(LOG_TARGET, resource_name::<K>(), &name, &source.what);
         Ok(Self {
             name,
             log,
@@ -238,7 +238,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
                     if let Some(hook) = &self.on_error {
                         let failed = FailedAttempt {
                             reflector: self.name.clone(),
-                            what: self.source.what().to_owned(),
+                            what: self.source.what.clone(),
                             phase,
                             error,
                             attempts,

@@ -16,7 +16,8 @@ pub(crate) struct Guarded<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
     /// `the source of reflector secrets`.
     name: String,
-    what: String,
+    /// Names the listed objects in messages.
+    pub(super) what: String,
 }
 
 impl<K: Object> Guarded<K> {
@@ -30,11 +31,6 @@ impl<K: Object> Guarded<K> {
         guard(&name, || source.check())??;
         let what = guard(&name, || source.describe())?;
         Ok(Self { source, name, what })
-    }
-
-    /// Names the listed objects in messages.
-    pub(super) fn what(&self) -> &str {
-        &self.what
     }
 
     /// Makes a call that cannot fail: its result may always be the default.

@@ -153,17 +153,6 @@ setters! { [] ReflectorOptions;
     on_error(hook: impl Fn(&FailedAttempt) + Send + Sync + 'static) = Some(Hook::new(hook));
 }
 
-#[cfg(test)]
-impl ReflectorOptions {
-    /// Options on `clock` that make every wait exact.
-    pub(crate) fn exact(clock: Clock) -> Self {
-        Self::default()
-            .clock(clock)
-            .seed(1)
-            .backoff(BackoffOptions::default().jitter(0.0))
-    }
-}
-
 impl Default for ReflectorOptions {
     fn default() -> Self {
         Self {

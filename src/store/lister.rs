@@ -1,6 +1,6 @@
 //! Listers: reads of a store in the style of generated Go listers, by labels, namespace and name.
 
-use crate::error::Error;
+use crate::error::{Error, clone_of};
 use crate::object::{LabelMatcher, Object, StoredObject, resource_name};
 use crate::store::{NAMESPACE_INDEX, Store};
 use crate::sync::Arc;
@@ -107,8 +107,4 @@ impl<K: Object> Lister<K> {
     }
 }
 
-impl<K: Object> Clone for Lister<K> {
-    fn clone(&self) -> Self {
-        self.namespace(Arc::clone(&self.namespace))
-    }
-}
+clone_of!([K: Object] Lister<K>: store, namespace);

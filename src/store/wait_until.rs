@@ -11,39 +11,28 @@ use crate::store::Store;
 use crate::store::state::StoreContent;
 use crate::sync::Arc;
 
-/// The state of the object in the store.
-enum SeenState<K: Object> {
-    Absent,
-    Object(Arc<StoredObject<K>>),
-    Undecodable(Error),
+/// The object with `key` in the store, as it is or set aside.
+fn held<'a, K: Object>(state: &'a StoreContent<K>, key: &ObjectKey) -> Option<&'a Listed<K>> {
+    let entry = state.items.get(&KeyRef::from(key));
+    entry.map(|entry| &entry.item)
 }
 
-impl<K: Object> SeenState<K> {
-    fn of(state: &StoreContent<K>, key: &ObjectKey) -> Self {
-        match state.items.get(&KeyRef::from(key)).map(|entry| &entry.item) {
-            None => Self::Absent,
-            Some(Listed::Object(object)) => Self::Object(Arc::clone(object)),
-            Some(Listed::Undecodable(why)) => Self::Undecodable(why.error.clone()),
+fn is_same<K: Object>(one: Option<&Listed<K>>, other: Option<&Listed<K>>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(Listed::Object(one)), Some(Listed::Object(other))) => Arc::ptr_eq(one, other),
+        (Some(Listed::Undecodable(one)), Some(Listed::Undecodable(other))) => {
+            one.error.to_string() == other.error.to_string()
         }
+        (None | Some(_), _) => false,
     }
+}
 
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Absent, Self::Absent) => true,
-            (Self::Object(one), Self::Object(other)) => Arc::ptr_eq(one, other),
-            (Self::Undecodable(one), Self::Undecodable(other)) => {
-                one.to_string() == other.to_string()
-            }
-            (Self::Absent | Self::Object(_) | Self::Undecodable(_), _) => false,
-        }
-    }
-
-    fn describe(&self) -> String {
-        match self {
-            Self::Absent => "absent".to_owned(),
-            Self::Object(object) => format!("version {}", object.resource_version_text()),
-            Self::Undecodable(why) => format!("undecodable: {why}"),
-        }
+fn describe<K: Object>(seen: Option<&Listed<K>>) -> String {
+    match seen {
+        None => "absent".to_owned(),
+        Some(Listed::Object(object)) => format!("version {}", object.resource_version_text()),
+        Some(Listed::Undecodable(why)) => format!("undecodable: {}", why.error),
     }
 }
 
@@ -102,7 +91,7 @@ impl<K: Object> Store<K> {
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let deadline = deadline.into_deadline(self.clock());
         let (what, began) = (format!("{} {key}", self.name()), self.clock().now());
-        let mut last: Option<(SeenState<K>, _)> = None;
+        let mut last: Option<(Option<Listed<K>>, _)> = None;
         loop {
             // An object that changes all the time must not keep the caller beyond the deadline.
             let is_late = last.is_some() && self.clock().has_passed(deadline);
@@ -110,16 +99,16 @@ impl<K: Object> Store<K> {
                 let last = last.as_ref();
                 state.synced
                     && !is_late
-                    && last.is_none_or(|(last, _)| !last.is(&SeenState::of(state, key)))
+                    && last.is_none_or(|(last, _)| !is_same(last.as_ref(), held(state, key)))
             };
             if let Err(error) = self.wait_for(deadline, is_new) {
                 return Err(self.unmet(&what, began, last, error));
             }
-            let seen = self.look(|state| SeenState::of(state, key));
+            let seen = self.look(|state| held(state, key).cloned());
             let object = match &seen {
-                SeenState::Absent => Some(None),
-                SeenState::Object(object) => Some(Some(object)),
-                SeenState::Undecodable(_) => None,
+                None => Some(None),
+                Some(Listed::Object(object)) => Some(Some(object)),
+                Some(Listed::Undecodable(_)) => None,
             };
             if let Some(object) = object {
                 let port = format_args!("the predicate of a wait for {what}").to_string();
@@ -136,7 +125,7 @@ impl<K: Object> Store<K> {
         &self,
         what: &str,
         began: Instant,
-        last: Option<(SeenState<K>, Instant)>,
+        last: Option<(Option<Listed<K>>, Instant)>,
         error: Error,
     ) -> Error {
         let Some((seen, since)) = last else {
@@ -144,7 +133,7 @@ impl<K: Object> Store<K> {
         };
         let now = self.clock().now();
         let [waited, age] = [began, since].map(|then| now.saturating_duration_since(then));
-        let seen = seen.describe();
+        let seen = describe(seen.as_ref());
         if error.kind() != ErrorKind::NotSynced {
             return error.context(&format!("waiting for {what}, last seen {seen}"));
         }

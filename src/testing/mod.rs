@@ -35,6 +35,7 @@ pub(crate) mod bad;
 mod control;
 mod http;
 mod json;
+mod manifests;
 mod record;
 mod recording;
 mod server;

@@ -7,7 +7,8 @@ use crate::policy::Chance;
 /// Set it to a seed that a failure printed, to replay that failure.
 const SEED: &str = "KUBECACHE_TEST_SEED";
 
-/// Set it to the minimum number of random histories that each test plays.
+/// Set it to the minimum number of random histories that each test plays, and of places that it
+/// mutates.
 const SEEDS: &str = "KUBECACHE_SEEDS";
 
 /// Returns how many random histories a test plays: `usual`, or more if the environment says so.
@@ -33,6 +34,19 @@ impl Dice {
     /// New dice with their seed for each of [`seeds`] histories.
     pub(crate) fn histories(usual: u64) -> impl Iterator<Item = (Self, u64)> {
         (0..seeds(usual)).map(|_| Self::new())
+    }
+
+    /// Places in a text of `length` bytes at equal distances, the first at random: about [`seeds`]
+    /// of them, or each.
+    pub(crate) fn places(
+        &mut self,
+        length: usize,
+        usual: u64,
+    ) -> impl Iterator<Item = usize> + use<> {
+        let most = usize::try_from(seeds(usual)).unwrap_or(usize::MAX);
+        let distance = length.div_ceil(most).max(1);
+        let first = self.roll(u64::try_from(distance).unwrap_or(u64::MAX));
+        (usize::try_from(first).unwrap_or(0)..length).step_by(distance)
     }
 
     /// Dice that fall the same each time.

@@ -1,4 +1,5 @@
 //! What the unit tests of several rooms use.
 
 pub(crate) mod dice;
+mod exact_waits;
 pub(crate) mod temp_directory;

@@ -16,7 +16,7 @@ use super::members::{find, members_of};
 use super::options::{DecodeOptions, Trim};
 use super::scan::{inner, spells};
 use super::wiped::Wiped;
-use crate::error::{Error, ErrorKind};
+use crate::error::{Error, ErrorKind, clone_of};
 use crate::object::wipe::LAST_APPLIED;
 use crate::object::{Object, Resource, StoredObject};
 use crate::sync::Arc;
@@ -105,6 +105,7 @@ impl<K: Object> Compact<K> {
 /// assert_eq!(rack.field("/spec/units")?, Some(42));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[derive(Clone)]
 pub struct Dynamic(ObjectText);
 
 impl Dynamic {
@@ -246,17 +247,7 @@ impl<'de> Deserialize<'de> for Dynamic {
     }
 }
 
-impl<K> Clone for Compact<K> {
-    fn clone(&self) -> Self {
-        Self::from(self.text.clone())
-    }
-}
-
-impl Clone for Dynamic {
-    fn clone(&self) -> Self {
-        Self::from(self.0.clone())
-    }
-}
+clone_of!([K] Compact<K>: text, kind);
 
 impl<K: Object> fmt::Debug for Compact<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -330,13 +321,6 @@ impl ObjectText {
         Ok(text)
     }
 
-    fn clone(&self) -> Self {
-        Self {
-            json: Wiped::beginning_with(&self.json, self.json.len()),
-            ..*self
-        }
-    }
-
     /// Whether it has the fields that only writers need.
     fn is_untrimmed(&self) -> bool {
         let metadata = find(&self.json, "metadata").unwrap_or_default();
@@ -376,6 +360,15 @@ impl ObjectText {
 
     fn text(&self, part: TextPart) -> &str {
         std::str::from_utf8(self.part(part)).unwrap_or_default()
+    }
+}
+
+impl Clone for ObjectText {
+    fn clone(&self) -> Self {
+        Self {
+            json: Wiped::beginning_with(&self.json, self.json.len()),
+            ..*self
+        }
     }
 }
 

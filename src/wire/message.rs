@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::Error;
+use crate::error::{Error, clone_of};
 use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, Transform};
 use crate::sync::Arc;
 
@@ -206,11 +206,7 @@ impl<K: Object> Clone for Listed<K> {
     }
 }
 
-impl<K: Object> Clone for ObjectEvent<K> {
-    fn clone(&self) -> Self {
-        Self::new(self.kind, self.object.clone())
-    }
-}
+clone_of!([K: Object] ObjectEvent<K>: kind, object);
 
 // By hand: derived impls would require `K: Debug`, although they never print a `K`.
 impl<K: Object> fmt::Debug for Listed<K> {

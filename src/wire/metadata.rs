@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use crate::error::clone_of;
 use crate::object::{Object, Resource, impl_object, wipe};
 
 /// The metadata of a `K`. The client asks the server to send nothing else.
@@ -101,11 +102,7 @@ impl<'de, K> Deserialize<'de> for Metadata<K> {
     }
 }
 
-impl<K> Clone for Metadata<K> {
-    fn clone(&self) -> Self {
-        Self::new(self.metadata.clone())
-    }
-}
+clone_of!([K] Metadata<K>: metadata, kind);
 
 impl<K: Object> fmt::Debug for Metadata<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

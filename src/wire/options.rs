@@ -2,6 +2,7 @@
 
 use crate::error::{Error, ErrorKind};
 use crate::object::Object;
+use crate::setters::setters;
 
 /// Whether objects keep the two fields that no reader of a cache needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -98,30 +99,14 @@ impl Default for DecodeOptions {
     }
 }
 
-impl DecodeOptions {
-    /// The options for objects that a program reads itself and may write back: a writable type
-    /// keeps all fields (B19).
-    pub(crate) fn for_program<K: Object>(&self) -> Self {
-        let trim = if K::TRIMMED_ON_GET {
-            self.trim
-        } else {
-            Trim::Keep
-        };
-        self.clone().trim(trim)
-    }
-
+setters! { [] DecodeOptions;
     /// Sets whether the fields that only writers need are skipped. Default: [`Trim::Skip`].
-    pub fn trim(self, trim: Trim) -> Self {
-        Self { trim, ..self }
-    }
+    trim(trim: Trim);
 
     /// Sets the maximum size of an item of a list, in bytes of JSON. Default: 16 MiB.
     ///
     /// A list fails if an item is larger, or if more bytes than this stand between two items.
-    pub fn item_bytes_max(mut self, item_bytes_max: usize) -> Self {
-        self.item_bytes_max = item_bytes_max;
-        self
-    }
+    item_bytes_max(item_bytes_max: usize);
 
     /// Sets the maximum number of objects of one collection, from pages, a streamed list and watch
     /// events alike. Default: 5,000,000.
@@ -134,32 +119,33 @@ impl DecodeOptions {
     ///
     /// If the scope is one object, a list fails if it has more than 10,000 items, or more than
     /// this.
-    pub fn list_items_max(mut self, list_items_max: usize) -> Self {
-        self.list_items_max = list_items_max;
-        self
-    }
+    list_items_max(list_items_max: usize);
 
     /// Sets the maximum size of a list, all its pages together, or of a streamed list up to its
     /// final bookmark, in bytes of JSON. Default: 2 GiB. A longer list fails, and a cache keeps the
     /// content that it has.
     ///
     /// Watch events do not count: [`frame_bytes_max`](Self::frame_bytes_max) bounds each.
-    pub fn list_bytes_max(mut self, list_bytes_max: usize) -> Self {
-        self.list_bytes_max = list_bytes_max;
-        self
-    }
+    list_bytes_max(list_bytes_max: usize);
 
     /// Sets the maximum size of an event of a watch, in bytes of JSON. Default: 16 MiB and 1 KiB. A
     /// larger event fails the watch.
-    pub fn frame_bytes_max(mut self, frame_bytes_max: usize) -> Self {
-        self.frame_bytes_max = frame_bytes_max;
-        self
-    }
+    frame_bytes_max(frame_bytes_max: usize);
 
     /// Sets the maximum size of an event of a watch of one object, in bytes of JSON. Default: 8
     /// MiB. It never exceeds [`frame_bytes_max`](Self::frame_bytes_max).
-    pub fn one_object_frame_bytes_max(mut self, one_object_frame_bytes_max: usize) -> Self {
-        self.one_object_frame_bytes_max = one_object_frame_bytes_max;
-        self
+    one_object_frame_bytes_max(one_object_frame_bytes_max: usize);
+}
+
+impl DecodeOptions {
+    /// The options for objects that a program reads itself and may write back: a writable type
+    /// keeps all fields (B19).
+    pub(crate) fn for_program<K: Object>(&self) -> Self {
+        let trim = if K::TRIMMED_ON_GET {
+            self.trim
+        } else {
+            Trim::Keep
+        };
+        self.clone().trim(trim)
     }
 }

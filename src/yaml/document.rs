@@ -114,7 +114,7 @@ pub(crate) struct Document {
 pub(super) type Lines = HashMap<String, usize>;
 
 /// Makes nodes of the parser's events.
-struct Reader<'a> {
+pub(crate) struct Reader<'a> {
     source: &'a str,
     events: Parser<'a, StrInput<'a>>,
     /// The position of the last event.
@@ -175,21 +175,8 @@ pub(crate) fn yaml_document(bytes: Zeroizing<Vec<u8>>) -> Result<Option<Arc<Node
     Ok(parse(&decode(bytes)?)?.root)
 }
 
-/// Parses all documents of `source`. Together they have the limits of one.
-#[cfg(feature = "testing")]
-pub(crate) fn parse_all(source: &str) -> Result<Vec<Arc<Node>>, String> {
-    let mut reader = Reader::new(source);
-    let mut roots = Vec::new();
-    while let Some(root) = reader.document()? {
-        if !root.is_null() {
-            roots.push(root);
-        }
-    }
-    Ok(roots)
-}
-
 impl<'a> Reader<'a> {
-    fn new(source: &'a str) -> Self {
+    pub(crate) fn new(source: &'a str) -> Self {
         #[cfg(test)]
         crate::wire::steps::count(source.len());
         let options = granit_parser::options! { emit_comments: false };
@@ -210,7 +197,7 @@ impl<'a> Reader<'a> {
         clippy::wildcard_enum_match_arm,
         reason = "all other events begin nodes"
     )]
-    fn document(&mut self) -> Result<Option<Arc<Node>>, String> {
+    pub(crate) fn document(&mut self) -> Result<Option<Arc<Node>>, String> {
         let mut root = None;
         loop {
             match self.next()? {

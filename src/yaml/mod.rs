@@ -7,12 +7,8 @@
 mod document;
 mod scalar;
 mod section;
-#[cfg(feature = "testing")]
-mod values;
 
 #[cfg(feature = "testing")]
-use document::parse_all;
+pub(crate) use document::Reader;
 pub(crate) use document::{Node, decode, json, parse, yaml_document};
 pub use section::Section;
-#[cfg(feature = "testing")]
-pub(crate) use values::yaml_values;

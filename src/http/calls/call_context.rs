@@ -105,12 +105,9 @@ pub(crate) struct NamedDeadline {
 }
 
 impl NamedDeadline {
-    pub(crate) const NEVER: Self = Self {
-        deadline: Deadline::NEVER,
-        limit: Limit::Deadline,
-    };
+    pub(crate) const NEVER: Self = Self::caller(Deadline::NEVER);
 
-    pub(crate) fn caller(deadline: Deadline) -> Self {
+    pub(crate) const fn caller(deadline: Deadline) -> Self {
         Self {
             deadline,
             limit: Limit::Deadline,

@@ -111,13 +111,6 @@ impl Slots {
     }
 }
 
-#[cfg(test)]
-impl Slots {
-    pub(super) fn free(&self) -> usize {
-        self.0.look(|free| free.0)
-    }
-}
-
 fn interrupt(refusal: AdmissionRefusal) -> Interrupt {
     match refusal {
         AdmissionRefusal::Stopped => Interrupt::Stopped,
@@ -201,6 +194,12 @@ debug_of!([] Slot, |it| urgent: it.urgency.is_urgent(), ..);
 mod tests {
     use super::*;
     use crate::worker::StopSource;
+
+    impl Slots {
+        pub(crate) fn free(&self) -> usize {
+            self.0.look(|free| free.0)
+        }
+    }
 
     fn enter(slots: &Slots, stop: &StopToken, deadline: Deadline) -> Result<Arc<Slot>, Interrupt> {
         let progress = RequestProgress::new("t".into());

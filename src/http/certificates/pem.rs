@@ -1,6 +1,5 @@
 //! Certificates and keys in PEM, inline in a configuration or in the files that it names.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -8,7 +7,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use zeroize::Zeroizing;
 
-use crate::error::Error;
+use crate::error::{Error, debug_of};
 use crate::local_file::{describe, read_bounded};
 use crate::sync::Arc;
 
@@ -131,11 +130,7 @@ impl ClientIdentity {
     }
 }
 
-impl fmt::Debug for Pem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Pem({})", self.origin())
-    }
-}
+debug_of!([] Pem, |it| origin: it.origin(), ..);
 
 /// Appends each file of `directory` that holds certificates to `pem`, in the order of their names,
 /// up to `bytes_max` in all. Returns the errors of unreadable files, each with its path. Blocks for
@@ -214,7 +209,7 @@ mod tests {
         let pem = Pem::inline(b"canary".to_vec(), "users[name=a].user.client-key-data");
         assert_eq!(
             format!("{pem:?}"),
-            "Pem(users[name=a].user.client-key-data)"
+            "Pem { origin: \"users[name=a].user.client-key-data\", .. }"
         );
         assert_eq!(pem.loaded().unwrap().bytes.as_slice(), b"canary");
     }

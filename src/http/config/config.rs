@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use rustls::crypto::CryptoProvider;
 
 use super::super::certificates::pem::{ClientIdentity, Pem};
-use super::super::credentials::{Credentials, TokenSource};
+use super::super::credentials::{Credentials, TokenSource, of_program};
 use super::super::environment::Environment;
 use super::proxy_url::ProxyUrl;
 use super::server_url::ServerUrl;
 use crate::clock::Clock;
 use crate::error::{Error, debug_of};
+use crate::setters::setters;
 use crate::sync::Arc;
 
 /// The namespace of a configuration that names none.
@@ -135,22 +136,6 @@ impl Config {
         }
     }
 
-    /// Reads the proxy and the system's authorities from this environment. Default: the one that
-    /// the configuration was made from.
-    pub fn with_environment(mut self, environment: Environment) -> Self {
-        self.environment = Arc::new(environment);
-        self
-    }
-
-    /// Trusts these certificate authorities, in PEM text, and no others.
-    ///
-    /// Default: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name; the manual's
-    /// [page on TLS](crate::manual::tls) has the places.
-    pub fn with_authorities(mut self, pem: impl Into<Vec<u8>>) -> Self {
-        self.tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
-        self
-    }
-
     /// Shows this client certificate, in PEM text, and proves that it has its key.
     ///
     /// It replaces the certificate of a kubeconfig or a credential plugin.
@@ -164,12 +149,6 @@ impl Config {
             key: Pem::inline(key.into(), "client key"),
         });
         self.tls.keeps_identity = true;
-        self
-    }
-
-    /// Expects the server's certificate to carry `name`, instead of the URL's host.
-    pub fn with_tls_server_name(mut self, name: impl Into<String>) -> Self {
-        self.tls.server_name = Some(name.into());
         self
     }
 
@@ -223,15 +202,6 @@ impl Config {
         self
     }
 
-    /// Uses this crypto provider. Default: ring, with the feature `ring`.
-    ///
-    /// Without that feature, TLS needs a provider set here. The crate never installs one for the
-    /// whole process.
-    pub fn with_provider(mut self, provider: Arc<CryptoProvider>) -> Self {
-        self.provider = Some(provider);
-        self
-    }
-
     /// Sends this bearer token.
     ///
     /// # Errors
@@ -241,28 +211,6 @@ impl Config {
         let credentials = Credentials::token(token);
         self.credentials = credentials.map_err(|why| Error::config(format!("the token {why}")))?;
         Ok(self)
-    }
-
-    /// Sends the bearer token in this file.
-    ///
-    /// The client reads the file every 50 seconds, and once more when the server rejects the token.
-    pub fn with_token_file(mut self, path: impl Into<PathBuf>) -> Self {
-        self.credentials = Credentials::token_file(path, None, &Clock::system());
-        self
-    }
-
-    /// Sends the bearer tokens that `source` returns.
-    ///
-    /// [`TokenSource`] says when the client asks it. Clones of the configuration share its tokens.
-    pub fn with_token_source(mut self, source: Arc<dyn TokenSource>) -> Self {
-        self.credentials = Credentials::program(source);
-        self
-    }
-
-    /// Sets the namespace that [`namespace`](Self::namespace) returns, for programs that name none.
-    pub fn with_namespace(mut self, namespace: impl Into<String>) -> Self {
-        self.namespace = namespace.into();
-        self
     }
 
     /// Returns the URL of the server, such as `https://10.0.0.1:6443`.
@@ -279,6 +227,43 @@ impl Config {
     pub fn source(&self) -> &str {
         &self.source
     }
+}
+
+setters! { [] Config;
+    /// Reads the proxy and the system's authorities from this environment. Default: the one that
+    /// the configuration was made from.
+    with_environment(environment: Environment) in environment = Arc::new(environment);
+
+    /// Trusts these certificate authorities, in PEM text, and no others.
+    ///
+    /// Default: the system's, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name; the manual's
+    /// [page on TLS](crate::manual::tls) has the places.
+    with_authorities(pem: impl Into<Vec<u8>>)
+        in tls.authorities = Some(Pem::inline(pem.into(), "certificate authorities"));
+
+    /// Expects the server's certificate to carry `name`, instead of the URL's host.
+    with_tls_server_name(name: impl Into<String>) in tls.server_name = Some(name.into());
+
+    /// Uses this crypto provider. Default: ring, with the feature `ring`.
+    ///
+    /// Without that feature, TLS needs a provider set here. The crate never installs one for the
+    /// whole process.
+    with_provider(provider: Arc<CryptoProvider>) in provider = Some(provider);
+
+    /// Sends the bearer token in this file.
+    ///
+    /// The client reads the file every 50 seconds, and once more when the server rejects the token.
+    with_token_file(path: impl Into<PathBuf>)
+        in credentials = Credentials::token_file(path, None, &Clock::system());
+
+    /// Sends the bearer tokens that `source` returns.
+    ///
+    /// [`TokenSource`] says when the client asks it. Clones of the configuration share its tokens.
+    with_token_source(source: Arc<dyn TokenSource>)
+        in credentials = Credentials::source(of_program(source));
+
+    /// Sets the namespace that [`namespace`](Self::namespace) returns, for programs that name none.
+    with_namespace(namespace: impl Into<String>) in namespace = namespace.into();
 }
 
 debug_of!([] Config, |it|

@@ -6,6 +6,7 @@ use zeroize::Zeroizing;
 
 use super::super::credentials::Authorization;
 use super::server_url::{authority, split_authority};
+use crate::error::debug_of;
 use crate::sync::Arc;
 
 /// The longest user and password that SOCKS5 can carry.
@@ -136,11 +137,7 @@ impl fmt::Display for ProxyUrl {
     }
 }
 
-impl fmt::Debug for ProxyUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ProxyUrl({self})")
-    }
-}
+debug_of!([] ProxyUrl, |it| url: it.to_string(), ..);
 
 #[cfg(test)]
 mod tests {

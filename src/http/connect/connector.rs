@@ -158,11 +158,11 @@ impl ServerConnector {
 
     /// Connects to the server through the proxy.
     fn tunnel(&self, proxy: &Proxy, call: &CallContext) -> Result<ByteStream, Interrupt> {
-        let url = proxy.url();
+        let url = &proxy.url;
         let peer = url.to_string();
         call.enter_phase(RequestPhase::LookingUpProxy);
         let mut stream = self.connect(&url.host, url.port, &peer, call)?;
-        if let Some(tls) = proxy.tls() {
+        if let Some(tls) = &proxy.tls {
             let shaken = handshake(&mut stream, tls, "it", call);
             let session =
                 shaken.map_err(|interrupt| late(interrupt, "the TLS handshake with", &peer))?;
@@ -180,7 +180,7 @@ impl ServerConnector {
     fn peer(&self) -> String {
         let server = self.server.authority();
         match &self.proxy {
-            Some(proxy) => format!("{server} through the proxy {}", proxy.url()),
+            Some(proxy) => format!("{server} through the proxy {}", proxy.url),
             None => server,
         }
     }

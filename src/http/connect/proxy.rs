@@ -61,8 +61,8 @@ mod socks {
 
 /// The proxy on the way to the server.
 pub(crate) struct Proxy {
-    url: ProxyUrl,
-    tls: Option<Arc<Tls>>,
+    pub(super) url: ProxyUrl,
+    pub(super) tls: Option<Arc<Tls>>,
 }
 
 impl Proxy {
@@ -92,16 +92,6 @@ impl Proxy {
             ProxyScheme::Https => Some(Arc::new(tls_of_proxy(config, &url)?)),
         };
         Ok(Some(Self { url, tls }))
-    }
-
-    /// The URL, for messages.
-    pub(crate) fn url(&self) -> &ProxyUrl {
-        &self.url
-    }
-
-    /// The TLS configuration for the proxy itself.
-    pub(crate) fn tls(&self) -> Option<&Arc<Tls>> {
-        self.tls.as_ref()
     }
 
     /// Connects to `server` through the proxy. Blocks within the limits of `call`.

@@ -1,10 +1,11 @@
 //! The value of an `Authorization` header, and its removal from texts of a server that quote it.
 
-use std::fmt;
 use std::mem;
 
 use base64::Engine as _;
 use zeroize::Zeroizing;
+
+use crate::error::debug_of;
 
 /// Replaces the client's credentials where a server quoted them.
 pub(super) const MARK: &str = "[credentials left out]";
@@ -113,8 +114,4 @@ fn replaced(text: &str, from: &str, to: &str) -> Zeroizing<String> {
     replaced
 }
 
-impl fmt::Debug for Authorization {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Authorization")
-    }
-}
+debug_of!([] Authorization, |_it| ..);

@@ -26,7 +26,7 @@ use self::renewal::{Asker, Renewal};
 pub(super) use self::source::{CheckIdentity, Credential, CredentialSource, Fetched};
 pub use self::status::{CredentialsStatus, PluginEnd, PluginRun};
 use self::token_file::token_file;
-use self::token_source::of_program;
+pub(super) use self::token_source::of_program;
 pub use self::token_source::{Token, TokenSource};
 use super::calls::call_context::{CallContext, NamedDeadline};
 use crate::clock::Clock;
@@ -80,11 +80,6 @@ impl Credentials {
         let source = token_file(path.into());
         let initial = initial.map(credential);
         Self::Renewed(Arc::new(Renewal::new(source, initial, clock)))
-    }
-
-    /// The tokens that code of the program returns.
-    pub(crate) fn program(source: Arc<dyn TokenSource>) -> Self {
-        Self::source(of_program(source))
     }
 
     /// The credentials of a kubeconfig's user, who is `name` in messages. `read` reads them again,

@@ -10,6 +10,7 @@ use super::source::{CredentialSource, FetchReason, Fetched};
 use crate::error::{Error, ErrorKind, debug_of};
 use crate::jobs::JobKind;
 use crate::policy::PROGRAM;
+use crate::setters::setters;
 use crate::sync::Arc;
 
 /// A bearer token, and when it expires.
@@ -39,23 +40,15 @@ impl Token {
             expires_at: None,
         }
     }
+}
 
+setters! { [] Token;
     /// Sets when the token expires. The client asks the source for another one when a fifth of the
     /// time is left, or 30 seconds if that is less.
-    pub fn expires_at(self, expires_at: SystemTime) -> Self {
-        Self {
-            expires_at: Some(expires_at),
-            ..self
-        }
-    }
+    expires_at(expires_at: SystemTime) = Some(expires_at);
 
     /// Sets how long the token is valid from now on, as [`expires_at`](Self::expires_at) does.
-    pub fn valid_for(self, valid_for: Duration) -> Self {
-        Self {
-            expires_at: SystemTime::now().checked_add(valid_for),
-            ..self
-        }
-    }
+    valid_for(valid_for: Duration) in expires_at = SystemTime::now().checked_add(valid_for);
 }
 
 debug_of!([] Token, |it| expires_at: it.expires_at, ..);
@@ -125,7 +118,7 @@ impl<F: Fn() -> Result<Token, Error> + Send + Sync> TokenSource for F {
 const NAME: &str = "the program's token source";
 
 /// The tokens that code of the program returns.
-pub(super) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
+pub(crate) fn of_program(source: Arc<dyn TokenSource>) -> CredentialSource {
     CredentialSource {
         name: NAME.to_owned(),
         thread: "token-source",

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::error::{debug_of, default_of};
 use crate::informer::Deleted;
 use crate::object::{Object, ObjectKey, StoredObject};
+use crate::setters::setters;
 use crate::sync::Arc;
 use crate::worker::StopToken;
 
@@ -257,31 +258,20 @@ impl<K: Object> Handlers<K> {
     pub fn new() -> Self {
         Self::default()
     }
+}
 
+setters! { [K: Object] Handlers<K>;
     /// Calls `closure` for every [`on_add`](EventHandler::on_add).
-    pub fn on_add(
-        mut self,
-        closure: impl FnMut(&Arc<StoredObject<K>>, bool) + Send + 'static,
-    ) -> Self {
-        self.add = Some(Box::new(closure));
-        self
-    }
+    on_add(closure: impl FnMut(&Arc<StoredObject<K>>, bool) + Send + 'static)
+        in add = Some(Box::new(closure));
 
     /// Calls `closure` with the old and the new state for every
     /// [`on_update`](EventHandler::on_update).
-    pub fn on_update(
-        mut self,
-        closure: impl FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send + 'static,
-    ) -> Self {
-        self.update = Some(Box::new(closure));
-        self
-    }
+    on_update(closure: impl FnMut(&Arc<StoredObject<K>>, &Arc<StoredObject<K>>) + Send + 'static)
+        in update = Some(Box::new(closure));
 
     /// Calls `closure` for every [`on_delete`](EventHandler::on_delete).
-    pub fn on_delete(mut self, closure: impl FnMut(Deleted<K>) + Send + 'static) -> Self {
-        self.delete = Some(Box::new(closure));
-        self
-    }
+    on_delete(closure: impl FnMut(Deleted<K>) + Send + 'static) in delete = Some(Box::new(closure));
 }
 
 default_of!([K: Object] Handlers<K>: add, update, delete);

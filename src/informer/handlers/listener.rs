@@ -28,12 +28,12 @@ const UNWOKEN_MAX: usize = 32;
 /// The informer pushes, the handler's thread takes, and any thread may read or end it.
 pub(crate) struct Listener<K: Object> {
     /// The name in logs, and in errors about the handler alone.
-    name: String,
+    pub(super) name: String,
     /// Whether the options gave that name.
     is_named: bool,
     /// The name in errors of waits for its first sync (WT-4).
-    sync_name: String,
-    clock: Clock,
+    pub(super) sync_name: String,
+    pub(super) clock: Clock,
     store: Store<K>,
     state: Arc<Monitor<HandlerState<K>>>,
     stop: StopSource,
@@ -301,20 +301,8 @@ impl<K: Object> Listener<K> {
         called.map_err(|error| log::error!("{error}")).ok()
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     pub(super) fn given_name(&self) -> Option<&str> {
         self.is_named.then_some(&*self.name)
-    }
-
-    pub(super) fn sync_name(&self) -> &str {
-        &self.sync_name
-    }
-
-    pub(super) fn clock(&self) -> &Clock {
-        &self.clock
     }
 
     pub(crate) fn readings(&self) -> HandlerReadings {

@@ -37,7 +37,7 @@ pub(crate) struct Processor<K: Object> {
     table: Monitor<HandlerTable<K>>,
     /// The next event has come already, so the handlers' threads are woken for several together.
     is_burst: AtomicBool,
-    reclaimer: Arc<Reclaimer<K>>,
+    pub(in crate::informer) reclaimer: Arc<Reclaimer<K>>,
 }
 
 struct HandlerTable<K: Object> {
@@ -133,7 +133,7 @@ impl<K: Object> Processor<K> {
         let listener = Arc::new(listener);
         let body = Arc::clone(&listener);
         let worker = Worker::spawn(thread, move |_| body.run(handler, metrics));
-        let whose = format!("handler {}", listener.name());
+        let whose = format!("handler {}", listener.name);
         let worker = worker.map_err(Error::no_thread(&whose))?;
         listener.runs_on(worker.thread_id());
         self.enter(&listener, Some(worker), requested)?;
@@ -319,11 +319,6 @@ impl<K: Object> Processor<K> {
         running.map(Arc::clone).collect()
     }
 
-    /// The place to which the threads of the informer return objects.
-    pub(crate) fn reclaimer(&self) -> &Arc<Reclaimer<K>> {
-        &self.reclaimer
-    }
-
     /// Drops handlers that have ended from the list of those to tell.
     pub(crate) fn let_leave(&self) {
         self.table.lock().retarget();
@@ -406,7 +401,7 @@ impl<K: Object> Processor<K> {
             if !has_ended && (named_late || listener.is_own_thread()) {
                 log::warn!(
                     "handler {} still runs while its informer is dropped: its thread ends detached",
-                    listener.name()
+                    listener.name
                 );
                 if let Some(worker) = worker {
                     worker.abandon();
@@ -426,7 +421,7 @@ impl<K: Object> Processor<K> {
 
     /// SI-12: the error of a handler that is added after the stop.
     fn refusal(&self, listener: &Listener<K>) -> Error {
-        let (handler, informer) = (listener.name(), &self.informer);
+        let (handler, informer) = (&listener.name, &self.informer);
         let text = format!(
             "handler {handler} was not added to shared informer {informer} because it has stopped \
              already"

@@ -121,7 +121,7 @@ struct RegisteredHandler<K: Object> {
 
 impl<K: Object> Registered for RegisteredHandler<K> {
     fn name(&self) -> &str {
-        self.listener.name()
+        &self.listener.name
     }
 
     fn given_name(&self) -> Option<&str> {
@@ -129,7 +129,7 @@ impl<K: Object> Registered for RegisteredHandler<K> {
     }
 
     fn sync_name(&self) -> &str {
-        self.listener.sync_name()
+        &self.listener.sync_name
     }
 
     fn readings(&self) -> HandlerReadings {
@@ -137,7 +137,7 @@ impl<K: Object> Registered for RegisteredHandler<K> {
     }
 
     fn clock(&self) -> &Clock {
-        self.listener.clock()
+        &self.listener.clock
     }
 
     fn wait_until_synced(&self, deadline: Deadline) -> Result<(), Error> {
@@ -166,7 +166,7 @@ impl<K: Object> Registered for RegisteredHandler<K> {
             Ok(true) => return Ok(()),
             Ok(false) => still_run(&[self.listener.straggler()]),
             Err(circle) => {
-                let name = self.listener.name();
+                let name = &self.listener.name;
                 format!("handler {name} still runs, and waits for this call: {circle}")
             }
         };

@@ -102,7 +102,7 @@ impl<K: Object> InformerSink<K> {
             // handlers.
             Change::Gone(last_known) => match last {
                 Some(object) if object.uid() == last_known.uid() => {
-                    self.processor.reclaimer().release(last_known);
+                    self.processor.reclaimer.release(last_known);
                     Notification::Deleted(Deleted::seen(object))
                 }
                 Some(_) | None => Notification::Deleted(Deleted::missed(last_known)),
@@ -233,8 +233,8 @@ impl<K: Object> Sink<K> for InformerSink<K> {
     fn backlog(&mut self, backlog: Backlog) {
         self.processor.set_burst(backlog != Backlog::Unknown);
         match backlog {
-            Backlog::Event | Backlog::Bytes => self.processor.reclaimer().reclaim(),
-            Backlog::Unknown => self.processor.reclaimer().pause(),
+            Backlog::Event | Backlog::Bytes => self.processor.reclaimer.reclaim(),
+            Backlog::Unknown => self.processor.reclaimer.pause(),
         }
     }
 }
@@ -243,7 +243,7 @@ impl<K: Object> Sink<K> for InformerSink<K> {
 impl<K: Object> Drop for InformerSink<K> {
     fn drop(&mut self) {
         self.processor.set_burst(false);
-        self.processor.reclaimer().pause();
+        self.processor.reclaimer.pause();
         if let Some(cause) = self.cause.take() {
             self.store.end(Some(cause));
             self.processor.end();

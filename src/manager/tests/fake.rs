@@ -108,7 +108,7 @@ impl Launcher<Secret> for FakeRuns {
         let mut runs = self.runs.lock();
         let index = runs.len();
         runs.push(FakeRun {
-            name: writer.key().name().to_owned(),
+            name: writer.object.key.name().to_owned(),
             known_version: options.known_version,
             // It always waits for the entry to own it.
             waits_for_previous: options.start_after.len() > 1,

@@ -299,7 +299,7 @@ fn random_step(dice: &mut Dice, stage: &Stage, naive: &mut Naive) {
 /// hold it, and with `Watch` a run at work exactly if that is not zero.
 #[test]
 fn any_history_of_references_agrees_with_a_naive_count() {
-    for (mut dice, seed) in Dice::histories(10) {
+    for (mut dice, seed) in Dice::histories(5) {
         for mode in ChangeDetection::ALL {
             let stage = Stage::of(mode).by_hand();
             let mut naive = Naive::new();

@@ -243,7 +243,7 @@ impl SimulationModel {
         let index = usize::try_from(self.dice.roll(count.max(1))).unwrap();
         let mut touched = String::new();
         let old = self.stage.runs.try_write(index, |writer| {
-            let name = writer.key().name().to_owned();
+            let name = writer.object.key.name().to_owned();
             touched.clone_from(&name);
             let old = Arc::new(StoredObject::new(with_uid(secret(&name, "1"), "uid-old")));
             drop(writer.apply(ObjectEvent::updated(old)));

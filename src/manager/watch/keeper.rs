@@ -418,14 +418,21 @@ impl<K: Object> Keeper<K> {
         drop(queue);
         drop((left, later));
     }
+}
 
-    #[cfg(test)]
-    pub(crate) fn is_at_work(&self) -> bool {
-        self.context.checks.lock().threads > 0
-    }
+/// What tests see of the checks.
+#[cfg(test)]
+mod counts {
+    use super::*;
 
-    #[cfg(all(test, feature = "testing"))]
-    pub(crate) fn waiting(&self) -> usize {
-        self.context.checks.lock().waiting.len()
+    impl<K: Object> Keeper<K> {
+        pub(crate) fn is_at_work(&self) -> bool {
+            self.context.checks.lock().threads > 0
+        }
+
+        #[cfg(feature = "testing")]
+        pub(crate) fn waiting(&self) -> usize {
+            self.context.checks.lock().waiting.len()
+        }
     }
 }

@@ -13,15 +13,15 @@ use crate::error::Error;
 use crate::list_watch::{EventKind, Listed, ObjectEvent};
 use crate::manager::consistent_reads::is_reached;
 use crate::manager::entry::content::ReadPosition;
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject};
+use crate::object::{Object, ResourceVersion, StoredObject};
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::{Arc, Mutex, Rank};
 
 /// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
 pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
-    object: WatchedObject<K>,
-    run: RunId,
+    pub(in crate::manager) object: WatchedObject<K>,
+    pub(super) run: RunId,
     /// The list of a successor whose watch is not open yet, and how it was read.
     held: Mutex<Option<(ObjectStaging<K>, Replacement)>>,
     /// Dropped with the writer: the next run waits for that (OC-23).
@@ -42,18 +42,6 @@ impl<K: Object> Writer<K> {
             held: Mutex::ranked(Rank::HELD_LIST, None),
             _ended: ended,
         })
-    }
-
-    pub(crate) fn key(&self) -> &ObjectKey {
-        &self.object.key
-    }
-
-    pub(crate) fn object(&self) -> &WatchedObject<K> {
-        &self.object
-    }
-
-    pub(crate) fn run(&self) -> RunId {
-        self.run
     }
 
     /// Writes under the lock, then notifies and acts under none.
@@ -100,7 +88,10 @@ impl<K: Object> Writer<K> {
             None => self.write(None, |_| Ok((false, WatchAction::nothing()))),
         };
         if let Err(error) = taken {
-            log::debug!("{} is watched or polled as before: {error}", self.key());
+            log::debug!(
+                "{} is watched or polled as before: {error}",
+                self.object.key
+            );
         }
     }
 
@@ -123,7 +114,7 @@ impl<K: Object> Writer<K> {
 
     /// A server that ignores the field selector sends other objects too.
     fn is_ours(&self, object: &Listed<K>) -> bool {
-        &object.key() == self.key()
+        object.key() == self.object.key
     }
 
     /// Writes the result of a poll, which readers may have until it `expires`.

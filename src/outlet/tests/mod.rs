@@ -19,6 +19,7 @@ use crate::hooks::Hook;
 use crate::manager::{ChangeDetection, ConfigMapManager, ManagerOptions, Owner};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::tests::dice::seeds;
 use crate::tests::temp_directory::TempDirectory;
 
 /// It only ends a test that fails.
@@ -198,7 +199,7 @@ fn a_reader_that_opens_a_folder_finds_all_of_one_content() {
     let directory = TempDirectory::new("outlet-readers");
     let outlet = outlet(&directory);
     let current = directory.join("shop/configmaps/settings/..data");
-    let values: Vec<String> = (0..200).map(|number| number.to_string()).collect();
+    let values: Vec<String> = (0..seeds(50)).map(|number| number.to_string()).collect();
     let write = |value: &str| {
         let data: Vec<_> = ["a", "b", "c", "d"]
             .iter()

@@ -117,7 +117,7 @@ impl<R: Runtime> RelistLoop<R> {
     pub(super) fn relist_requested(&mut self, uids: &[String], due: Deadline, stop: &StopToken) {
         let began = self.clock.now();
         if let Err(error) = guarded(|| self.relist_pods(uids, began, due, stop)) {
-            self.progress.lock().request_failed();
+            self.progress.lock().count(|report| &mut report.failures);
             self.log("relisting pods on request", &error);
         }
         self.end_call();
@@ -152,7 +152,7 @@ impl<R: Runtime> RelistLoop<R> {
             }
             // No global time comes with this, so an unchanged pod must be noted as seen.
             self.cache.set_observed_time(&uid, Timestamp::from(asked));
-            self.progress.lock().pod_relisted();
+            self.progress.lock().count(|report| &mut report.requested);
         }
         Ok(())
     }
@@ -224,7 +224,9 @@ impl<R: Runtime> RelistLoop<R> {
                 } else {
                     log::debug!("{what}: {why}");
                 }
-                self.progress.lock().inspection_failed();
+                self.progress
+                    .lock()
+                    .count(|report| &mut report.failed_inspections);
                 // A cache that refuses it has something newer. The pod is inspected again anyway.
                 let _stored = self.cache.set(&uid, None, Some(error), timestamp);
             }

@@ -83,22 +83,10 @@ impl Progress {
         std::mem::replace(&mut self.last_error, failure)
     }
 
-    /// Notes that a relist on request failed.
-    pub(super) fn request_failed(&mut self) {
-        let report = &mut self.report;
-        report.failures = report.failures.saturating_add(1);
-    }
-
-    /// Notes that a pod was relisted on request.
-    pub(super) fn pod_relisted(&mut self) {
-        let report = &mut self.report;
-        report.requested = report.requested.saturating_add(1);
-    }
-
-    /// Notes a failed inspection.
-    pub(super) fn inspection_failed(&mut self) {
-        let report = &mut self.report;
-        report.failed_inspections = report.failed_inspections.saturating_add(1);
+    /// Counts one more of what `counter` counts in the report.
+    pub(super) fn count(&mut self, counter: fn(&mut RelistReport) -> &mut u64) {
+        let count = counter(&mut self.report);
+        *count = count.saturating_add(1);
     }
 
     /// Whether the runtime answers, by the kubelet's rule and in its words (PL-6).

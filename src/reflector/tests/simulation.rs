@@ -25,7 +25,7 @@ use crate::tests::dice::seeds;
 use crate::worker::StopSource;
 
 /// Seeds tried in each run, or more if `KUBECACHE_SEEDS` says so; a failure names its seed.
-const SEEDS: u64 = 150;
+const SEEDS: u64 = 50;
 /// Steps before the server heals, and the most that healing may take.
 const STEPS: usize = 600;
 const HEALING_STEPS: usize = 2_000;

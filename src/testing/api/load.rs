@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::server::ApiServer;
 use super::writes::DeleteRequest;
 use crate::error::{Error, ErrorKind};
+use crate::testing::manifests::yaml_values;
 use crate::testing::recording::{Exchange, Recording};
-use crate::yaml::yaml_values;
 
 impl ApiServer {
     /// Writes the objects of manifests, as [`apply_value`](Self::apply_value) does: YAML documents

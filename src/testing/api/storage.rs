@@ -642,7 +642,7 @@ mod tests {
         };
         let mut state = storage.lock();
         let text = "x".repeat(1024 * 1024);
-        for round in 0..50 {
+        for round in 0..33 {
             for kind in [&kind(), &other] {
                 state.put(kind, "shop/a", json!({"data": {"k": text, "n": round}}));
             }

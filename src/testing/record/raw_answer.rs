@@ -22,7 +22,7 @@ impl Client {
     ///
     /// The failure on the way. An answer of any status is not an error.
     pub(crate) fn raw(&self, path: &str, stop: &StopToken) -> Result<RawAnswer, Error> {
-        let inner = self.inner();
+        let inner = &self.inner;
         let call = CallContext::new(stop, NamedDeadline::NEVER)?;
         let request = HttpRequest {
             payload: None,

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::super::json::Decoder;
 use super::mutations::mutate;
 use super::*;
+use crate::tests::dice::seeds;
 
 /// Decodes bytes that are one value from the first to the last; `None` if they are not.
 fn ours<T: DeserializeOwned>(json: &[u8]) -> Option<T> {
@@ -120,7 +121,7 @@ fn mutated_values_come_to_what_they_come_to_in_serde_json() {
         "labels":{"x\u0041":"\n\ud83d\ude00"},"generation":7,"ownerReferences":[{"uid":"u",
         "controller":true,"apiVersion":"v1","kind":"Node","name":"n"}]},"data":{"k":"v\tv"}}"#;
     let numbers: &[u8] = br#"[1,-2,3.5,-4e2,[true,false,null],{"":[{}],"b":"\\\""}]"#;
-    for round in 0..20_000 {
+    for round in 0..seeds(5_000) {
         let mut random = Random(round);
         let json = mutate(config_map, &mut random);
         same::<Value>(&json);

@@ -2,6 +2,7 @@
 //! error.
 
 use super::*;
+use crate::tests::dice::seeds;
 
 const LIST: &[u8] = concat!(
     r#"{"kind":"SecretList","apiVersion":"v1","metadata":{"resourceVersion":"9"},"items":["#,
@@ -95,7 +96,7 @@ fn mutated_bodies_come_to_an_end_without_harm() {
     let options = DecodeOptions::default()
         .item_bytes_max(300)
         .frame_bytes_max(300);
-    for round in 0..6_000_u64 {
+    for round in 0..seeds(1_500) {
         let mut random = Random(round);
         let bytes = mutate(LIST, &mut random);
         let whole = list_of::<Secret>([&*bytes], &options);

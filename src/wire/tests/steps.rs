@@ -23,7 +23,7 @@ fn during(run: impl FnOnce()) -> usize {
 #[expect(clippy::arithmetic_side_effects, reason = "a test fails by panicking")]
 pub(crate) fn grow_with_the_size(part: &str, mut run: impl FnMut(usize)) {
     // More than a decoder takes at once, so that it works alike on both sizes.
-    const BYTES: usize = 32 * 1024;
+    const BYTES: usize = 20 * 1024;
     let [small, large] = [BYTES, BYTES * 2].map(|bytes| during(|| run(bytes)));
     assert!(
         small > BYTES / 2,

@@ -249,12 +249,6 @@ impl<S: Supply> Admission<S> {
         }
         state.is_calling = false;
     }
-
-    /// Reads the supply.
-    #[cfg(test)]
-    pub(super) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> T {
-        look(&self.state.lock().supply)
-    }
 }
 
 impl<S: Supply> SupplyQueue<S> {
@@ -339,11 +333,6 @@ impl QueuedRequest {
 impl WaitQueue {
     fn is_empty(&self) -> bool {
         self.0.iter().all(|line| line.waiting.is_empty())
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.0.iter().map(|line| line.waiting.len()).sum()
     }
 
     pub(super) fn push(&mut self, waiter: &QueuedRequest) {
@@ -457,6 +446,19 @@ fn count_turn(counts: &mut [(usize, u32); 4], next: Option<usize>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl<S: Supply> Admission<S> {
+        /// Reads the supply.
+        pub(crate) fn look<T>(&self, look: impl FnOnce(&S) -> T) -> T {
+            look(&self.state.lock().supply)
+        }
+    }
+
+    impl WaitQueue {
+        pub(crate) fn len(&self) -> usize {
+            self.0.iter().map(|line| line.waiting.len()).sum()
+        }
+    }
 
     const CLASSES: [(bool, bool); 4] = [(true, true), (true, false), (false, true), (false, false)];
 

@@ -9,8 +9,8 @@ use super::*;
 use crate::object::ObjectKey;
 use crate::tests::dice::Dice;
 
-/// Histories per run of the test: as many as the three queue orders had together.
-const HISTORIES: u64 = 150;
+/// Histories per run of the test.
+const HISTORIES: u64 = 50;
 /// Steps of one history.
 const STEPS: usize = 150;
 /// Handlers at one time.

@@ -127,7 +127,7 @@ impl<K: Object> NamespaceWatch<K> {
     /// Passes the object's events on to the writer from now on. Drops the writer and returns `None`
     /// once the watch is [closed](Self::close).
     pub(crate) fn attach(self: &Arc<Self>, writer: Arc<Writer<K>>) -> Option<Attachment<K>> {
-        let name: Box<str> = writer.object().key.name().into();
+        let name: Box<str> = writer.object.key.name().into();
         let mut objects = self.objects.lock();
         if objects.life != NamespaceLife::Open {
             drop(objects);
@@ -387,7 +387,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         let writers = self.watch.writers().into_iter();
         let staged = writers.map(|mut writer| {
             let staging = writer.begin();
-            (writer.object().key.name().into(), (writer, staging))
+            (writer.object.key.name().into(), (writer, staging))
         });
         staged.collect()
     }

@@ -184,9 +184,9 @@ impl<K: Object> Poller<K> {
     fn poll(&self, number: u64, writer: &Writer<K>, stop: &StopToken) {
         let (registry, pace) = (&self.context.registry, self.pace());
         let latest = ResourceVersion::most_recent();
-        let read = begin_read(registry, writer.object(), &latest);
+        let read = begin_read(registry, &writer.object, &latest);
         let deadline = registry.clock().after(pace.limit);
-        let context = registry.request_by(writer.key(), deadline, stop);
+        let context = registry.request_by(&writer.object.key, deadline, stop);
         let (found, failure) = match registry.request(&context, &read.version) {
             Ok(found) => (Some(Ok(Some(found))), None),
             Err(error) if error.is_not_found() => (Some(Ok(None)), None),
@@ -265,7 +265,9 @@ impl<K: Object> Poller<K> {
             poll.status.failures.clone()
         });
         if let Some(failures) = failures {
-            self.context.registry.tell_failed(writer.key(), &failures);
+            self.context
+                .registry
+                .tell_failed(&writer.object.key, &failures);
         }
     }
 
@@ -319,30 +321,6 @@ impl<K: Object> Poller<K> {
     }
 }
 
-/// Single steps, for models.
-#[cfg(all(test, shuttle))]
-impl<K: Object> Poller<K> {
-    /// Waits for the next poll, and makes it, as one of the poller's threads.
-    pub(crate) fn poll_once(&self) {
-        let stop = self.context.registry.stop.token();
-        let (number, writer) = self.wait_for_next(&stop).unwrap();
-        self.poll(number, &writer, &stop);
-    }
-
-    /// Makes the next failure the one after which the server counts as silent.
-    pub(crate) fn expect_silence(&self) {
-        self.polls.lock().silent = SILENT_POLLS - 1;
-    }
-
-    /// Waits until a poll has changed, whether or not its object was told.
-    pub(crate) fn wait_for_change(&self) {
-        let mut polls = self.polls.lock();
-        while !polls.by_number.values().any(|poll| poll.changes > 0) {
-            polls = self.polls.wait(polls);
-        }
-    }
-}
-
 default_of!([K: Object] Polls<K>: by_number, attached, silent, is_closed);
 
 impl<K: Object> Polls<K> {
@@ -379,7 +357,7 @@ impl<K: Object> Polls<K> {
 
 impl<K: Object> Poll<K> {
     fn has_readers(&self) -> bool {
-        self.writer.object().waiters.any()
+        self.writer.object.waiters.any()
     }
 
     fn fail(&mut self, error: Error, began: Instant, now: Instant, pace: Pace) {
@@ -429,5 +407,33 @@ impl<K: Object> SharedRun for Polled<K> {
 
     fn await_news(&self) {
         self.poller.expedite(self.number, true);
+    }
+}
+
+/// Single steps, for models.
+#[cfg(all(test, shuttle))]
+mod steps {
+    use super::*;
+
+    impl<K: Object> Poller<K> {
+        /// Waits for the next poll, and makes it, as one of the poller's threads.
+        pub(crate) fn poll_once(&self) {
+            let stop = self.context.registry.stop.token();
+            let (number, writer) = self.wait_for_next(&stop).unwrap();
+            self.poll(number, &writer, &stop);
+        }
+
+        /// Makes the next failure the one after which the server counts as silent.
+        pub(crate) fn expect_silence(&self) {
+            self.polls.lock().silent = SILENT_POLLS - 1;
+        }
+
+        /// Waits until a poll has changed, whether or not its object was told.
+        pub(crate) fn wait_for_change(&self) {
+            let mut polls = self.polls.lock();
+            while !polls.by_number.values().any(|poll| poll.changes > 0) {
+                polls = self.polls.wait(polls);
+            }
+        }
     }
 }

@@ -155,7 +155,7 @@ impl<K: Object> Starts<K> {
 
     /// Starts a watch by name for an object of a namespace's watch. Returns whether it began.
     fn watch_by_name(&self, writer: &Writer<K>) -> bool {
-        let (object, run) = (writer.object(), writer.run());
+        let (object, run) = (&writer.object, writer.run);
         let mut successor = None;
         let effect = self.context.act(object, |entry| {
             if entry.is_current(run) {
@@ -203,16 +203,16 @@ impl<K: Object> Starts<K> {
         }
         if is_refused {
             let is_taken = |writer: &Arc<Writer<K>>| {
-                let entry = writer.object().state.lock();
-                entry.is_current(writer.run())
+                let entry = writer.object.state.lock();
+                entry.is_current(writer.run)
             };
             let taken = watch.writers().into_iter().filter(is_taken);
-            let Some(first) = taken.min_by(|a, b| a.key().cmp(b.key())) else {
+            let Some(first) = taken.min_by(|a, b| a.object.key.cmp(&b.object.key)) else {
                 // Each object has its watch by name.
                 return watch.give_up();
             };
             // Set before the watch begins: that may open at once, and then the trial is looked at.
-            watch.set_trial(Some(Arc::clone(first.object())));
+            watch.set_trial(Some(Arc::clone(&first.object)));
             if !self.watch_by_name(&first) {
                 watch.set_trial(None);
             }

@@ -44,7 +44,7 @@ impl<K: Object> Launcher<K> for Arc<dyn Api<K>> {
         writer: Arc<Writer<K>>,
         options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
-        let key = writer.key().clone();
+        let key = writer.object.key.clone();
         let source = guard(
             format_args!(
                 "the Api's lister_watcher for {} {key}",

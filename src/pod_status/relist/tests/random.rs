@@ -12,7 +12,7 @@ use crate::sync::{Arc, Mutex};
 use crate::tests::dice::Dice;
 use crate::worker::{StopSource, StopToken};
 
-const HISTORIES: u64 = 300;
+const HISTORIES: u64 = 100;
 const STEPS: usize = 60;
 
 /// A runtime's pods: each has one container, whose id has its generation and whose exit code has

@@ -5,6 +5,7 @@ use crate::ErrorKind;
 use crate::http::config::kubeconfig::merge::Merged;
 use crate::http::config::kubeconfig::resolve::resolve;
 use crate::http::{Config, KubeconfigOptions};
+use crate::tests::dice::Dice;
 
 #[test]
 fn auth_providers_are_refused_by_name() {
@@ -254,6 +255,7 @@ fn each_mistake_in_the_document_is_told_with_its_place() {
 #[test]
 fn mutated_files_are_answered_with_an_error_or_a_configuration() {
     let mut refused = 0_usize;
+    let (mut dice, _seed) = Dice::new();
     for name in [
         "first.yaml",
         "whole.json",
@@ -265,7 +267,7 @@ fn mutated_files_are_answered_with_an_error_or_a_configuration() {
         let text = std::fs::read_to_string(&path).unwrap();
         let ascii = text.is_ascii();
         assert!(ascii, "so that it can be cut anywhere");
-        for at in 0..text.len() {
+        for (nth, at) in dice.places(text.len(), 200).enumerate() {
             let (before, after) = text.split_at(at);
             let cut_out = &after[1..];
             for mutated in [
@@ -277,7 +279,7 @@ fn mutated_files_are_answered_with_an_error_or_a_configuration() {
                 format!("{before}&x *x{after}"),
             ] {
                 let mut merged = Merged::default();
-                let context = ["exec", "proxy", "whole"][at % 3];
+                let context = ["exec", "proxy", "whole"][nth % 3];
                 let resolved = merged
                     .add_text(&path, &mutated)
                     .and_then(|()| resolve(&merged, &at_context(context), &nowhere()));

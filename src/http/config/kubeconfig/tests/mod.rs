@@ -206,7 +206,10 @@ fn a_token_option_takes_the_place_of_a_plugin() {
 fn a_proxy_is_named_by_its_cluster_and_an_empty_one_is_unset() {
     let environment = from_list(&[fixture("plugins.yaml")]);
     let config = Config::infer_from(&at_context("proxy"), &environment).unwrap();
-    assert_eq!(proxy(&config), "Url(ProxyUrl(http://proxy.example:80))");
+    assert_eq!(
+        proxy(&config),
+        "Url(ProxyUrl { url: \"http://proxy.example:80\", .. })"
+    );
     let plain = Config::infer_from(&at_context("plain"), &environment).unwrap();
     assert_eq!(proxy(&plain), "Environment");
     let bed = Bed::new("no-proxy");

@@ -69,7 +69,7 @@ fn a_kubeconfig_of_a_company_merges_settings_and_names_its_proxy() {
     assert_eq!(told_of_outer, [server, "shop", "Bearer made-up"]);
     assert_eq!(
         proxy(&outer),
-        "Url(ProxyUrl(http://proxy.corp.example:3128))"
+        "Url(ProxyUrl { url: \"http://proxy.corp.example:3128\", .. })"
     );
     assert!(!outer.compression);
     assert_eq!(

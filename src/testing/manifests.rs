@@ -2,12 +2,18 @@
 
 use serde_json::Value;
 
-use super::{json, parse_all};
+use crate::yaml::{Reader, json};
 
-/// Reads every document of `source`. Errors name the line.
+/// Reads every document of `source`. Together they have the limits of one. Errors name the line.
 pub(crate) fn yaml_values(source: &str) -> Result<Vec<Value>, String> {
-    let roots = parse_all(source)?;
-    Ok(roots.iter().map(|root| json(root)).collect())
+    let mut reader = Reader::new(source);
+    let mut values = Vec::new();
+    while let Some(root) = reader.document()? {
+        if !root.is_null() {
+            values.push(json(&root));
+        }
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
