@@ -168,7 +168,7 @@ impl Identity {
 }
 
 impl<K: Object> Kubelet<K> {
-    /// PodPolls once. Returns the pods, each name once.
+    /// Polls once. Returns the pods, each name once.
     fn poll(&self, urgent: bool, stop: &StopToken) -> Result<Vec<Listed<K>>, Error> {
         let request = ListRequest {
             urgent,

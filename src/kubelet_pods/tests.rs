@@ -23,7 +23,8 @@ const RECORDED: &str = include_str!("../../fixtures/kubelet/pods.json");
 /// Two intervals are longer than one with its jitter.
 const PASSES: Duration = Duration::from_secs(20);
 
-/// A kubelet that gives these answers, one after the other, and a source that polls it.
+/// A kubelet that gives these answers, one after the other and the last one again and again, and a
+/// source that polls it.
 struct Node {
     time: FakeClock,
     kubelet: FixtureServer,
@@ -37,7 +38,10 @@ impl Node {
         for answer in answers {
             recording.push(Exchange::get(PATH, answer));
         }
-        let kubelet = FixtureServer::replaying(recording).start().unwrap();
+        let kubelet = FixtureServer::replaying(recording)
+            .endless()
+            .start()
+            .unwrap();
         let config = Config::for_server(&kubelet.url()).unwrap();
         let time = FakeClock::new();
         let options = ClientOptions::default().clock(time.clone().into());
@@ -377,8 +381,7 @@ fn a_failed_poll_is_told_and_keeps_the_pods() {
     let error = told.recv().unwrap();
     let what = format!("pods of the kubelet at {}", node.kubelet.address());
     assert!(error.contains(&what) && error.contains("403"), "{error}");
-    node.pass_until(|| seen.load(Ordering::SeqCst) == 3);
-    assert!(informer.health().is_ok());
+    node.pass_until(|| seen.load(Ordering::SeqCst) == 3 && informer.health().is_ok());
 }
 
 #[test]
