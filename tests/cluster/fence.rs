@@ -258,7 +258,11 @@ fn a_cache_that_is_cut_off_is_named_and_the_wait_ends_once_it_is_back() {
     let text = late.to_string();
     let (of_map, of_secret) = text.split_once("; ").unwrap();
     let names = [
-        (of_map, "the SharedInformer ConfigMap cache", map.resource_version()),
+        (
+            of_map,
+            "the SharedInformer ConfigMap cache",
+            map.resource_version(),
+        ),
         (of_secret, "the manager's Secret fence/cut", version),
     ];
     for (text, name, version) in names {

@@ -157,7 +157,10 @@ impl Writer {
         let mut named = |prefix: &str| name_of(prefix, self.random.below(NAMES));
         let secrets = [named("secret"), named("secret")];
         let maps = [named("map"), named("map")];
-        let volume = |field: &str, key: &str, name: &str| json!({"name": format!("{field}-{name}").to_lowercase(), field: {key: name}});
+        let volume = |field: &str, key: &str, name: &str| {
+            let named = format!("{field}-{name}").to_lowercase();
+            json!({"name": named, field: {key: name}})
+        };
         let mut volumes = vec![volume("secret", "secretName", &secrets[0])];
         volumes.push(volume("configMap", "name", &maps[0]));
         let env = json!([{"secretRef": {"name": secrets[1]}}, {"configMapRef": {"name": maps[1]}}]);
