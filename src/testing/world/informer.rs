@@ -238,7 +238,7 @@ impl WorldInformer {
 
     /// Whether the cache has left the lost future of a server that was restored.
     pub(super) fn is_found(&mut self, truth: &Truth) -> bool {
-        let is_there = self.is_watching() && self.version() <= truth.version();
+        let is_there = self.reflector.is_reading() && self.version() <= truth.version();
         let here = truth.at(self.version(), self.namespace);
         self.is_lost = !(is_there && self.content().is_ok_and(|content| content == here));
         !self.is_lost

@@ -37,6 +37,8 @@ use crate::worker::StopSource;
 
 /// The pods that reference objects.
 const PODS: u64 = 4;
+/// For how long an event may wait for a thread that has not run yet.
+const UNREAD_MAX: Duration = Duration::from_millis(250);
 /// How long a read may wait for the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -411,7 +413,8 @@ impl WorldManager {
         match found {
             Ok(cached) => {
                 let shown = self.note(key, &cached, truth, weather)?;
-                if way == 0 && truth.replaced(&shown).is_some() {
+                let is_old = truth.replaced(&shown).is_some();
+                if way == 0 && is_old {
                     return Err(Failure::new(Oracle::Fresh, story));
                 }
                 let at_least = truth.last(key, asked);
@@ -453,7 +456,7 @@ impl WorldManager {
         }
         let since = truth.replaced(&shown).filter(|_| !weather.lags);
         let behind = since.map(|since| self.clock.now().saturating_duration_since(since));
-        if behind.is_some_and(|behind| behind > cached.age()) {
+        if behind.is_some_and(|behind| behind > cached.age().saturating_add(UNREAD_MAX)) {
             let age = cached.age();
             let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
             return Err(Failure::new(Oracle::Age, seen));

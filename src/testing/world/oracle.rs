@@ -55,6 +55,8 @@ oracles! {
         "A read at a version has a state that is not older than the version.";
     Age "age"
         "A read's age is no less than the time since the server replaced the state that it has.";
+    Status "status"
+        "A pod's status is not older than the time that its worker asked for.";
     Subscribers "subscribers"
         "After the world has healed, a subscriber has been told of each object's last change.";
     Stale "stale"

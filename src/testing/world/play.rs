@@ -7,6 +7,7 @@ use super::informer::WorldInformer;
 use super::link::Link;
 use super::manager::WorldManager;
 use super::oracle::{Failure, Oracle};
+use super::pods::WorldPods;
 use super::stepped::Stepped;
 use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, key_of, name};
 use super::weather::Weather;
@@ -20,9 +21,10 @@ use crate::testing::{FakeSource, objects};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-/// How long the caches may take to equal a healed server: the longest pause after a refusal, five
-/// minutes, and the longest time in which an idle watch is found dead, and a pause after it.
-const HEALED_WITHIN: Duration = Duration::from_secs(60 * 60);
+/// How long the caches may take to equal a healed server: the longest time-out of a manager's watch,
+/// an hour, in which one that died without a word is found if the server sends no bookmarks, and
+/// the longest pause after a refusal, five minutes, before it and after it.
+const HEALED_WITHIN: Duration = Duration::from_secs(75 * 60);
 /// The most steps that healing may take.
 const HEALING_STEPS: u64 = 20_000;
 /// The longest time that passes while all parts wait.
@@ -52,6 +54,7 @@ pub(super) struct Play {
     truth: Truth,
     informers: Vec<WorldInformer>,
     manager: Option<WorldManager>,
+    pods: Option<WorldPods>,
     pub(super) counts: Counts,
     pub(super) story: Vec<String>,
     traces: bool,
@@ -93,6 +96,9 @@ impl Play {
             let link = Link::new(&server, Scope::all(), clock.clone(), &weather, own);
             manager = Some(WorldManager::new(link, &clock, &weather, &mut chance)?);
         }
+        let pods = weather
+            .pods
+            .then(|| WorldPods::new(&clock, &weather, &mut chance));
         let began = fake.now();
         let mut play = Self {
             seed,
@@ -102,6 +108,7 @@ impl Play {
             truth: Truth::default(),
             informers,
             manager,
+            pods,
             counts: Counts::default(),
             story: Vec::new(),
             traces,
@@ -161,6 +168,13 @@ impl Play {
             if chance.below(2) == 0 {
                 return self.step_manager(chance);
             }
+        }
+        if let Some(pods) = &mut self.pods
+            && chance.below(4) == 0
+        {
+            let story = pods.step(chance, &mut self.counts)?;
+            self.note(|| story);
+            return Ok(());
         }
         match chance.below(100) {
             0..45 => {
@@ -422,6 +436,7 @@ impl Play {
                 self.truth.restore(self.server.version());
                 self.sent.retain(|sent| sent.version <= version);
                 for informer in &mut self.informers {
+                    informer.link.cut();
                     informer.restored();
                 }
                 "the server is restored from a backup"
@@ -600,6 +615,7 @@ impl Play {
         let handlers = self.informers.iter().flat_map(|it| &it.handlers);
         let wakes = reflectors.chain(handlers.map(|handler| handler.wakes_at()));
         let managers = self.manager.iter().flat_map(WorldManager::wakes_at);
+        let managers = managers.chain(self.pods.iter().map(WorldPods::due));
         let next = wakes
             .flatten()
             .chain(managers)
@@ -679,6 +695,10 @@ impl Play {
         }
         if let Some(manager) = &mut self.manager {
             manager.check_told(&self.truth)?;
+        }
+        if let Some(pods) = &mut self.pods {
+            let clock = &self.clock;
+            pods.check_healed(&mut self.counts, |by| clock.advance(by))?;
         }
         self.counts.met("oracle held", "converges, told");
         Ok(())

@@ -120,6 +120,11 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
         self.driver.is_none()
     }
 
+    /// Whether it waits for an event, with nothing in hand.
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.doing, Doing::Reading { .. })
+    }
+
     /// The broken promise about delays, if one broke.
     pub(super) fn take_storm(&mut self) -> Option<Failure> {
         self.storm.take()
