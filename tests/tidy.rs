@@ -91,6 +91,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "informer",
             "manager",
+            "pod_status",
             "yaml",
         ],
     ),

@@ -448,22 +448,23 @@ impl<K: Object> WatchEntry<K> {
         run: RunId,
         (began, listed): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
-        now: Instant,
+        asked_at: Instant,
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let known = self.content.known_version();
         if self.is_filled() && !of.consistent && is_reached(known, &of.resource_version) {
-            return Ok((false, self.succeed(run, now)));
+            return Ok((false, self.succeed(run, asked_at)));
         }
         let is_overtaken = began != self.content.revision();
         if is_overtaken && known.numeric_order(&of.resource_version).is_none() {
             return Ok((false, WatchAction::nothing()));
         }
-        self.replace(run, (began, listed), of, now)
+        self.replace(run, (began, listed), of, asked_at)
     }
 
-    /// Takes in the list of the one object, or of none; `began` is the content's revision when the
-    /// list began.
+    /// Takes in the list of the one object, or of none, which was asked for at `asked_at`. `began`
+    /// is the content's revision then.
+    ///
     /// The caller keeps a state that the entry refuses, and drops it under no lock. This holds for
     /// the functions below, too.
     ///
@@ -476,7 +477,7 @@ impl<K: Object> WatchEntry<K> {
         run: RunId,
         (began, listed): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
-        now: Instant,
+        asked_at: Instant,
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let was_filled = self.is_filled();
@@ -486,10 +487,10 @@ impl<K: Object> WatchEntry<K> {
             self.absence = Absence::Sure;
         } else if !was_absent {
             // An absence that was known before stays as certain as it was.
-            self.absence = Absence::Doubtful(now);
+            self.absence = Absence::Doubtful(asked_at);
             self.doubted_after = self.content.reads();
         }
-        Ok((is_news, self.fill(run, now)))
+        Ok((is_news, self.fill(run, asked_at)))
     }
 
     /// Notes that the run has brought the whole state of the object.

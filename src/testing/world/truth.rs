@@ -197,7 +197,8 @@ impl Truth {
         Some(first.at)
     }
 
-    /// When the server replaced or deleted a state; `None` if that is its present one.
+    /// When the server replaced or deleted a state; `None` if that is its present one, or if the
+    /// present one does not decode, so that readers keep an earlier one.
     pub(super) fn replaced(&self, shown: &Shown) -> Option<Instant> {
         let at = self
             .line
@@ -205,7 +206,9 @@ impl Truth {
             .position(|state| state.serial == shown.serial)?;
         let later = self.line.get(at..)?.iter().skip(1);
         let mut later = later.filter(|state| state.key == shown.key);
-        later.next().map(|state| state.instant)
+        let next = later.next()?;
+        let last = self.last(shown.key, u64::MAX)?;
+        (last.kind != StateKind::Undecodable).then_some(next.instant)
     }
 
     /// The last state before the deletion at a version.

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::policy::Chance;
 
-/// What can happen in a run. Each seed switches a random part of it on, so that rare meetings of two
-/// faults are not drowned by all the others.
+/// What can happen in a run. Each seed switches a random part of it on, so that rare meetings of
+/// two faults are not drowned by all the others.
 #[derive(Clone, Debug)]
 pub(super) struct Weather {
     /// The server's side.
@@ -47,6 +47,7 @@ pub(super) struct Weather {
     pub(super) objects: u64,
     pub(super) caches: u64,
     pub(super) manager: bool,
+    pub(super) pods: bool,
 }
 
 /// The answers that a failing request may get.
@@ -115,6 +116,7 @@ impl Weather {
                 1 + chance.below(3)
             },
             manager,
+            pods: chance.below(4) == 0,
         }
     }
 }
