@@ -32,6 +32,7 @@ mod api;
 #[cfg(test)]
 pub(crate) mod bad;
 mod control;
+mod fuzz;
 mod http;
 mod json;
 mod record;
@@ -41,6 +42,7 @@ mod source;
 
 pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder, DropParameter};
 pub use control::ControlServer;
+pub use fuzz::{FUZZ_TARGETS, FuzzTarget};
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
     SERVER_FAULTS, TestAuthority, Unfinished,
