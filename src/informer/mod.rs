@@ -54,10 +54,10 @@
 //! [reflector]: crate::manual::glossary#reflector
 
 mod deleted;
-mod handlers;
+pub(crate) mod handlers;
 mod metrics;
 mod set;
-mod shared;
+pub(crate) mod shared;
 #[cfg(test)]
 mod tests;
 

@@ -120,7 +120,7 @@ impl Chance {
     }
 
     /// Uniform in [0, `count`).
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn below(&mut self, count: u64) -> u64 {
         self.next().checked_rem(count).unwrap_or_default()
     }

@@ -26,7 +26,7 @@ use std::time::Instant;
 const LOG_TARGET: &str = "kubecache::reflector";
 
 /// One run of a reflector, and the resources that its actions hold open.
-pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
+pub(crate) struct ReflectorDriver<K: Object, S: Sink<K>> {
     name: String,
     source: Arc<Guarded<K>>,
     sink: S,
@@ -44,7 +44,7 @@ pub(super) struct ReflectorDriver<K: Object, S: Sink<K>> {
 }
 
 impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
-    pub(super) fn new(
+    pub(crate) fn new(
         name: String,
         source: Arc<Guarded<K>>,
         mut sink: S,
@@ -114,7 +114,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     }
 
     /// Asks the core for the next action. A stop comes before any action.
-    pub(super) fn decide(&mut self, input: Input, stop: &StopToken) -> Action {
+    pub(crate) fn decide(&mut self, input: Input, stop: &StopToken) -> Action {
         let input = if stop.is_stopped() {
             Input::Stop
         } else {
@@ -148,7 +148,7 @@ impl<K: Object, S: Sink<K>> ReflectorDriver<K, S> {
     }
 
     /// Performs an action and returns its result; `None` at the end of the run.
-    pub(super) fn perform(&mut self, action: Action, stop: &StopToken) -> Option<Input> {
+    pub(crate) fn perform(&mut self, action: Action, stop: &StopToken) -> Option<Input> {
         let input = match action {
             Action::Apply => self.apply(),
             Action::Stage => self.stage(),

@@ -12,7 +12,7 @@ use crate::worker::{StopToken, Wake};
 ///
 /// Some calls cannot fail: the source is only told something, or a default is always right. A panic
 /// in such a call is logged.
-pub(super) struct Guarded<K: Object> {
+pub(crate) struct Guarded<K: Object> {
     source: Arc<dyn ListerWatcher<K>>,
     /// `the source of reflector secrets`.
     name: String,
@@ -25,7 +25,7 @@ impl<K: Object> Guarded<K> {
     /// # Errors
     ///
     /// The error of the source's check. `Panicked`, if the source panics when it names its objects.
-    pub(super) fn new(reflector: &str, source: Arc<dyn ListerWatcher<K>>) -> Result<Self, Error> {
+    pub(crate) fn new(reflector: &str, source: Arc<dyn ListerWatcher<K>>) -> Result<Self, Error> {
         let name = format!("the source of reflector {reflector}");
         guard(&name, || source.check())??;
         let what = guard(&name, || source.describe())?;

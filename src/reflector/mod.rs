@@ -1,9 +1,9 @@
 //! Reflectors: each lists, watches, and keeps a sink equal to the server, on one thread of its own.
 
-mod core;
-mod driver;
+pub(crate) mod core;
+pub(crate) mod driver;
 mod error_hook;
-mod guarded;
+pub(crate) mod guarded;
 mod measured;
 mod metrics;
 mod options;

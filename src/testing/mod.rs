@@ -27,6 +27,7 @@
 //! [objects]: crate::manual::glossary#objects-and-the-server
 
 pub mod objects;
+pub mod world;
 
 mod api;
 #[cfg(test)]

@@ -26,7 +26,7 @@ const UNWOKEN_MAX: usize = 32;
 /// The shared side of one handler.
 ///
 /// The informer pushes, the handler's thread takes, and any thread may read or end it.
-pub(super) struct Listener<K: Object> {
+pub(crate) struct Listener<K: Object> {
     /// The name in logs, and in errors about the handler alone.
     name: String,
     /// Whether the options gave that name.
@@ -116,7 +116,7 @@ impl<K: Object> Listener<K> {
     }
 
     /// Prevents further calls, and raises the stop for a handler that blocks. Returns at once.
-    pub(super) fn end(&self, why: &str) {
+    pub(crate) fn end(&self, why: &str) {
         self.change(|state| state.end(why));
         self.stop.stop();
     }
@@ -172,7 +172,7 @@ impl<K: Object> Listener<K> {
     }
 
     /// Waits for a notification; `None` at the end.
-    pub(super) fn next(&self) -> Option<Notification<K>> {
+    pub(crate) fn next(&self) -> Option<Notification<K>> {
         let state = self.state.lock();
         let next = |state: &mut HandlerState<K>| match state.phase {
             HandlerPhase::Running => state.next(self.clock.now()).map(Some),
@@ -185,7 +185,7 @@ impl<K: Object> Listener<K> {
     }
 
     /// Notes that the call for the last notification has returned.
-    pub(super) fn finish(&self, panic: Option<String>) {
+    pub(crate) fn finish(&self, panic: Option<String>) {
         let now = self.clock.now();
         self.change(|state| state.finish(panic, now));
     }
@@ -276,7 +276,7 @@ impl<K: Object> Listener<K> {
     }
 
     /// Calls the handler. Catches a panic, and logs it without the object's content.
-    fn guard_notification<H: EventHandler<K>>(
+    pub(crate) fn guard_notification<H: EventHandler<K>>(
         &self,
         notification: Notification<K>,
         handler: &mut H,
@@ -317,7 +317,7 @@ impl<K: Object> Listener<K> {
         &self.clock
     }
 
-    pub(super) fn readings(&self) -> HandlerReadings {
+    pub(crate) fn readings(&self) -> HandlerReadings {
         let now = self.clock.now();
         self.state.lock().readings(now)
     }

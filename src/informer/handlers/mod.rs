@@ -2,7 +2,7 @@
 
 mod adapters;
 mod handler;
-mod listener;
+pub(crate) mod listener;
 mod options;
 mod processor;
 mod queue;

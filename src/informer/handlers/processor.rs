@@ -101,7 +101,7 @@ impl<K: Object> Processor<K> {
     }
 
     /// Creates a listener without a thread.
-    pub(super) fn listener(
+    pub(crate) fn listener(
         &self,
         options: HandlerOptions,
         type_name: &str,
@@ -141,7 +141,7 @@ impl<K: Object> Processor<K> {
     }
 
     /// Takes a handler in. After the stop, a wait for the handlers includes its thread.
-    pub(super) fn enter(
+    pub(crate) fn enter(
         &self,
         listener: &Arc<Listener<K>>,
         worker: Option<Worker>,
@@ -205,7 +205,7 @@ impl<K: Object> Processor<K> {
     }
 
     /// Joins new handlers, unless the end of another thread's turn does.
-    pub(super) fn let_join(&self) {
+    pub(crate) fn let_join(&self) {
         {
             let mut table = self.table.lock();
             if table.is_turn {
@@ -325,7 +325,7 @@ impl<K: Object> Processor<K> {
     }
 
     /// Drops handlers that have ended from the list of those to tell.
-    pub(super) fn let_leave(&self) {
+    pub(crate) fn let_leave(&self) {
         self.table.lock().retarget();
     }
 

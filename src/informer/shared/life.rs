@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use super::sink::InformerSink;
 use super::{InformerPhase, SharedInformer, StartParts};
 use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, ErrorKind};
+use crate::list_watch::ListerWatcher;
 use crate::object::Object;
-use crate::reflector::Reflector;
-use crate::sync::{MutexGuard, atomic::Ordering};
+use crate::reflector::{Reflector, ReflectorOptions};
+use crate::sync::{Arc, MutexGuard, atomic::Ordering};
 use crate::worker::Task;
 
 /// The least time that a shutdown allows the informer's own thread, on the system's clock.
@@ -15,6 +17,9 @@ use crate::worker::Task;
 /// The thread ends within milliseconds by itself. If it takes longer, code of the program holds it
 /// up, and the error names it.
 const OWN_TIME: Duration = Duration::from_millis(500);
+
+/// The parts of the informer's reflector.
+type Parts<K> = (Arc<dyn ListerWatcher<K>>, InformerSink<K>, ReflectorOptions);
 
 impl<K: Object> SharedInformer<K> {
     /// Starts the informer's thread and returns at once. That thread sends the requests.
@@ -30,6 +35,18 @@ impl<K: Object> SharedInformer<K> {
     /// - `Panicked` when the source or the metrics hook panics. The informer is stopped then.
     #[doc(alias = "Run")]
     pub fn start(&self) -> Result<(), Error> {
+        self.start_with(|(source, sink, options)| {
+            let reflector = Reflector::spawn(&*self.name, source, sink, options)?;
+            self.thread.add(reflector.into_worker());
+            Ok(())
+        })
+    }
+
+    /// As [`start`](Self::start); `run` runs the reflector.
+    pub(crate) fn start_with(
+        &self,
+        run: impl FnOnce(Parts<K>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let parts = {
             let mut life = self.life.lock();
             if self.is_stopped() {
@@ -46,7 +63,7 @@ impl<K: Object> SharedInformer<K> {
             }
         };
         self.processor.start();
-        let started = self.spawn(*parts);
+        let started = self.run(*parts, run);
         if let Err(error) = &started {
             self.end_because(Some(error.clone()));
         } else if self.stopped.load(Ordering::SeqCst) {
@@ -58,7 +75,11 @@ impl<K: Object> SharedInformer<K> {
         started
     }
 
-    fn spawn(&self, parts: StartParts<K>) -> Result<(), Error> {
+    fn run(
+        &self,
+        parts: StartParts<K>,
+        run: impl FnOnce(Parts<K>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let StartParts {
             source,
             mut sink,
@@ -71,9 +92,7 @@ impl<K: Object> SharedInformer<K> {
             self.end_because(Some(error.clone()));
             return Err(error);
         }
-        let reflector = Reflector::spawn(&*self.name, source, sink, options)?;
-        self.thread.add(reflector.into_worker());
-        Ok(())
+        run((source, sink, options))
     }
 
     /// Asks the informer to end, and returns at once. No further call of a handler begins, and

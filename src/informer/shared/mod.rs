@@ -4,7 +4,7 @@ mod life;
 mod options;
 #[cfg(all(test, shuttle, feature = "testing"))]
 mod schedules;
-mod sink;
+pub(crate) mod sink;
 #[cfg(test)]
 #[cfg(feature = "testing")]
 mod tests;
@@ -242,6 +242,12 @@ impl<K: Object> SharedInformer<K> {
     /// that [`add_handler`](Self::add_handler) returned.
     pub fn registrations(&self) -> Vec<Registration> {
         self.processor.registrations()
+    }
+
+    /// The handlers, for a world that calls them itself.
+    #[cfg(feature = "testing")]
+    pub(crate) fn processor(&self) -> &Arc<Processor<K>> {
+        &self.processor
     }
 
     /// Returns the informer's content, for reads, listers and indices. It stays readable after the

@@ -15,7 +15,7 @@ use crate::sync::Arc;
 ///
 /// Each event first changes the store, and then the handlers get that change. So the store is never
 /// behind the handlers (SI-20), and decides what is new to them (CT-4).
-pub(super) struct InformerSink<K: Object> {
+pub(crate) struct InformerSink<K: Object> {
     store: Store<K>,
     writer: StoreWriter<K>,
     processor: Arc<Processor<K>>,

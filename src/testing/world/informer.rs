@@ -1,0 +1,337 @@
+//! An informer of the world: the real one, with a stepped reflector and stepped handlers, and what
+//! it must hold after each step.
+
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::coverage::Counts;
+use super::handler::SteppedHandler;
+use super::link::Link;
+use super::oracle::{Failure, Oracle};
+use super::stepped::{Stepped, SteppedReflector};
+use super::truth::{Content, KEYS, Shown, StateKind, Truth, name};
+use super::weather::Weather;
+use crate::clock::Clock;
+use crate::error::Error;
+use crate::informer::shared::sink::InformerSink;
+use crate::informer::{HandlerOptions, InformerOptions, SharedInformer};
+use crate::object::ResourceVersion;
+use crate::policy::Chance;
+use crate::reflector::driver::ReflectorDriver;
+use crate::reflector::guarded::Guarded;
+use crate::reflector::{Phase, ReflectorOptions, WaiterGuard};
+use crate::store::Indexers;
+use crate::sync::Arc;
+
+/// How long a watch without bookmarks may be silent before the cache must say so: its longest
+/// time-out and the wait for its end, and the same again for the watch after it.
+const QUIET_MAX: Duration = Duration::from_secs(30 * 60);
+/// The same where the server sends bookmarks: two idle limits, and a pause.
+const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// One informer and its handlers.
+pub(super) struct WorldInformer {
+    pub(super) number: usize,
+    informer: SharedInformer<ConfigMap>,
+    pub(super) reflector: SteppedReflector<InformerSink<ConfigMap>>,
+    pub(super) link: Link,
+    pub(super) handlers: Vec<SteppedHandler>,
+    namespace: Option<&'static str>,
+    /// The newest state of each object that was visible.
+    latest: [Option<Shown>; KEYS.len()],
+    /// The server was restored, and this cache may still be in its lost future.
+    pub(super) is_lost: bool,
+    has_restored: bool,
+    position: ResourceVersion,
+    pub(super) waits: Option<WaiterGuard>,
+    resync: Duration,
+    queue_max: Option<usize>,
+}
+
+impl WorldInformer {
+    pub(super) fn new(
+        number: usize,
+        link: Link,
+        namespace: Option<&'static str>,
+        clock: &Clock,
+        weather: &Weather,
+        chance: &mut Chance,
+    ) -> Result<Self, Error> {
+        let mut options = ReflectorOptions::default()
+            .clock(clock.clone())
+            .seed(chance.below(u64::MAX))
+            .internal_error_retry(Duration::from_secs(30 * chance.below(2)));
+        options.page_size = weather.page_size;
+        let resync = weather.resync.unwrap_or_default();
+        let informer_options = InformerOptions::default()
+            .indexers(Indexers::new().by_namespace())
+            .resync_period(resync)
+            .reflector(options);
+        let informer = SharedInformer::new(Arc::new(link.clone()), informer_options);
+        let mut handlers = Vec::new();
+        for _ in 0..=chance.below(2) {
+            let options = HandlerOptions::default().queue_max(weather.queue_max);
+            let handler = SteppedHandler::add(informer.processor(), options, resync)?;
+            handlers.push(handler);
+        }
+        let mut driver = None;
+        informer.start_with(|(source, sink, options)| {
+            let source = Arc::new(Guarded::new("sim", source)?);
+            let name = "sim".to_owned();
+            driver = Some(ReflectorDriver::new(name, source, sink, options, Arc::default())?);
+            Ok(())
+        })?;
+        let driver = driver.ok_or_else(|| Error::stopped("an informer that starts"))?;
+        Ok(Self {
+            number,
+            informer,
+            reflector: SteppedReflector::new(driver, weather.latency),
+            link,
+            handlers,
+            namespace,
+            latest: [None; KEYS.len()],
+            is_lost: false,
+            has_restored: false,
+            position: ResourceVersion::default(),
+            waits: None,
+            resync,
+            queue_max: weather.queue_max,
+        })
+    }
+
+    /// One step of the reflector, and what must hold after it.
+    pub(super) fn step(
+        &mut self,
+        now: Instant,
+        chance: &mut Chance,
+        truth: &Truth,
+        counts: &mut Counts,
+    ) -> Result<Stepped, Failure> {
+        let stepped = self.reflector.step(now, chance, counts);
+        if let Some(storm) = self.reflector.take_storm() {
+            return Err(storm);
+        }
+        let (_, most) = self.link.watches();
+        if most > 1 {
+            let seen = format!("{most} watches of informer {} were open", self.number);
+            return Err(Failure::new(Oracle::Watches, seen));
+        }
+        if stepped == Stepped::Changed {
+            self.check(truth, counts)?;
+        }
+        Ok(stepped)
+    }
+
+    /// The content of the store, by key.
+    fn content(&mut self) -> Result<Content, Failure> {
+        let mut content = Content::default();
+        for object in self.informer.store().list() {
+            let Some(shown) = Shown::of(&object) else {
+                let seen = "a cache has an object that the server never had";
+                return Err(Failure::new(Oracle::Position, seen));
+            };
+            if let Some(place) = content.get_mut(shown.key) {
+                *place = Some((shown.uid, shown.serial));
+            }
+            let Some(latest) = self.latest.get_mut(shown.key) else {
+                continue;
+            };
+            if let Some(before) = latest.filter(|_| !self.has_restored) {
+                let is_older = shown.uid < before.uid
+                    || shown.uid == before.uid && shown.version < before.version;
+                if is_older {
+                    let seen = format!("{}: {shown:?} after {before:?}", name(shown.key));
+                    return Err(Failure::new(Oracle::Backwards, seen));
+                }
+            }
+            *latest = Some(shown);
+        }
+        Ok(content)
+    }
+
+    /// Holds the content against the server's state at the version that the store names.
+    fn check(&mut self, truth: &Truth, counts: &mut Counts) -> Result<(), Failure> {
+        let content = self.content()?;
+        let position = self.informer.store().resource_version();
+        let version = position.as_str().parse().unwrap_or_default();
+        let expected = truth.at(version, self.namespace);
+        self.position = position;
+        if content == expected {
+            counts.met("oracle held", "position");
+            self.is_lost = false;
+            return Ok(());
+        }
+        if self.is_lost {
+            counts.met("oracle held", "position, in a lost future");
+            return Ok(());
+        }
+        let seen = format!(
+            "informer {} is at {version} with {}, the server had {}",
+            self.number,
+            describe(&content),
+            describe(&expected)
+        );
+        Err(Failure::new(Oracle::Position, seen))
+    }
+
+    /// Whether a cache that is behind says so in time.
+    pub(super) fn check_health(
+        &self,
+        now: Instant,
+        truth: &Truth,
+        weather: &Weather,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        if self.is_lost || self.informer.health().is_err() {
+            counts.met("health", "failed");
+            return Ok(());
+        }
+        counts.met("health", "well");
+        let version = self.position.as_str().parse().unwrap_or_default();
+        let Some(since) = truth.missed_since(version, self.namespace) else {
+            return Ok(());
+        };
+        let behind = now.saturating_duration_since(since);
+        let most = if weather.bookmarks {
+            SILENT_MAX
+        } else {
+            QUIET_MAX
+        };
+        if behind > most {
+            let seen = format!(
+                "informer {} is at {version} and has missed a change for {behind:?}, and is well",
+                self.number
+            );
+            return Err(Failure::new(Oracle::Stale, seen));
+        }
+        Ok(())
+    }
+
+    pub(super) fn restored(&mut self) {
+        self.is_lost = true;
+        self.has_restored = true;
+        for handler in &mut self.handlers {
+            handler.restored();
+        }
+    }
+
+    /// A handler joins while the informer runs.
+    pub(super) fn add_handler(&mut self) -> Result<(), Error> {
+        // Its initial list comes in no particular order, so that a bound would make the story
+        // depend on more than the seed.
+        let options = HandlerOptions::default();
+        let mut handler = SteppedHandler::add(self.informer.processor(), options, self.resync)?;
+        if self.has_restored {
+            handler.restored();
+        }
+        self.handlers.push(handler);
+        Ok(())
+    }
+
+    pub(super) fn remove_handler(&mut self, at: usize) {
+        if let Some(handler) = self.handlers.get_mut(at) {
+            handler.remove(self.informer.processor());
+        }
+    }
+
+    pub(super) fn has_bound(&self) -> bool {
+        self.queue_max.is_some()
+    }
+
+    pub(super) fn wait(&mut self) {
+        self.waits = Some(self.informer.store().waiters().wait());
+    }
+
+    /// Whether the content equals the server's.
+    pub(super) fn has_converged(&mut self, truth: &Truth) -> Result<bool, Failure> {
+        let content = self.content()?;
+        Ok(!self.is_lost && content == truth.at(u64::MAX, self.namespace))
+    }
+
+    /// Holds each handler's view against the server's state.
+    pub(super) fn check_views(&self, truth: &Truth) -> Result<(), Failure> {
+        let content = truth.at(u64::MAX, self.namespace);
+        let hidden = |key| {
+            let last = truth.last(key, u64::MAX);
+            last.is_some_and(|state| state.kind == StateKind::Undecodable)
+        };
+        for (number, handler) in self.handlers.iter().enumerate() {
+            if !handler.is_removed() && !handler.sees(&content, hidden) {
+                let seen = format!(
+                    "handler {number} of informer {} knows {}, the server has {}",
+                    self.number,
+                    handler.view(),
+                    describe(&content)
+                );
+                return Err(Failure::new(Oracle::Told, seen));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the informer: the reflector must end at its next step.
+    pub(super) fn check_stop(
+        &mut self,
+        now: Instant,
+        chance: &mut Chance,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        self.reflector.stop();
+        let stepped = self.reflector.step(now, chance, counts);
+        if stepped != Stepped::Ended || !self.reflector.is_over() {
+            let seen = format!("informer {} goes on after its stop: {stepped:?}", self.number);
+            return Err(Failure::new(Oracle::Stops, seen));
+        }
+        let (open, _) = self.link.watches();
+        if open > 0 {
+            let seen = format!("informer {} left {open} watches open", self.number);
+            return Err(Failure::new(Oracle::Watches, seen));
+        }
+        self.informer.stop();
+        for handler in &self.handlers {
+            if handler.wakes_at().is_none() && !handler.is_idle() {
+                let seen = format!("a handler of informer {} gets more calls", self.number);
+                return Err(Failure::new(Oracle::Stops, seen));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether its watch is open, or it is between two.
+    pub(super) fn is_watching(&self) -> bool {
+        self.informer.status().phase == Phase::Watching
+    }
+
+    /// The version of its content.
+    pub(super) fn version(&self) -> u64 {
+        self.position.as_str().parse().unwrap_or_default()
+    }
+
+    pub(super) fn describe(&self) -> String {
+        let status = self.informer.status();
+        let health = self.informer.health();
+        format!(
+            "informer {}: {:?} at {}, {} lists, {} watches, health {:?}",
+            self.number,
+            status.phase,
+            status.resource_version,
+            status.lists,
+            status.watches,
+            health.map_err(|error| error.to_string())
+        )
+    }
+}
+
+fn describe(content: &Content) -> String {
+    let places = content.iter().enumerate();
+    let known = places.filter_map(|(key, place)| {
+        place.map(|(uid, serial)| format!("{} uid-{uid} #{serial}", name(key)))
+    });
+    let known: Vec<_> = known.collect();
+    if known.is_empty() {
+        "nothing".to_owned()
+    } else {
+        known.join(", ")
+    }
+}

@@ -1,0 +1,307 @@
+//! The network between one cache and the server: it fails requests, cuts watches, and falls silent.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::weather::Weather;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::list_watch::{
+    Api as _, Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest,
+    WatchStream,
+};
+use crate::object::{Scope, Status};
+use crate::policy::Chance;
+use crate::sync::{Arc, Mutex};
+use crate::testing::{FakeSource, RequestKind, SourceFault};
+use crate::worker::StopToken;
+
+/// The state of one cache's network.
+#[derive(Debug)]
+struct State {
+    chance: Chance,
+    /// One request in so many fails; 0 for none.
+    fault_rate: u64,
+    codes: Vec<u16>,
+    cuts: bool,
+    silences: bool,
+    bursts: bool,
+    /// Until when nothing comes on open watches.
+    silent_until: Option<Instant>,
+    /// Until when nothing listens at the server's address.
+    down_until: Option<Instant>,
+    /// Watches of an earlier number are cut.
+    cut: u64,
+    /// The faults that requests met, for the story.
+    met: Vec<&'static str>,
+    open: usize,
+    most_open: usize,
+}
+
+/// One cache's way to the server. Cheap to clone; all clones are one network.
+#[derive(Clone)]
+pub(super) struct Link {
+    server: FakeSource<ConfigMap>,
+    scoped: Arc<dyn ListerWatcher<ConfigMap>>,
+    clock: Clock,
+    state: Arc<Mutex<State>>,
+    learned: Arc<Mutex<Learned>>,
+}
+
+/// What the client of one cache has learned of its server.
+#[derive(Debug, Default)]
+struct Learned {
+    streams_failed: bool,
+    bookmarks: Option<Duration>,
+}
+
+impl Link {
+    pub(super) fn new(
+        server: &FakeSource<ConfigMap>,
+        scope: Scope,
+        clock: Clock,
+        weather: &Weather,
+        chance: Chance,
+    ) -> Self {
+        let state = State {
+            chance,
+            fault_rate: weather.fault_rate,
+            codes: weather.codes.clone(),
+            cuts: weather.cuts,
+            silences: weather.silences,
+            bursts: weather.bursts,
+            silent_until: None,
+            down_until: None,
+            cut: 0,
+            met: Vec::new(),
+            open: 0,
+            most_open: 0,
+        };
+        Self {
+            server: server.clone(),
+            scoped: server.lister_watcher(scope),
+            clock,
+            state: Arc::new(Mutex::new(state)),
+            learned: Arc::default(),
+        }
+    }
+
+    /// Draws the faults of the next requests from this number.
+    pub(super) fn reseed(&self, chance: Chance) {
+        self.state.lock().chance = chance;
+    }
+
+    pub(super) fn silence(&self, until: Instant) {
+        self.state.lock().silent_until = Some(until);
+    }
+
+    pub(super) fn take_down(&self, until: Instant) {
+        let mut state = self.state.lock();
+        state.down_until = Some(until);
+        state.cut = state.cut.wrapping_add(1);
+    }
+
+    pub(super) fn cut(&self) {
+        let mut state = self.state.lock();
+        state.cut = state.cut.wrapping_add(1);
+    }
+
+    /// Ends all faults; watches that were silent stay so, as on a path that died without a word.
+    pub(super) fn heal(&self) {
+        let mut state = self.state.lock();
+        state.fault_rate = 0;
+        state.cuts = false;
+        state.silences = false;
+        state.down_until = None;
+    }
+
+    /// The faults since the last call.
+    pub(super) fn take_met(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.state.lock().met)
+    }
+
+    /// How many watches are open, and the most that ever were at a time.
+    pub(super) fn watches(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.open, state.most_open)
+    }
+
+    /// Fails the request, or plans the fault that its answer meets.
+    fn pass(&self, kind: RequestKind) -> Result<(), Error> {
+        let now = self.clock.now();
+        let mut state = self.state.lock();
+        if state.down_until.is_some_and(|until| now < until) {
+            state.met.push("refused");
+            let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+            return Err(Error::new(ErrorKind::Unreachable, "dialing").with_source(refused));
+        }
+        let rate = state.fault_rate;
+        if rate == 0 || state.chance.below(rate) != 0 {
+            return Ok(());
+        }
+        let count = u64::try_from(state.codes.len()).unwrap_or_default();
+        let at = usize::try_from(state.chance.below(count.max(1))).unwrap_or_default();
+        let code = state.codes.get(at).copied().unwrap_or(500);
+        let way = state.chance.below(6);
+        let is_watch = kind == RequestKind::Watch;
+        let cut_after = usize::try_from(state.chance.below(3)).unwrap_or_default();
+        let fault = match way {
+            0 if state.cuts && kind != RequestKind::Get => {
+                state.met.push("cut-in-answer");
+                Some(SourceFault::CutAfter(cut_after))
+            }
+            1 if state.silences && is_watch => {
+                state.met.push("silent-watch");
+                Some(SourceFault::Silent)
+            }
+            2 if state.silences && is_watch => {
+                state.met.push("trickling-watch");
+                Some(SourceFault::Trickle)
+            }
+            3 if state.cuts => {
+                state.met.push("reset");
+                let reset = io::Error::from(io::ErrorKind::ConnectionReset);
+                let error = Error::new(ErrorKind::Unreachable, "reset").with_source(reset);
+                return Err(error);
+            }
+            4 if state.silences => {
+                state.met.push("timeout");
+                return Err(Error::new(ErrorKind::Timeout, "no answer in time"));
+            }
+            _ => None,
+        };
+        let Some(fault) = fault else {
+            state.met.push(code_name(code));
+            let error = Error::from_status(Status::new(code, format!("made up {code}")));
+            let names_wait = code == 429 || code == 503;
+            let wait = Duration::from_secs(1 + state.chance.below(5));
+            return Err(if names_wait && state.chance.below(2) == 0 {
+                error.with_retry_after(wait)
+            } else {
+                error
+            });
+        };
+        drop(state);
+        self.server.fail_next(kind, fault);
+        Ok(())
+    }
+}
+
+fn code_name(code: u16) -> &'static str {
+    match code {
+        400 => "400",
+        401 => "401",
+        403 => "403",
+        404 => "404",
+        410 => "410",
+        422 => "422",
+        429 => "429",
+        500 => "500",
+        503 => "503",
+        _ => "another code",
+    }
+}
+
+impl ListerWatcher<ConfigMap> for Link {
+    fn list(
+        &self,
+        request: &ListRequest,
+        stop: &StopToken,
+        each: &mut dyn FnMut(Listed<ConfigMap>),
+    ) -> Result<ListPage, Error> {
+        self.pass(RequestKind::List)?;
+        self.scoped.list(request, stop, each)
+    }
+
+    fn watch(
+        &self,
+        request: &WatchRequest,
+        stop: &StopToken,
+    ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
+        self.pass(RequestKind::Watch)?;
+        let inner = self.scoped.watch(request, stop)?;
+        let mut state = self.state.lock();
+        state.open = state.open.saturating_add(1);
+        state.most_open = state.most_open.max(state.open);
+        Ok(Box::new(LinkStream {
+            inner,
+            number: state.cut,
+            clock: self.clock.clone(),
+            state: Arc::clone(&self.state),
+        }))
+    }
+
+    fn supports_watch_list(&self) -> bool {
+        !self.learned.lock().streams_failed && self.scoped.supports_watch_list()
+    }
+
+    fn watch_list_failed(&self) {
+        self.learned.lock().streams_failed = true;
+    }
+
+    fn bookmark_interval(&self) -> Option<Duration> {
+        self.learned.lock().bookmarks
+    }
+
+    fn bookmark_came(&self, interval: Duration) {
+        let mut learned = self.learned.lock();
+        learned.bookmarks = learned.bookmarks.max(Some(interval));
+    }
+
+    fn lists_one_object(&self) -> bool {
+        self.scoped.lists_one_object()
+    }
+
+    fn describe(&self) -> String {
+        self.scoped.describe()
+    }
+}
+
+/// A watch as it comes over the network.
+struct LinkStream {
+    inner: Box<dyn WatchStream<ConfigMap>>,
+    /// The cuts before it.
+    number: u64,
+    clock: Clock,
+    state: Arc<Mutex<State>>,
+}
+
+impl WatchStream<ConfigMap> for LinkStream {
+    fn next(&mut self, deadline: Deadline) -> Result<Next<ConfigMap>, Error> {
+        let (cut, silent_until) = {
+            let state = self.state.lock();
+            (state.cut, state.silent_until)
+        };
+        if cut != self.number {
+            let cut = io::Error::from(io::ErrorKind::ConnectionReset);
+            let error = Error::new(ErrorKind::Unreachable, "a cut watch").with_source(cut);
+            return Ok(Next::Ended(Some(error)));
+        }
+        if silent_until.is_some_and(|until| self.clock.now() < until) {
+            return Ok(Next::DeadlinePassed);
+        }
+        self.inner.next(deadline)
+    }
+
+    fn last_contact(&self) -> Instant {
+        self.inner.last_contact()
+    }
+
+    fn backlog(&self) -> Backlog {
+        let mut state = self.state.lock();
+        if state.bursts && state.chance.below(2) == 0 {
+            Backlog::Bytes
+        } else {
+            Backlog::Unknown
+        }
+    }
+}
+
+impl Drop for LinkStream {
+    fn drop(&mut self) {
+        let mut state = self.state.lock();
+        state.open = state.open.saturating_sub(1);
+    }
+}

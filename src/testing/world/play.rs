@@ -1,0 +1,567 @@
+//! One run: steps that a seed draws, then a healing, and the oracles all along.
+
+use std::time::{Duration, Instant};
+
+use super::coverage::Counts;
+use super::informer::WorldInformer;
+use super::link::Link;
+use super::oracle::{Failure, Oracle};
+use super::stepped::Stepped;
+use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, name, object_key};
+use super::weather::Weather;
+use crate::clock::{Clock, FakeClock};
+use crate::error::Error;
+use crate::list_watch::{ObjectEvent, WatchEvent};
+use crate::object::{Object as _, ResourceVersion, Scope, Status, StoredObject};
+use crate::policy::Chance;
+use crate::sync::Arc;
+use crate::testing::{FakeSource, objects};
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+/// How long the caches may take to equal a healed server: the longest pause after a refusal, five
+/// minutes, and the longest time in which an idle watch is found dead, and a pause after it.
+const HEALED_WITHIN: Duration = Duration::from_secs(60 * 60);
+/// The most steps that healing may take.
+const HEALING_STEPS: u64 = 20_000;
+/// How often a server sends bookmarks.
+const BOOKMARKS: Duration = Duration::from_secs(60);
+/// Longer waits come only once all parts have gone as far as they can.
+const MOMENT: Duration = Duration::from_millis(20);
+/// The most steps that a part may take at one instant.
+const SETTLE_STEPS: u32 = 400;
+
+/// An event that the server may repeat.
+#[derive(Clone)]
+struct Sent {
+    version: u64,
+    object: Arc<StoredObject<ConfigMap>>,
+    is_deletion: bool,
+}
+
+/// The world of one run.
+pub(super) struct Play {
+    seed: u64,
+    weather: Weather,
+    clock: FakeClock,
+    began: Instant,
+    server: FakeSource<ConfigMap>,
+    truth: Truth,
+    informers: Vec<WorldInformer>,
+    pub(super) counts: Counts,
+    pub(super) story: Vec<String>,
+    traces: bool,
+    next_bookmark: Instant,
+    /// The version that was lost by the last restore; the server must not reach it again before the
+    /// caches have left that future, as no server can tell them.
+    lost_version: u64,
+    sent: Vec<Sent>,
+    pub(super) steps: u64,
+    faults: u64,
+}
+
+impl Play {
+    pub(super) fn new(seed: u64, traces: bool) -> Result<Self, Error> {
+        let mut chance = Chance::new(seed);
+        let weather = Weather::draw(&mut chance);
+        let fake = FakeClock::new();
+        let clock = Clock::from(fake.clone());
+        let server = FakeSource::with_clock(clock.clone());
+        server.stream_lists(weather.streams);
+        server.page_at_zero(weather.pages_at_zero);
+        server.silent_futures(weather.silent_futures);
+        let mut informers = Vec::new();
+        for number in 0..weather.caches {
+            let namespace = (chance.below(3) == 0).then_some("a");
+            let scope = namespace.map_or_else(Scope::all, Scope::namespace);
+            let own = Chance::new(chance.below(u64::MAX));
+            let link = Link::new(&server, scope, clock.clone(), &weather, own);
+            let number = usize::try_from(number).unwrap_or_default();
+            let informer =
+                WorldInformer::new(number, link, namespace, &clock, &weather, &mut chance)?;
+            informers.push(informer);
+        }
+        let began = fake.now();
+        let mut play = Self {
+            seed,
+            clock: fake,
+            began,
+            server,
+            truth: Truth::default(),
+            informers,
+            counts: Counts::default(),
+            story: Vec::new(),
+            traces,
+            next_bookmark: began + BOOKMARKS,
+            lost_version: 0,
+            sent: Vec::new(),
+            steps: 0,
+            faults: 0,
+            weather,
+        };
+        let weather = format!("{:?}", play.weather);
+        play.note(|| weather);
+        for _ in 0..play.weather.objects {
+            play.write(&mut chance);
+        }
+        Ok(play)
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.traces {
+            let at = self.now().saturating_duration_since(self.began);
+            let line = format!("{:>10.3}s  {}", at.as_secs_f64(), text());
+            self.story.push(line);
+        }
+    }
+
+    /// Runs the steps but those that `skips` names, then heals the world and stops it.
+    pub(super) fn run(&mut self, steps: u64, skips: &dyn Fn(u64) -> bool) -> Result<(), Failure> {
+        for step in 0..steps {
+            if skips(step) {
+                continue;
+            }
+            let mixed = self.seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(step);
+            let mut chance = Chance::new(mixed.wrapping_mul(0xaf25_1af3_b0f0_25b5));
+            self.steps += 1;
+            self.step(&mut chance)?;
+        }
+        let mut chance = Chance::new(self.seed ^ 0x5bd1_e995);
+        self.heal(&mut chance)?;
+        self.stop(&mut chance)
+    }
+
+    fn step(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        for informer in &self.informers {
+            informer.link.reseed(chance.clone());
+        }
+        match chance.below(100) {
+            0..45 => {
+                let at = self.some_informer(chance);
+                for _ in 0..=chance.below(6) {
+                    if self.step_informer(at, chance)? == Stepped::Blocked {
+                        break;
+                    }
+                }
+            }
+            45..60 => self.step_some_handler(chance)?,
+            60..73 => self.write(chance),
+            73..80 => self.server_acts(chance),
+            80..85 => self.network_acts(chance),
+            85..90 => self.users_act(chance)?,
+            _ => self.time_passes(chance)?,
+        }
+        Ok(())
+    }
+
+    fn some_informer(&self, chance: &mut Chance) -> usize {
+        let count = u64::try_from(self.informers.len()).unwrap_or(1);
+        usize::try_from(chance.below(count)).unwrap_or_default()
+    }
+
+    fn step_informer(&mut self, at: usize, chance: &mut Chance) -> Result<Stepped, Failure> {
+        let now = self.now();
+        let Some(informer) = self.informers.get_mut(at) else {
+            return Ok(Stepped::Ended);
+        };
+        let stepped = informer.step(now, chance, &self.truth, &mut self.counts);
+        for fault in informer.link.take_met() {
+            self.faults += 1;
+            self.counts.met("fault", fault);
+            self.note(|| format!("informer {at} meets a fault: {fault}"));
+        }
+        if self.traces && !matches!(stepped, Ok(Stepped::Blocked)) {
+            let text = self.informers.get(at).map(WorldInformer::describe);
+            self.note(|| text.unwrap_or_default());
+        }
+        stepped
+    }
+
+    fn step_some_handler(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        let at = self.some_informer(chance);
+        let count = self.informers.get(at).map_or(0, |it| it.handlers.len());
+        let count = u64::try_from(count).unwrap_or_default();
+        let handler = usize::try_from(chance.below(count.max(1))).unwrap_or_default();
+        for _ in 0..=chance.below(4) {
+            if !self.step_handler(at, handler, chance)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn step_handler(
+        &mut self,
+        at: usize,
+        handler: usize,
+        chance: &mut Chance,
+    ) -> Result<bool, Failure> {
+        let now = self.now();
+        let informer = self.informers.get_mut(at);
+        let Some(handler) = informer.and_then(|it| it.handlers.get_mut(handler)) else {
+            return Ok(false);
+        };
+        handler.step(now, chance, &self.weather, &self.truth, &mut self.counts)
+    }
+
+    /// Whether the server may write: not while a cache is in a lost future that it would reach.
+    fn may_write(&mut self) -> bool {
+        if self.informers.iter().all(|informer| !informer.is_lost) {
+            self.lost_version = 0;
+        }
+        self.lost_version == 0 || self.server.version() + 1 < self.lost_version
+    }
+
+    /// A program of the cluster writes or deletes an object.
+    fn write(&mut self, chance: &mut Chance) {
+        if !self.may_write() {
+            return;
+        }
+        let count = u64::try_from(KEYS.len()).unwrap_or_default();
+        let key = usize::try_from(chance.below(count)).unwrap_or_default();
+        match chance.below(8) {
+            0..=1 if self.weather.deletes => self.delete(key),
+            2 if self.weather.deletes => {
+                self.delete(key);
+                self.set(key);
+            }
+            3 if self.weather.undecodable => {
+                let Some((namespace, name)) = KEYS.get(key) else {
+                    return;
+                };
+                let version = self.server.set_undecodable(namespace, name);
+                self.wrote(key, version, StateKind::Undecodable);
+            }
+            _ => self.set(key),
+        }
+    }
+
+    fn set(&mut self, key: Key) {
+        let Some((namespace, name)) = KEYS.get(key) else {
+            return;
+        };
+        let serial = self.truth.next_serial().to_string();
+        let object = objects::config_map(namespace, name, "", &[(SERIAL, &serial)]);
+        let version = self.server.set(object);
+        self.wrote(key, version, StateKind::Decodes);
+    }
+
+    fn delete(&mut self, key: Key) {
+        let Some((namespace, name)) = KEYS.get(key).filter(|_| self.truth.exists(key)) else {
+            return;
+        };
+        if let Some(version) = self.server.delete(namespace, name) {
+            self.wrote(key, version, StateKind::Gone);
+        }
+    }
+
+    fn wrote(&mut self, key: Key, version: u64, kind: StateKind) {
+        let now = self.now();
+        self.truth.put(key, version, kind, now);
+        self.counts.met("write", match kind {
+            StateKind::Decodes => "set",
+            StateKind::Undecodable => "undecodable",
+            StateKind::Gone => "delete",
+        });
+        self.note(|| format!("the server has {} at {version}: {kind:?}", name(key)));
+        if self.weather.repeats && kind == StateKind::Decodes {
+            let found = self.server.objects().into_iter().find(|object| {
+                object_key(key).is_some_and(|key| object.key() == key)
+            });
+            self.sent.extend(found.map(|object| Sent {
+                version,
+                object,
+                is_deletion: false,
+            }));
+        }
+    }
+
+    fn server_acts(&mut self, chance: &mut Chance) {
+        let weather = &self.weather;
+        let what = match chance.below(11) {
+            0 if weather.skips => {
+                if !self.may_write() {
+                    return;
+                }
+                self.server.skip_to(self.server.version() + 1 + chance.below(5));
+                "another kind changes"
+            }
+            1 if weather.compacts => {
+                self.server.compact();
+                "history is compacted"
+            }
+            2 if weather.expires => {
+                self.server.expire_watches();
+                "watches expire"
+            }
+            3 if weather.ends => {
+                self.server.end_watches(None);
+                "watches end"
+            }
+            4 if weather.ends => {
+                let error = Error::from_status(Status::new(500, "made up 500"));
+                self.server.end_watches(Some(&error));
+                "watches break off"
+            }
+            5 if weather.lags => {
+                let known = self.server.version();
+                let lags = chance.below(2) == 0;
+                let version = known.saturating_sub(1 + chance.below(4)).max(1);
+                self.server.lag(lags.then_some(version));
+                if lags { "a server's cache lags" } else { "no server's cache lags" }
+            }
+            6 if weather.odd_events => {
+                let error = || Error::from_status(Status::new(429, "made up 429"));
+                self.server.send(|| WatchEvent::Error(error()));
+                "an error event"
+            }
+            7 if weather.odd_events => {
+                self.server.send(|| WatchEvent::Skipped {
+                    reason: "foreign".to_owned(),
+                    resource_version: ResourceVersion::default(),
+                });
+                "a foreign event"
+            }
+            8 if weather.bookmarks => {
+                self.server.bookmark();
+                "a bookmark"
+            }
+            9 if weather.restores && self.lost_version == 0 => {
+                let known = self.server.version();
+                let version = known.saturating_sub(1 + chance.below(6)).max(1);
+                self.lost_version = known;
+                self.server.restore(version);
+                self.truth.restore(version);
+                self.sent.retain(|sent| sent.version <= version);
+                for informer in &mut self.informers {
+                    informer.restored();
+                }
+                "the server is restored from a backup"
+            }
+            10 if weather.repeats => self.repeat(chance),
+            _ => return,
+        };
+        self.counts.met("server", what);
+        self.faults += 1;
+        self.note(|| what.to_owned());
+    }
+
+    /// The server sends again what every watch has sent before.
+    fn repeat(&mut self, chance: &mut Chance) -> &'static str {
+        let count = u64::try_from(self.sent.len()).unwrap_or_default();
+        let at = usize::try_from(chance.below(count.max(1))).unwrap_or_default();
+        // A watch that still collects its initial events would get it after their end.
+        let are_watching = self.informers.iter().all(WorldInformer::is_watching);
+        let positions = self.informers.iter().map(WorldInformer::version).min();
+        if let Some(sent) = self.sent.get(at).filter(|_| are_watching)
+            && positions.is_some_and(|position| sent.version <= position)
+        {
+            let sent = sent.clone();
+            self.server.send(|| {
+                let object = Arc::clone(&sent.object);
+                if sent.is_deletion {
+                    ObjectEvent::deleted(object).into()
+                } else {
+                    ObjectEvent::updated(object).into()
+                }
+            });
+            return "an old event once more";
+        }
+        "no old event fits"
+    }
+
+    fn network_acts(&mut self, chance: &mut Chance) {
+        let now = self.now();
+        let at = self.some_informer(chance);
+        let Some(informer) = self.informers.get(at) else {
+            return;
+        };
+        let length = Duration::from_millis(1 << chance.below(19));
+        let what = match chance.below(3) {
+            0 if self.weather.cuts => {
+                informer.link.cut();
+                "the connection is cut"
+            }
+            1 if self.weather.silences => {
+                informer.link.silence(now + length);
+                "the watch falls silent"
+            }
+            2 if self.weather.outages => {
+                informer.link.take_down(now + length);
+                "the server is down"
+            }
+            _ => return,
+        };
+        self.counts.met("network", what);
+        self.faults += 1;
+        self.note(|| format!("informer {at}: {what}, for at most {length:?}"));
+    }
+
+    fn users_act(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        let at = self.some_informer(chance);
+        let weather = &self.weather;
+        let Some(informer) = self.informers.get_mut(at) else {
+            return Ok(());
+        };
+        let what = match chance.below(4) {
+            0 if weather.late_handlers && informer.handlers.len() < 4 && !informer.has_bound() => {
+                let added = informer.add_handler();
+                added.map_err(|error| Failure::new(Oracle::Told, error.to_string()))?;
+                "adds a handler"
+            }
+            1 if weather.removals => {
+                let count = u64::try_from(informer.handlers.len()).unwrap_or(1);
+                let handler = usize::try_from(chance.below(count)).unwrap_or_default();
+                informer.remove_handler(handler);
+                "removes a handler"
+            }
+            2 if weather.waits => {
+                informer.wait();
+                "waits for the first sync"
+            }
+            3 => {
+                informer.waits = None;
+                "waits no longer"
+            }
+            _ => return Ok(()),
+        };
+        self.counts.met("user", what);
+        self.note(|| format!("a user of informer {at} {what}"));
+        Ok(())
+    }
+
+    /// Time passes: a moment, or longer once all parts have gone as far as they can.
+    fn time_passes(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        let pick = chance.below(10);
+        if pick < 3 {
+            self.advance(chance.within(MOMENT));
+            return Ok(());
+        }
+        self.settle(chance)?;
+        let by = match pick {
+            3..=5 => self.until_next_wake().unwrap_or(MOMENT),
+            6..=7 => chance.within(Duration::from_secs(2)),
+            8 => chance.within(Duration::from_secs(20)),
+            _ if self.weather.jumps => chance.within(Duration::from_secs(20 * 60)),
+            _ => chance.within(Duration::from_secs(60)),
+        };
+        self.check_health()?;
+        self.advance(by);
+        self.settle(chance)?;
+        self.check_health()
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.clock.advance(by);
+        if self.weather.bookmarks && self.now() >= self.next_bookmark {
+            self.next_bookmark = self.now() + BOOKMARKS;
+            self.server.bookmark();
+            self.note(|| "the server sends bookmarks".to_owned());
+        }
+    }
+
+    fn check_health(&mut self) -> Result<(), Failure> {
+        let now = self.now();
+        for informer in &self.informers {
+            informer.check_health(now, &self.truth, &self.weather, &mut self.counts)?;
+        }
+        Ok(())
+    }
+
+    /// All reflectors go as far as they can without time.
+    fn settle(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        for at in 0..self.informers.len() {
+            let mut steps = 0;
+            while !matches!(
+                self.step_informer(at, chance)?,
+                Stepped::Blocked | Stepped::Ended
+            ) {
+                steps += 1;
+                if steps > SETTLE_STEPS {
+                    let seen = format!("informer {at} takes {steps} steps without time");
+                    return Err(Failure::new(Oracle::Livelock, seen));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn until_next_wake(&self) -> Option<Duration> {
+        let now = self.now();
+        let reflectors = self.informers.iter().map(|it| it.reflector.wakes_at());
+        let handlers = self.informers.iter().flat_map(|it| &it.handlers);
+        let wakes = reflectors.chain(handlers.map(|handler| handler.wakes_at()));
+        let next = wakes.flatten().filter(|at| *at > now).min()?;
+        Some(next.saturating_duration_since(now))
+    }
+
+    /// Ends all faults, and waits until each cache equals the server.
+    fn heal(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        self.server.heal();
+        self.server.lag(None);
+        for informer in &mut self.informers {
+            informer.link.heal();
+            informer.reflector.heal();
+        }
+        self.note(|| "the world is healed".to_owned());
+        let healed = self.now();
+        let mut calm = 0;
+        for _ in 0..HEALING_STEPS {
+            self.settle(chance)?;
+            self.check_health()?;
+            let mut all = true;
+            for informer in &mut self.informers {
+                all &= informer.has_converged(&self.truth)?;
+            }
+            calm = if all { calm + 1 } else { 0 };
+            if calm > 3 {
+                return self.check_handlers(chance);
+            }
+            if self.now().saturating_duration_since(healed) > HEALED_WITHIN {
+                break;
+            }
+            let next = self.until_next_wake().unwrap_or(MOMENT);
+            self.advance(next.clamp(Duration::from_millis(1), Duration::from_secs(30)));
+        }
+        let states: Vec<_> = self.informers.iter().map(WorldInformer::describe).collect();
+        let passed = self.now().saturating_duration_since(healed);
+        let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
+        Err(Failure::new(Oracle::Converges, seen))
+    }
+
+    /// Lets all handlers catch up, and compares their views.
+    fn check_handlers(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        for at in 0..self.informers.len() {
+            let count = self.informers.get(at).map_or(0, |it| it.handlers.len());
+            for handler in 0..count {
+                for _ in 0..HEALING_STEPS {
+                    if !self.step_handler(at, handler, chance)? {
+                        let informer = self.informers.get(at);
+                        let busy = informer.and_then(|it| it.handlers.get(handler)?.wakes_at());
+                        let Some(until) = busy else { break };
+                        let wait = until.saturating_duration_since(self.now());
+                        self.advance(wait);
+                    }
+                }
+            }
+        }
+        for informer in &self.informers {
+            informer.check_views(&self.truth)?;
+        }
+        self.counts.met("oracle held", "converges, told");
+        Ok(())
+    }
+
+    fn stop(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        let now = self.now();
+        for informer in &mut self.informers {
+            informer.check_stop(now, chance, &mut self.counts)?;
+        }
+        self.counts.met("oracle held", "stops");
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! What the server knows: each state that it ever had, and which of them count after a restore.
+
+use std::time::Instant;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use crate::object::{ObjectKey, StoredObject};
+
+/// The objects of the world, by namespace and name.
+pub(super) const KEYS: [(&str, &str); 8] = [
+    ("a", "o0"),
+    ("a", "o1"),
+    ("a", "o2"),
+    ("a", "o3"),
+    ("b", "o0"),
+    ("b", "o1"),
+    ("b", "o2"),
+    ("b", "o3"),
+];
+
+/// The field of an object's data that holds its serial number.
+pub(super) const SERIAL: &str = "n";
+
+/// The place of a key in [`KEYS`].
+pub(super) type Key = usize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StateKind {
+    Decodes,
+    Undecodable,
+    Gone,
+}
+
+/// One state of one object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TrueState {
+    pub(super) serial: usize,
+    pub(super) version: u64,
+    pub(super) key: Key,
+    pub(super) uid: u64,
+    pub(super) kind: StateKind,
+    pub(super) at: Instant,
+}
+
+/// A state as a cache shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) key: Key,
+    pub(super) uid: u64,
+    pub(super) serial: usize,
+    pub(super) version: u64,
+}
+
+impl Shown {
+    /// Reads what an object says of itself; `None` if it is none of the world's.
+    pub(super) fn of(object: &StoredObject<ConfigMap>) -> Option<Self> {
+        let metadata = &object.metadata;
+        let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+        let key = KEYS.iter().position(|key| *key == (namespace, name))?;
+        let uid = metadata.uid.as_deref()?.strip_prefix("uid-")?.parse().ok()?;
+        let serial = object.data.as_ref()?.get(SERIAL)?.parse().ok()?;
+        let version = metadata.resource_version.as_deref()?.parse().ok()?;
+        Some(Self {
+            key,
+            uid,
+            serial,
+            version,
+        })
+    }
+}
+
+/// The content of a cache: the state of each key that exists.
+pub(super) type Content = [Option<(u64, usize)>; KEYS.len()];
+
+/// Every state of the server.
+#[derive(Debug, Default)]
+pub(super) struct Truth {
+    /// Those of the present history, in order. A restore cuts it.
+    line: Vec<TrueState>,
+    serials: usize,
+    uids: u64,
+}
+
+impl Truth {
+    /// The number of the next state.
+    pub(super) fn next_serial(&self) -> usize {
+        self.serials
+    }
+
+    /// Notes a state, with the uid that the server gives to it.
+    pub(super) fn put(&mut self, key: Key, version: u64, kind: StateKind, at: Instant) {
+        let uid = self.uid(key).unwrap_or_else(|| {
+            self.uids = self.uids.wrapping_add(1);
+            self.uids
+        });
+        self.line.push(TrueState {
+            serial: self.serials,
+            version,
+            key,
+            uid,
+            kind,
+            at,
+        });
+        self.serials = self.serials.saturating_add(1);
+    }
+
+    fn uid(&self, key: Key) -> Option<u64> {
+        let last = self.last(key, u64::MAX)?;
+        (last.kind != StateKind::Gone).then_some(last.uid)
+    }
+
+    /// The last state of a key up to a version.
+    pub(super) fn last(&self, key: Key, version: u64) -> Option<&TrueState> {
+        let mut line = self.line.iter().rev();
+        line.find(|state| state.key == key && state.version <= version)
+    }
+
+    pub(super) fn exists(&self, key: Key) -> bool {
+        self.uid(key).is_some()
+    }
+
+    pub(super) fn restore(&mut self, version: u64) {
+        self.line.retain(|state| state.version <= version);
+    }
+
+    /// The objects that decode at a version, in one namespace or in all.
+    pub(super) fn at(&self, version: u64, namespace: Option<&str>) -> Content {
+        let mut content = Content::default();
+        let states = self.line.iter().take_while(|state| state.version <= version);
+        for state in states {
+            let selected = KEYS.get(state.key);
+            let selected = selected.is_some_and(|(own, _)| namespace.is_none_or(|it| it == *own));
+            if let Some(place) = content.get_mut(state.key).filter(|_| selected) {
+                *place = (state.kind == StateKind::Decodes).then_some((state.uid, state.serial));
+            }
+        }
+        content
+    }
+
+    /// When the first change came that a cache at a version does not know.
+    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<Instant> {
+        let mut newer = self.line.iter().filter(|state| state.version > version);
+        let is_selected = |key: Key| {
+            let own = KEYS.get(key).map(|(own, _)| *own);
+            namespace.is_none_or(|it| own == Some(it))
+        };
+        let first = newer.find(|state| is_selected(state.key))?;
+        Some(first.at)
+    }
+
+    /// The last state before the deletion at a version.
+    pub(super) fn deleted_at(&self, key: Key, version: u64) -> Option<&TrueState> {
+        let deletion = |state: &TrueState| {
+            state.key == key && state.version == version && state.kind == StateKind::Gone
+        };
+        let at = self.line.iter().position(deletion)?;
+        let before = self.line.get(..at)?;
+        before.iter().rev().find(|state| state.key == key)
+    }
+}
+
+/// The name of a key for a person.
+pub(super) fn name(key: Key) -> String {
+    let found = KEYS.get(key);
+    found.map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name}"))
+}
+
+pub(super) fn object_key(key: Key) -> Option<ObjectKey> {
+    KEYS.get(key)
+        .map(|(namespace, name)| ObjectKey::new(*namespace, *name))
+}

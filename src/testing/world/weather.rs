@@ -1,0 +1,110 @@
+//! The weather of one run: which faults and habits it has, and how often. A seed draws it.
+
+use std::time::Duration;
+
+use crate::policy::Chance;
+
+/// What can happen in a run. Each seed switches a random part of it on, so that rare meetings of two
+/// faults are not drowned by all the others.
+#[derive(Clone, Debug)]
+pub(super) struct Weather {
+    /// The server's side.
+    pub(super) deletes: bool,
+    pub(super) undecodable: bool,
+    pub(super) bookmarks: bool,
+    pub(super) skips: bool,
+    pub(super) compacts: bool,
+    pub(super) expires: bool,
+    pub(super) ends: bool,
+    pub(super) lags: bool,
+    pub(super) repeats: bool,
+    pub(super) odd_events: bool,
+    pub(super) restores: bool,
+    pub(super) silent_futures: bool,
+    pub(super) streams: bool,
+    pub(super) pages_at_zero: bool,
+    /// The network's side. One request in so many fails; 0 for none.
+    pub(super) fault_rate: u64,
+    /// The codes that failing requests get.
+    pub(super) codes: Vec<u16>,
+    pub(super) cuts: bool,
+    pub(super) silences: bool,
+    pub(super) outages: bool,
+    pub(super) latency: Duration,
+    pub(super) bursts: bool,
+    /// The clock's side.
+    pub(super) jumps: bool,
+    /// The program's side.
+    pub(super) page_size: Option<u32>,
+    pub(super) waits: bool,
+    pub(super) late_handlers: bool,
+    pub(super) removals: bool,
+    pub(super) slow: bool,
+    pub(super) panics: bool,
+    pub(super) resync: Option<Duration>,
+    pub(super) queue_max: Option<usize>,
+    /// Objects that exist when the run begins.
+    pub(super) objects: u64,
+    pub(super) caches: u64,
+}
+
+/// The answers that a failing request may get.
+const CODES: [u16; 9] = [400, 401, 403, 404, 410, 422, 429, 500, 503];
+
+impl Weather {
+    pub(super) fn draw(chance: &mut Chance) -> Self {
+        let storm = chance.below(4);
+        let mut coin = || chance.below(4) < storm.max(1);
+        let (deletes, undecodable, bookmarks, skips) = (coin() || coin(), coin(), coin(), coin());
+        let (compacts, expires, ends, lags) = (coin(), coin(), coin(), coin());
+        let (repeats, odd_events, streams, pages_at_zero) = (coin(), coin(), coin(), coin());
+        let (restores, silent_futures) = (coin() && coin(), coin());
+        let (fails, cuts, silences, outages) = (coin(), coin(), coin(), coin());
+        let (is_slow_network, bursts, jumps, waits) = (coin(), coin(), coin(), coin());
+        let (late_handlers, removals, slow, panics) = (coin(), coin(), coin(), coin());
+        let (resyncs, bounded, pages) = (coin(), coin(), coin());
+        let kinds = 1 + chance.below(4);
+        let codes = (0..kinds).filter_map(|_| {
+            let at = usize::try_from(chance.below(9)).ok()?;
+            CODES.get(at).copied()
+        });
+        Self {
+            codes: codes.collect(),
+            deletes,
+            undecodable,
+            bookmarks,
+            skips,
+            compacts,
+            expires,
+            ends,
+            lags,
+            repeats,
+            odd_events,
+            restores,
+            silent_futures,
+            streams,
+            pages_at_zero,
+            fault_rate: if fails { 2 + chance.below(8) } else { 0 },
+            cuts,
+            silences,
+            outages,
+            latency: if is_slow_network {
+                Duration::from_millis(1 << chance.below(13))
+            } else {
+                Duration::ZERO
+            },
+            bursts,
+            jumps,
+            page_size: pages.then_some(2),
+            waits,
+            late_handlers,
+            removals,
+            slow,
+            panics,
+            resync: resyncs.then(|| Duration::from_secs(5 + chance.below(60))),
+            queue_max: bounded.then(|| 1 + usize::try_from(chance.below(4)).unwrap_or_default()),
+            objects: chance.below(8),
+            caches: 1 + chance.below(3),
+        }
+    }
+}
