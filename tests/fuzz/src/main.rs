@@ -23,6 +23,7 @@ use std::time::{Duration, Instant};
 use kubecache::testing::{FUZZ_TARGETS, FuzzTarget};
 
 use dice::Dice;
+use grammar::Grammar;
 
 const USAGE: &str = "TARGET|all [--rounds N | --seconds N] [--seed N] [--jobs N]";
 
@@ -39,7 +40,12 @@ fn main() -> ExitCode {
         eprintln!("usage: {USAGE}\ntargets: {}", names());
         return ExitCode::from(2);
     };
-    let mut options = Options { rounds: 1_000_000, seconds: u64::MAX, seed: 1, jobs: 2 };
+    let mut options = Options {
+        rounds: 1_000_000,
+        seconds: u64::MAX,
+        seed: 1,
+        jobs: 2,
+    };
     while let Some(option) = words.next() {
         let value = words.next().and_then(|value| value.parse().ok());
         let place = match &*option {
@@ -61,7 +67,9 @@ fn main() -> ExitCode {
         };
         *place = value;
     }
-    let targets = FUZZ_TARGETS.iter().filter(|target| name == "all" || target.name == name);
+    let targets = FUZZ_TARGETS
+        .iter()
+        .filter(|target| name == "all" || target.name == name);
     let targets: Vec<_> = targets.collect();
     if targets.is_empty() {
         eprintln!("no target {name}; there are: {}", names());
@@ -72,8 +80,15 @@ fn main() -> ExitCode {
     if options.seconds != u64::MAX {
         options.seconds = (options.seconds / targets.len() as u64).max(1);
     }
-    let failed = targets.into_iter().filter(|target| !fuzz(target, &options)).count();
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let failed = targets
+        .into_iter()
+        .filter(|target| !fuzz(target, &options))
+        .count();
+    if failed == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
 }
 
 fn names() -> String {
@@ -91,7 +106,7 @@ fn fault(target: &FuzzTarget, input: &[u8]) -> Result<bool, String> {
 }
 
 fn fuzz(target: &FuzzTarget, options: &Options) -> bool {
-    let corpus = corpus(target.name);
+    let (corpus, grammar) = (corpus(target.name), Grammar::new());
     let (began, stop) = (Instant::now(), AtomicBool::new(false));
     let (rounds, taken) = (AtomicU64::new(0), AtomicU64::new(0));
     let until = Duration::from_secs(options.seconds.min(1 << 40));
@@ -104,7 +119,7 @@ fn fuzz(target: &FuzzTarget, options: &Options) -> bool {
                 break;
             }
             own += 1;
-            let input = next_input(target.name, &corpus, &mut dice);
+            let input = next_input(target.name, (&corpus, &grammar), &mut dice);
             match fault(target, &input) {
                 Ok(takes) => drop(taken.fetch_add(u64::from(takes), Ordering::Relaxed)),
                 Err(_) => {
@@ -118,6 +133,7 @@ fn fuzz(target: &FuzzTarget, options: &Options) -> bool {
     };
     thread::scope(|scope| {
         for job in 0..options.jobs.max(1) {
+            let work = &work;
             scope.spawn(move || work(job));
         }
     });
@@ -131,8 +147,8 @@ fn fuzz(target: &FuzzTarget, options: &Options) -> bool {
     !stop.into_inner()
 }
 
-fn next_input(target: &str, corpus: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
-    let grown = grammar::grow(target, dice);
+fn next_input(target: &str, (corpus, grammar): (&[Vec<u8>], &Grammar), dice: &mut Dice) -> Vec<u8> {
+    let grown = grammar.grow(target, dice);
     match dice.below(4) {
         0 | 1 => grown,
         2 if !corpus.is_empty() => {
@@ -169,14 +185,21 @@ fn tell(target: &FuzzTarget, mut input: Vec<u8>) {
     let path = folder.join(format!("{}-{}", target.name, input.len()));
     let written = fs::create_dir_all(&folder).and_then(|()| fs::write(&path, &input));
     let text = String::from_utf8_lossy(&input);
-    println!("{}: {why}\nthe input: {text:?}\nin {}: {written:?}", target.name, path.display());
+    println!(
+        "{}: {why}\nthe input: {text:?}\nin {}: {written:?}",
+        target.name,
+        path.display()
+    );
 }
 
 /// The small bodies of the corpus of a target.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/corpus");
     let folders: [PathBuf; 2] = [root.join(target), root.join("fuzz").join(target)];
-    let files = folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+    let files = folders
+        .iter()
+        .filter_map(|folder| fs::read_dir(folder).ok())
+        .flatten();
     let paths = files.filter_map(|file| Some(file.ok()?.path()));
     let mut paths: Vec<_> = paths.filter(|path| path.extension().is_none()).collect();
     paths.sort();
