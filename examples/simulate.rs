@@ -124,7 +124,11 @@ fn tell(seed: u64, flags: &Flags) -> Fallible<ExitCode> {
         writeln!(out, "{line}")?;
     }
     let Some(failure) = outcome.failure else {
-        writeln!(out, "seed {seed}: {} steps, all promises held", outcome.steps)?;
+        writeln!(
+            out,
+            "seed {seed}: {} steps, all promises held",
+            outcome.steps
+        )?;
         return Ok(ExitCode::SUCCESS);
     };
     writeln!(out, "seed {seed} fails: {failure}")?;
@@ -147,8 +151,8 @@ fn work(flags: &Flags) -> Fallible<()> {
     let mut coverage = Coverage::default();
     for seed in flags.seeds.clone() {
         writeln!(out, "seed {seed}")?;
-        if run(seed, &options, &mut coverage).failure.is_some() {
-            writeln!(out, "failed {seed}")?;
+        if let Some(failure) = run(seed, &options, &mut coverage).failure {
+            writeln!(out, "failed {seed} {}", failure.oracle)?;
         }
     }
     for (group, name, count) in coverage.points() {
@@ -179,7 +183,8 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
             .map(|_| scope.spawn(|| run_chunks(flags, &found)))
             .collect();
         let ends = jobs.into_iter().map(|job| job.join());
-        ends.map(|end| end.map_err(|_| "a job panicked")?).collect::<Fallible<()>>()
+        ends.map(|end| end.map_err(|_| "a job panicked")?)
+            .collect::<Fallible<()>>()
     })?;
     let found = found.into_inner()?;
     let mut out = io::stdout().lock();
@@ -211,9 +216,6 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
     let Some(first) = found.failed.first() else {
         return Ok(ExitCode::SUCCESS);
     };
-    if flags.keeps_going {
-        writeln!(io::stdout(), "failed seeds: {:?}", found.failed)?;
-    }
     // In a process of its own, which may hang or abort as the seed did.
     let steps = flags.steps.to_string();
     let shrinks = Command::new(std::env::current_exe()?)
@@ -269,7 +271,11 @@ fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible
                     RecvTimeoutError::Disconnected => "ends its process",
                 };
                 writeln!(io::stdout(), "seed {seed} {how}")?;
-                found.lock().map_err(|_| "a job panicked")?.failed.insert(seed);
+                found
+                    .lock()
+                    .map_err(|_| "a job panicked")?
+                    .failed
+                    .insert(seed);
                 return Ok(());
             }
         };
@@ -279,8 +285,10 @@ fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible
                 present = Some(seed.parse()?);
                 found.ran += 1;
             }
-            Some(("failed", seed)) => {
+            Some(("failed", failure)) => {
+                let (seed, oracle) = failure.split_once(' ').unwrap_or((failure, ""));
                 found.failed.insert(seed.parse()?);
+                writeln!(io::stdout(), "seed {seed} breaks: {oracle}")?;
                 if !flags.keeps_going {
                     drop(found);
                     worker.kill()?;

@@ -9,14 +9,38 @@ pub struct Coverage(BTreeMap<(String, String), u64>);
 
 /// The actions of the reflector's core.
 const ACTIONS: &[&str] = &[
-    "list", "probe", "commit", "open", "stream", "read", "apply", "stage", "bookmark", "resync",
-    "pause", "pause for a reader", "pause in a list", "end",
+    "list",
+    "probe",
+    "commit",
+    "open",
+    "stream",
+    "read",
+    "apply",
+    "stage",
+    "bookmark",
+    "resync",
+    "pause",
+    "pause for a reader",
+    "pause in a list",
+    "end",
 ];
 
 /// The answers that the policy tells apart, and a network without sockets can give.
 const ANSWERS: &[&str] = &[
-    "refused", "cut", "silent", "malformed", "unauthorized", "forbidden", "not found",
-    "unreadable", "expired", "gone", "too large", "too many", "internal", "unavailable",
+    "refused",
+    "cut",
+    "silent",
+    "malformed",
+    "unauthorized",
+    "forbidden",
+    "not found",
+    "unreadable",
+    "expired",
+    "gone",
+    "too large",
+    "too many",
+    "internal",
+    "unavailable",
 ];
 
 /// The points that runs are made to meet.
@@ -24,7 +48,10 @@ const EXPECTED: &[(&str, &[&str])] = &[
     ("action", ACTIONS),
     ("answer to a list", ANSWERS),
     ("answer to a watch, or commit", ANSWERS),
-    ("error in a watch", &["cut", "expired", "too many", "internal"]),
+    (
+        "error in a watch",
+        &["cut", "expired", "too many", "internal"],
+    ),
 ];
 
 impl Coverage {

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
 use super::oracle::{Failure, Oracle};
-use super::truth::{Content, KEYS, Shown, Truth, name};
+use super::truth::{Content, KEYS, Shown, Truth, UNDECODABLE, name};
 use super::weather::Weather;
 use crate::error::Error;
 use crate::informer::handlers::Processor;
@@ -20,9 +20,18 @@ use crate::sync::{Arc, Mutex};
 /// One call of a handler.
 #[derive(Clone, Copy, Debug)]
 enum Told {
-    Added { new: Shown, is_initial: bool },
-    Updated { old: Shown, new: Shown },
-    Deleted { last: Shown, is_final: bool },
+    Added {
+        new: Shown,
+        is_initial: bool,
+    },
+    Updated {
+        old: Shown,
+        new: Shown,
+    },
+    Deleted {
+        last: Shown,
+        is_final: bool,
+    },
     /// An object that is none of the world's.
     Foreign,
 }
@@ -232,9 +241,8 @@ impl SteppedHandler {
                 self.know(last.key, None);
                 let server = truth.deleted_at(last.key, last.version);
                 if is_final && !self.has_restored {
-                    let right = server.is_some_and(|state| {
-                        state.uid == last.uid && state.serial == last.serial
-                    });
+                    let right = server
+                        .is_some_and(|state| state.uid == last.uid && state.serial == last.serial);
                     if !right {
                         let key = name(last.key);
                         let seen = format!("{key}: final {last:?}, the server's {server:?}");
@@ -253,10 +261,11 @@ impl SteppedHandler {
     }
 
     /// Whether its view is this content. A state that does not decode hides what it knows.
-    pub(super) fn sees(&self, content: &Content, hidden: impl Fn(usize) -> bool) -> bool {
-        let mut places = self.view.iter().zip(content).enumerate();
-        places.all(|(key, (view, truth))| {
-            hidden(key) || view.map(|view| (view.uid, view.serial)) == *truth
+    pub(super) fn sees(&self, content: &Content) -> bool {
+        let mut places = self.view.iter().zip(content);
+        places.all(|(view, truth)| {
+            let is_hidden = truth.is_some_and(|(_, serial)| serial == UNDECODABLE);
+            is_hidden || view.map(|view| (view.uid, view.serial)) == *truth
         })
     }
 

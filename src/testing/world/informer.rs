@@ -10,12 +10,13 @@ use super::handler::SteppedHandler;
 use super::link::Link;
 use super::oracle::{Failure, Oracle};
 use super::stepped::{Stepped, SteppedReflector};
-use super::truth::{Content, KEYS, Shown, StateKind, Truth, name};
+use super::truth::{Content, KEYS, Shown, Truth, UNDECODABLE, key_of, name};
 use super::weather::Weather;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::informer::shared::sink::InformerSink;
 use crate::informer::{HandlerOptions, InformerOptions, SharedInformer};
+use crate::list_watch::ListerWatcher as _;
 use crate::object::ResourceVersion;
 use crate::policy::Chance;
 use crate::reflector::driver::ReflectorDriver;
@@ -24,10 +25,12 @@ use crate::reflector::{Phase, ReflectorOptions, WaiterGuard};
 use crate::store::Indexers;
 use crate::sync::Arc;
 
+/// Bookmarks that come less often are no sign of a watch that died.
+const SELDOM: Duration = Duration::from_secs(65);
 /// How long a watch without bookmarks may be silent before the cache must say so: its longest
 /// time-out and the wait for its end, and the same again for the watch after it.
 const QUIET_MAX: Duration = Duration::from_secs(30 * 60);
-/// The same where the server sends bookmarks: two idle limits, and a pause.
+/// The same where the server has sent a bookmark to this client before: two idle limits, and a pause.
 const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// One informer and its handlers.
@@ -79,7 +82,13 @@ impl WorldInformer {
         informer.start_with(|(source, sink, options)| {
             let source = Arc::new(Guarded::new("sim", source)?);
             let name = "sim".to_owned();
-            driver = Some(ReflectorDriver::new(name, source, sink, options, Arc::default())?);
+            driver = Some(ReflectorDriver::new(
+                name,
+                source,
+                sink,
+                options,
+                Arc::default(),
+            )?);
             Ok(())
         })?;
         let driver = driver.ok_or_else(|| Error::stopped("an informer that starts"))?;
@@ -147,6 +156,16 @@ impl WorldInformer {
             }
             *latest = Some(shown);
         }
+        for object in self.informer.store().undecodable() {
+            let uid = object
+                .uid
+                .strip_prefix("uid-")
+                .and_then(|uid| uid.parse().ok());
+            let place = key_of(&object.key).and_then(|key| content.get_mut(key));
+            if let (Some(place), Some(uid)) = (place, uid) {
+                *place = Some((uid, UNDECODABLE));
+            }
+        }
         Ok(content)
     }
 
@@ -159,7 +178,7 @@ impl WorldInformer {
         self.position = position;
         if content == expected {
             counts.met("oracle held", "position");
-            self.is_lost = false;
+            self.is_lost &= version > truth.version();
             return Ok(());
         }
         if self.is_lost {
@@ -178,9 +197,8 @@ impl WorldInformer {
     /// Whether a cache that is behind says so in time.
     pub(super) fn check_health(
         &self,
-        now: Instant,
+        awake: Duration,
         truth: &Truth,
-        weather: &Weather,
         counts: &mut Counts,
     ) -> Result<(), Failure> {
         if self.is_lost || self.informer.health().is_err() {
@@ -192,8 +210,9 @@ impl WorldInformer {
         let Some(since) = truth.missed_since(version, self.namespace) else {
             return Ok(());
         };
-        let behind = now.saturating_duration_since(since);
-        let most = if weather.bookmarks {
+        let behind = awake.saturating_sub(since);
+        let interval = self.link.bookmark_interval();
+        let most = if interval.is_some_and(|interval| interval <= SELDOM) {
             SILENT_MAX
         } else {
             QUIET_MAX
@@ -214,6 +233,14 @@ impl WorldInformer {
         for handler in &mut self.handlers {
             handler.restored();
         }
+    }
+
+    /// Whether the cache has left the lost future of a server that was restored.
+    pub(super) fn is_found(&mut self, truth: &Truth) -> bool {
+        let is_there = self.is_watching() && self.version() <= truth.version();
+        let here = truth.at(self.version(), self.namespace);
+        self.is_lost = !(is_there && self.content().is_ok_and(|content| content == here));
+        !self.is_lost
     }
 
     /// A handler joins while the informer runs.
@@ -246,18 +273,16 @@ impl WorldInformer {
     /// Whether the content equals the server's.
     pub(super) fn has_converged(&mut self, truth: &Truth) -> Result<bool, Failure> {
         let content = self.content()?;
-        Ok(!self.is_lost && content == truth.at(u64::MAX, self.namespace))
+        self.position = self.informer.store().resource_version();
+        let is_there = self.version() <= truth.version();
+        Ok(is_there && content == truth.at(u64::MAX, self.namespace))
     }
 
     /// Holds each handler's view against the server's state.
     pub(super) fn check_views(&self, truth: &Truth) -> Result<(), Failure> {
         let content = truth.at(u64::MAX, self.namespace);
-        let hidden = |key| {
-            let last = truth.last(key, u64::MAX);
-            last.is_some_and(|state| state.kind == StateKind::Undecodable)
-        };
         for (number, handler) in self.handlers.iter().enumerate() {
-            if !handler.is_removed() && !handler.sees(&content, hidden) {
+            if !handler.is_removed() && !handler.sees(&content) {
                 let seen = format!(
                     "handler {number} of informer {} knows {}, the server has {}",
                     self.number,
@@ -280,7 +305,10 @@ impl WorldInformer {
         self.reflector.stop();
         let stepped = self.reflector.step(now, chance, counts);
         if stepped != Stepped::Ended || !self.reflector.is_over() {
-            let seen = format!("informer {} goes on after its stop: {stepped:?}", self.number);
+            let seen = format!(
+                "informer {} goes on after its stop: {stepped:?}",
+                self.number
+            );
             return Err(Failure::new(Oracle::Stops, seen));
         }
         let (open, _) = self.link.watches();
@@ -308,6 +336,12 @@ impl WorldInformer {
         self.position.as_str().parse().unwrap_or_default()
     }
 
+    pub(super) fn describe_content(&mut self, truth: &Truth) -> Result<String, Failure> {
+        let content = describe(&self.content()?);
+        let there = describe(&truth.at(u64::MAX, self.namespace));
+        Ok(format!("it has {content}, the server has {there}"))
+    }
+
     pub(super) fn describe(&self) -> String {
         let status = self.informer.status();
         let health = self.informer.health();
@@ -318,7 +352,7 @@ impl WorldInformer {
             status.resource_version,
             status.lists,
             status.watches,
-            health.map_err(|error| error.to_string())
+            health.map_err(|error| error.kind())
         )
     }
 }
@@ -326,7 +360,13 @@ impl WorldInformer {
 fn describe(content: &Content) -> String {
     let places = content.iter().enumerate();
     let known = places.filter_map(|(key, place)| {
-        place.map(|(uid, serial)| format!("{} uid-{uid} #{serial}", name(key)))
+        place.map(|(uid, serial)| {
+            if serial == UNDECODABLE {
+                format!("{} uid-{uid} that does not decode", name(key))
+            } else {
+                format!("{} uid-{uid} #{serial}", name(key))
+            }
+        })
     });
     let known: Vec<_> = known.collect();
     if known.is_empty() {

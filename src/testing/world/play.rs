@@ -7,7 +7,7 @@ use super::informer::WorldInformer;
 use super::link::Link;
 use super::oracle::{Failure, Oracle};
 use super::stepped::Stepped;
-use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, name, object_key};
+use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, key_of, name};
 use super::weather::Weather;
 use crate::clock::{Clock, FakeClock};
 use crate::error::Error;
@@ -24,6 +24,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 const HEALED_WITHIN: Duration = Duration::from_secs(60 * 60);
 /// The most steps that healing may take.
 const HEALING_STEPS: u64 = 20_000;
+/// The longest time that passes while all parts wait.
+const STRIDE: Duration = Duration::from_secs(30);
 /// How often a server sends bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Longer waits come only once all parts have gone as far as they can.
@@ -51,10 +53,11 @@ pub(super) struct Play {
     pub(super) counts: Counts,
     pub(super) story: Vec<String>,
     traces: bool,
+    /// The last state of each informer in the story.
+    told: Vec<String>,
     next_bookmark: Instant,
-    /// The version that was lost by the last restore; the server must not reach it again before the
-    /// caches have left that future, as no server can tell them.
-    lost_version: u64,
+    /// The time in which the machine was not suspended.
+    awake: Duration,
     sent: Vec<Sent>,
     pub(super) steps: u64,
     faults: u64,
@@ -92,8 +95,9 @@ impl Play {
             counts: Counts::default(),
             story: Vec::new(),
             traces,
+            told: Vec::new(),
             next_bookmark: began + BOOKMARKS,
-            lost_version: 0,
+            awake: Duration::ZERO,
             sent: Vec::new(),
             steps: 0,
             faults: 0,
@@ -125,7 +129,10 @@ impl Play {
             if skips(step) {
                 continue;
             }
-            let mixed = self.seed.wrapping_mul(0xd134_2543_de82_ef95).wrapping_add(step);
+            let mixed = self
+                .seed
+                .wrapping_mul(0xd134_2543_de82_ef95)
+                .wrapping_add(step);
             let mut chance = Chance::new(mixed.wrapping_mul(0xaf25_1af3_b0f0_25b5));
             self.steps += 1;
             self.step(&mut chance)?;
@@ -176,7 +183,15 @@ impl Play {
         }
         if self.traces && !matches!(stepped, Ok(Stepped::Blocked)) {
             let text = self.informers.get(at).map(WorldInformer::describe);
-            self.note(|| text.unwrap_or_default());
+            let text = text.unwrap_or_default();
+            let is_news = self.told.get(at) != Some(&text);
+            if is_news {
+                self.told.resize(self.informers.len(), String::new());
+                if let Some(told) = self.told.get_mut(at) {
+                    told.clone_from(&text);
+                }
+                self.note(|| text);
+            }
         }
         stepped
     }
@@ -208,12 +223,11 @@ impl Play {
         handler.step(now, chance, &self.weather, &self.truth, &mut self.counts)
     }
 
-    /// Whether the server may write: not while a cache is in a lost future that it would reach.
+    /// Whether the server may write. After a restore it must not reach the versions that a cache has
+    /// seen of the lost future: nothing could tell the two apart.
     fn may_write(&mut self) -> bool {
-        if self.informers.iter().all(|informer| !informer.is_lost) {
-            self.lost_version = 0;
-        }
-        self.lost_version == 0 || self.server.version() + 1 < self.lost_version
+        let mut lost = self.informers.iter_mut();
+        !lost.any(|informer| informer.is_lost && !informer.is_found(&self.truth))
     }
 
     /// A program of the cluster writes or deletes an object.
@@ -223,6 +237,9 @@ impl Play {
         }
         let count = u64::try_from(KEYS.len()).unwrap_or_default();
         let key = usize::try_from(chance.below(count)).unwrap_or_default();
+        while self.truth.was_lost(key, self.server.version() + 1) {
+            self.skip();
+        }
         match chance.below(8) {
             0..=1 if self.weather.deletes => self.delete(key),
             2 if self.weather.deletes => {
@@ -238,6 +255,12 @@ impl Play {
             }
             _ => self.set(key),
         }
+    }
+
+    fn skip(&mut self) {
+        let version = self.server.version() + 1;
+        self.server.skip_to(version);
+        self.truth.skipped_to(version);
     }
 
     fn set(&mut self, key: Key) {
@@ -260,18 +283,22 @@ impl Play {
     }
 
     fn wrote(&mut self, key: Key, version: u64, kind: StateKind) {
-        let now = self.now();
-        self.truth.put(key, version, kind, now);
-        self.counts.met("write", match kind {
-            StateKind::Decodes => "set",
-            StateKind::Undecodable => "undecodable",
-            StateKind::Gone => "delete",
-        });
+        self.truth.put(key, version, kind, self.awake);
+        self.counts.met(
+            "write",
+            match kind {
+                StateKind::Decodes => "set",
+                StateKind::Undecodable => "undecodable",
+                StateKind::Gone => "delete",
+            },
+        );
         self.note(|| format!("the server has {} at {version}: {kind:?}", name(key)));
         if self.weather.repeats && kind == StateKind::Decodes {
-            let found = self.server.objects().into_iter().find(|object| {
-                object_key(key).is_some_and(|key| object.key() == key)
-            });
+            let found = self
+                .server
+                .objects()
+                .into_iter()
+                .find(|object| key_of(&object.key()) == Some(key));
             self.sent.extend(found.map(|object| Sent {
                 version,
                 object,
@@ -281,13 +308,13 @@ impl Play {
     }
 
     fn server_acts(&mut self, chance: &mut Chance) {
-        let weather = &self.weather;
+        let weather = self.weather.clone();
         let what = match chance.below(11) {
             0 if weather.skips => {
                 if !self.may_write() {
                     return;
                 }
-                self.server.skip_to(self.server.version() + 1 + chance.below(5));
+                self.skip();
                 "another kind changes"
             }
             1 if weather.compacts => {
@@ -312,7 +339,11 @@ impl Play {
                 let lags = chance.below(2) == 0;
                 let version = known.saturating_sub(1 + chance.below(4)).max(1);
                 self.server.lag(lags.then_some(version));
-                if lags { "a server's cache lags" } else { "no server's cache lags" }
+                if lags {
+                    "a server's cache lags"
+                } else {
+                    "no server's cache lags"
+                }
             }
             6 if weather.odd_events => {
                 let error = || Error::from_status(Status::new(429, "made up 429"));
@@ -330,12 +361,11 @@ impl Play {
                 self.server.bookmark();
                 "a bookmark"
             }
-            9 if weather.restores && self.lost_version == 0 => {
+            9 if weather.restores && self.informers.iter().all(|it| !it.is_lost) => {
                 let known = self.server.version();
                 let version = known.saturating_sub(1 + chance.below(6)).max(1);
-                self.lost_version = known;
                 self.server.restore(version);
-                self.truth.restore(version);
+                self.truth.restore(self.server.version());
                 self.sent.retain(|sent| sent.version <= version);
                 for informer in &mut self.informers {
                     informer.restored();
@@ -446,17 +476,35 @@ impl Play {
             3..=5 => self.until_next_wake().unwrap_or(MOMENT),
             6..=7 => chance.within(Duration::from_secs(2)),
             8 => chance.within(Duration::from_secs(20)),
-            _ if self.weather.jumps => chance.within(Duration::from_secs(20 * 60)),
+            _ if self.weather.jumps => {
+                let by = chance.within(Duration::from_secs(20 * 60));
+                self.note(|| format!("the machine is suspended for {by:?}"));
+                self.clock.advance(by);
+                Duration::ZERO
+            }
             _ => chance.within(Duration::from_secs(60)),
         };
         self.check_health()?;
-        self.advance(by);
+        self.wait(by, chance)?;
         self.settle(chance)?;
         self.check_health()
     }
 
+    /// Lets time pass, at most half a minute without a look at the parts.
+    fn wait(&mut self, by: Duration, chance: &mut Chance) -> Result<(), Failure> {
+        let mut left = by;
+        while left > STRIDE {
+            left = left.saturating_sub(STRIDE);
+            self.advance(STRIDE);
+            self.settle(chance)?;
+        }
+        self.advance(left);
+        Ok(())
+    }
+
     fn advance(&mut self, by: Duration) {
         self.clock.advance(by);
+        self.awake += by;
         if self.weather.bookmarks && self.now() >= self.next_bookmark {
             self.next_bookmark = self.now() + BOOKMARKS;
             self.server.bookmark();
@@ -465,9 +513,8 @@ impl Play {
     }
 
     fn check_health(&mut self) -> Result<(), Failure> {
-        let now = self.now();
         for informer in &self.informers {
-            informer.check_health(now, &self.truth, &self.weather, &mut self.counts)?;
+            informer.check_health(self.awake, &self.truth, &mut self.counts)?;
         }
         Ok(())
     }
@@ -527,7 +574,13 @@ impl Play {
             let next = self.until_next_wake().unwrap_or(MOMENT);
             self.advance(next.clamp(Duration::from_millis(1), Duration::from_secs(30)));
         }
-        let states: Vec<_> = self.informers.iter().map(WorldInformer::describe).collect();
+        let mut states = Vec::new();
+        for informer in &mut self.informers {
+            if !informer.has_converged(&self.truth)? {
+                states.push(informer.describe());
+                states.push(informer.describe_content(&self.truth)?);
+            }
+        }
         let passed = self.now().saturating_duration_since(healed);
         let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
         Err(Failure::new(Oracle::Converges, seen))

@@ -113,7 +113,9 @@ pub fn shrink(seed: u64, options: &RunOptions) -> Option<RunOptions> {
         while at < kept.len() {
             let end = at.saturating_add(size).min(kept.len());
             let mut tried = best.clone();
-            tried.skipped.extend(kept.get(at..end).into_iter().flatten());
+            tried
+                .skipped
+                .extend(kept.get(at..end).into_iter().flatten());
             if fails(&tried) == Some(broken) {
                 best = tried;
                 kept.drain(at..end);

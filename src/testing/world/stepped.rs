@@ -81,7 +81,6 @@ pub(super) struct SteppedReflector<S: Sink<ConfigMap>> {
     token: StopToken,
     /// The requests that followed each other without a delay.
     run: Vec<Made>,
-    requests: u64,
     storm: Option<Failure>,
     latency: Duration,
     hangs: bool,
@@ -96,7 +95,6 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             token: stop.token(),
             stop,
             run: Vec::new(),
-            requests: 0,
             storm: None,
             latency,
             hangs: !latency.is_zero(),
@@ -115,10 +113,6 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
 
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_none()
-    }
-
-    pub(super) fn requests(&self) -> u64 {
-        self.requests
     }
 
     /// The broken promise about delays, if one broke.
@@ -160,12 +154,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
     }
 
     /// The next input of the core, or the result of a step that has none.
-    fn go_on(
-        &mut self,
-        doing: Doing,
-        now: Instant,
-        chance: &mut Chance,
-    ) -> Result<Input, Stepped> {
+    fn go_on(&mut self, doing: Doing, now: Instant, chance: &mut Chance) -> Result<Input, Stepped> {
         let input = match doing {
             Doing::Ended => return Err(Stepped::Ended),
             Doing::Decide(input) => input,
@@ -301,7 +290,13 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
         let Some(input) = self.perform(action) else {
             return Stepped::Ended;
         };
-        if let (Some(made), Input::Page { page: Ok(page), is_empty }) = (self.run.last_mut(), &input)
+        if let (
+            Some(made),
+            Input::Page {
+                page: Ok(page),
+                is_empty,
+            },
+        ) = (self.run.last_mut(), &input)
         {
             made.data = !is_empty || page.continue_token.is_none();
         }
@@ -324,7 +319,6 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
     /// B9: in a run of requests without a delay each one after the first follows data, or is one of
     /// three exemptions, and none repeats another.
     fn made(&mut self, request: Request, at: Instant) {
-        self.requests = self.requests.saturating_add(1);
         let is_delayed = |last: &Made| at.saturating_duration_since(last.at) >= DELAY_MIN;
         if self.run.last().is_none_or(is_delayed) {
             self.run.clear();
@@ -347,11 +341,16 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
 
 fn note_answer(input: &Input, counts: &mut Counts) {
     match input {
-        Input::Page { page: Err(error), .. } => {
+        Input::Page {
+            page: Err(error), ..
+        } => {
             counts.met("answer to a list", answer_name(AnswerKind::of(error)));
         }
         Input::Done(Err(error)) => {
-            counts.met("answer to a watch, or commit", answer_name(AnswerKind::of(error)));
+            counts.met(
+                "answer to a watch, or commit",
+                answer_name(AnswerKind::of(error)),
+            );
         }
         Input::Seen(Seen::Error(error)) | Input::Ended(Some(error)) => {
             counts.met("error in a watch", answer_name(AnswerKind::of(error)));

@@ -1,6 +1,6 @@
 //! What the server knows: each state that it ever had, and which of them count after a restore.
 
-use std::time::Instant;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -39,7 +39,8 @@ pub(super) struct TrueState {
     pub(super) key: Key,
     pub(super) uid: u64,
     pub(super) kind: StateKind,
-    pub(super) at: Instant,
+    /// When it came, in the time in which the machine was awake.
+    pub(super) at: Duration,
 }
 
 /// A state as a cache shows it.
@@ -57,7 +58,12 @@ impl Shown {
         let metadata = &object.metadata;
         let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
         let key = KEYS.iter().position(|key| *key == (namespace, name))?;
-        let uid = metadata.uid.as_deref()?.strip_prefix("uid-")?.parse().ok()?;
+        let uid = metadata
+            .uid
+            .as_deref()?
+            .strip_prefix("uid-")?
+            .parse()
+            .ok()?;
         let serial = object.data.as_ref()?.get(SERIAL)?.parse().ok()?;
         let version = metadata.resource_version.as_deref()?.parse().ok()?;
         Some(Self {
@@ -69,7 +75,10 @@ impl Shown {
     }
 }
 
-/// The content of a cache: the state of each key that exists.
+/// The serial number of a state that does not decode.
+pub(super) const UNDECODABLE: usize = usize::MAX;
+
+/// The content of a cache: the uid and the state of each object that exists.
 pub(super) type Content = [Option<(u64, usize)>; KEYS.len()];
 
 /// Every state of the server.
@@ -77,8 +86,12 @@ pub(super) type Content = [Option<(u64, usize)>; KEYS.len()];
 pub(super) struct Truth {
     /// Those of the present history, in order. A restore cuts it.
     line: Vec<TrueState>,
+    /// The uid and the version of each state that a restore has lost.
+    lost: Vec<(u64, u64)>,
     serials: usize,
     uids: u64,
+    /// The version that the last restore went back to, or that another kind has reached since.
+    reached: u64,
 }
 
 impl Truth {
@@ -88,7 +101,7 @@ impl Truth {
     }
 
     /// Notes a state, with the uid that the server gives to it.
-    pub(super) fn put(&mut self, key: Key, version: u64, kind: StateKind, at: Instant) {
+    pub(super) fn put(&mut self, key: Key, version: u64, kind: StateKind, at: Duration) {
         let uid = self.uid(key).unwrap_or_else(|| {
             self.uids = self.uids.wrapping_add(1);
             self.uids
@@ -120,25 +133,53 @@ impl Truth {
     }
 
     pub(super) fn restore(&mut self, version: u64) {
+        let lost = self.line.iter().filter(|state| state.version > version);
+        self.lost
+            .extend(lost.map(|state| (state.uid, state.version)));
         self.line.retain(|state| state.version <= version);
+        self.reached = version;
     }
 
-    /// The objects that decode at a version, in one namespace or in all.
+    /// Another kind has taken the versions up to this one.
+    pub(super) fn skipped_to(&mut self, version: u64) {
+        self.reached = self.reached.max(version);
+    }
+
+    /// A version that the present history has reached.
+    pub(super) fn version(&self) -> u64 {
+        let last = self.line.last().map(|state| state.version);
+        self.reached.max(last.unwrap_or_default()).max(1)
+    }
+
+    /// Whether a lost state of this very object had that version. Nothing could tell the two apart.
+    pub(super) fn was_lost(&self, key: Key, version: u64) -> bool {
+        let uid = self.uid(key);
+        uid.is_some_and(|uid| self.lost.contains(&(uid, version)))
+    }
+
+    /// The objects at a version, in one namespace or in all.
     pub(super) fn at(&self, version: u64, namespace: Option<&str>) -> Content {
         let mut content = Content::default();
-        let states = self.line.iter().take_while(|state| state.version <= version);
+        let states = self
+            .line
+            .iter()
+            .take_while(|state| state.version <= version);
         for state in states {
             let selected = KEYS.get(state.key);
             let selected = selected.is_some_and(|(own, _)| namespace.is_none_or(|it| it == *own));
             if let Some(place) = content.get_mut(state.key).filter(|_| selected) {
-                *place = (state.kind == StateKind::Decodes).then_some((state.uid, state.serial));
+                *place = match state.kind {
+                    StateKind::Decodes => Some((state.uid, state.serial)),
+                    StateKind::Undecodable => Some((state.uid, UNDECODABLE)),
+                    StateKind::Gone => None,
+                };
             }
         }
         content
     }
 
     /// When the first change came that a cache at a version does not know.
-    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<Instant> {
+    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<Duration> {
         let mut newer = self.line.iter().filter(|state| state.version > version);
         let is_selected = |key: Key| {
             let own = KEYS.get(key).map(|(own, _)| *own);
@@ -162,10 +203,13 @@ impl Truth {
 /// The name of a key for a person.
 pub(super) fn name(key: Key) -> String {
     let found = KEYS.get(key);
-    found.map_or_else(String::new, |(namespace, name)| format!("{namespace}/{name}"))
+    found.map_or_else(String::new, |(namespace, name)| {
+        format!("{namespace}/{name}")
+    })
 }
 
-pub(super) fn object_key(key: Key) -> Option<ObjectKey> {
-    KEYS.get(key)
-        .map(|(namespace, name)| ObjectKey::new(*namespace, *name))
+/// The place of an object's key in [`KEYS`].
+pub(super) fn key_of(key: &ObjectKey) -> Option<Key> {
+    let own = (key.namespace(), key.name());
+    KEYS.iter().position(|known| *known == own)
 }

@@ -363,6 +363,15 @@ const ENDINGS: &[(&str, &str, &str)] = &[
     ",
     ),
     (
+        "B11, B18: a bookmark from before the position confirms nothing, the server may have gone \
+         back",
+        "",
+        "
+        +60s bookmark 4     -> read
+        +60s ended          -> probe
+    ",
+    ),
+    (
         "RF-43: bookmarks count as events",
         "",
         "
