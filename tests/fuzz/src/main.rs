@@ -75,8 +75,6 @@ fn main() -> ExitCode {
         eprintln!("no target {name}; there are: {}", names());
         return ExitCode::from(2);
     }
-    // A panic is a finding, which is told below.
-    std::panic::set_hook(Box::new(|_| ()));
     if options.seconds != u64::MAX {
         options.seconds = (options.seconds / targets.len() as u64).max(1);
     }
@@ -107,6 +105,8 @@ fn fault(target: &FuzzTarget, input: &[u8]) -> Result<bool, String> {
 
 fn fuzz(target: &FuzzTarget, options: &Options) -> bool {
     let (corpus, grammar) = (corpus(target.name), Grammar::new());
+    // A panic of a decoder is a finding, which is told below.
+    std::panic::set_hook(Box::new(|_| ()));
     let (began, stop) = (Instant::now(), AtomicBool::new(false));
     let (rounds, taken) = (AtomicU64::new(0), AtomicU64::new(0));
     let until = Duration::from_secs(options.seconds.min(1 << 40));
