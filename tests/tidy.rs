@@ -89,6 +89,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "store",
             "informer",
             "manager",
+            "pod_status",
             "snapshot",
             "yaml",
         ],

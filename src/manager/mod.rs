@@ -105,18 +105,18 @@ mod changes;
 mod consistent_reads;
 mod entry;
 mod follow_pods;
-mod kinds;
+pub(crate) mod kinds;
 mod metrics;
 mod node_ttl;
 mod object_manager;
 mod options;
 mod pod_references;
 mod references;
-mod registry;
+pub(crate) mod registry;
 mod report;
 mod strategy;
-mod ttl;
-mod watch;
+pub(crate) mod ttl;
+pub(crate) mod watch;
 
 /// The items of a manager that a snapshot uses.
 #[cfg(feature = "snapshot")]

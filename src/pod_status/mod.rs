@@ -75,7 +75,7 @@ mod tests;
 
 mod cache;
 mod reading;
-mod relist;
+pub(crate) mod relist;
 mod status;
 mod table;
 mod timeout;

@@ -4,12 +4,12 @@
 use std::error::Error as _;
 use std::time::Duration;
 
-use super::fake::{ROUND, immutable, pod, secret};
+use super::fake::{ROUND, commit_into, immutable, pod, secret};
 use super::stage::Stage;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, ManagerOptions, SecretManager};
 use crate::object::{ObjectKey, Status};
-use crate::reflector::ReflectorStatus;
+use crate::reflector::{ReflectorStatus, Sink as _};
 use crate::testing::FakeSource;
 
 const LIMIT: Duration = Duration::from_secs(130);
@@ -28,6 +28,22 @@ fn confirmed(stage: &Stage) -> ReflectorStatus {
 fn is_overdue(stage: &Stage, name: &str) -> bool {
     let key = ObjectKey::new("ns", name);
     stage.manager.inspect_object(&key).unwrap().is_overdue
+}
+
+/// The server may have answered as soon as it was asked, so a slow answer is no fresh one.
+#[test]
+fn b14_a_list_is_as_old_as_its_request() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    let index = stage.runs.at_work_index("s").unwrap();
+    let took = Duration::from_secs(5);
+    let committed = stage.runs.write(index, |writer| {
+        let staging = writer.begin();
+        stage.clock.advance(took);
+        commit_into(writer, staging, "10", Some(secret("s", "5")), true)
+    });
+    committed.unwrap();
+    assert_eq!(stage.get_now("s").unwrap().age(), took);
 }
 
 #[test]

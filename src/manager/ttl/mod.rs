@@ -2,7 +2,7 @@
 //! until its time to live is over (OS-1..OS-17), or kept not at all (SC-2).
 
 pub(super) mod entry;
-pub(super) mod store;
+pub(crate) mod store;
 
 #[cfg(all(test, shuttle))]
 mod schedules;

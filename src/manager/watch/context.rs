@@ -1,6 +1,7 @@
 //! The state that all runs of one manager share: the registry, and the work that they leave to the
 //! keeper.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::{Duration, Instant};
 
 use super::entry::{WatchAction, WatchEntry, WatchedObject};
@@ -113,7 +114,10 @@ impl<K: Object> RunContext<K> {
     /// reader was told of it, and when a list without the object was behind.
     pub(crate) fn confirm_later(&self, object: &WatchedObject<K>) {
         let now = self.registry.clock().now();
-        let Some(at) = object.state.lock().absence.given(now) else {
+        let mut own = DefaultHasher::new();
+        object.key.hash(&mut own);
+        let seed = self.registry.options.reflector.seed ^ own.finish();
+        let Some(at) = object.state.lock().absence.given(now, seed) else {
             return;
         };
         self.checks.lock().later.push((at, Arc::clone(object)));

@@ -1,7 +1,6 @@
 //! The state of one watched object, and the run that is at work on it. Pure.
 
 use std::convert::Infallible;
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
@@ -20,6 +19,7 @@ use crate::manager::entry::content::{EntryContent, ReadPosition};
 use crate::manager::entry::object_entry::ObjectEntry;
 use crate::manager::kinds::KindTraits;
 use crate::object::{Object, ResourceVersion, StoredObject};
+use crate::policy::Chance;
 use crate::reflector::{ReflectorStatus, Replacement, asked_wait};
 use crate::sync::Arc;
 
@@ -84,14 +84,13 @@ pub(crate) enum Absence {
 
 impl Absence {
     /// A reader gets the absence. Returns when the caller confirms it, if at all.
-    pub(crate) fn given(&mut self, now: Instant) -> Option<Instant> {
+    pub(crate) fn given(&mut self, now: Instant, seed: u64) -> Option<Instant> {
         let Self::Doubtful(since) = *self else {
             return None;
         };
         *self = Self::Due;
-        let most = u64::try_from(ABSENCE_PAUSE.as_millis()).ok()?;
-        let pause = RandomState::new().hash_one(now).checked_rem(most)?;
-        Some(later(now.max(since), Duration::from_millis(pause)))
+        let pause = Chance::new(seed).within(ABSENCE_PAUSE);
+        Some(later(now.max(since), pause))
     }
 
     /// The confirmation failed. The next reader of the absence causes another, but not before the
@@ -449,22 +448,23 @@ impl<K: Object> WatchEntry<K> {
         run: RunId,
         (began, listed): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
-        now: Instant,
+        asked_at: Instant,
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let known = self.content.known_version();
         if self.is_filled() && !of.consistent && is_reached(known, &of.resource_version) {
-            return Ok((false, self.succeed(run, now)));
+            return Ok((false, self.succeed(run, asked_at)));
         }
         let is_overtaken = began != self.content.revision();
         if is_overtaken && known.numeric_order(&of.resource_version).is_none() {
             return Ok((false, WatchAction::nothing()));
         }
-        self.replace(run, (began, listed), of, now)
+        self.replace(run, (began, listed), of, asked_at)
     }
 
-    /// Takes in the list of the one object, or of none; `began` is the content's revision when the
-    /// list began.
+    /// Takes in the list of the one object, or of none, which was asked for at `asked_at`; `began` is
+    /// the content's revision then.
+    ///
     /// The caller keeps a state that the entry refuses, and drops it under no lock. This holds for
     /// the functions below, too.
     ///
@@ -477,7 +477,7 @@ impl<K: Object> WatchEntry<K> {
         run: RunId,
         (began, listed): (u64, &mut Option<Listed<K>>),
         of: &Replacement,
-        now: Instant,
+        asked_at: Instant,
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let was_filled = self.is_filled();
@@ -487,10 +487,10 @@ impl<K: Object> WatchEntry<K> {
             self.absence = Absence::Sure;
         } else if !was_absent {
             // An absence that was known before stays as certain as it was.
-            self.absence = Absence::Doubtful(now);
+            self.absence = Absence::Doubtful(asked_at);
             self.doubted_after = self.content.reads();
         }
-        Ok((is_news, self.fill(run, now)))
+        Ok((is_news, self.fill(run, asked_at)))
     }
 
     /// Notes that the run has brought the whole state of the object.

@@ -36,6 +36,8 @@ pub(crate) struct Keeper<K: Object> {
     pub(crate) context: RunContext<K>,
     pub(crate) starts: Starts<K>,
     check_threads: WorkerGroup,
+    /// Its caller does the work of its threads.
+    pub(crate) is_stepped: bool,
 }
 
 impl<K: Object> Keeper<K> {
@@ -47,6 +49,7 @@ impl<K: Object> Keeper<K> {
         Self {
             starts: Starts::new(launcher, context.clone()),
             check_threads: WorkerGroup::default(),
+            is_stepped: false,
             context,
         }
     }
@@ -96,55 +99,78 @@ impl<K: Object> Keeper<K> {
         let wake: Arc<dyn Wake> = Arc::<Monitor<PendingWork>>::clone(&context.work);
         let _registration = stop.register(&wake);
         let mut sweep_at = registry.clock().after(Duration::ZERO);
-        loop {
-            let (ended, recovered, is_due) = self.wait_for_work(sweep_at, stop);
-            let made_room = !ended.is_empty();
-            for run in ended {
-                self.join(run);
-            }
-            if stop.is_stopped() {
-                let mut work = context.work.lock();
-                work.is_closed |= work.alive == 0;
-                if work.is_closed {
-                    return;
-                }
-                continue;
-            }
-            // The end of a manager makes room for nothing.
-            if made_room && !registry.stop.token().is_stopped() {
-                self.use_room();
-            }
-            if recovered {
-                // Each shortens its backoff to the first step, once per failure (B10).
-                for object in registry.entries() {
-                    object.waiters.expedite();
-                    object.state.lock().expedite_shared();
-                }
-            }
-            let sweeps = registry.clock().has_passed(sweep_at);
-            if is_due || sweeps {
-                self.starts.tend_namespaces();
-                self.confirm_absences();
-            }
-            if sweeps {
-                self.sweep();
-                let mended = context.work.lock().failure.take();
-                drop(mended);
-                sweep_at = registry.clock().after(SWEEP_INTERVAL);
+        while !self.work_once(&mut sweep_at, Deadline::NEVER, stop) {}
+    }
+
+    /// Does the work that is there, or that comes until `patience`. Returns whether it has ended.
+    fn work_once(
+        self: &Arc<Self>,
+        sweep_at: &mut Deadline,
+        patience: Deadline,
+        stop: &StopToken,
+    ) -> bool {
+        let (context, registry) = (&self.context, &self.context.registry);
+        let (ended, recovered, is_due) = self.wait_for_work(*sweep_at, patience, stop);
+        let made_room = !ended.is_empty();
+        for run in ended {
+            self.join(run);
+        }
+        if stop.is_stopped() {
+            let mut work = context.work.lock();
+            work.is_closed |= work.alive == 0;
+            return work.is_closed;
+        }
+        // The end of a manager makes room for nothing.
+        if made_room && !registry.stop.token().is_stopped() {
+            self.use_room();
+        }
+        if recovered {
+            // Each shortens its backoff to the first step, once per failure (B10).
+            for object in registry.entries() {
+                object.waiters.expedite();
+                object.state.lock().expedite_shared();
             }
         }
+        let sweeps = registry.clock().has_passed(*sweep_at);
+        if is_due || sweeps {
+            self.starts.tend_namespaces();
+            self.confirm_absences();
+        }
+        if sweeps {
+            self.sweep();
+            let mended = context.work.lock().failure.take();
+            drop(mended);
+            *sweep_at = registry.clock().after(SWEEP_INTERVAL);
+        }
+        false
+    }
+
+    /// Does the present work of the housekeeper and of the checks, without blocking. Returns
+    /// whether the housekeeper has ended.
+    #[cfg(feature = "testing")]
+    pub(crate) fn step(self: &Arc<Self>, sweep_at: &mut Deadline, stop: &StopToken) -> bool {
+        let now = Deadline::at(self.context.registry.clock().now());
+        let has_ended = self.work_once(sweep_at, now, stop);
+        self.check_all(&self.context.registry.stop.token());
+        has_ended
     }
 
     /// Waits for ended runs, a recovered server, namespaces or absences that are due, the next
     /// sweep or the stop. After the stop it waits for ended runs only, and for the last of them,
     /// unless the thread that starts one waits for this thread.
-    fn wait_for_work(&self, sweep_at: Deadline, stop: &StopToken) -> (Vec<ThreadRun>, bool, bool) {
+    fn wait_for_work(
+        &self,
+        sweep_at: Deadline,
+        patience: Deadline,
+        stop: &StopToken,
+    ) -> (Vec<ThreadRun>, bool, bool) {
         let clock = self.context.registry.clock();
         let mut work = self.context.work.lock();
         while work.ended.is_empty() && !work.recovered {
             let stopped = stop.is_stopped();
             let next = sweep_at.earlier(work.tend_at.map_or(Deadline::NEVER, Deadline::at));
             let until = if stopped { Deadline::NEVER } else { next };
+            let until = until.earlier(patience);
             if clock.has_passed(until) || stopped && work.alive == 0 {
                 break;
             }
@@ -250,7 +276,7 @@ impl<K: Object> Keeper<K> {
             return;
         }
         enqueue(&mut queue);
-        if queue.threads >= CHECKS_MAX {
+        if self.is_stepped || queue.threads >= CHECKS_MAX {
             return;
         }
         queue.threads = queue.threads.saturating_add(1);

@@ -3,15 +3,15 @@
 mod answer;
 pub(super) mod context;
 pub(super) mod entry;
-pub(super) mod keeper;
+pub(crate) mod keeper;
 mod read_history;
 mod reflector_limit;
-pub(super) mod run;
-pub(super) mod sources;
-pub(super) mod starts;
+pub(crate) mod run;
+pub(crate) mod sources;
+pub(crate) mod starts;
 pub(super) mod state_machine;
-pub(super) mod store;
-pub(super) mod writer;
+pub(crate) mod store;
+pub(crate) mod writer;
 
 #[cfg(all(test, shuttle))]
 mod schedules;

@@ -70,7 +70,22 @@ impl<K: Object> WatchStore<K> {
         }
     }
 
-    #[cfg(test)]
+    /// A store whose threads' work is done by the caller.
+    #[cfg(feature = "testing")]
+    pub(crate) fn stepped(
+        launcher: Box<dyn Launcher<K>>,
+        registry: Arc<Registry<K, WatchEntry<K>>>,
+    ) -> Self {
+        let mut keeper = Keeper::new(launcher, registry);
+        keeper.is_stepped = true;
+        Self {
+            keeper: Arc::new(keeper),
+            housekeeper: WorkerGroup::default(),
+            poller: WorkerGroup::default(),
+        }
+    }
+
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn keeper(&self) -> &Arc<Keeper<K>> {
         &self.keeper
     }

@@ -92,11 +92,13 @@ impl<K: Object> Writer<K> {
     /// object or misses nothing of it.
     pub(crate) fn take_over(&self) {
         let held = self.held.lock().take();
-        let now = self.context.registry.clock().now();
         let taken = match held {
-            Some((mut staging, of)) => self.take_list(&mut staging, &of, |entry, listed| {
-                entry.take_over(self.run, listed, &of, now)
-            }),
+            Some((mut staging, of)) => {
+                let asked_at = staging.asked_at;
+                self.take_list(&mut staging, &of, |entry, listed| {
+                    entry.take_over(self.run, listed, &of, asked_at)
+                })
+            }
             None => self.write(None, |_| Ok((false, WatchAction::nothing()))),
         };
         if let Err(error) = taken {
@@ -164,6 +166,8 @@ fn object_of<K: Object>(listed: Option<&Listed<K>>) -> Option<Arc<StoredObject<K
 pub(crate) struct ObjectStaging<K: Object> {
     /// The content's revision when the list began.
     began: u64,
+    /// When the list was asked for. The server may have answered as early as that.
+    asked_at: Instant,
     /// The newest version of any object that was known then.
     newest: ResourceVersion,
     listed: Option<Listed<K>>,
@@ -183,6 +187,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     fn begin(&mut self) -> Self::Staging {
         ObjectStaging {
             began: self.object.state.lock().content.revision(),
+            asked_at: self.context.registry.clock().now(),
             newest: self.context.registry.newest_version(),
             listed: None,
         }
@@ -195,14 +200,13 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     }
 
     fn commit(&mut self, mut staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
-        let now = self.context.registry.clock().now();
-        let mut is_held = false;
+        let (asked_at, mut is_held) = (staging.asked_at, false);
         self.take_list(&mut staging, of, |entry, listed| {
             is_held = entry.holds_back(self.run, of)?;
             if is_held {
                 return Ok((false, WatchAction::nothing()));
             }
-            entry.replace(self.run, listed, of, now)
+            entry.replace(self.run, listed, of, asked_at)
         })?;
         let held = is_held.then(|| (staging, of.clone()));
         let before = std::mem::replace(&mut *self.held.lock(), held);

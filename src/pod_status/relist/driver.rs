@@ -25,7 +25,7 @@ pub(super) const SPACING: Duration = Duration::from_millis(1);
 pub(super) const BURST: u32 = 100;
 
 /// The loop and its resources.
-pub(super) struct RelistLoop<R: Runtime> {
+pub(crate) struct RelistLoop<R: Runtime> {
     runtime: R,
     cache: PodStatusCache<R::Status>,
     options: RelistOptions,
@@ -45,7 +45,7 @@ pub(super) struct RelistLoop<R: Runtime> {
 }
 
 impl<R: Runtime> RelistLoop<R> {
-    pub(super) fn new(
+    pub(crate) fn new(
         runtime: R,
         cache: PodStatusCache<R::Status>,
         options: RelistOptions,
@@ -83,7 +83,7 @@ impl<R: Runtime> RelistLoop<R> {
     }
 
     /// Relists all pods and records the end of that. Returns whether the stop cut it off.
-    pub(super) fn round(&mut self, stop: &StopToken) -> bool {
+    pub(crate) fn round(&mut self, stop: &StopToken) -> bool {
         // Before the time is taken: the list then serves these requests, and the global time comes
         // after the times for which their workers wait (PL-9).
         let requested = self.requests.take();
@@ -114,7 +114,7 @@ impl<R: Runtime> RelistLoop<R> {
     }
 
     /// Relists single pods. A failure is left to the next relist of all (PL-9).
-    pub(super) fn relist_requested(&mut self, uids: &[String], due: Deadline, stop: &StopToken) {
+    pub(crate) fn relist_requested(&mut self, uids: &[String], due: Deadline, stop: &StopToken) {
         let began = self.clock.now();
         if let Err(error) = guarded(|| self.relist_pods(uids, began, due, stop)) {
             self.progress.lock().request_failed();

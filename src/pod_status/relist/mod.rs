@@ -8,10 +8,10 @@
 //! and moves only their observed time.
 
 mod core;
-mod driver;
+pub(crate) mod driver;
 mod go_duration;
 mod options;
-mod progress;
+pub(crate) mod progress;
 mod requests;
 mod runtime;
 #[cfg(all(test, shuttle))]

@@ -9,7 +9,7 @@ use crate::pod_status::StatusError;
 
 /// The state that the loop's thread shares with its owner.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(crate) struct Progress {
     pub(super) report: RelistReport,
     /// Why the last relist failed, until one succeeds.
     last_error: Option<StatusError>,

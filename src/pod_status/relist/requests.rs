@@ -148,7 +148,7 @@ impl RelistRequests {
     }
 
     /// Takes the pods to relist.
-    pub(super) fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         self.0.lock().take()
     }
 

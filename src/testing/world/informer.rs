@@ -30,8 +30,9 @@ const SELDOM: Duration = Duration::from_secs(65);
 /// How long a watch without bookmarks may be silent before the cache must say so: its longest
 /// time-out and the wait for its end, and the same again for the watch after it.
 const QUIET_MAX: Duration = Duration::from_secs(30 * 60);
-/// The same where the server has sent a bookmark to this client before: two idle limits, and a pause.
-const SILENT_MAX: Duration = Duration::from_secs(5 * 60);
+/// The same where the server has sent a bookmark to this client before: two idle limits, and the
+/// requests around them.
+const SILENT_MAX: Duration = Duration::from_secs(7 * 60);
 
 /// One informer and its handlers.
 pub(super) struct WorldInformer {
@@ -237,7 +238,7 @@ impl WorldInformer {
 
     /// Whether the cache has left the lost future of a server that was restored.
     pub(super) fn is_found(&mut self, truth: &Truth) -> bool {
-        let is_there = self.is_watching() && self.version() <= truth.version();
+        let is_there = self.reflector.is_reading() && self.version() <= truth.version();
         let here = truth.at(self.version(), self.namespace);
         self.is_lost = !(is_there && self.content().is_ok_and(|content| content == here));
         !self.is_lost

@@ -9,10 +9,10 @@ use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Api as _, Backlog, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest,
+    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest,
     WatchStream,
 };
-use crate::object::{Scope, Status};
+use crate::object::{ObjectKey, ResourceVersion, Scope, Status, StoredObject};
 use crate::policy::Chance;
 use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault};
@@ -85,6 +85,14 @@ impl Link {
             clock,
             state: Arc::new(Mutex::new(state)),
             learned: Arc::default(),
+        }
+    }
+
+    /// The same network, for requests of another scope.
+    pub(super) fn with_scope(&self, scope: Scope) -> Self {
+        Self {
+            scoped: self.server.lister_watcher(scope),
+            ..self.clone()
         }
     }
 
@@ -173,6 +181,9 @@ impl Link {
             _ => None,
         };
         let Some(fault) = fault else {
+            // That would be an answer, and a wrong one.
+            let is_lie = code == 404 && kind == RequestKind::Get;
+            let code = if is_lie { 500 } else { code };
             state.met.push(code_name(code));
             let error = Error::from_status(Status::new(code, format!("made up {code}")));
             let names_wait = code == 429 || code == 503;
@@ -256,6 +267,19 @@ impl ListerWatcher<ConfigMap> for Link {
 
     fn describe(&self) -> String {
         self.scoped.describe()
+    }
+}
+
+impl Getter<ConfigMap> for Link {
+    fn get(
+        &self,
+        key: &ObjectKey,
+        version: &ResourceVersion,
+        deadline: Deadline,
+        stop: &StopToken,
+    ) -> Result<Arc<StoredObject<ConfigMap>>, Error> {
+        self.pass(RequestKind::Get)?;
+        self.server.get(key, version, deadline, stop)
     }
 }
 

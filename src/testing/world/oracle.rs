@@ -47,6 +47,18 @@ oracles! {
         "A handler that has synced gets no more of the initial list.";
     Removed "removed"
         "A handler that was removed gets no further call.";
+    References "references"
+        "A manager answers exactly for what is referenced, and keeps one run for each such object.";
+    Fresh "fresh"
+        "A fresh read has the server's present state, and no cached read after it has an older one.";
+    AtLeast "at-least"
+        "A read at a version has a state that is not older than the version.";
+    Age "age"
+        "A read's age is no less than the time since the server replaced the state that it has.";
+    Status "status"
+        "A pod's status is not older than the time that its worker asked for.";
+    Subscribers "subscribers"
+        "After the world has healed, a subscriber has been told of each object's last change.";
     Stale "stale"
         "A cache that has missed a change for longer than its bound fails its health check.";
     Storm "storm"

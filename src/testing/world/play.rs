@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use super::coverage::Counts;
 use super::informer::WorldInformer;
 use super::link::Link;
+use super::manager::WorldManager;
 use super::oracle::{Failure, Oracle};
+use super::pods::WorldPods;
 use super::stepped::Stepped;
 use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, key_of, name};
 use super::weather::Weather;
@@ -19,9 +21,10 @@ use crate::testing::{FakeSource, objects};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-/// How long the caches may take to equal a healed server: the longest pause after a refusal, five
-/// minutes, and the longest time in which an idle watch is found dead, and a pause after it.
-const HEALED_WITHIN: Duration = Duration::from_secs(60 * 60);
+/// How long the caches may take to equal a healed server: the longest time-out of a manager's watch,
+/// an hour, in which one that died without a word is found if the server sends no bookmarks, and
+/// the longest pause after a refusal, five minutes, before it and after it.
+const HEALED_WITHIN: Duration = Duration::from_secs(75 * 60);
 /// The most steps that healing may take.
 const HEALING_STEPS: u64 = 20_000;
 /// The longest time that passes while all parts wait.
@@ -50,6 +53,8 @@ pub(super) struct Play {
     server: FakeSource<ConfigMap>,
     truth: Truth,
     informers: Vec<WorldInformer>,
+    manager: Option<WorldManager>,
+    pods: Option<WorldPods>,
     pub(super) counts: Counts,
     pub(super) story: Vec<String>,
     traces: bool,
@@ -68,6 +73,7 @@ impl Play {
         let mut chance = Chance::new(seed);
         let weather = Weather::draw(&mut chance);
         let fake = FakeClock::new();
+        fake.move_itself();
         let clock = Clock::from(fake.clone());
         let server = FakeSource::with_clock(clock.clone());
         server.stream_lists(weather.streams);
@@ -84,6 +90,15 @@ impl Play {
                 WorldInformer::new(number, link, namespace, &clock, &weather, &mut chance)?;
             informers.push(informer);
         }
+        let mut manager = None;
+        if weather.manager {
+            let own = Chance::new(chance.below(u64::MAX));
+            let link = Link::new(&server, Scope::all(), clock.clone(), &weather, own);
+            manager = Some(WorldManager::new(link, &clock, &weather, &mut chance)?);
+        }
+        let pods = weather
+            .pods
+            .then(|| WorldPods::new(&clock, &weather, &mut chance));
         let began = fake.now();
         let mut play = Self {
             seed,
@@ -92,6 +107,8 @@ impl Play {
             server,
             truth: Truth::default(),
             informers,
+            manager,
+            pods,
             counts: Counts::default(),
             story: Vec::new(),
             traces,
@@ -146,6 +163,19 @@ impl Play {
         for informer in &self.informers {
             informer.link.reseed(chance.clone());
         }
+        if let Some(manager) = &self.manager {
+            manager.link.reseed(chance.clone());
+            if chance.below(2) == 0 {
+                return self.step_manager(chance);
+            }
+        }
+        if let Some(pods) = &mut self.pods
+            && chance.below(4) == 0
+        {
+            let story = pods.step(chance, &mut self.counts)?;
+            self.note(|| story);
+            return Ok(());
+        }
         match chance.below(100) {
             0..45 => {
                 let at = self.some_informer(chance);
@@ -165,9 +195,46 @@ impl Play {
         Ok(())
     }
 
+    /// A step of the manager, of its runs or of its users.
+    fn step_manager(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+        let Some(manager) = &mut self.manager else {
+            return Ok(());
+        };
+        let mut story = String::new();
+        match chance.below(20) {
+            0..8 => {
+                for _ in 0..=chance.below(6) {
+                    manager.step_run(chance, &mut self.counts)?;
+                }
+            }
+            8..11 => story = manager.change_pods(chance, &mut self.counts),
+            11..17 => {
+                let (truth, weather) = (&self.truth, &self.weather);
+                story = manager.read(chance, truth, weather, &mut self.counts)?;
+            }
+            17 => manager.look(),
+            18 if self.weather.cuts => manager.link.cut(),
+            18 if self.weather.outages => {
+                let length = Duration::from_millis(1 << chance.below(17));
+                manager.link.take_down(self.clock.now() + length);
+            }
+            _ => manager.keep(),
+        }
+        let faults = manager.link.take_met();
+        for fault in faults {
+            self.faults += 1;
+            self.counts.met("fault", fault);
+            self.note(|| format!("the manager meets a fault: {fault}"));
+        }
+        if !story.is_empty() {
+            self.note(|| story);
+        }
+        Ok(())
+    }
+
     fn some_informer(&self, chance: &mut Chance) -> usize {
         let count = u64::try_from(self.informers.len()).unwrap_or(1);
-        usize::try_from(chance.below(count)).unwrap_or_default()
+        usize::try_from(chance.below(count.max(1))).unwrap_or_default()
     }
 
     fn step_informer(&mut self, at: usize, chance: &mut Chance) -> Result<Stepped, Failure> {
@@ -283,7 +350,8 @@ impl Play {
     }
 
     fn wrote(&mut self, key: Key, version: u64, kind: StateKind) {
-        self.truth.put(key, version, kind, self.awake);
+        let at = (self.awake, self.now());
+        self.truth.put(key, version, kind, at);
         self.counts.met(
             "write",
             match kind {
@@ -368,6 +436,7 @@ impl Play {
                 self.truth.restore(self.server.version());
                 self.sent.retain(|sent| sent.version <= version);
                 for informer in &mut self.informers {
+                    informer.link.cut();
                     informer.restored();
                 }
                 "the server is restored from a backup"
@@ -534,6 +603,9 @@ impl Play {
                 }
             }
         }
+        if let Some(manager) = &mut self.manager {
+            manager.settle(chance, &mut self.counts)?;
+        }
         Ok(())
     }
 
@@ -542,7 +614,13 @@ impl Play {
         let reflectors = self.informers.iter().map(|it| it.reflector.wakes_at());
         let handlers = self.informers.iter().flat_map(|it| &it.handlers);
         let wakes = reflectors.chain(handlers.map(|handler| handler.wakes_at()));
-        let next = wakes.flatten().filter(|at| *at > now).min()?;
+        let managers = self.manager.iter().flat_map(WorldManager::wakes_at);
+        let managers = managers.chain(self.pods.iter().map(WorldPods::due));
+        let next = wakes
+            .flatten()
+            .chain(managers)
+            .filter(|at| *at > now)
+            .min()?;
         Some(next.saturating_duration_since(now))
     }
 
@@ -554,6 +632,10 @@ impl Play {
             informer.link.heal();
             informer.reflector.heal();
         }
+        if let Some(manager) = &mut self.manager {
+            manager.link.heal();
+            manager.heal();
+        }
         self.note(|| "the world is healed".to_owned());
         let healed = self.now();
         let mut calm = 0;
@@ -563,6 +645,9 @@ impl Play {
             let mut all = true;
             for informer in &mut self.informers {
                 all &= informer.has_converged(&self.truth)?;
+            }
+            if let Some(manager) = &mut self.manager {
+                all &= manager.has_converged(&self.truth, &self.weather)?.is_none();
             }
             calm = if all { calm + 1 } else { 0 };
             if calm > 3 {
@@ -580,6 +665,9 @@ impl Play {
                 states.push(informer.describe());
                 states.push(informer.describe_content(&self.truth)?);
             }
+        }
+        if let Some(manager) = &mut self.manager {
+            states.extend(manager.has_converged(&self.truth, &self.weather)?);
         }
         let passed = self.now().saturating_duration_since(healed);
         let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
@@ -605,6 +693,13 @@ impl Play {
         for informer in &self.informers {
             informer.check_views(&self.truth)?;
         }
+        if let Some(manager) = &mut self.manager {
+            manager.check_told(&self.truth)?;
+        }
+        if let Some(pods) = &mut self.pods {
+            let clock = &self.clock;
+            pods.check_healed(&mut self.counts, |by| clock.advance(by))?;
+        }
         self.counts.met("oracle held", "converges, told");
         Ok(())
     }
@@ -613,6 +708,9 @@ impl Play {
         let now = self.now();
         for informer in &mut self.informers {
             informer.check_stop(now, chance, &mut self.counts)?;
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.check_stop(chance, &mut self.counts)?;
         }
         self.counts.met("oracle held", "stops");
         Ok(())

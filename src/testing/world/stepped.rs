@@ -107,12 +107,22 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
         self.hangs = false;
     }
 
+    /// The stop of its thread.
+    pub(super) fn stop_source(&self) -> StopSource {
+        self.stop.clone()
+    }
+
     pub(super) fn stop(&self) {
         self.stop.stop();
     }
 
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_none()
+    }
+
+    /// Whether it waits for an event, with nothing in hand.
+    pub(super) fn is_reading(&self) -> bool {
+        matches!(self.doing, Doing::Reading { .. })
     }
 
     /// The broken promise about delays, if one broke.

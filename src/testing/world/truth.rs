@@ -1,6 +1,6 @@
 //! What the server knows: each state that it ever had, and which of them count after a restore.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -41,6 +41,7 @@ pub(super) struct TrueState {
     pub(super) kind: StateKind,
     /// When it came, in the time in which the machine was awake.
     pub(super) at: Duration,
+    pub(super) instant: Instant,
 }
 
 /// A state as a cache shows it.
@@ -101,7 +102,13 @@ impl Truth {
     }
 
     /// Notes a state, with the uid that the server gives to it.
-    pub(super) fn put(&mut self, key: Key, version: u64, kind: StateKind, at: Duration) {
+    pub(super) fn put(
+        &mut self,
+        key: Key,
+        version: u64,
+        kind: StateKind,
+        (at, instant): (Duration, Instant),
+    ) {
         let uid = self.uid(key).unwrap_or_else(|| {
             self.uids = self.uids.wrapping_add(1);
             self.uids
@@ -113,6 +120,7 @@ impl Truth {
             uid,
             kind,
             at,
+            instant,
         });
         self.serials = self.serials.saturating_add(1);
     }
@@ -187,6 +195,19 @@ impl Truth {
         };
         let first = newer.find(|state| is_selected(state.key))?;
         Some(first.at)
+    }
+
+    /// When the server replaced or deleted a state; `None` if that is its present one, or if the
+    /// next one does not decode, so that readers keep this one.
+    pub(super) fn replaced(&self, shown: &Shown) -> Option<Instant> {
+        let at = self
+            .line
+            .iter()
+            .position(|state| state.serial == shown.serial)?;
+        let later = self.line.get(at..)?.iter().skip(1);
+        let mut later = later.filter(|state| state.key == shown.key);
+        let next = later.next()?;
+        (next.kind != StateKind::Undecodable).then_some(next.instant)
     }
 
     /// The last state before the deletion at a version.

@@ -46,6 +46,8 @@ pub(super) struct Weather {
     /// Objects that exist when the run begins.
     pub(super) objects: u64,
     pub(super) caches: u64,
+    pub(super) manager: bool,
+    pub(super) pods: bool,
 }
 
 /// The answers that a failing request may get.
@@ -63,13 +65,17 @@ impl Weather {
         let (is_slow_network, bursts, jumps, waits) = (coin(), coin(), coin(), coin());
         let (late_handlers, removals, slow, panics) = (coin(), coin(), coin(), coin());
         let (resyncs, bounded, pages) = (coin(), coin(), coin());
+        let manager = chance.below(2) == 0;
         let kinds = 1 + chance.below(4);
         let codes = (0..kinds).filter_map(|_| {
             let at = usize::try_from(chance.below(9)).ok()?;
             CODES.get(at).copied()
         });
+        let codes = codes.collect();
+        // A manager keeps the newest version that it has read, also of a lost future.
+        let restores = restores && !manager;
         Self {
-            codes: codes.collect(),
+            codes,
             deletes,
             undecodable,
             bookmarks,
@@ -104,7 +110,13 @@ impl Weather {
             resync: resyncs.then(|| Duration::from_secs(5 + chance.below(60))),
             queue_max: bounded.then(|| 1 + usize::try_from(chance.below(4)).unwrap_or_default()),
             objects: chance.below(8),
-            caches: 1 + chance.below(3),
+            caches: if manager {
+                chance.below(2)
+            } else {
+                1 + chance.below(3)
+            },
+            manager,
+            pods: chance.below(4) == 0,
         }
     }
 }

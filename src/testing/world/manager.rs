@@ -1,0 +1,579 @@
+//! A manager of the world: the real one, with stepped runs and a stepped housekeeper, the pods that
+//! reference its objects, and what its reads must hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, TryRecvError};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+use super::coverage::Counts;
+use super::link::Link;
+use super::oracle::{Failure, Oracle};
+use super::stepped::{Stepped, SteppedReflector};
+use super::truth::{KEYS, Key, Shown, StateKind, Truth, key_of, name};
+use super::weather::Weather;
+use crate::clock::{Clock, Deadline};
+use crate::error::{Error, ErrorKind};
+use crate::manager::kinds::KindTraits;
+use crate::manager::registry::Registry;
+use crate::manager::ttl::store::TtlStore;
+use crate::manager::watch::keeper::Keeper;
+use crate::manager::watch::run::RunHandle;
+use crate::manager::watch::sources::namespace::NamespaceSink;
+use crate::manager::watch::starts::launch::Launcher;
+use crate::manager::watch::store::WatchStore;
+use crate::manager::watch::writer::Writer;
+use crate::manager::{Cached, ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions};
+use crate::object::{ObjectKey, ResourceVersion, Scope};
+use crate::policy::Chance;
+use crate::reflector::ReflectorOptions;
+use crate::reflector::driver::ReflectorDriver;
+use crate::reflector::guarded::Guarded;
+use crate::sync::{Arc, Mutex};
+use crate::testing::objects;
+use crate::worker::StopSource;
+
+/// The pods that reference objects.
+const PODS: u64 = 4;
+/// For how long an event may wait for a thread that has not run yet.
+const UNREAD_MAX: Duration = Duration::from_millis(250);
+/// How long a read may wait for the server.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The run of one object.
+struct Slot {
+    key: ObjectKey,
+    /// `None` while it is stepped, and after its end.
+    reflector: Option<SteppedReflector<Arc<Writer<ConfigMap>>>>,
+    /// The runs that must end before it begins.
+    start_after: Vec<Receiver<Infallible>>,
+    stop: StopSource,
+    has_ended: bool,
+}
+
+type Slots = Arc<Mutex<Vec<Arc<Mutex<Slot>>>>>;
+
+/// Makes runs that the world steps.
+struct WorldLauncher {
+    link: Link,
+    latency: Duration,
+    slots: Slots,
+    seeds: Mutex<Chance>,
+}
+
+impl Launcher<ConfigMap> for WorldLauncher {
+    fn launch(
+        &self,
+        writer: Arc<Writer<ConfigMap>>,
+        mut options: ReflectorOptions,
+    ) -> Result<Box<dyn RunHandle>, Error> {
+        let key = writer.key().clone();
+        options.seed = self.seeds.lock().below(u64::MAX);
+        let start_after = std::mem::take(&mut options.start_after);
+        let source = Arc::new(self.link.with_scope(Scope::object(&key)));
+        let source = Arc::new(Guarded::new("sim", source)?);
+        let driver =
+            ReflectorDriver::new("sim".to_owned(), source, writer, options, Arc::default())?;
+        let reflector = SteppedReflector::new(driver, self.latency);
+        let slot = Slot {
+            key,
+            stop: reflector.stop_source(),
+            reflector: Some(reflector),
+            start_after,
+            has_ended: false,
+        };
+        let slot = Arc::new(Mutex::new(slot));
+        self.slots.lock().push(Arc::clone(&slot));
+        Ok(Box::new(SteppedRun(slot)))
+    }
+
+    fn launch_namespace(
+        &self,
+        _sink: NamespaceSink<ConfigMap>,
+        _options: ReflectorOptions,
+    ) -> Result<Box<dyn RunHandle>, Error> {
+        Err(Error::new(
+            ErrorKind::Resources,
+            "the world has no watches of namespaces",
+        ))
+    }
+}
+
+/// The handle by which the manager ends a run.
+struct SteppedRun(Arc<Mutex<Slot>>);
+
+impl RunHandle for SteppedRun {
+    fn thread_name(&self) -> String {
+        "rf-sim".to_owned()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.0.lock().has_ended
+    }
+
+    fn stop(&self) {
+        let stop = self.0.lock().stop.clone();
+        stop.stop();
+    }
+
+    fn join(self: Box<Self>) {
+        self.stop();
+        let mut slot = self.0.lock();
+        slot.has_ended = true;
+        let reflector = slot.reflector.take();
+        drop(slot);
+        drop(reflector);
+    }
+}
+
+/// One manager, its runs and its users.
+pub(super) struct WorldManager {
+    manager: ConfigMapManager,
+    mode: ChangeDetection,
+    keeper: Option<Arc<Keeper<ConfigMap>>>,
+    sweep_at: Deadline,
+    stop: StopSource,
+    slots: Slots,
+    pub(super) link: Link,
+    clock: Clock,
+    /// The objects that each pod references.
+    pods: BTreeMap<u64, BTreeSet<Key>>,
+    /// The newest state read of each object since it is referenced.
+    latest: [Option<Shown>; KEYS.len()],
+    changes: Changes,
+    /// What the subscriber has seen after it was told.
+    told: [Option<Shown>; KEYS.len()],
+    healed: bool,
+}
+
+impl WorldManager {
+    pub(super) fn new(
+        link: Link,
+        clock: &Clock,
+        weather: &Weather,
+        chance: &mut Chance,
+    ) -> Result<Self, Error> {
+        let mode = match chance.below(4) {
+            0 => ChangeDetection::Cache,
+            1 => ChangeDetection::Get,
+            _ => ChangeDetection::Watch,
+        };
+        let mut options = ManagerOptions::default()
+            .clock(clock.clone())
+            .change_detection(mode)
+            .idle_max(Duration::from_secs(60 + 60 * chance.below(10)));
+        options.reflector.seed = chance.below(u64::MAX);
+        let getter = Arc::new(link.clone());
+        let slots = Slots::default();
+        let mut keeper = None;
+        let manager = if mode == ChangeDetection::Watch {
+            let registry = Registry::new(KindTraits::default(), getter, options);
+            let launcher = WorldLauncher {
+                link: link.clone(),
+                latency: weather.latency,
+                slots: Arc::clone(&slots),
+                seeds: Mutex::new(Chance::new(chance.below(u64::MAX))),
+            };
+            let store = WatchStore::stepped(Box::new(launcher), registry);
+            keeper = Some(Arc::clone(store.keeper()));
+            ConfigMapManager::over(Box::new(store))?
+        } else {
+            let registry = Registry::new(KindTraits::default(), getter, options);
+            ConfigMapManager::over(Box::new(TtlStore::new(registry)))?
+        };
+        Ok(Self {
+            changes: manager.subscribe(),
+            manager,
+            mode,
+            keeper,
+            sweep_at: Deadline::at(clock.now()),
+            stop: StopSource::new(),
+            slots,
+            link,
+            clock: clock.clone(),
+            pods: BTreeMap::new(),
+            latest: [None; KEYS.len()],
+            told: [None; KEYS.len()],
+            healed: false,
+        })
+    }
+
+    fn is_referenced(&self, key: Key) -> bool {
+        self.pods.values().any(|keys| keys.contains(&key))
+    }
+
+    /// A pod comes, changes or goes. Returns it for the story.
+    pub(super) fn change_pods(&mut self, chance: &mut Chance, counts: &mut Counts) -> String {
+        let number = chance.below(PODS);
+        let pod_name = format!("p{number}");
+        let mut keys = BTreeSet::new();
+        if chance.below(3) > 0 {
+            let all: BTreeSet<Key> = (0..KEYS.len() / 2).collect();
+            keys = all.into_iter().filter(|_| chance.below(3) == 0).collect();
+        }
+        let names: Vec<&str> = keys
+            .iter()
+            .filter_map(|key| KEYS.get(*key).map(|(_, name)| *name))
+            .collect();
+        let pod = objects::pod("a", &pod_name, "node", &[], &names);
+        if keys.is_empty() && chance.below(2) == 0 {
+            counts.met("user", "unregisters a pod");
+            self.manager.unregister_pod(&pod);
+            self.pods.remove(&number);
+        } else {
+            counts.met("user", "registers a pod");
+            self.manager.register_pod(&pod);
+            self.pods.insert(number, keys);
+        }
+        for key in 0..KEYS.len() {
+            if !self.is_referenced(key) {
+                self.forget(key);
+            }
+        }
+        format!("pod {pod_name} references {names:?}")
+    }
+
+    fn forget(&mut self, key: Key) {
+        for seen in [&mut self.latest, &mut self.told] {
+            if let Some(place) = seen.get_mut(key) {
+                *place = None;
+            }
+        }
+    }
+
+    /// A step of some run.
+    pub(super) fn step_run(
+        &mut self,
+        chance: &mut Chance,
+        counts: &mut Counts,
+    ) -> Result<Stepped, Failure> {
+        let slots = self.slots.lock().clone();
+        let count = u64::try_from(slots.len()).unwrap_or_default();
+        let at = usize::try_from(chance.below(count.max(1))).unwrap_or_default();
+        match slots.get(at) {
+            Some(slot) => self.step_slot(slot, chance, counts),
+            None => Ok(Stepped::Blocked),
+        }
+    }
+
+    fn step_slot(
+        &self,
+        slot: &Arc<Mutex<Slot>>,
+        chance: &mut Chance,
+        counts: &mut Counts,
+    ) -> Result<Stepped, Failure> {
+        let mut run = slot.lock();
+        let is_stopped = run.stop.token().is_stopped();
+        let waits =
+            |other: &Receiver<Infallible>| matches!(other.try_recv(), Err(TryRecvError::Empty));
+        if !is_stopped && run.start_after.iter().any(waits) {
+            return Ok(Stepped::Blocked);
+        }
+        let Some(mut reflector) = run.reflector.take() else {
+            return Ok(Stepped::Ended);
+        };
+        drop(run);
+        if self.healed {
+            reflector.heal();
+        }
+        let stepped = reflector.step(self.clock.now(), chance, counts);
+        let storm = reflector.take_storm();
+        if stepped == Stepped::Ended {
+            drop(reflector);
+            slot.lock().has_ended = true;
+        } else {
+            let mut run = slot.lock();
+            if run.has_ended {
+                drop(run);
+                drop(reflector);
+            } else {
+                run.reflector = Some(reflector);
+            }
+        }
+        self.slots.lock().retain(|slot| !slot.lock().has_ended);
+        storm.map_or(Ok(stepped), Err)
+    }
+
+    /// A round of the housekeeper, and of the checks.
+    pub(super) fn keep(&mut self) {
+        if let Some(keeper) = &self.keeper {
+            keeper.step(&mut self.sweep_at, &self.stop.token());
+        }
+    }
+
+    /// All runs and the housekeeper go as far as they can without time.
+    pub(super) fn settle(
+        &mut self,
+        chance: &mut Chance,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        for _ in 0..4 {
+            self.keep();
+            let slots = self.slots.lock().clone();
+            let mut has_moved = false;
+            for slot in &slots {
+                for _ in 0..100 {
+                    let stepped = self.step_slot(slot, chance, counts)?;
+                    if matches!(stepped, Stepped::Blocked | Stepped::Ended) {
+                        break;
+                    }
+                    has_moved = true;
+                }
+            }
+            if !has_moved {
+                break;
+            }
+        }
+        self.check_runs()
+    }
+
+    /// Each referenced object has one run at most, and no other object has one.
+    fn check_runs(&self) -> Result<(), Failure> {
+        let mut at_work = [0_usize; KEYS.len()];
+        for slot in self.slots.lock().iter() {
+            let slot = slot.lock();
+            let is_at_work = !slot.has_ended && !slot.stop.token().is_stopped();
+            if let Some(count) = key_of(&slot.key).and_then(|key| at_work.get_mut(key)) {
+                *count = count.saturating_add(usize::from(is_at_work));
+            }
+        }
+        for (key, count) in at_work.into_iter().enumerate() {
+            if count > usize::from(self.is_referenced(key)) {
+                let seen = format!("{count} runs of {} are at work", name(key));
+                return Err(Failure::new(Oracle::References, seen));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn wakes_at(&self) -> Vec<std::time::Instant> {
+        let slots = self.slots.lock().clone();
+        let reflectors = slots.iter().filter_map(|slot| {
+            let slot = slot.lock();
+            slot.reflector.as_ref().and_then(SteppedReflector::wakes_at)
+        });
+        reflectors.chain(self.sweep_at.instant()).collect()
+    }
+
+    /// A user reads an object, in one of the ways there are.
+    pub(super) fn read(
+        &mut self,
+        chance: &mut Chance,
+        truth: &Truth,
+        weather: &Weather,
+        counts: &mut Counts,
+    ) -> Result<String, Failure> {
+        let count = u64::try_from(KEYS.len() / 2).unwrap_or_default();
+        let key = usize::try_from(chance.below(count)).unwrap_or_default();
+        let way = chance.below(5);
+        let what = match way {
+            0 => "reads fresh",
+            1 => "reads at a version",
+            2 => "reads the copy",
+            _ => "reads",
+        };
+        counts.met("user", what);
+        let Some((namespace, own)) = KEYS.get(key) else {
+            return Ok(String::new());
+        };
+        let by = self.clock.after(PATIENCE);
+        let newest = truth.version();
+        let asked = newest.saturating_sub(chance.below(4)).max(1);
+        let found = match way {
+            0 => self.manager.get_fresh(namespace, own, by),
+            1 => {
+                let version = ResourceVersion::from(asked.to_string());
+                self.manager.get_at_least(namespace, own, &version, by)
+            }
+            2 => match self.manager.get_cached(namespace, own) {
+                Ok(Some(cached)) => Ok(cached),
+                Ok(None) => return Ok(format!("{what} {}: none", name(key))),
+                Err(error) => Err(error),
+            },
+            _ if self.mode == ChangeDetection::Watch => {
+                self.manager
+                    .get_by(namespace, own, Deadline::at(self.clock.now()))
+            }
+            _ => self.manager.get_by(namespace, own, by),
+        };
+        let told = match &found {
+            Ok(found) => format!("{:?}", Shown::of(found.stored())),
+            Err(error) => format!("{:?}", error.kind()),
+        };
+        let story = format!("{what} {}: {told}", name(key));
+        let not_registered = |error: &Error| error.kind() == ErrorKind::NotRegistered;
+        // `Get` asks the server for any object.
+        let is_known = self.is_referenced(key) || self.mode == ChangeDetection::Get;
+        if found.as_ref().is_err_and(not_registered) == is_known {
+            let seen = format!("{story}, referenced: {}", self.is_referenced(key));
+            return Err(Failure::new(Oracle::References, seen));
+        }
+        match found {
+            Ok(cached) => {
+                let shown = self.note(key, &cached, truth, weather)?;
+                let is_old = truth.replaced(&shown).is_some();
+                if way == 0 && is_old {
+                    return Err(Failure::new(Oracle::Fresh, story));
+                }
+                let at_least = truth.last(key, asked);
+                if way == 1 && at_least.is_some_and(|state| shown.serial < state.serial) {
+                    let seen = format!("{story} at {asked}, where the server had {at_least:?}");
+                    return Err(Failure::new(Oracle::AtLeast, seen));
+                }
+            }
+            Err(error) if way == 0 && error.is_not_found() => {
+                let last = truth.last(key, u64::MAX);
+                if last.is_some_and(|state| state.kind != StateKind::Gone) {
+                    let seen = format!("{story}, the server has {last:?}");
+                    return Err(Failure::new(Oracle::Fresh, seen));
+                }
+            }
+            Err(_) => {}
+        }
+        Ok(story)
+    }
+
+    /// Holds an answer against the earlier ones, and its age against the server.
+    fn note(
+        &mut self,
+        key: Key,
+        cached: &Cached<ConfigMap>,
+        truth: &Truth,
+        weather: &Weather,
+    ) -> Result<Shown, Failure> {
+        let Some(shown) = Shown::of(cached.stored()) else {
+            let seen = format!("{} is an object that the server never had", name(key));
+            return Err(Failure::new(Oracle::Position, seen));
+        };
+        if let Some(latest) = self.latest.get_mut(key) {
+            if let Some(before) = latest.filter(|before| shown.serial < before.serial) {
+                let seen = format!("{}: {shown:?} after {before:?}", name(key));
+                return Err(Failure::new(Oracle::Backwards, seen));
+            }
+            *latest = Some(shown);
+        }
+        let since = truth.replaced(&shown).filter(|_| !weather.lags);
+        let behind = since.map(|since| self.clock.now().saturating_duration_since(since));
+        if behind.is_some_and(|behind| behind > cached.age().saturating_add(UNREAD_MAX)) {
+            let age = cached.age();
+            let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
+            return Err(Failure::new(Oracle::Age, seen));
+        }
+        Ok(shown)
+    }
+
+    /// The subscriber looks at what has changed.
+    pub(super) fn look(&mut self) {
+        let keys = match self.changes.take() {
+            Changed::Keys(keys) => keys.iter().filter_map(key_of).collect(),
+            Changed::Anything => (0..KEYS.len()).collect::<Vec<_>>(),
+        };
+        for key in keys {
+            let Some((namespace, own)) = KEYS.get(key) else {
+                continue;
+            };
+            let cached = self.manager.get_cached(namespace, own);
+            let shown = cached.ok().flatten();
+            let shown = shown.and_then(|cached| Shown::of(cached.stored()));
+            if let Some(place) = self.told.get_mut(key) {
+                *place = shown;
+            }
+        }
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.healed = true;
+    }
+
+    /// Whether each referenced object is read as the server has it.
+    pub(super) fn has_converged(
+        &mut self,
+        truth: &Truth,
+        weather: &Weather,
+    ) -> Result<Option<String>, Failure> {
+        for key in 0..KEYS.len() {
+            let Some((namespace, own)) = KEYS.get(key).filter(|_| self.is_referenced(key)) else {
+                continue;
+            };
+            let by = if self.mode == ChangeDetection::Watch {
+                Deadline::at(self.clock.now())
+            } else {
+                self.clock.after(PATIENCE)
+            };
+            let found = self.manager.get_by(namespace, own, by);
+            let last = truth.last(key, u64::MAX);
+            let kind = last.map_or(StateKind::Gone, |state| state.kind);
+            let is_right = match (&found, kind) {
+                (Ok(cached), StateKind::Decodes) => {
+                    let shown = self.note(key, cached, truth, weather)?;
+                    last.is_some_and(|state| state.serial == shown.serial)
+                }
+                (Err(error), StateKind::Gone) => error.is_not_found(),
+                (Ok(_) | Err(_), StateKind::Undecodable) => true,
+                (Ok(_), StateKind::Gone) | (Err(_), StateKind::Decodes) => false,
+            };
+            if !is_right {
+                let found = found.map(|found| Shown::of(found.stored()));
+                let found = found.map_err(|error| error.kind());
+                return Ok(Some(format!(
+                    "{}: {found:?}, the server has {last:?}",
+                    name(key)
+                )));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the subscriber knows the last change of each object. Only watches tell of changes
+    /// that no reader asks for.
+    pub(super) fn check_told(&mut self, truth: &Truth) -> Result<(), Failure> {
+        self.look();
+        for key in 0..KEYS.len() {
+            let last = truth.last(key, u64::MAX);
+            let last = last.filter(|state| state.kind == StateKind::Decodes);
+            let told = self.told.get(key).copied().flatten();
+            let knows = told.map(|shown| shown.serial) == last.map(|state| state.serial);
+            let counts = last.is_some() && self.is_referenced(key);
+            if counts && !knows && self.mode == ChangeDetection::Watch {
+                let seen = format!(
+                    "{}: the subscriber knows {told:?}, the server has {last:?}",
+                    name(key)
+                );
+                return Err(Failure::new(Oracle::Subscribers, seen));
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops the manager: all runs end at their next step.
+    pub(super) fn check_stop(
+        &mut self,
+        chance: &mut Chance,
+        counts: &mut Counts,
+    ) -> Result<(), Failure> {
+        self.manager.stop();
+        self.stop.stop();
+        let slots = self.slots.lock().clone();
+        for slot in &slots {
+            let stepped = self.step_slot(slot, chance, counts)?;
+            if stepped != Stepped::Ended {
+                let seen = format!("a run goes on after the manager's stop: {stepped:?}");
+                return Err(Failure::new(Oracle::Stops, seen));
+            }
+        }
+        drop(slots);
+        for _ in 0..8 {
+            self.keep();
+        }
+        let (open, _) = self.link.watches();
+        let slots = self.slots.lock().clone();
+        let left = slots.iter().filter(|slot| !slot.lock().has_ended).count();
+        if open > 0 || left > 0 {
+            let seen = format!("{left} runs and {open} watches are left after a manager's stop");
+            return Err(Failure::new(Oracle::Watches, seen));
+        }
+        Ok(())
+    }
+}
