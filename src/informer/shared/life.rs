@@ -19,7 +19,7 @@ use crate::worker::Task;
 const OWN_TIME: Duration = Duration::from_millis(500);
 
 /// The parts of the informer's reflector.
-type Parts<K> = (Arc<dyn ListerWatcher<K>>, InformerSink<K>, ReflectorOptions);
+type ReflectorParts<K> = (Arc<dyn ListerWatcher<K>>, InformerSink<K>, ReflectorOptions);
 
 impl<K: Object> SharedInformer<K> {
     /// Starts the informer's thread and returns at once. That thread sends the requests.
@@ -45,7 +45,7 @@ impl<K: Object> SharedInformer<K> {
     /// As [`start`](Self::start); `run` runs the reflector.
     pub(crate) fn start_with(
         &self,
-        run: impl FnOnce(Parts<K>) -> Result<(), Error>,
+        run: impl FnOnce(ReflectorParts<K>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let parts = {
             let mut life = self.life.lock();
@@ -78,7 +78,7 @@ impl<K: Object> SharedInformer<K> {
     fn run(
         &self,
         parts: StartParts<K>,
-        run: impl FnOnce(Parts<K>) -> Result<(), Error>,
+        run: impl FnOnce(ReflectorParts<K>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let StartParts {
             source,
@@ -111,7 +111,7 @@ impl<K: Object> SharedInformer<K> {
         self.thread.stop();
         // Code of the program may hold up the thread, but not the waiters.
         self.end_because(None);
-        // Parts that were never started end by their drop, which may run code of the program.
+        // ReflectorParts that were never started end by their drop, which may run code of the program.
         drop(parts);
     }
 

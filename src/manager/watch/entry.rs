@@ -462,8 +462,8 @@ impl<K: Object> WatchEntry<K> {
         self.replace(run, (began, listed), of, asked_at)
     }
 
-    /// Takes in the list of the one object, or of none, which was asked for at `asked_at`; `began` is
-    /// the content's revision then.
+    /// Takes in the list of the one object, or of none, which was asked for at `asked_at`. `began`
+    /// is the content's revision then.
     ///
     /// The caller keeps a state that the entry refuses, and drops it under no lock. This holds for
     /// the functions below, too.

@@ -204,7 +204,8 @@ impl Core {
     }
 
     pub(super) fn seen(&mut self, mut watching: Watching, seen: Seen) -> Action {
-        if matches!(&seen, Seen::Bookmark { version, .. } if version.is_older_than(self.state.version()))
+        if let Seen::Bookmark { version, .. } = &seen
+            && version.is_older_than(self.state.version())
         {
             // No server sends it on a watch of a later version, unless its history has gone back.
             // It confirms nothing, and the silence goes on until a probe.

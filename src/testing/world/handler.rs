@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use super::truth::{Content, KEYS, Shown, Truth, UNDECODABLE, name};
 use super::weather::Weather;
 use crate::error::Error;
@@ -148,10 +148,9 @@ impl SteppedHandler {
         &mut self,
         now: Instant,
         chance: &mut Chance,
-        weather: &Weather,
-        truth: &Truth,
+        (weather, truth): (&Weather, &Truth),
         counts: &mut Counts,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, BrokenPromise> {
         if let Some(until) = self.busy_until {
             if now < until {
                 return Ok(false);
@@ -166,7 +165,7 @@ impl SteppedHandler {
         }
         if self.is_removed {
             let seen = "a handler was removed and still has a queue";
-            return Err(Failure::new(Oracle::Removed, seen));
+            return Err(BrokenPromise::new(Oracle::Removed, seen));
         }
         let Some(notification) = self.listener.next() else {
             return Ok(false);
@@ -200,15 +199,15 @@ impl SteppedHandler {
         has_synced: bool,
         truth: &Truth,
         counts: &mut Counts,
-    ) -> Result<(), Failure> {
-        let history = |seen: String| Err(Failure::new(Oracle::History, seen));
+    ) -> Result<(), BrokenPromise> {
+        let history = |seen: String| Err(BrokenPromise::new(Oracle::History, seen));
         match told {
             Told::Foreign => history("an object that the server never had".to_owned()),
             Told::Added { new, is_initial } => {
                 counts.met("handler", if is_initial { "initial add" } else { "add" });
                 if is_initial && has_synced {
                     let seen = format!("{} is initial after the sync", name(new.key));
-                    return Err(Failure::new(Oracle::Initial, seen));
+                    return Err(BrokenPromise::new(Oracle::Initial, seen));
                 }
                 if let Some(Some(known)) = self.view.get(new.key) {
                     let key = name(new.key);
@@ -246,7 +245,7 @@ impl SteppedHandler {
                     if !right {
                         let key = name(last.key);
                         let seen = format!("{key}: final {last:?}, the server's {server:?}");
-                        return Err(Failure::new(Oracle::FinalState, seen));
+                        return Err(BrokenPromise::new(Oracle::FinalState, seen));
                     }
                 }
                 Ok(())

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::coverage::Counts;
 use super::handler::SteppedHandler;
 use super::link::Link;
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use super::stepped::{Stepped, SteppedReflector};
 use super::truth::{Content, KEYS, Shown, Truth, UNDECODABLE, key_of, name};
 use super::weather::Weather;
@@ -58,8 +58,7 @@ impl WorldInformer {
         number: usize,
         link: Link,
         namespace: Option<&'static str>,
-        clock: &Clock,
-        weather: &Weather,
+        (clock, weather): (&Clock, &Weather),
         chance: &mut Chance,
     ) -> Result<Self, Error> {
         let mut options = ReflectorOptions::default()
@@ -117,7 +116,7 @@ impl WorldInformer {
         chance: &mut Chance,
         truth: &Truth,
         counts: &mut Counts,
-    ) -> Result<Stepped, Failure> {
+    ) -> Result<Stepped, BrokenPromise> {
         let stepped = self.reflector.step(now, chance, counts);
         if let Some(storm) = self.reflector.take_storm() {
             return Err(storm);
@@ -125,7 +124,7 @@ impl WorldInformer {
         let (_, most) = self.link.watches();
         if most > 1 {
             let seen = format!("{most} watches of informer {} were open", self.number);
-            return Err(Failure::new(Oracle::Watches, seen));
+            return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
         if stepped == Stepped::Changed {
             self.check(truth, counts)?;
@@ -134,12 +133,12 @@ impl WorldInformer {
     }
 
     /// The content of the store, by key.
-    fn content(&mut self) -> Result<Content, Failure> {
+    fn content(&mut self) -> Result<Content, BrokenPromise> {
         let mut content = Content::default();
         for object in self.informer.store().list() {
             let Some(shown) = Shown::of(&object) else {
                 let seen = "a cache has an object that the server never had";
-                return Err(Failure::new(Oracle::Position, seen));
+                return Err(BrokenPromise::new(Oracle::Position, seen));
             };
             if let Some(place) = content.get_mut(shown.key) {
                 *place = Some((shown.uid, shown.serial));
@@ -152,7 +151,7 @@ impl WorldInformer {
                     || shown.uid == before.uid && shown.version < before.version;
                 if is_older {
                     let seen = format!("{}: {shown:?} after {before:?}", name(shown.key));
-                    return Err(Failure::new(Oracle::Backwards, seen));
+                    return Err(BrokenPromise::new(Oracle::Backwards, seen));
                 }
             }
             *latest = Some(shown);
@@ -171,7 +170,7 @@ impl WorldInformer {
     }
 
     /// Holds the content against the server's state at the version that the store names.
-    fn check(&mut self, truth: &Truth, counts: &mut Counts) -> Result<(), Failure> {
+    fn check(&mut self, truth: &Truth, counts: &mut Counts) -> Result<(), BrokenPromise> {
         let content = self.content()?;
         let position = self.informer.store().resource_version();
         let version = position.as_str().parse().unwrap_or_default();
@@ -192,7 +191,7 @@ impl WorldInformer {
             describe(&content),
             describe(&expected)
         );
-        Err(Failure::new(Oracle::Position, seen))
+        Err(BrokenPromise::new(Oracle::Position, seen))
     }
 
     /// Whether a cache that is behind says so in time.
@@ -201,7 +200,7 @@ impl WorldInformer {
         awake: Duration,
         truth: &Truth,
         counts: &mut Counts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BrokenPromise> {
         if self.is_lost || self.informer.health().is_err() {
             counts.met("health", "failed");
             return Ok(());
@@ -223,7 +222,7 @@ impl WorldInformer {
                 "informer {} is at {version} and has missed a change for {behind:?}, and is well",
                 self.number
             );
-            return Err(Failure::new(Oracle::Stale, seen));
+            return Err(BrokenPromise::new(Oracle::Stale, seen));
         }
         Ok(())
     }
@@ -272,7 +271,7 @@ impl WorldInformer {
     }
 
     /// Whether the content equals the server's.
-    pub(super) fn has_converged(&mut self, truth: &Truth) -> Result<bool, Failure> {
+    pub(super) fn has_converged(&mut self, truth: &Truth) -> Result<bool, BrokenPromise> {
         let content = self.content()?;
         self.position = self.informer.store().resource_version();
         let is_there = self.version() <= truth.version();
@@ -280,7 +279,7 @@ impl WorldInformer {
     }
 
     /// Holds each handler's view against the server's state.
-    pub(super) fn check_views(&self, truth: &Truth) -> Result<(), Failure> {
+    pub(super) fn check_views(&self, truth: &Truth) -> Result<(), BrokenPromise> {
         let content = truth.at(u64::MAX, self.namespace);
         for (number, handler) in self.handlers.iter().enumerate() {
             if !handler.is_removed() && !handler.sees(&content) {
@@ -290,7 +289,7 @@ impl WorldInformer {
                     handler.view(),
                     describe(&content)
                 );
-                return Err(Failure::new(Oracle::Told, seen));
+                return Err(BrokenPromise::new(Oracle::Told, seen));
             }
         }
         Ok(())
@@ -302,7 +301,7 @@ impl WorldInformer {
         now: Instant,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BrokenPromise> {
         self.reflector.stop();
         let stepped = self.reflector.step(now, chance, counts);
         if stepped != Stepped::Ended || !self.reflector.is_over() {
@@ -310,18 +309,18 @@ impl WorldInformer {
                 "informer {} goes on after its stop: {stepped:?}",
                 self.number
             );
-            return Err(Failure::new(Oracle::Stops, seen));
+            return Err(BrokenPromise::new(Oracle::Stops, seen));
         }
         let (open, _) = self.link.watches();
         if open > 0 {
             let seen = format!("informer {} left {open} watches open", self.number);
-            return Err(Failure::new(Oracle::Watches, seen));
+            return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
         self.informer.stop();
         for handler in &self.handlers {
             if handler.wakes_at().is_none() && !handler.is_idle() {
                 let seen = format!("a handler of informer {} gets more calls", self.number);
-                return Err(Failure::new(Oracle::Stops, seen));
+                return Err(BrokenPromise::new(Oracle::Stops, seen));
             }
         }
         Ok(())
@@ -337,7 +336,7 @@ impl WorldInformer {
         self.position.as_str().parse().unwrap_or_default()
     }
 
-    pub(super) fn describe_content(&mut self, truth: &Truth) -> Result<String, Failure> {
+    pub(super) fn describe_content(&mut self, truth: &Truth) -> Result<String, BrokenPromise> {
         let content = describe(&self.content()?);
         let there = describe(&truth.at(u64::MAX, self.namespace));
         Ok(format!("it has {content}, the server has {there}"))

@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
 use super::link::Link;
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use super::stepped::{Stepped, SteppedReflector};
 use super::truth::{KEYS, Key, Shown, StateKind, Truth, key_of, name};
 use super::weather::Weather;
@@ -43,7 +43,7 @@ const UNREAD_MAX: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The run of one object.
-struct Slot {
+struct RunSlot {
     key: ObjectKey,
     /// `None` while it is stepped, and after its end.
     reflector: Option<SteppedReflector<Arc<Writer<ConfigMap>>>>,
@@ -53,13 +53,13 @@ struct Slot {
     has_ended: bool,
 }
 
-type Slots = Arc<Mutex<Vec<Arc<Mutex<Slot>>>>>;
+type RunSlots = Arc<Mutex<Vec<Arc<Mutex<RunSlot>>>>>;
 
 /// Makes runs that the world steps.
 struct WorldLauncher {
     link: Link,
     latency: Duration,
-    slots: Slots,
+    slots: RunSlots,
     seeds: Mutex<Chance>,
 }
 
@@ -77,7 +77,7 @@ impl Launcher<ConfigMap> for WorldLauncher {
         let driver =
             ReflectorDriver::new("sim".to_owned(), source, writer, options, Arc::default())?;
         let reflector = SteppedReflector::new(driver, self.latency);
-        let slot = Slot {
+        let slot = RunSlot {
             key,
             stop: reflector.stop_source(),
             reflector: Some(reflector),
@@ -102,7 +102,7 @@ impl Launcher<ConfigMap> for WorldLauncher {
 }
 
 /// The handle by which the manager ends a run.
-struct SteppedRun(Arc<Mutex<Slot>>);
+struct SteppedRun(Arc<Mutex<RunSlot>>);
 
 impl RunHandle for SteppedRun {
     fn thread_name(&self) -> String {
@@ -135,7 +135,7 @@ pub(super) struct WorldManager {
     keeper: Option<Arc<Keeper<ConfigMap>>>,
     sweep_at: Deadline,
     stop: StopSource,
-    slots: Slots,
+    slots: RunSlots,
     pub(super) link: Link,
     clock: Clock,
     /// The objects that each pod references.
@@ -166,7 +166,7 @@ impl WorldManager {
             .idle_max(Duration::from_secs(60 + 60 * chance.below(10)));
         options.reflector.seed = chance.below(u64::MAX);
         let getter = Arc::new(link.clone());
-        let slots = Slots::default();
+        let slots = RunSlots::default();
         let mut keeper = None;
         let manager = if mode == ChangeDetection::Watch {
             let registry = Registry::new(KindTraits::default(), getter, options);
@@ -248,7 +248,7 @@ impl WorldManager {
         &mut self,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<Stepped, Failure> {
+    ) -> Result<Stepped, BrokenPromise> {
         let slots = self.slots.lock().clone();
         let count = u64::try_from(slots.len()).unwrap_or_default();
         let at = usize::try_from(chance.below(count.max(1))).unwrap_or_default();
@@ -260,10 +260,10 @@ impl WorldManager {
 
     fn step_slot(
         &self,
-        slot: &Arc<Mutex<Slot>>,
+        slot: &Arc<Mutex<RunSlot>>,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<Stepped, Failure> {
+    ) -> Result<Stepped, BrokenPromise> {
         let mut run = slot.lock();
         let is_stopped = run.stop.token().is_stopped();
         let waits =
@@ -308,7 +308,7 @@ impl WorldManager {
         &mut self,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BrokenPromise> {
         for _ in 0..4 {
             self.keep();
             let slots = self.slots.lock().clone();
@@ -330,7 +330,7 @@ impl WorldManager {
     }
 
     /// Each referenced object has one run at most, and no other object has one.
-    fn check_runs(&self) -> Result<(), Failure> {
+    fn check_runs(&self) -> Result<(), BrokenPromise> {
         let mut at_work = [0_usize; KEYS.len()];
         for slot in self.slots.lock().iter() {
             let slot = slot.lock();
@@ -342,7 +342,7 @@ impl WorldManager {
         for (key, count) in at_work.into_iter().enumerate() {
             if count > usize::from(self.is_referenced(key)) {
                 let seen = format!("{count} runs of {} are at work", name(key));
-                return Err(Failure::new(Oracle::References, seen));
+                return Err(BrokenPromise::new(Oracle::References, seen));
             }
         }
         Ok(())
@@ -364,7 +364,7 @@ impl WorldManager {
         truth: &Truth,
         weather: &Weather,
         counts: &mut Counts,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, BrokenPromise> {
         let count = u64::try_from(KEYS.len() / 2).unwrap_or_default();
         let key = usize::try_from(chance.below(count)).unwrap_or_default();
         let way = chance.below(5);
@@ -408,26 +408,26 @@ impl WorldManager {
         let is_known = self.is_referenced(key) || self.mode == ChangeDetection::Get;
         if found.as_ref().is_err_and(not_registered) == is_known {
             let seen = format!("{story}, referenced: {}", self.is_referenced(key));
-            return Err(Failure::new(Oracle::References, seen));
+            return Err(BrokenPromise::new(Oracle::References, seen));
         }
         match found {
             Ok(cached) => {
                 let shown = self.note(key, &cached, truth, weather)?;
                 let is_old = truth.replaced(&shown).is_some();
                 if way == 0 && is_old {
-                    return Err(Failure::new(Oracle::Fresh, story));
+                    return Err(BrokenPromise::new(Oracle::Fresh, story));
                 }
                 let at_least = truth.last(key, asked);
                 if way == 1 && at_least.is_some_and(|state| shown.serial < state.serial) {
                     let seen = format!("{story} at {asked}, where the server had {at_least:?}");
-                    return Err(Failure::new(Oracle::AtLeast, seen));
+                    return Err(BrokenPromise::new(Oracle::AtLeast, seen));
                 }
             }
             Err(error) if way == 0 && error.is_not_found() => {
                 let last = truth.last(key, u64::MAX);
                 if last.is_some_and(|state| state.kind != StateKind::Gone) {
                     let seen = format!("{story}, the server has {last:?}");
-                    return Err(Failure::new(Oracle::Fresh, seen));
+                    return Err(BrokenPromise::new(Oracle::Fresh, seen));
                 }
             }
             Err(_) => {}
@@ -442,15 +442,18 @@ impl WorldManager {
         cached: &Cached<ConfigMap>,
         truth: &Truth,
         weather: &Weather,
-    ) -> Result<Shown, Failure> {
+    ) -> Result<Shown, BrokenPromise> {
         let Some(shown) = Shown::of(cached.stored()) else {
             let seen = format!("{} is an object that the server never had", name(key));
-            return Err(Failure::new(Oracle::Position, seen));
+            return Err(BrokenPromise::new(Oracle::Position, seen));
         };
         if let Some(latest) = self.latest.get_mut(key) {
-            if let Some(before) = latest.filter(|before| shown.serial < before.serial) {
+            // `Get` keeps nothing, so a cache of the server that lags answers as it is.
+            let is_kept = self.mode != ChangeDetection::Get || !weather.lags;
+            let older = |before: &Shown| is_kept && shown.serial < before.serial;
+            if let Some(before) = latest.filter(older) {
                 let seen = format!("{}: {shown:?} after {before:?}", name(key));
-                return Err(Failure::new(Oracle::Backwards, seen));
+                return Err(BrokenPromise::new(Oracle::Backwards, seen));
             }
             *latest = Some(shown);
         }
@@ -459,7 +462,7 @@ impl WorldManager {
         if behind.is_some_and(|behind| behind > cached.age().saturating_add(UNREAD_MAX)) {
             let age = cached.age();
             let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
-            return Err(Failure::new(Oracle::Age, seen));
+            return Err(BrokenPromise::new(Oracle::Age, seen));
         }
         Ok(shown)
     }
@@ -492,7 +495,7 @@ impl WorldManager {
         &mut self,
         truth: &Truth,
         weather: &Weather,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, BrokenPromise> {
         for key in 0..KEYS.len() {
             let Some((namespace, own)) = KEYS.get(key).filter(|_| self.is_referenced(key)) else {
                 continue;
@@ -528,7 +531,7 @@ impl WorldManager {
 
     /// Whether the subscriber knows the last change of each object. Only watches tell of changes
     /// that no reader asks for.
-    pub(super) fn check_told(&mut self, truth: &Truth) -> Result<(), Failure> {
+    pub(super) fn check_told(&mut self, truth: &Truth) -> Result<(), BrokenPromise> {
         self.look();
         for key in 0..KEYS.len() {
             let last = truth.last(key, u64::MAX);
@@ -541,7 +544,7 @@ impl WorldManager {
                     "{}: the subscriber knows {told:?}, the server has {last:?}",
                     name(key)
                 );
-                return Err(Failure::new(Oracle::Subscribers, seen));
+                return Err(BrokenPromise::new(Oracle::Subscribers, seen));
             }
         }
         Ok(())
@@ -552,7 +555,7 @@ impl WorldManager {
         &mut self,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BrokenPromise> {
         self.manager.stop();
         self.stop.stop();
         let slots = self.slots.lock().clone();
@@ -560,7 +563,7 @@ impl WorldManager {
             let stepped = self.step_slot(slot, chance, counts)?;
             if stepped != Stepped::Ended {
                 let seen = format!("a run goes on after the manager's stop: {stepped:?}");
-                return Err(Failure::new(Oracle::Stops, seen));
+                return Err(BrokenPromise::new(Oracle::Stops, seen));
             }
         }
         drop(slots);
@@ -572,7 +575,7 @@ impl WorldManager {
         let left = slots.iter().filter(|slot| !slot.lock().has_ended).count();
         if open > 0 || left > 0 {
             let seen = format!("{left} runs and {open} watches are left after a manager's stop");
-            return Err(Failure::new(Oracle::Watches, seen));
+            return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The simulation: a world on one thread, drawn from a seed, in which the real parts of the crate
-//! run against a model of a server, and the promises that each step is held against.
+//! The simulation: a world on one thread, drawn from a seed, and the promises that each step is
+//! held against. The real parts of the crate run in it, against a model of a server.
 //!
 //! ```
 //! use kubecache::testing::world::{Coverage, Oracle, RunOptions, run};
@@ -25,9 +25,10 @@
 //!
 //! # What is real, and what stands in
 //!
-//! - The core and the driver of the reflector, the store, the informer's sink, the queues of its
-//!   handlers and the guard around a handler's call are those that ship. The world calls the driver
-//!   instead of the loop of the reflector's thread: a pause and a read without an event end a step.
+//! - The core and the driver of the reflector, the store, and the informer's sink are those that
+//!   ship. So are the queues of its handlers, and the guard around their calls. The world calls the
+//!   driver instead of the loop of the reflector's thread. A pause, and a read without an event,
+//!   end a step.
 //!   A pause ends early for a caller that waits, and not for one that reads.
 //! - The loop of a handler's thread is five lines, and the world has its own.
 //! - A manager is the real one: references, entries, state machines, writers, keeper and fetches.
@@ -40,8 +41,14 @@
 //! - Two orders are those of hash maps, and differ between processes: the initial list of a handler
 //!   that joins late, and a resync. Such handlers have no bound, so that no promise depends on it.
 
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "a simulation counts small numbers, and an overflow is a failure of it"
+)]
+
 mod coverage;
 mod handler;
+mod healing;
 mod informer;
 mod link;
 mod manager;
@@ -56,5 +63,5 @@ mod truth;
 mod weather;
 
 pub use coverage::Coverage;
-pub use oracle::{Failure, Oracle};
-pub use shrink::{Outcome, RunOptions, run, shrink};
+pub use oracle::{BrokenPromise, Oracle};
+pub use shrink::{RunOptions, RunOutcome, run, shrink};

@@ -38,7 +38,7 @@ oracles! {
     Position "position"
         "The content of a cache is the server's state at the version that the cache names.";
     Backwards "backwards"
-        "No cache shows an older state of an object after a newer one.";
+        "No cache shows an older state of an object after a newer one, also after a fresh read.";
     History "history"
         "A handler gets for each object an add, updates and a delete, in this order, of one uid.";
     FinalState "final-state"
@@ -50,7 +50,7 @@ oracles! {
     References "references"
         "A manager answers exactly for what is referenced, and keeps one run for each such object.";
     Fresh "fresh"
-        "A fresh read has the server's present state, and no cached read after it has an older one.";
+        "A fresh read has the server's present state.";
     AtLeast "at-least"
         "A read at a version has a state that is not older than the version.";
     Age "age"
@@ -86,14 +86,14 @@ impl fmt::Display for Oracle {
 /// A promise that did not hold.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Failure {
+pub struct BrokenPromise {
     /// The promise.
     pub oracle: Oracle,
     /// What was seen instead, for a person.
     pub seen: String,
 }
 
-impl Failure {
+impl BrokenPromise {
     pub(super) fn new(oracle: Oracle, seen: impl Into<String>) -> Self {
         Self {
             oracle,
@@ -106,7 +106,7 @@ impl Failure {
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for BrokenPromise {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (oracle, sentence) = (self.oracle, self.oracle.sentence());
         write!(f, "{oracle}: {}\n  promised: {sentence}", self.seen)

@@ -6,7 +6,7 @@ use super::coverage::Counts;
 use super::informer::WorldInformer;
 use super::link::Link;
 use super::manager::WorldManager;
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use super::pods::WorldPods;
 use super::stepped::Stepped;
 use super::truth::{KEYS, Key, SERIAL, StateKind, Truth, key_of, name};
@@ -21,24 +21,18 @@ use crate::testing::{FakeSource, objects};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-/// How long the caches may take to equal a healed server: the longest time-out of a manager's watch,
-/// an hour, in which one that died without a word is found if the server sends no bookmarks, and
-/// the longest pause after a refusal, five minutes, before it and after it.
-const HEALED_WITHIN: Duration = Duration::from_secs(75 * 60);
-/// The most steps that healing may take.
-const HEALING_STEPS: u64 = 20_000;
 /// The longest time that passes while all parts wait.
 const STRIDE: Duration = Duration::from_secs(30);
 /// How often a server sends bookmarks.
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Longer waits come only once all parts have gone as far as they can.
-const MOMENT: Duration = Duration::from_millis(20);
+pub(super) const MOMENT: Duration = Duration::from_millis(20);
 /// The most steps that a part may take at one instant.
 const SETTLE_STEPS: u32 = 400;
 
 /// An event that the server may repeat.
 #[derive(Clone)]
-struct Sent {
+pub(super) struct Sent {
     version: u64,
     object: Arc<StoredObject<ConfigMap>>,
     is_deletion: bool,
@@ -46,26 +40,26 @@ struct Sent {
 
 /// The world of one run.
 pub(super) struct Play {
-    seed: u64,
-    weather: Weather,
-    clock: FakeClock,
-    began: Instant,
-    server: FakeSource<ConfigMap>,
-    truth: Truth,
-    informers: Vec<WorldInformer>,
-    manager: Option<WorldManager>,
-    pods: Option<WorldPods>,
+    pub(super) seed: u64,
+    pub(super) weather: Weather,
+    pub(super) clock: FakeClock,
+    pub(super) began: Instant,
+    pub(super) server: FakeSource<ConfigMap>,
+    pub(super) truth: Truth,
+    pub(super) informers: Vec<WorldInformer>,
+    pub(super) manager: Option<WorldManager>,
+    pub(super) pods: Option<WorldPods>,
     pub(super) counts: Counts,
     pub(super) story: Vec<String>,
-    traces: bool,
+    pub(super) traces: bool,
     /// The last state of each informer in the story.
-    told: Vec<String>,
-    next_bookmark: Instant,
+    pub(super) told: Vec<String>,
+    pub(super) next_bookmark: Instant,
     /// The time in which the machine was not suspended.
-    awake: Duration,
-    sent: Vec<Sent>,
+    pub(super) awake: Duration,
+    pub(super) sent: Vec<Sent>,
     pub(super) steps: u64,
-    faults: u64,
+    pub(super) faults: u64,
 }
 
 impl Play {
@@ -87,7 +81,7 @@ impl Play {
             let link = Link::new(&server, scope, clock.clone(), &weather, own);
             let number = usize::try_from(number).unwrap_or_default();
             let informer =
-                WorldInformer::new(number, link, namespace, &clock, &weather, &mut chance)?;
+                WorldInformer::new(number, link, namespace, (&clock, &weather), &mut chance)?;
             informers.push(informer);
         }
         let mut manager = None;
@@ -128,11 +122,11 @@ impl Play {
         Ok(play)
     }
 
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    fn note(&mut self, text: impl FnOnce() -> String) {
+    pub(super) fn note(&mut self, text: impl FnOnce() -> String) {
         if self.traces {
             let at = self.now().saturating_duration_since(self.began);
             let line = format!("{:>10.3}s  {}", at.as_secs_f64(), text());
@@ -141,7 +135,11 @@ impl Play {
     }
 
     /// Runs the steps but those that `skips` names, then heals the world and stops it.
-    pub(super) fn run(&mut self, steps: u64, skips: &dyn Fn(u64) -> bool) -> Result<(), Failure> {
+    pub(super) fn run(
+        &mut self,
+        steps: u64,
+        skips: &dyn Fn(u64) -> bool,
+    ) -> Result<(), BrokenPromise> {
         for step in 0..steps {
             if skips(step) {
                 continue;
@@ -159,7 +157,7 @@ impl Play {
         self.stop(&mut chance)
     }
 
-    fn step(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+    fn step(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         for informer in &self.informers {
             informer.link.reseed(chance.clone());
         }
@@ -196,7 +194,7 @@ impl Play {
     }
 
     /// A step of the manager, of its runs or of its users.
-    fn step_manager(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+    fn step_manager(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let Some(manager) = &mut self.manager else {
             return Ok(());
         };
@@ -237,7 +235,7 @@ impl Play {
         usize::try_from(chance.below(count.max(1))).unwrap_or_default()
     }
 
-    fn step_informer(&mut self, at: usize, chance: &mut Chance) -> Result<Stepped, Failure> {
+    fn step_informer(&mut self, at: usize, chance: &mut Chance) -> Result<Stepped, BrokenPromise> {
         let now = self.now();
         let Some(informer) = self.informers.get_mut(at) else {
             return Ok(Stepped::Ended);
@@ -263,7 +261,7 @@ impl Play {
         stepped
     }
 
-    fn step_some_handler(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+    fn step_some_handler(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let at = self.some_informer(chance);
         let count = self.informers.get(at).map_or(0, |it| it.handlers.len());
         let count = u64::try_from(count).unwrap_or_default();
@@ -276,22 +274,22 @@ impl Play {
         Ok(())
     }
 
-    fn step_handler(
+    pub(super) fn step_handler(
         &mut self,
         at: usize,
         handler: usize,
         chance: &mut Chance,
-    ) -> Result<bool, Failure> {
+    ) -> Result<bool, BrokenPromise> {
         let now = self.now();
         let informer = self.informers.get_mut(at);
         let Some(handler) = informer.and_then(|it| it.handlers.get_mut(handler)) else {
             return Ok(false);
         };
-        handler.step(now, chance, &self.weather, &self.truth, &mut self.counts)
+        handler.step(now, chance, (&self.weather, &self.truth), &mut self.counts)
     }
 
-    /// Whether the server may write. After a restore it must not reach the versions that a cache has
-    /// seen of the lost future: nothing could tell the two apart.
+    /// Whether the server may write. After a restore it must not reach the versions that a cache
+    /// has seen of the lost future: nothing could tell the two apart.
     fn may_write(&mut self) -> bool {
         let mut lost = self.informers.iter_mut();
         !lost.any(|informer| informer.is_lost && !informer.is_found(&self.truth))
@@ -430,15 +428,7 @@ impl Play {
                 "a bookmark"
             }
             9 if weather.restores && self.informers.iter().all(|it| !it.is_lost) => {
-                let known = self.server.version();
-                let version = known.saturating_sub(1 + chance.below(6)).max(1);
-                self.server.restore(version);
-                self.truth.restore(self.server.version());
-                self.sent.retain(|sent| sent.version <= version);
-                for informer in &mut self.informers {
-                    informer.link.cut();
-                    informer.restored();
-                }
+                self.restore(chance.below(6));
                 "the server is restored from a backup"
             }
             10 if weather.repeats => self.repeat(chance),
@@ -447,6 +437,19 @@ impl Play {
         self.counts.met("server", what);
         self.faults += 1;
         self.note(|| what.to_owned());
+    }
+
+    /// The server goes back in its history. Its connections are cut.
+    fn restore(&mut self, by: u64) {
+        let known = self.server.version();
+        let version = known.saturating_sub(1 + by).max(1);
+        self.server.restore(version);
+        self.truth.restore(self.server.version());
+        self.sent.retain(|sent| sent.version <= version);
+        for informer in &mut self.informers {
+            informer.link.cut();
+            informer.restored();
+        }
     }
 
     /// The server sends again what every watch has sent before.
@@ -500,7 +503,7 @@ impl Play {
         self.note(|| format!("informer {at}: {what}, for at most {length:?}"));
     }
 
-    fn users_act(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+    fn users_act(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let at = self.some_informer(chance);
         let weather = &self.weather;
         let Some(informer) = self.informers.get_mut(at) else {
@@ -509,7 +512,7 @@ impl Play {
         let what = match chance.below(4) {
             0 if weather.late_handlers && informer.handlers.len() < 4 && !informer.has_bound() => {
                 let added = informer.add_handler();
-                added.map_err(|error| Failure::new(Oracle::Told, error.to_string()))?;
+                added.map_err(|error| BrokenPromise::new(Oracle::Told, error.to_string()))?;
                 "adds a handler"
             }
             1 if weather.removals => {
@@ -534,7 +537,7 @@ impl Play {
     }
 
     /// Time passes: a moment, or longer once all parts have gone as far as they can.
-    fn time_passes(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+    fn time_passes(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let pick = chance.below(10);
         if pick < 3 {
             self.advance(chance.within(MOMENT));
@@ -560,7 +563,7 @@ impl Play {
     }
 
     /// Lets time pass, at most half a minute without a look at the parts.
-    fn wait(&mut self, by: Duration, chance: &mut Chance) -> Result<(), Failure> {
+    fn wait(&mut self, by: Duration, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let mut left = by;
         while left > STRIDE {
             left = left.saturating_sub(STRIDE);
@@ -571,7 +574,7 @@ impl Play {
         Ok(())
     }
 
-    fn advance(&mut self, by: Duration) {
+    pub(super) fn advance(&mut self, by: Duration) {
         self.clock.advance(by);
         self.awake += by;
         if self.weather.bookmarks && self.now() >= self.next_bookmark {
@@ -581,7 +584,7 @@ impl Play {
         }
     }
 
-    fn check_health(&mut self) -> Result<(), Failure> {
+    pub(super) fn check_health(&mut self) -> Result<(), BrokenPromise> {
         for informer in &self.informers {
             informer.check_health(self.awake, &self.truth, &mut self.counts)?;
         }
@@ -589,7 +592,7 @@ impl Play {
     }
 
     /// All reflectors go as far as they can without time.
-    fn settle(&mut self, chance: &mut Chance) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         for at in 0..self.informers.len() {
             let mut steps = 0;
             while !matches!(
@@ -599,7 +602,7 @@ impl Play {
                 steps += 1;
                 if steps > SETTLE_STEPS {
                     let seen = format!("informer {at} takes {steps} steps without time");
-                    return Err(Failure::new(Oracle::Livelock, seen));
+                    return Err(BrokenPromise::new(Oracle::Livelock, seen));
                 }
             }
         }
@@ -609,7 +612,7 @@ impl Play {
         Ok(())
     }
 
-    fn until_next_wake(&self) -> Option<Duration> {
+    pub(super) fn until_next_wake(&self) -> Option<Duration> {
         let now = self.now();
         let reflectors = self.informers.iter().map(|it| it.reflector.wakes_at());
         let handlers = self.informers.iter().flat_map(|it| &it.handlers);
@@ -622,97 +625,5 @@ impl Play {
             .filter(|at| *at > now)
             .min()?;
         Some(next.saturating_duration_since(now))
-    }
-
-    /// Ends all faults, and waits until each cache equals the server.
-    fn heal(&mut self, chance: &mut Chance) -> Result<(), Failure> {
-        self.server.heal();
-        self.server.lag(None);
-        for informer in &mut self.informers {
-            informer.link.heal();
-            informer.reflector.heal();
-        }
-        if let Some(manager) = &mut self.manager {
-            manager.link.heal();
-            manager.heal();
-        }
-        self.note(|| "the world is healed".to_owned());
-        let healed = self.now();
-        let mut calm = 0;
-        for _ in 0..HEALING_STEPS {
-            self.settle(chance)?;
-            self.check_health()?;
-            let mut all = true;
-            for informer in &mut self.informers {
-                all &= informer.has_converged(&self.truth)?;
-            }
-            if let Some(manager) = &mut self.manager {
-                all &= manager.has_converged(&self.truth, &self.weather)?.is_none();
-            }
-            calm = if all { calm + 1 } else { 0 };
-            if calm > 3 {
-                return self.check_handlers(chance);
-            }
-            if self.now().saturating_duration_since(healed) > HEALED_WITHIN {
-                break;
-            }
-            let next = self.until_next_wake().unwrap_or(MOMENT);
-            self.advance(next.clamp(Duration::from_millis(1), Duration::from_secs(30)));
-        }
-        let mut states = Vec::new();
-        for informer in &mut self.informers {
-            if !informer.has_converged(&self.truth)? {
-                states.push(informer.describe());
-                states.push(informer.describe_content(&self.truth)?);
-            }
-        }
-        if let Some(manager) = &mut self.manager {
-            states.extend(manager.has_converged(&self.truth, &self.weather)?);
-        }
-        let passed = self.now().saturating_duration_since(healed);
-        let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
-        Err(Failure::new(Oracle::Converges, seen))
-    }
-
-    /// Lets all handlers catch up, and compares their views.
-    fn check_handlers(&mut self, chance: &mut Chance) -> Result<(), Failure> {
-        for at in 0..self.informers.len() {
-            let count = self.informers.get(at).map_or(0, |it| it.handlers.len());
-            for handler in 0..count {
-                for _ in 0..HEALING_STEPS {
-                    if !self.step_handler(at, handler, chance)? {
-                        let informer = self.informers.get(at);
-                        let busy = informer.and_then(|it| it.handlers.get(handler)?.wakes_at());
-                        let Some(until) = busy else { break };
-                        let wait = until.saturating_duration_since(self.now());
-                        self.advance(wait);
-                    }
-                }
-            }
-        }
-        for informer in &self.informers {
-            informer.check_views(&self.truth)?;
-        }
-        if let Some(manager) = &mut self.manager {
-            manager.check_told(&self.truth)?;
-        }
-        if let Some(pods) = &mut self.pods {
-            let clock = &self.clock;
-            pods.check_healed(&mut self.counts, |by| clock.advance(by))?;
-        }
-        self.counts.met("oracle held", "converges, told");
-        Ok(())
-    }
-
-    fn stop(&mut self, chance: &mut Chance) -> Result<(), Failure> {
-        let now = self.now();
-        for informer in &mut self.informers {
-            informer.check_stop(now, chance, &mut self.counts)?;
-        }
-        if let Some(manager) = &mut self.manager {
-            manager.check_stop(chance, &mut self.counts)?;
-        }
-        self.counts.met("oracle held", "stops");
-        Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::coverage::Counts;
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
 use crate::pod_status::relist::driver::RelistLoop;
@@ -167,7 +167,7 @@ impl WorldPods {
         &mut self,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, BrokenPromise> {
         let now = self.clock.now();
         let uid = format!("pod-{}", chance.below(PODS));
         match chance.below(6) {
@@ -215,7 +215,7 @@ impl WorldPods {
         uid: &str,
         chance: &mut Chance,
         counts: &mut Counts,
-    ) -> Result<String, Failure> {
+    ) -> Result<String, BrokenPromise> {
         let now = self.clock.now();
         let since = now.checked_sub(chance.within(Duration::from_secs(3)));
         let since = since.unwrap_or(now);
@@ -246,12 +246,12 @@ impl WorldPods {
         };
         if is_old {
             let seen = format!("{story}, which had {then:?} at the time that it asked for");
-            return Err(Failure::new(Oracle::Status, seen));
+            return Err(BrokenPromise::new(Oracle::Status, seen));
         }
         let latest = self.latest.entry(uid.to_owned()).or_default();
         if reading.is_stored() && number < *latest {
             let seen = format!("{story} after {latest}");
-            return Err(Failure::new(Oracle::Backwards, seen));
+            return Err(BrokenPromise::new(Oracle::Backwards, seen));
         }
         *latest = number.max(*latest);
         Ok(story)
@@ -273,7 +273,7 @@ impl WorldPods {
         &mut self,
         counts: &mut Counts,
         mut wait: impl FnMut(Duration),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), BrokenPromise> {
         {
             let mut pods = self.pods.lock();
             (pods.fails, pods.panics, pods.changes_itself) = (false, false, false);
@@ -290,7 +290,7 @@ impl WorldPods {
             let present = self.pods.lock().present.get(&uid).copied();
             if cached != present {
                 let seen = format!("{uid} has {cached:?}, the runtime {present:?}");
-                return Err(Failure::new(Oracle::Converges, seen));
+                return Err(BrokenPromise::new(Oracle::Converges, seen));
             }
         }
         Ok(())

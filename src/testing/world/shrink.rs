@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::coverage::{Counts, Coverage};
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use super::play::Play;
 use crate::guard::guard;
 use crate::setters::setters;
@@ -41,11 +41,11 @@ impl Default for RunOptions {
 /// The outcome of one run.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The seed of the run.
     pub seed: u64,
     /// The promise that did not hold; `None` if all held.
-    pub failure: Option<Failure>,
+    pub failure: Option<BrokenPromise>,
     /// The steps that the run took.
     pub steps: u64,
     /// The story, one event a line, if the options ask for it.
@@ -63,29 +63,29 @@ pub struct Outcome {
 /// let outcome = run(1, &RunOptions::default(), &mut Coverage::default());
 /// assert!(outcome.failure.is_none(), "{:?}", outcome.failure);
 /// ```
-pub fn run(seed: u64, options: &RunOptions, coverage: &mut Coverage) -> Outcome {
+pub fn run(seed: u64, options: &RunOptions, coverage: &mut Coverage) -> RunOutcome {
     let mut story = Vec::new();
     let mut steps = 0;
     let mut counts = Counts::default();
     let played = guard("the simulation", || {
         let mut play = match Play::new(seed, options.traces) {
             Ok(play) => play,
-            Err(error) => return Err(Failure::new(Oracle::Stops, error.to_string())),
+            Err(error) => return Err(BrokenPromise::new(Oracle::Stops, error.to_string())),
         };
         let skips = |step| options.skipped.contains(&step);
         let result = guard("the simulation", || play.run(options.steps, &skips));
         story = std::mem::take(&mut play.story);
         counts = std::mem::take(&mut play.counts);
         steps = play.steps;
-        result.unwrap_or_else(|panic| Err(Failure::panicked(&panic)))
+        result.unwrap_or_else(|panic| Err(BrokenPromise::panicked(&panic)))
     });
-    let result = played.unwrap_or_else(|panic| Err(Failure::panicked(&panic)));
+    let result = played.unwrap_or_else(|panic| Err(BrokenPromise::panicked(&panic)));
     counts.add_to(coverage);
     let failure = result.err();
     if let (Some(failure), true) = (&failure, options.traces) {
         story.push(failure.to_string());
     }
-    Outcome {
+    RunOutcome {
         seed,
         failure,
         steps,

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
-use super::oracle::{Failure, Oracle};
+use super::oracle::{BrokenPromise, Oracle};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{ListRequest, WatchRequest};
 use crate::policy::{AnswerKind, Chance};
@@ -24,14 +24,14 @@ const EXEMPT_MAX: usize = 3;
 
 /// A request, without what differs at each repetition.
 #[derive(Clone, Debug, PartialEq)]
-enum Request {
+enum RequestMade {
     List(ListRequest),
     Watch(WatchRequest),
 }
 
 #[derive(Clone, Debug)]
 struct Made {
-    request: Request,
+    request: RequestMade,
     at: Instant,
     /// A list that succeeded: data came.
     data: bool,
@@ -81,7 +81,7 @@ pub(super) struct SteppedReflector<S: Sink<ConfigMap>> {
     token: StopToken,
     /// The requests that followed each other without a delay.
     run: Vec<Made>,
-    storm: Option<Failure>,
+    storm: Option<BrokenPromise>,
     latency: Duration,
     hangs: bool,
 }
@@ -126,7 +126,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
     }
 
     /// The broken promise about delays, if one broke.
-    pub(super) fn take_storm(&mut self) -> Option<Failure> {
+    pub(super) fn take_storm(&mut self) -> Option<BrokenPromise> {
         self.storm.take()
     }
 
@@ -241,11 +241,11 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
                 Stepped::Moved
             }
             Action::List { ref request, .. } | Action::Probe(ref request) => {
-                self.made(Request::List(request.clone()), now);
+                self.made(RequestMade::List(request.clone()), now);
                 self.begin(action, now, chance)
             }
             Action::Open(ref request) => {
-                self.made(Request::Watch(request.clone()), now);
+                self.made(RequestMade::Watch(request.clone()), now);
                 self.begin(action, now, chance)
             }
             Action::Commit(_) | Action::Apply | Action::Bookmark(_) => {
@@ -328,7 +328,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
 
     /// B9: in a run of requests without a delay each one after the first follows data, or is one of
     /// three exemptions, and none repeats another.
-    fn made(&mut self, request: Request, at: Instant) {
+    fn made(&mut self, request: RequestMade, at: Instant) {
         let is_delayed = |last: &Made| at.saturating_duration_since(last.at) >= DELAY_MIN;
         if self.run.last().is_none_or(is_delayed) {
             self.run.clear();
@@ -339,7 +339,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
         if exempt > EXEMPT_MAX || repeats {
             let before: Vec<_> = self.run.iter().map(|made| &made.request).collect();
             let seen = format!("{request:?} follows {before:?} without a delay");
-            self.storm = Some(Failure::new(Oracle::Storm, seen));
+            self.storm = Some(BrokenPromise::new(Oracle::Storm, seen));
         }
         self.run.push(Made {
             request,

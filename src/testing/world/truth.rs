@@ -198,7 +198,7 @@ impl Truth {
     }
 
     /// When the server replaced or deleted a state; `None` if that is its present one, or if the
-    /// next one does not decode, so that readers keep this one.
+    /// present one does not decode, so that readers keep an earlier one.
     pub(super) fn replaced(&self, shown: &Shown) -> Option<Instant> {
         let at = self
             .line
@@ -207,7 +207,8 @@ impl Truth {
         let later = self.line.get(at..)?.iter().skip(1);
         let mut later = later.filter(|state| state.key == shown.key);
         let next = later.next()?;
-        (next.kind != StateKind::Undecodable).then_some(next.instant)
+        let last = self.last(shown.key, u64::MAX)?;
+        (last.kind != StateKind::Undecodable).then_some(next.instant)
     }
 
     /// The last state before the deletion at a version.

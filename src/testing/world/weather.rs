@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::policy::Chance;
 
-/// What can happen in a run. Each seed switches a random part of it on, so that rare meetings of two
-/// faults are not drowned by all the others.
+/// What can happen in a run. Each seed switches a random part of it on, so that rare meetings of
+/// two faults are not drowned by all the others.
 #[derive(Clone, Debug)]
 pub(super) struct Weather {
     /// The server's side.

@@ -1,0 +1,109 @@
+//! The end of a run: the world heals, each cache and each view must equal the server, and all parts
+//! stop.
+
+use std::time::Duration;
+
+use super::oracle::{BrokenPromise, Oracle};
+use super::play::{MOMENT, Play};
+use crate::policy::Chance;
+
+/// How long the caches may take to equal a healed server: the longest time-out of a manager's
+/// watch, an hour, in which one that died without a word is found if the server sends no bookmarks,
+/// and the longest pause after a refusal, five minutes, before it and after it.
+const HEALED_WITHIN: Duration = Duration::from_secs(75 * 60);
+/// The most steps that healing may take.
+const HEALING_STEPS: u64 = 20_000;
+
+impl Play {
+    /// Ends all faults, and waits until each cache equals the server.
+    pub(super) fn heal(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
+        self.server.heal();
+        self.server.lag(None);
+        for informer in &mut self.informers {
+            informer.link.heal();
+            informer.reflector.heal();
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.link.heal();
+            manager.heal();
+        }
+        self.note(|| "the world is healed".to_owned());
+        let healed = self.now();
+        let mut calm = 0;
+        for _ in 0..HEALING_STEPS {
+            self.settle(chance)?;
+            self.check_health()?;
+            let mut all = true;
+            for informer in &mut self.informers {
+                all &= informer.has_converged(&self.truth)?;
+            }
+            if let Some(manager) = &mut self.manager {
+                all &= manager.has_converged(&self.truth, &self.weather)?.is_none();
+            }
+            calm = if all { calm + 1 } else { 0 };
+            if calm > 3 {
+                return self.check_handlers(chance);
+            }
+            if self.now().saturating_duration_since(healed) > HEALED_WITHIN {
+                break;
+            }
+            let next = self.until_next_wake().unwrap_or(MOMENT);
+            self.advance(next.clamp(Duration::from_millis(1), Duration::from_secs(30)));
+        }
+        let mut states = Vec::new();
+        for informer in &mut self.informers {
+            if !informer.has_converged(&self.truth)? {
+                states.push(informer.describe());
+                states.push(informer.describe_content(&self.truth)?);
+            }
+        }
+        if let Some(manager) = &mut self.manager {
+            states.extend(manager.has_converged(&self.truth, &self.weather)?);
+        }
+        let passed = self.now().saturating_duration_since(healed);
+        let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
+        Err(BrokenPromise::new(Oracle::Converges, seen))
+    }
+
+    /// Lets all handlers catch up, and compares their views.
+    fn check_handlers(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
+        for at in 0..self.informers.len() {
+            let count = self.informers.get(at).map_or(0, |it| it.handlers.len());
+            for handler in 0..count {
+                for _ in 0..HEALING_STEPS {
+                    if !self.step_handler(at, handler, chance)? {
+                        let informer = self.informers.get(at);
+                        let busy = informer.and_then(|it| it.handlers.get(handler)?.wakes_at());
+                        let Some(until) = busy else { break };
+                        let wait = until.saturating_duration_since(self.now());
+                        self.advance(wait);
+                    }
+                }
+            }
+        }
+        for informer in &self.informers {
+            informer.check_views(&self.truth)?;
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.check_told(&self.truth)?;
+        }
+        if let Some(pods) = &mut self.pods {
+            let clock = &self.clock;
+            pods.check_healed(&mut self.counts, |by| clock.advance(by))?;
+        }
+        self.counts.met("oracle held", "converges, told");
+        Ok(())
+    }
+
+    pub(super) fn stop(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
+        let now = self.now();
+        for informer in &mut self.informers {
+            informer.check_stop(now, chance, &mut self.counts)?;
+        }
+        if let Some(manager) = &mut self.manager {
+            manager.check_stop(chance, &mut self.counts)?;
+        }
+        self.counts.met("oracle held", "stops");
+        Ok(())
+    }
+}
