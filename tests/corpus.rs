@@ -2,8 +2,8 @@
 //! it is cut.
 //!
 //! `fixtures/corpus/list` and `…/watch` hold bodies; `NAME.outcome` says what `NAME` comes to, read
-//! as Secrets. `…/fuzz/TARGET` holds inputs on which a decoder once differed from another reader, or
-//! nearly did.
+//! as Secrets. `…/fuzz/TARGET` holds inputs on which a decoder once differed from another
+//! reader, or nearly did.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Throws inputs at the crate's decoders, from a grammar and by mutation of the corpus, and compares
+//! Throws inputs at the crate's decoders, from a grammar and by mutation of the corpus. Compares
 //! each outcome with another reader of the same bytes.
 //!
 //! ```sh
