@@ -2,7 +2,8 @@
 //! it is cut.
 //!
 //! `fixtures/corpus/list` and `…/watch` hold bodies; `NAME.outcome` says what `NAME` comes to, read
-//! as Secrets.
+//! as Secrets. `…/fuzz/TARGET` holds inputs on which a decoder once differed from another
+//! reader, or nearly did.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -12,7 +13,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kubecache::Error;
 use kubecache::http::DecodeOptions;
 use kubecache::list_watch::{Listed, ObjectEvent, WatchEvent};
-use kubecache::testing::{EventDecoder, ListDecoder};
+use kubecache::testing::{EventDecoder, FUZZ_TARGETS, ListDecoder};
 
 /// How the bytes of a body are handed in.
 const CHUNKS: [usize; 4] = [usize::MAX, 1, 2, 13];
@@ -86,6 +87,24 @@ fn watches_come_to_their_outcomes() {
         }
         outcome
     });
+}
+
+/// The fuzzer begins with these inputs, too.
+#[test]
+fn inputs_that_once_mattered_keep_the_promises_of_their_targets() {
+    for target in FUZZ_TARGETS {
+        let found = bodies(&format!("fuzz/{}", target.name));
+        assert!(!found.is_empty(), "{} has no inputs", target.name);
+        let more = match target.name {
+            "list" | "watch" => bodies(target.name),
+            _ => Vec::new(),
+        };
+        for path in found.into_iter().chain(more) {
+            let input = fs::read(&path).unwrap();
+            let kept = (target.run)(&input);
+            assert!(kept.is_ok(), "{}: {}", path.display(), kept.unwrap_err());
+        }
+    }
 }
 
 fn list(body: &[u8], size: usize, each: &mut dyn FnMut(Listed<Secret>)) -> Result<String, Error> {

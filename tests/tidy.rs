@@ -92,6 +92,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "informer",
             "manager",
             "pod_status",
+            "snapshot",
             "yaml",
         ],
     ),

@@ -80,6 +80,12 @@ pub use crate::wire::{DecodeOptions, Trim, undecodable_reads};
 pub(crate) use {
     agent::{HttpRequest, ResponseReader},
     calls::call_context::{CallContext, NamedDeadline},
+    calls::errors::retry_after,
+    certificates::client_certificate::expires,
     certificates::facts::certificate_subject,
+    certificates::pem::Pem,
+    config::read_text,
+    connect::proxy::proxy_answer,
+    credentials::plugin_answer,
     requests::JSON,
 };

@@ -108,6 +108,12 @@ pub(super) fn read(text: &[u8]) -> Result<(SystemTime, Parts), usize> {
     Ok((written.ok_or(1_usize)?, parts))
 }
 
+/// How many kinds a text holds, for the fuzzer; `None` if it is refused.
+#[cfg(feature = "testing")]
+pub(crate) fn kinds_in(text: &[u8]) -> Option<usize> {
+    read(text).ok().map(|(_, parts)| parts.len())
+}
+
 enum Line {
     Written(SystemTime),
     Kind(String),

@@ -52,6 +52,9 @@ mod options;
 mod seal;
 mod text;
 
+#[cfg(feature = "testing")]
+pub(crate) use content::kinds_in;
+
 pub use difference::SnapshotDifference;
 pub use key::{SnapshotKey, SnapshotKeyFile};
 pub use object::SnapshotObject;

@@ -33,6 +33,7 @@ mod api;
 #[cfg(test)]
 pub(crate) mod bad;
 mod control;
+mod fuzz;
 mod http;
 mod json;
 mod manifests;
@@ -43,6 +44,7 @@ mod source;
 
 pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder, DropParameter};
 pub use control::ControlServer;
+pub use fuzz::{FUZZ_TARGETS, FuzzTarget};
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
     SERVER_FAULTS, TestAuthority, Unfinished,

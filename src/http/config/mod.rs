@@ -17,6 +17,8 @@ mod system_authorities;
 pub use self::config::Config;
 pub(super) use self::config::{ProxyChoice, TlsSettings};
 pub use self::kubeconfig::KubeconfigOptions;
+#[cfg(feature = "testing")]
+pub(crate) use self::kubeconfig::read_text;
 pub(super) use self::proxy_url::{ProxyScheme, ProxyUrl, ProxyUser};
 pub(super) use self::server_url::ServerUrl;
 pub(super) use self::system_authorities::system_authorities;

@@ -398,24 +398,8 @@ impl Dialog<'_> {
                 )));
             }
             bytes.extend_from_slice(piece.get(..count).unwrap_or_default());
-            let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
-            let mut head = httparse::Response::new(&mut fields);
-            match head.parse(&bytes) {
-                Ok(httparse::Status::Complete(end)) => {
-                    return Ok(ProxyAnswer {
-                        code: head.code.unwrap_or_default(),
-                        reason: errors::printable(head.reason.unwrap_or_default()),
-                        length: content_length(head.headers),
-                        text: bytes.split_off(end),
-                    });
-                }
-                Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => {}
-                Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
-                    let message =
-                        format!("its answer to CONNECT is larger than {HEAD_BYTES_MAX} bytes");
-                    return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
-                }
-                Err(_) => return Err(foreign("its answer to CONNECT is no HTTP", &bytes)),
+            if let Some(answer) = answer_in(&mut bytes)? {
+                return Ok(answer);
             }
         }
     }
@@ -445,6 +429,33 @@ impl Dialog<'_> {
         }
         Ok(())
     }
+}
+
+/// The answer to CONNECT in the bytes that came so far, once its head is whole.
+fn answer_in(bytes: &mut Vec<u8>) -> Result<Option<ProxyAnswer>, Interrupt> {
+    let mut fields = [httparse::EMPTY_HEADER; HEAD_FIELDS_MAX];
+    let mut head = httparse::Response::new(&mut fields);
+    match head.parse(bytes) {
+        Ok(httparse::Status::Complete(end)) => Ok(Some(ProxyAnswer {
+            code: head.code.unwrap_or_default(),
+            reason: errors::printable(head.reason.unwrap_or_default()),
+            length: content_length(head.headers),
+            text: bytes.split_off(end),
+        })),
+        Ok(httparse::Status::Partial) if bytes.len() <= HEAD_BYTES_MAX => Ok(None),
+        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => {
+            let message = format!("its answer to CONNECT is larger than {HEAD_BYTES_MAX} bytes");
+            Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)))
+        }
+        Err(_) => Err(foreign("its answer to CONNECT is no HTTP", bytes)),
+    }
+}
+
+/// The code and the rest of an answer to CONNECT, for the fuzzer; `None` while it is not whole.
+#[cfg(feature = "testing")]
+pub(crate) fn proxy_answer(mut bytes: Vec<u8>) -> Result<Option<(u16, Vec<u8>)>, ()> {
+    let answer = answer_in(&mut bytes).map_err(drop)?;
+    Ok(answer.map(|answer| (answer.code, answer.text)))
 }
 
 fn content_length(fields: &[httparse::Header<'_>]) -> Option<usize> {

@@ -17,6 +17,8 @@ use std::path::PathBuf;
 
 pub(super) use self::authorization::Authorization;
 pub use self::exec::PluginPolicy;
+#[cfg(feature = "testing")]
+pub(crate) use self::exec::plugin_answer;
 pub(super) use self::exec::{
     ClusterInfo, ExecConfig, ExecPlugin, ExecVersion, InteractiveMode, PluginOptions,
     resolve_command,

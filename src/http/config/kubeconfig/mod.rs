@@ -125,6 +125,15 @@ fn read(
     Ok(Err(format!("{source}{}", looked_at.join(", "))))
 }
 
+/// Reads one text as a file would be, for the fuzzer.
+#[cfg(feature = "testing")]
+pub(crate) fn read_text(text: &str) -> Result<Option<Config>, Error> {
+    let mut merged = Merged::default();
+    merged.add_text(std::path::Path::new("/config"), text)?;
+    let environment = Environment::default();
+    resolve::resolve(&merged, &KubeconfigOptions::default(), &environment)
+}
+
 /// Returns the files that `KUBECONFIG` lists, else the default file, and the words before them in a
 /// message.
 fn usual_paths(environment: &Environment) -> (Vec<PathBuf>, &'static str) {

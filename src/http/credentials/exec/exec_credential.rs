@@ -174,6 +174,12 @@ pub(super) fn token(answer: &[u8]) -> Option<Zeroizing<String>> {
     status.text("token").ok()?
 }
 
+/// The token that an answer gives, or why it is refused, for the fuzzer.
+#[cfg(feature = "testing")]
+pub(crate) fn plugin_answer(answer: &[u8]) -> Result<Option<Zeroizing<String>>, String> {
+    decode(answer, ExecVersion::V1).map(|status| status.token)
+}
+
 /// Reads a plugin's answer, as client-go does.
 ///
 /// # Errors

@@ -19,6 +19,8 @@ use zeroize::Zeroizing;
 
 use self::child::{ChildFailure, Ended, OUTPUT_BYTES_MAX};
 pub(crate) use self::command::resolve as resolve_command;
+#[cfg(feature = "testing")]
+pub(crate) use self::exec_credential::plugin_answer;
 pub(crate) use self::exec_credential::{ClusterInfo, ExecVersion};
 use self::last_words::LastWords;
 pub use self::policy::PluginPolicy;
