@@ -229,6 +229,7 @@ where
             return Ok(Command::Print(page));
         }
         let known = snapshot_flag(name, &mut parser, &mut snapshot)?
+            || kubelet_flag(name, &mut parser, &mut options.kubelet)?
             || own_flag(name, &mut parser, &mut options)?
             || flags::connection_flag(
                 name,
@@ -339,18 +340,30 @@ fn snapshot_flag(
     snapshot::MISSING.map_or(Ok(true), |missing| Err(format!("--{name}: {missing}")))
 }
 
+/// The flags of the kubelet.
+fn kubelet_flag(
+    name: &str,
+    parser: &mut Parser,
+    kubelet: &mut KubeletOptions,
+) -> Result<bool, String> {
+    match name {
+        "pods-from" => kubelet.pods_from(&flags::text(name, parser)?)?,
+        "kubelet-url" => kubelet.url = Some(flags::text(name, parser)?),
+        "kubelet-certificate-authority" => {
+            kubelet.authority = Some(flags::path(name, parser)?);
+        }
+        "kubelet-interval" => {
+            kubelet.interval = Some(at_least(KUBELET_INTERVAL_LEAST, name, parser)?);
+        }
+        "kubelet-token-file" => kubelet.token_file = Some(flags::path(name, parser)?),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
 fn own_flag(name: &str, parser: &mut Parser, options: &mut Options) -> Result<bool, String> {
     match name {
         "node-name" => options.node_name = Some(flags::text(name, parser)?),
-        "pods-from" => options.kubelet.pods_from(&flags::text(name, parser)?)?,
-        "kubelet-url" => options.kubelet.url = Some(flags::text(name, parser)?),
-        "kubelet-certificate-authority" => {
-            options.kubelet.authority = Some(flags::path(name, parser)?);
-        }
-        "kubelet-interval" => {
-            options.kubelet.interval = Some(at_least(KUBELET_INTERVAL_LEAST, name, parser)?);
-        }
-        "kubelet-token-file" => options.kubelet.token_file = Some(flags::path(name, parser)?),
         "secret" | "configmap" => {
             let object = references::of_flag(name, &flags::text(name, parser)?)?;
             options.sources.named.insert(object);
@@ -618,6 +631,22 @@ mod tests {
                 "--output-owner 0:4294967295",
                 "--output-owner \"0:4294967295\": write UID:GID, such as 1000:1000",
             ),
+            ("--once=maybe", "--once=maybe: write true or false"),
+            ("-v=x", "-v \"x\": write a level from 0 to 9"),
+            (
+                "--demo-speed -1",
+                "--demo-speed \"-1\": write a number such as 1, 2.5 or 0",
+            ),
+        ];
+        for (line, expected) in rows {
+            let error = parse(line.split_whitespace()).unwrap_err();
+            assert_eq!(error, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_flags_of_the_kubelet_need_it_and_leave_nothing_to_guess() {
+        let rows = [
             (
                 "--pods-from cri",
                 "--pods-from \"cri\": write kubelet or apiserver",
@@ -642,17 +671,20 @@ mod tests {
                 "--pods-from kubelet --kubelet-url http://x:10255 --kubelet-token-file /t",
                 "the read-only port of a kubelet takes no token: leave --kubelet-token-file out",
             ),
-            ("--once=maybe", "--once=maybe: write true or false"),
-            ("-v=x", "-v \"x\": write a level from 0 to 9"),
-            (
-                "--demo-speed -1",
-                "--demo-speed \"-1\": write a number such as 1, 2.5 or 0",
-            ),
         ];
         for (line, expected) in rows {
             let error = parse(line.split_whitespace()).unwrap_err();
             assert_eq!(error, expected, "{line}");
         }
+        let options =
+            run("--pods-from kubelet --kubelet-interval 30s --kubelet-url http://n:10255");
+        assert!(options.kubelet.is_asked);
+        assert_eq!(options.kubelet.interval, Some(Duration::from_secs(30)));
+        assert!(
+            !run("--pods-from kubelet --pods-from apiserver")
+                .kubelet
+                .is_asked
+        );
     }
 
     /// Each flag of the table is read, and no other. What takes a value takes the next word.
