@@ -113,7 +113,7 @@ impl Client {
         &self,
         options: KubeletPodsOptions,
     ) -> Arc<dyn ListerWatcher<K>> {
-        let context = &self.inner().context;
+        let context = &self.inner.context;
         let seed = RandomState::new().build_hasher().finish();
         Arc::new(KubeletSource(Arc::new(Kubelet {
             pods: self.lister_of_path(PATH),

@@ -20,7 +20,7 @@ use crate::sync::{Arc, Mutex, Rank};
 /// The sink of one run. The entry refuses every write of a run that has ended (OC-28).
 pub(crate) struct Writer<K: Object> {
     context: RunContext<K>,
-    pub(in crate::manager) object: WatchedObject<K>,
+    pub(crate) object: WatchedObject<K>,
     pub(super) run: RunId,
     /// The list of a successor whose watch is not open yet, and how it was read.
     held: Mutex<Option<(ObjectStaging<K>, Replacement)>>,

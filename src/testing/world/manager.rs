@@ -69,7 +69,7 @@ impl Launcher<ConfigMap> for WorldLauncher {
         writer: Arc<Writer<ConfigMap>>,
         mut options: ReflectorOptions,
     ) -> Result<Box<dyn RunHandle>, Error> {
-        let key = writer.key().clone();
+        let key = writer.object.key.clone();
         options.seed = self.seeds.lock().below(u64::MAX);
         let start_after = std::mem::take(&mut options.start_after);
         let source = Arc::new(self.link.with_scope(Scope::object(&key)));
