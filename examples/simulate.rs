@@ -1,5 +1,15 @@
 //! Searches the simulation for a seed whose run breaks a promise of the crate, and tells its story.
 
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a program on the system's time, with threads that read the output of processes"
+)]
+#![expect(
+    clippy::arithmetic_side_effects,
+    reason = "seeds and seconds are small numbers"
+)]
+
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -38,6 +48,10 @@ const HANGS_AFTER: Duration = Duration::from_secs(60);
 type Fallible<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 #[derive(Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 struct Flags {
     seeds: Range<u64>,
     jobs: u64,
@@ -182,9 +196,8 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
         let jobs: Vec<_> = (0..flags.jobs)
             .map(|_| scope.spawn(|| run_chunks(flags, &found)))
             .collect();
-        let ends = jobs.into_iter().map(|job| job.join());
-        ends.map(|end| end.map_err(|_| "a job panicked")?)
-            .collect::<Fallible<()>>()
+        let mut jobs = jobs.into_iter();
+        jobs.try_for_each(|job| job.join().map_err(|_panic| "a job panicked")?)
     })?;
     let found = found.into_inner()?;
     let mut out = io::stdout().lock();
@@ -236,7 +249,7 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
 fn run_chunks(flags: &Flags, found: &Mutex<Found>) -> Fallible<()> {
     loop {
         let (from, to) = {
-            let mut found = found.lock().map_err(|_| "a job panicked")?;
+            let mut found = found.lock().map_err(|_poisoned| "a job panicked")?;
             let from = found.next;
             if from >= flags.seeds.end || !flags.keeps_going && !found.failed.is_empty() {
                 return Ok(());
@@ -273,13 +286,13 @@ fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible
                 writeln!(io::stdout(), "seed {seed} {how}")?;
                 found
                     .lock()
-                    .map_err(|_| "a job panicked")?
+                    .map_err(|_poisoned| "a job panicked")?
                     .failed
                     .insert(seed);
                 return Ok(());
             }
         };
-        let mut found = found.lock().map_err(|_| "a job panicked")?;
+        let mut found = found.lock().map_err(|_poisoned| "a job panicked")?;
         match line.split_once(' ') {
             Some(("seed", seed)) => {
                 present = Some(seed.parse()?);

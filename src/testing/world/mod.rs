@@ -55,6 +55,8 @@ mod manager;
 mod oracle;
 mod play;
 mod pods;
+mod sent;
+mod server_side;
 mod shrink;
 mod stepped;
 #[cfg(test)]

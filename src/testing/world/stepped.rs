@@ -167,7 +167,6 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
     fn go_on(&mut self, doing: Doing, now: Instant, chance: &mut Chance) -> Result<Input, Stepped> {
         let input = match doing {
             Doing::Ended => return Err(Stepped::Ended),
-            Doing::Decide(input) => input,
             Doing::Sending { until, .. } | Doing::Answered { until, .. } if now < until => {
                 self.doing = doing;
                 return Err(Stepped::Blocked);
@@ -175,7 +174,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             Doing::Sending { action, fails, .. } => {
                 return Err(self.send(action, fails, now, chance));
             }
-            Doing::Answered { input, .. } => input,
+            Doing::Decide(input) | Doing::Answered { input, .. } => input,
             Doing::Pausing { until, on_demand } => {
                 let pause = Action::Pause {
                     until: now,

@@ -7,6 +7,10 @@ use crate::policy::Chance;
 /// What can happen in a run. Each seed switches a random part of it on, so that rare meetings of
 /// two faults are not drowned by all the others.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own, which a seed sets"
+)]
 pub(super) struct Weather {
     /// The server's side.
     pub(super) deletes: bool,
