@@ -542,13 +542,16 @@ fn recording(text: &[u8]) -> Result<bool, String> {
     }
 }
 
-#[cfg(feature = "snapshot")]
+/// A text begins with the time at which it was written. Without the feature, none is read.
 fn snapshot(text: &[u8]) -> Result<bool, String> {
-    Ok(crate::snapshot::kinds_in(text).is_some())
-}
-
-/// Without the feature there is no snapshot to read.
-#[cfg(not(feature = "snapshot"))]
-fn snapshot(_text: &[u8]) -> Result<bool, String> {
-    Ok(false)
+    #[cfg(feature = "snapshot")]
+    let is_taken = crate::snapshot::kinds_in(text).is_some();
+    #[cfg(not(feature = "snapshot"))]
+    let is_taken = false;
+    let first = text.split(|byte| *byte == b'\n').next();
+    let head = serde_json::from_slice::<Value>(first.unwrap_or_default());
+    if is_taken && !head.is_ok_and(|head| head.get("written").is_some()) {
+        return Err(differ("taken without a head", &text, &first));
+    }
+    Ok(is_taken)
 }
