@@ -152,6 +152,7 @@ fn respond(head: &[u8], table: &Table, now: Instant) -> Option<(Pending, bool)> 
 mod tests {
     use std::collections::VecDeque;
 
+    use super::super::EndpointsOptions;
     use super::*;
     use crate::clock::FakeClock;
 
@@ -201,7 +202,10 @@ mod tests {
 
     /// Endpoints without checks and pages.
     fn table() -> Table {
-        Table::new(crate::worker::WakeUp::new().unwrap(), true)
+        Table::new(
+            crate::worker::WakeUp::new().unwrap(),
+            EndpointsOptions::default(),
+        )
     }
 
     fn exchange(pieces: &[&[u8]], takes: usize) -> HttpExchange<Script> {

@@ -151,7 +151,6 @@ const DROP_PATIENCE: Duration = Duration::from_millis(100);
 /// returns.
 pub struct Endpoints {
     address: SocketAddr,
-    check_limit: Duration,
     table: Arc<Table>,
     server: WorkerGroup,
 }
@@ -170,14 +169,13 @@ impl Endpoints {
         let (address, listener) = address.listen()?;
         let whose = format!("the endpoints at {address}");
         let bell = WakeUp::new().map_err(Error::no_thread(&whose))?;
-        let table = Arc::new(Table::new(bell, !options.without_probes));
+        let table = Arc::new(Table::new(bell, options));
         let server = WorkerGroup::default();
         let serving = EndpointsServer::new(listener, Arc::clone(&table));
         let thread = Worker::spawn("endpoints", move |stop| serving.run(stop));
         server.add(thread.map_err(Error::no_thread(&whose))?);
         Ok(Self {
             address,
-            check_limit: options.check_limit.unwrap_or(CHECK_LIMIT),
             table,
             server,
         })
@@ -229,8 +227,9 @@ impl Endpoints {
             check().map_err(|error| probe::reason(&of, &*error.into()))?;
             Ok(WebPage::text("ok"))
         };
-        let check = NamedCall::new("check", name, self.check_limit, checked);
-        self.table.add(Some(probe), check)
+        let limit = self.table.options.check_limit.unwrap_or(CHECK_LIMIT);
+        self.table
+            .add(Some(probe), NamedCall::new("check", name, limit, checked))
     }
 
     /// Removes a check; `false` if there is none of that name. A call that runs goes on.

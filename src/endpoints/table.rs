@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use super::named_call::{CallRun, NamedCall};
+use super::options::EndpointsOptions;
 use super::page::WebPage;
 use super::probe::{Probe, ProbePath};
 use crate::clock::later;
@@ -21,17 +22,17 @@ pub(super) struct Table {
     /// Wakes the server: at its start, its stop and the end of each call.
     pub(super) bell: Arc<WakeUp>,
     pub(super) is_served: AtomicBool,
-    has_probes: bool,
+    pub(super) options: EndpointsOptions,
 }
 
 impl Table {
-    pub(super) fn new(bell: Arc<WakeUp>, has_probes: bool) -> Self {
+    pub(super) fn new(bell: Arc<WakeUp>, options: EndpointsOptions) -> Self {
         Self {
             calls: Mutex::ranked(Rank::ENDPOINTS, Vec::new()),
             threads: WorkerGroup::default(),
             bell,
             is_served: AtomicBool::new(false),
-            has_probes,
+            options,
         }
     }
 
@@ -65,7 +66,7 @@ impl Table {
     /// Starts the calls that answer a request for `target`, a path with or without a query.
     pub(super) fn ask(&self, target: &str, now: Instant) -> Pending {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
-        let probe = ProbePath::of(path).filter(|_| self.has_probes);
+        let probe = ProbePath::of(path).filter(|_| !self.options.without_probes);
         let is_asked = |of: Option<Probe>, name: &str| match (&probe, of) {
             (Some(probe), Some(of)) => of <= probe.probe && ["", name].contains(&probe.check),
             (probe, of) => probe.is_none() && of.is_none() && name == path,
