@@ -10,7 +10,7 @@ use super::AGENT;
 use super::rows::pod;
 use crate::support::example::IsLine;
 
-fn kubelet(lists: &[&[Value]]) -> FixtureServer {
+fn kubelet(lists: &[Vec<Value>]) -> FixtureServer {
     let mut recording = Recording::new();
     for pods in lists {
         let list = json!({
@@ -37,7 +37,7 @@ fn a_pod_that_comes_while_the_api_server_is_away_has_its_secret_from_memory() {
         pod("web-1", &["db"], &[], "Running"),
         pod("web-2", &["db"], &[], "Pending"),
     );
-    let kubelet = kubelet(&[&[first.clone()], &[first, second]]);
+    let kubelet = kubelet(&[vec![first.clone()], vec![first, second]]);
     let (url, kubelet_url) = (server.url(), kubelet.url());
     // Until the server has crashed, the kubelet has no other answer.
     let busy = Act::Status {
