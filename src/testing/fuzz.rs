@@ -103,7 +103,7 @@ fn reference<K: Object>(json: &str) -> Option<K> {
     with_name(serde_json::from_str(json).ok()?)
 }
 
-/// The same where the last of two members counts, and the fields that caches trim may hold anything.
+/// The same where the last of two members counts, and the fields that caches trim hold anything.
 fn lenient_reference<K: Object>(json: &str) -> Option<K> {
     let mut value: Value = serde_json::from_str(json).ok()?;
     let metadata = value.get_mut("metadata").and_then(Value::as_object_mut);
