@@ -4,6 +4,7 @@
 //! `Clock::wait_for`, or through the single steps `Clock::wait_until` and `Clock::wait_for_bell`,
 //! so that with a [`FakeClock`] no test ever sleeps.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::sync::{Arc, Bell, Monitor, Mutex, MutexGuard, Rank, Wake, wake_at};
@@ -191,6 +192,19 @@ impl Clock {
             },
             Source::Fake(fake) => fake.0.lock().at,
         }
+    }
+
+    /// A seed for the jitter of one wait: a random number, or one of its time if the clock moves
+    /// itself.
+    pub(crate) fn seed(&self) -> u64 {
+        if let Source::Fake(fake) = &self.0 {
+            let fake = fake.0.lock();
+            if fake.moves_itself {
+                let passed = fake.at.instant.saturating_duration_since(fake.start);
+                return u64::try_from(passed.as_nanos()).unwrap_or_default();
+            }
+        }
+        RandomState::new().build_hasher().finish()
     }
 
     /// Reads the coarse clock, for checks at each read of a cache: a quarter of the cost of

@@ -4,7 +4,6 @@
 //! A reflector has its own backoff and does not use this.
 
 use std::cell::Cell;
-use std::hash::{BuildHasher as _, RandomState};
 use std::time::{Duration, Instant};
 
 use crate::clock::{Clock, Deadline};
@@ -109,7 +108,7 @@ pub(crate) fn patiently<T>(
         let Err(error) = answered else {
             return answered;
         };
-        let chance = Chance::new(RandomState::new().hash_one(0_u8)).share();
+        let chance = Chance::new(clock.seed()).share();
         let pause = tries.failed(error, clock.now(), deadline, chance)?;
         told(&tries.failures);
         if stop.wait_until(clock, clock.after(pause)) == WaitEnd::Stopped {

@@ -111,7 +111,7 @@ impl<K: Object> SharedInformer<K> {
         self.thread.stop();
         // Code of the program may hold up the thread, but not the waiters.
         self.end_because(None);
-        // ReflectorParts that were never started end by their drop, which may run code of the program.
+        // Parts that were never started end by their drop, which may run code of the program.
         drop(parts);
     }
 
