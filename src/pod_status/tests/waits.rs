@@ -324,7 +324,9 @@ fn b15_an_answer_that_came_beats_a_stop_and_a_close_of_meanwhile() {
         let (_, _, answered) = table.set("uid-1", entry("web", stage.at(1)));
         drop(table);
         end(&stage, &asking);
-        answered.iter().for_each(|slot| slot.notify_all());
+        for slot in &answered {
+            slot.notify_all();
+        }
         assert_eq!(name(&asking.answer()), "web");
         stage.assert_nobody_is_left();
     }
