@@ -3,7 +3,7 @@
 
 use super::reading::{PodReading, StatusError, Timestamp};
 use super::status::{CachedStatus, PodStatus};
-use super::table::{Answer, PodTable, PodWaiter, Slot};
+use super::table::{AnswerSlot, PodAnswer, PodTable, PodWaiter};
 use super::timeout;
 use crate::clock::{Clock, Deadline, IntoDeadline};
 use crate::error::{Error, clone_of, debug_of};
@@ -271,11 +271,11 @@ impl<S: CachedStatus> PodStatusCache<S> {
         let mut answer = slot.lock();
         loop {
             match answer.take() {
-                Some(Answer::Known(found)) => {
+                Some(PodAnswer::Known(found)) => {
                     drop(answer);
                     return Ok(PodReading::of(uid, found));
                 }
-                Some(Answer::Closed) => return Err(timeout::closed(uid)),
+                Some(PodAnswer::Closed) => return Err(timeout::closed(uid)),
                 None => {}
             }
             let now = self.clock.now();
@@ -303,7 +303,7 @@ impl<S: CachedStatus> PodStatusCache<S> {
 }
 
 /// Wakes the threads whose slots are filled, once each. The caller holds no lock.
-fn wake<S>(answered: &[Slot<S>]) {
+fn wake<S>(answered: &[AnswerSlot<S>]) {
     for slot in answered {
         slot.notify_all();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use shuttle::thread::{self, JoinHandle};
 
-use super::table::{Answer, PodTable, Slot};
+use super::table::{AnswerSlot, PodAnswer, PodTable};
 use super::tests::{Stage, later};
 use super::{PodReading, PodStatus, PodStatusCache, PodWaiter, Timestamp};
 use crate::clock::{Clock, Deadline};
@@ -255,7 +255,7 @@ fn a_delete_in_between_loses_no_answer() {
             assert!(is_set(&reading) || !reading.is_stored());
             writer.join().unwrap();
             let found = early.lock().take();
-            assert!(matches!(found, Some(Answer::Known(found)) if is_set(&found)));
+            assert!(matches!(found, Some(PodAnswer::Known(found)) if is_set(&found)));
             stage.assert_nobody_is_left();
         },
         SCHEDULES,
@@ -292,11 +292,11 @@ impl Parts {
         PodReading::new(status("uid-1"), None, Some(time))
     }
 
-    fn subscribe(&self) -> Slot<PodStatus> {
+    fn subscribe(&self) -> AnswerSlot<PodStatus> {
         self.table.lock().subscribe(self.wait.clone())
     }
 
-    fn wait_for_answer(&self, slot: &Slot<PodStatus>) {
+    fn wait_for_answer(&self, slot: &AnswerSlot<PodStatus>) {
         let mut answer = slot.lock();
         while answer.is_none() {
             answer = self.clock.wait_until(slot, answer, Deadline::NEVER);

@@ -28,16 +28,16 @@ pub(super) struct PodTable<S> {
 /// A waiter, and where its only answer goes.
 struct Waiter<S> {
     wait: PodWaiter,
-    slot: Slot<S>,
+    slot: AnswerSlot<S>,
 }
 
 /// Where a waiter finds its answer without the table's lock, so that many who are answered at once
 /// do not queue for that. It is filled under the table's lock, once (PC-11): later changes of the
 /// entry do not change the answer (PC-8).
-pub(super) type Slot<S> = Arc<Monitor<Option<Answer<S>>>>;
+pub(super) type AnswerSlot<S> = Arc<Monitor<Option<PodAnswer<S>>>>;
 
 /// How the table ends a wait.
-pub(super) enum Answer<S> {
+pub(super) enum PodAnswer<S> {
     Known(PodReading<S>),
     /// The cache is closed.
     Closed,
@@ -105,7 +105,7 @@ impl<S> PodTable<S> {
         &mut self,
         uid: &str,
         entry: PodReading<S>,
-    ) -> (bool, Option<PodReading<S>>, Vec<Slot<S>>) {
+    ) -> (bool, Option<PodReading<S>>, Vec<AnswerSlot<S>>) {
         let time = entry.modified;
         let replaced = match self.pods.get_mut(uid) {
             Some(stored) if self.evented && stored.modified > time => {
@@ -122,7 +122,7 @@ impl<S> PodTable<S> {
         self.pods.remove(uid)
     }
 
-    pub(super) fn update_time(&mut self, time: Timestamp) -> Vec<Slot<S>> {
+    pub(super) fn update_time(&mut self, time: Timestamp) -> Vec<AnswerSlot<S>> {
         self.global = Some(time);
         let (pods, mut answered) = (&self.pods, Vec::new());
         self.waited.retain(|uid, waiters| {
@@ -132,7 +132,7 @@ impl<S> PodTable<S> {
         answered
     }
 
-    pub(super) fn set_observed_time(&mut self, uid: &str, time: Timestamp) -> Vec<Slot<S>> {
+    pub(super) fn set_observed_time(&mut self, uid: &str, time: Timestamp) -> Vec<AnswerSlot<S>> {
         if let Some(entry) = self.pods.get_mut(uid) {
             entry.observed = Some(time);
         }
@@ -140,19 +140,19 @@ impl<S> PodTable<S> {
     }
 
     /// Ends every wait. Returns the slots of those that wait now.
-    pub(super) fn close(&mut self) -> Vec<Slot<S>> {
+    pub(super) fn close(&mut self) -> Vec<AnswerSlot<S>> {
         self.closed = true;
         let waiters = self.waited.drain().flat_map(|(_, waiters)| waiters);
         let closed = waiters.map(|waiter| {
-            *waiter.slot.lock() = Some(Answer::Closed);
+            *waiter.slot.lock() = Some(PodAnswer::Closed);
             waiter.slot
         });
         closed.collect()
     }
 
     /// Enters a waiter. Its slot is filled already if the cache is closed.
-    pub(super) fn subscribe(&mut self, wait: PodWaiter) -> Slot<S> {
-        let answer = self.closed.then_some(Answer::Closed);
+    pub(super) fn subscribe(&mut self, wait: PodWaiter) -> AnswerSlot<S> {
+        let answer = self.closed.then_some(PodAnswer::Closed);
         let slot = Arc::new(Monitor::ranked(Rank::POD_ANSWER, answer));
         if !self.closed {
             let waiters = self.waited.entry(Arc::clone(&wait.uid)).or_default();
@@ -163,7 +163,7 @@ impl<S> PodTable<S> {
     }
 
     /// Gives up the place of a waiter. Returns false if its slot is filled.
-    pub(super) fn leave(&mut self, uid: &str, slot: &Slot<S>) -> bool {
+    pub(super) fn leave(&mut self, uid: &str, slot: &AnswerSlot<S>) -> bool {
         let Some(waiters) = self.waited.get_mut(uid) else {
             return false;
         };
@@ -176,7 +176,7 @@ impl<S> PodTable<S> {
         was_there
     }
 
-    fn notify(&mut self, uid: &str, time: Timestamp) -> Vec<Slot<S>> {
+    fn notify(&mut self, uid: &str, time: Timestamp) -> Vec<AnswerSlot<S>> {
         let mut answered = Vec::new();
         if let Some(waiters) = self.waited.get_mut(uid) {
             answer(waiters, time, self.pods.get(uid), &mut answered);
@@ -201,12 +201,12 @@ fn answer<S>(
     waiters: &mut Vec<Waiter<S>>,
     time: Timestamp,
     entry: Option<&PodReading<S>>,
-    answered: &mut Vec<Slot<S>>,
+    answered: &mut Vec<AnswerSlot<S>>,
 ) {
     waiters.retain(|Waiter { wait, slot }| {
         let is_met = time >= wait.min_time;
         if is_met {
-            *slot.lock() = Some(Answer::Known(found(entry)));
+            *slot.lock() = Some(PodAnswer::Known(found(entry)));
             answered.push(Arc::clone(slot));
         }
         !is_met

@@ -249,11 +249,16 @@ mod tests {
         let options = ReflectorOptions::default().clock(clock);
         let (store, _reflector) = Store::spawn("s", from, Indexers::new(), options).unwrap();
         store.wait_until_synced(Deadline::NEVER).unwrap();
+        source.wait_for_watches(1);
         for kind in [RequestKind::List, RequestKind::Watch] {
             source.fail_all(kind, Error::new(ErrorKind::Unreachable, "no route to host"));
         }
-        source.wait_for_watches(1);
         source.end_watches(None);
+        // Else the wait could be over before the first request fails.
+        let is_unreachable = |error: &Error| error.kind() == ErrorKind::Unreachable;
+        while !store.status().failures.last().is_some_and(is_unreachable) {
+            time.advance(time.wait_for_next_timer());
+        }
         let error = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| store.wait_until(&key(), |_| false, SECONDS));
             while !waiter.is_finished() {

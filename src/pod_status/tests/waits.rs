@@ -1,7 +1,7 @@
 //! Waits: the waiters that a time answers, their answers, and the other ends of a wait.
 
 use super::*;
-use crate::pod_status::table::{Answer, PodTable, Slot};
+use crate::pod_status::table::{AnswerSlot, PodAnswer, PodTable};
 use crate::worker::StopSource;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -70,7 +70,7 @@ fn pc_8_the_answer_is_the_entry_of_the_moment() {
     table.set("uid-1", entry("told", stage.at(1)));
     table.set("uid-1", entry("later", stage.at(2)));
     table.delete("uid-1");
-    let Some(Answer::Known(told)) = slot.lock().take() else {
+    let Some(PodAnswer::Known(told)) = slot.lock().take() else {
         panic!("nobody answered");
     };
     assert_eq!(told.status.unwrap().name, "told");
@@ -206,7 +206,7 @@ fn b15_only_those_who_are_answered_are_woken() {
     let soon = table.subscribe(wait(&stage, "uid-1", stage.at(1)));
     let late = table.subscribe(wait(&stage, "uid-1", stage.at(9)));
     let other = table.subscribe(wait(&stage, "uid-2", stage.at(5)));
-    let is_of = |woken: &[Slot<PodStatus>], slots: &[&Slot<PodStatus>]| {
+    let is_of = |woken: &[AnswerSlot<PodStatus>], slots: &[&AnswerSlot<PodStatus>]| {
         woken.len() == slots.len() && woken.iter().zip(slots).all(|(a, b)| Arc::ptr_eq(a, b))
     };
     let woken = table.set("uid-1", entry("early", stage.at(0))).2;

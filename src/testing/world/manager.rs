@@ -38,7 +38,7 @@ use crate::worker::StopSource;
 /// The pods that reference objects.
 const PODS: u64 = 4;
 /// For how long an event may wait for a thread that has not run yet.
-const UNREAD_MAX: Duration = Duration::from_millis(250);
+const UNREAD_MAX: Duration = Duration::from_secs(1);
 /// How long a read may wait for the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 

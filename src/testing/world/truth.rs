@@ -197,18 +197,19 @@ impl Truth {
         Some(first.at)
     }
 
-    /// When the server replaced or deleted a state; `None` if that is its present one, or if the
-    /// present one does not decode, so that readers keep an earlier one.
+    /// Since when readers must not have a state any more as if it had just been confirmed; `None`
+    /// if they may. A later state that does not decode leaves readers with the earlier one.
     pub(super) fn replaced(&self, shown: &Shown) -> Option<Instant> {
         let at = self
             .line
             .iter()
             .position(|state| state.serial == shown.serial)?;
         let later = self.line.get(at..)?.iter().skip(1);
-        let mut later = later.filter(|state| state.key == shown.key);
-        let next = later.next()?;
-        let last = self.last(shown.key, u64::MAX)?;
-        (last.kind != StateKind::Undecodable).then_some(next.instant)
+        let later = later.filter(|state| state.key == shown.key);
+        later.fold(None, |since, state| match state.kind {
+            StateKind::Undecodable => None,
+            StateKind::Decodes | StateKind::Gone => since.or(Some(state.instant)),
+        })
     }
 
     /// The last state before the deletion at a version.

@@ -4,6 +4,7 @@ mod answers;
 
 use std::cell::Cell;
 use std::fs;
+use std::io::BufRead as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 use rustix::process::Pid;
@@ -358,19 +359,27 @@ fn full_pipe() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
     (reader, writer)
 }
 
+/// The plugin ends once it was heard: what it wrote last is passed on without a wait for a reader.
 #[test]
 fn standard_error_is_passed_on_whole() {
     let bed = Bed::new("passed");
     let (reader, writer) = rustix::pipe::pipe().unwrap();
+    let go = bed.0.join("go");
+    let line = "a line of some length";
+    let body = format!(
+        "mkfifo {0}; yes '{line}' | head -n 30000 >&2; read _ <{0}; exit 3",
+        go.display()
+    );
     let hearing = Worker::spawn("t-hear", move |_| {
-        let mut heard = String::new();
-        std::io::Read::read_to_string(&mut fs::File::from(reader), &mut heard).unwrap();
-        assert_eq!(heard.lines().count(), 30_000);
-        assert!(heard.lines().all(|line| line == "a line of some length"));
+        let mut heard = std::io::BufReader::new(fs::File::from(reader)).lines();
+        let lines = heard.by_ref().take(30_000);
+        let others = lines.filter(|heard| heard.as_ref().unwrap() != line);
+        assert_eq!(others.count(), 0);
+        fs::write(go, "\n").unwrap();
+        assert!(heard.next().is_none());
     });
-    let body = "yes 'a line of some length' | head -n 30000 >&2; exit 3";
     let mut words = LastWords::new(Some(writer));
-    assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
+    assert_eq!(heard(&bed, &body, &StopToken::never(), &mut words), Some(3));
     let shown = words.shown(None).unwrap();
     assert_eq!(shown.len(), 1024);
     assert!(shown.ends_with("a line of some length\\na line of some length"));
