@@ -227,6 +227,10 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
     )?;
     drop(out);
     let Some(first) = found.failed.first() else {
+        let asked = flags.seeds.end.saturating_sub(flags.seeds.start);
+        if asked == 0 || found.ran < asked {
+            return Err(format!("only {} of {asked} seeds were run", found.ran).into());
+        }
         return Ok(ExitCode::SUCCESS);
     };
     // In a process of its own, which may hang or abort as the seed did.

@@ -83,8 +83,8 @@ const GROUPS: [Group; 8] = [
             flag(
                 "pods-from",
                 "kubelet|apiserver",
-                "where the pods of the node come from. A kubelet is asked again and again, also \
-                 while the API server is away, which then has no watch of pods",
+                "where the pods of the node come from. A kubelet is asked again and again, and the \
+                 API server has no watch of pods then",
             )
             .default("apiserver"),
             flag(

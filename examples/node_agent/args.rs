@@ -671,6 +671,14 @@ mod tests {
                 "--pods-from kubelet --kubelet-url http://x:10255 --kubelet-token-file /t",
                 "the read-only port of a kubelet takes no token: leave --kubelet-token-file out",
             ),
+            (
+                "--pods-from kubelet --kubelet-url HTTP://x:10255 --kubelet-token-file /t",
+                "the read-only port of a kubelet takes no token: leave --kubelet-token-file out",
+            ),
+            (
+                "--pods-from kubelet --kubelet-url x:10250 --kubelet-token-file /t",
+                "--kubelet-url needs https:// or http:// in front",
+            ),
         ];
         for (line, expected) in rows {
             let error = parse(line.split_whitespace()).unwrap_err();

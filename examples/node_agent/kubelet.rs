@@ -1,4 +1,4 @@
-//! The pods from the kubelet itself: they are there while the API server is away.
+//! The pods from the kubelet itself, without a watch of pods at the API server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,18 +55,23 @@ impl KubeletOptions {
             || self.authority.is_some()
             || self.token_file.is_some()
             || self.interval.is_some();
-        let is_plain = self
-            .url
-            .as_ref()
-            .is_some_and(|url| url.starts_with("http:"));
+        // Without a scheme it would be http.
+        let scheme = self.url.as_ref().map(|url| url.split_once("://"));
+        let scheme = scheme.map(|parts| parts.unwrap_or_default().0.to_ascii_lowercase());
         match self.is_asked {
             false if says => Some("the --kubelet-… flags need --pods-from kubelet"),
             true if demo => Some("--demo shows recorded pods: leave --pods-from out"),
             true if chooses => Some("a kubelet lists all its pods: leave -n and -l out"),
-            true if is_plain && self.token_file.is_some() => Some(
-                "the read-only port of a kubelet takes no token: leave --kubelet-token-file out",
-            ),
-            true | false => None,
+            true => match scheme.as_deref() {
+                None | Some("https") => None,
+                Some("http") if self.token_file.is_none() => None,
+                Some("http") => Some(
+                    "the read-only port of a kubelet takes no token: leave --kubelet-token-file \
+                     out",
+                ),
+                Some(_) => Some("--kubelet-url needs https:// or http:// in front"),
+            },
+            false => None,
         }
     }
 
@@ -87,7 +92,8 @@ impl KubeletOptions {
             config = config.with_authorities(pem);
         }
         let own = Path::new(TOKEN);
-        let own = (url.starts_with("https:") && own.exists()).then(|| own.to_owned());
+        let is_tls = config.server_url().starts_with("https:");
+        let own = (is_tls && own.exists()).then(|| own.to_owned());
         if let Some(file) = self.token_file.clone().or(own) {
             config = config.with_token_file(file);
         }

@@ -61,7 +61,7 @@ const PATH: &str = "/pods";
 /// A kubelet answers from memory. Its own loop works on a pod once in a second at most.
 const INTERVAL: Duration = Duration::from_secs(10);
 const INTERVAL_LEAST: Duration = Duration::from_secs(1);
-/// Three intervals are shorter than a reflector lets a watch live.
+/// Three intervals are shorter than the longest silence that a reflector allows.
 const INTERVAL_MOST: Duration = Duration::from_secs(2 * 60);
 /// Programs that start together do not poll together for long.
 const JITTER: f64 = 0.2;
@@ -187,7 +187,7 @@ impl<K: Object> Kubelet<K> {
         let wait = polls.chance.stretch(self.options.interval, JITTER);
         polls.due = Some(later(now, wait));
         polls.number = polls.number.saturating_add(1);
-        let version = polls.version();
+        let (number, version) = (polls.number, polls.version());
         let mut before = mem::take(&mut polls.known);
         let (mut gone, mut news) = (Vec::new(), Vec::new());
         for pod in pods {
@@ -211,7 +211,7 @@ impl<K: Object> Kubelet<K> {
         gone.extend(before);
         let gone = gone
             .into_iter()
-            .map(|(key, held)| self.end(key, held, &version));
+            .map(|(key, held)| self.end(key, held, number));
         PolledPods {
             events: gone.chain(news).map(WatchEvent::from).collect(),
             version,
@@ -219,13 +219,14 @@ impl<K: Object> Kubelet<K> {
     }
 
     /// The end of a pod that an answer lacks. Its last state is not known.
-    fn end(&self, key: ObjectKey, held: Identity, version: &ResourceVersion) -> ObjectEvent<K> {
+    fn end(&self, key: ObjectKey, held: Identity, number: u64) -> ObjectEvent<K> {
         let text = format!("{key} is not among the {} any more", self.what);
         ObjectEvent::deleted(Undecodable {
             key,
             uid: held.uid.into(),
-            // The pod may come back as it was, when the kubelet restarts.
-            resource_version: version.clone(),
+            // The pod may come back as it was, when the kubelet restarts. It is no position from
+            // which a watch could go on.
+            resource_version: ResourceVersion::local("gone", number),
             error: Error::new(ErrorKind::NotFound, text),
         })
     }
@@ -298,15 +299,12 @@ impl<K: Object> ListerWatcher<K> for KubeletSource<K> {
         let (is_next, due) = (polls.version() == request.resource_version, polls.due);
         drop(polls);
         if !is_next {
-            let text = format!(
-                "the kubelet was asked for its pods again since {}",
-                request.resource_version
-            );
-            return Err(Error::new(ErrorKind::Expired, text));
+            return Err(asked_again(&request.resource_version));
         }
         let now = kubelet.clock.now();
         let mut stream = KubeletStream {
             kubelet: Arc::clone(kubelet),
+            version: request.resource_version.clone(),
             ends: later(now, request.timeout),
             events: VecDeque::new(),
             last_contact: now,
@@ -352,9 +350,16 @@ impl<K: Object> ListerWatcher<K> for KubeletSource<K> {
     }
 }
 
+fn asked_again(since: &ResourceVersion) -> Error {
+    let text = format!("the kubelet was asked for its pods again since {since}");
+    Error::new(ErrorKind::Expired, text)
+}
+
 /// The watch of a kubelet: polls, and their differences.
 struct KubeletStream<K: Object> {
     kubelet: Arc<Kubelet<K>>,
+    /// That of the last answer that it has reported, or will.
+    version: ResourceVersion,
     ends: Instant,
     /// What is left to report of the last answer.
     events: VecDeque<WatchEvent<K>>,
@@ -364,8 +369,13 @@ struct KubeletStream<K: Object> {
 
 impl<K: Object> KubeletStream<K> {
     fn poll(&mut self, urgent: bool) -> Result<(), Error> {
+        // Another user of the source has taken the differences.
+        if self.kubelet.polls.lock().version() != self.version {
+            return Err(asked_again(&self.version));
+        }
         let pods = self.kubelet.poll(urgent, &self.stop)?;
         let noted = self.kubelet.note(&pods);
+        self.version = noted.version.clone();
         self.last_contact = self.kubelet.clock.now();
         self.events = noted.events;
         // An answer without a difference confirms the content, too.

@@ -232,6 +232,16 @@ fn a_pod_with_an_old_version_changes_with_its_content() {
     );
 }
 
+/// Its differences would be lost to the watch without a word.
+#[test]
+fn another_list_of_the_source_ends_the_watch_as_expired() {
+    let lists = ["a", "b", "b"].map(|uid| vec![pod("web", uid, "Running")]);
+    let node = Node::of(lists);
+    let (_, mut watch) = node.watched();
+    node.list().unwrap();
+    assert_eq!(node.poll(&mut *watch), ["error Expired"]);
+}
+
 #[test]
 fn a_pod_that_only_the_kubelet_knows_is_a_pod() {
     let (first, second) = (vec![], vec![static_pod("etcd", "hash", "Running")]);

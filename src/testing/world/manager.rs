@@ -535,9 +535,10 @@ impl WorldManager {
         self.look();
         for key in 0..KEYS.len() {
             let last = truth.last(key, u64::MAX);
-            let last = last.filter(|state| state.kind == StateKind::Decodes);
+            let last = last.filter(|state| state.kind != StateKind::Undecodable);
+            let present = last.filter(|state| state.kind == StateKind::Decodes);
             let told = self.told.get(key).copied().flatten();
-            let knows = told.map(|shown| shown.serial) == last.map(|state| state.serial);
+            let knows = told.map(|shown| shown.serial) == present.map(|state| state.serial);
             let counts = last.is_some() && self.is_referenced(key);
             if counts && !knows && self.mode == ChangeDetection::Watch {
                 let seen = format!(

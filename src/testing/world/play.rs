@@ -150,11 +150,12 @@ impl Play {
     }
 
     fn step(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
+        // Each has a stream of its own: else a fault would go with what the step draws.
         for informer in &self.informers {
-            informer.link.reseed(chance.clone());
+            informer.link.reseed(Chance::new(chance.below(u64::MAX)));
         }
         if let Some(manager) = &self.manager {
-            manager.link.reseed(chance.clone());
+            manager.link.reseed(Chance::new(chance.below(u64::MAX)));
             if chance.below(2) == 0 {
                 return self.step_manager(chance);
             }
