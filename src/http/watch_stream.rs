@@ -307,11 +307,11 @@ mod tests {
 
     impl<'de> Deserialize<'de> for Touchy {
         fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-            #[derive(Deserialize)]
+            #[derive(serde_derive::Deserialize)]
             struct Raw {
                 metadata: Name,
             }
-            #[derive(Deserialize)]
+            #[derive(serde_derive::Deserialize)]
             struct Name {
                 name: String,
             }

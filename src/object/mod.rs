@@ -43,6 +43,7 @@ use serde::de::DeserializeOwned;
 /// ```
 /// use kubecache::object::{Object, Resource};
 /// use serde::Deserialize;
+/// # use serde_derive::Deserialize;
 ///
 /// #[derive(Deserialize)]
 /// struct Rack {
@@ -151,6 +152,7 @@ pub trait Object: DeserializeOwned + Send + Sync + 'static {
 /// use kubecache::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// use kubecache::object::{Object as _, Resource};
 /// use serde::Deserialize;
+/// # use serde_derive::Deserialize;
 ///
 /// #[derive(Deserialize)]
 /// struct Rack {

@@ -668,7 +668,7 @@ thread_local! {
 
 impl<'de> Deserialize<'de> for Rack {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
+        #[derive(serde_derive::Deserialize)]
         struct Raw {
             metadata: ObjectMeta,
         }

@@ -34,7 +34,7 @@ use kubecache::object::{
 };
 use kubecache::worker::StopToken;
 use kubecache::{Compact, Dynamic, Metadata};
-use serde::Deserialize;
+use serde_derive::Deserialize;
 use serde_json::json;
 use zeroize::Zeroizing;
 

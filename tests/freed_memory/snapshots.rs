@@ -9,7 +9,7 @@ use kubecache::http::Client;
 use kubecache::manager::{Cached, ManagerOptions, ObjectManager, Owner};
 use kubecache::object::{Object, ObjectKey, Resource};
 use kubecache::snapshot::{Snapshot, SnapshotKey, SnapshotObject, SnapshotOptions};
-use serde::Deserialize;
+use serde_derive::Deserialize;
 
 use super::{OUTCOMES, Outcome, Own, PATIENCE, Representation, object};
 use crate::support::TempDirectory;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::Metadata;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde_derive::Deserialize;
 
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::Error;

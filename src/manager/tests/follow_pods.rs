@@ -8,7 +8,7 @@ use crossbeam_channel::bounded;
 use k8s_openapi::Metadata;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use serde_derive::Deserialize;
 
 use super::stage::{Stage, unavailable};
 use crate::clock::Clock;

@@ -19,11 +19,11 @@ struct Counted(String);
 
 impl<'de> Deserialize<'de> for Counted {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
+        #[derive(serde_derive::Deserialize)]
         struct Raw {
             metadata: Name,
         }
-        #[derive(Deserialize)]
+        #[derive(serde_derive::Deserialize)]
         struct Name {
             name: String,
         }
