@@ -67,10 +67,10 @@ impl LabelMatcher {
     #[doc(alias = "labels.Parse")]
     pub fn parse(selector: &LabelSelector) -> Result<Self, Error> {
         let text = selector.as_str();
-        if text.trim().is_empty() {
+        if trim(text).is_empty() {
             return Ok(Self::everything());
         }
-        let requirements = split(text).into_iter().map(str::trim).map(|part| {
+        let requirements = split(text).into_iter().map(trim).map(|part| {
             let requirement = Requirement::parse(part);
             requirement
                 .filter(|requirement| requirement.refused().is_none())
@@ -164,6 +164,14 @@ impl LabelMatcher {
     }
 }
 
+/// What the API's parser takes for white space. Other spaces of Unicode belong to a name, which
+/// then is none.
+const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
+
+fn trim(text: &str) -> &str {
+    text.trim_matches(SPACES)
+}
+
 /// The parts between commas that are not inside parentheses.
 fn split(text: &str) -> Vec<&str> {
     let mut inside = false;
@@ -194,13 +202,13 @@ impl Requirement {
 
     /// Reads one without validating key and values.
     fn parse(text: &str) -> Option<Self> {
-        let one = |value: &str| LabelValue::In([value.trim().to_owned()].into());
+        let one = |value: &str| LabelValue::In([trim(value).to_owned()].into());
         let (label, value, negated) = if let Some(label) = text.strip_prefix('!') {
             (label, LabelValue::Any, true)
         } else if let Some(rest) = text.strip_suffix(')') {
             let (head, values) = rest.split_once('(')?;
-            let (label, operator) = head.trim_end().rsplit_once(char::is_whitespace)?;
-            let values = values.split(',').map(|value| value.trim().to_owned());
+            let (label, operator) = trim(head).rsplit_once(SPACES)?;
+            let values = values.split(',').map(|value| trim(value).to_owned());
             let negated = match operator {
                 "in" => false,
                 "notin" => true,
@@ -222,7 +230,7 @@ impl Requirement {
         } else {
             (text, LabelValue::Any, false)
         };
-        Some(Self::new(label.trim(), value, negated))
+        Some(Self::new(trim(label), value, negated))
     }
 
     /// The key or value that no label can have, and its text.
@@ -259,7 +267,7 @@ fn is_key(label: &str) -> bool {
 
 /// A number to compare with. It must be a valid label value, so it has no sign.
 fn number(text: &str) -> Option<i64> {
-    let text = text.trim();
+    let text = trim(text);
     is_of_label(text).then(|| text.parse().ok())?
 }
 
@@ -380,8 +388,16 @@ mod tests {
             "A.io/b",
             "a..io/b",
             "-a.io/b",
+            // Only these are white space to the API: a space, a tab and the ends of lines.
+            "\u{a0}",
+            "\u{b}",
+            "a=b\u{a0}",
+            "\u{2003}a",
+            "a\u{a0}in (b)",
+            "a in (b,\u{85}c)",
+            "a>1\u{c}",
         ] {
-            assert!(read(text).is_err(), "{text}");
+            assert!(read(text).is_err(), "{text:?}");
         }
         let long = "x".repeat(64);
         assert!(read(&long).is_err() && read(&format!("a={long}")).is_err());

@@ -37,6 +37,7 @@ mod fuzz;
 mod http;
 mod json;
 mod manifests;
+mod readings;
 mod record;
 mod recording;
 mod server;
@@ -45,6 +46,7 @@ mod source;
 pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder, DropParameter};
 pub use control::ControlServer;
 pub use fuzz::{FUZZ_TARGETS, FuzzTarget};
+pub use readings::fuzz_reading;
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
     SERVER_FAULTS, TestAuthority, Unfinished,

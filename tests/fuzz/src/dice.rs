@@ -8,6 +8,11 @@ impl Dice {
         Self(seed)
     }
 
+    /// The seed of dice that go on as these do.
+    pub fn state(&self) -> u64 {
+        self.0
+    }
+
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
