@@ -46,11 +46,11 @@ mod source;
 pub use api::{AccessRule, ApiResource, ApiServer, ApiServerBuilder, DropParameter};
 pub use control::ControlServer;
 pub use fuzz::{FUZZ_TARGETS, FuzzTarget};
-pub use readings::fuzz_reading;
 pub use http::{
     Act, Answered, CertificateFlaw, FAULTS, Fault, FaultDescription, FaultId, Part, Received,
     SERVER_FAULTS, TestAuthority, Unfinished,
 };
+pub use readings::fuzz_reading;
 pub use record::Recorder;
 pub use recording::{Answer, Chunk, End, Exchange, Recording};
 pub use server::{FixtureServer, FixtureServerBuilder, Speed, Step};

@@ -35,7 +35,11 @@ fn selector(text: &str) -> Option<String> {
     let answers = SETS.iter().map(|set| {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let labels: BTreeMap<_, _> = set.iter().map(owned).collect();
-        if matcher.matches(Some(&labels)) { '1' } else { '0' }
+        if matcher.matches(Some(&labels)) {
+            '1'
+        } else {
+            '0'
+        }
     });
     Some(answers.collect())
 }

@@ -40,7 +40,10 @@ pub fn compare(target: &FuzzTarget, options: &Options) -> Result<bool, String> {
 fn play(target: &FuzzTarget, options: &Options, peer: &mut Peer) -> std::io::Result<bool> {
     let inputs = Inputs::new(target.name);
     let mut dice = Dice::seeded(options.seed);
-    let (began, until) = (Instant::now(), Duration::from_secs(options.seconds.min(1 << 40)));
+    let (began, until) = (
+        Instant::now(),
+        Duration::from_secs(options.seconds.min(1 << 40)),
+    );
     let (mut rounds, mut taken, mut told) = (0, 0_u64, 0);
     while rounds < options.rounds && began.elapsed() < until && told < TOLD_MAX {
         let batch: Vec<_> = (0..BATCH).map(|_| inputs.next(&mut dice)).collect();
@@ -59,7 +62,11 @@ fn play(target: &FuzzTarget, options: &Options, peer: &mut Peer) -> std::io::Res
             taken += u64::from(ours.is_some());
             if !are_same {
                 told += 1;
-                tell(target, &format!("ours: {ours:?}\ntheirs: {theirs:?}"), input);
+                tell(
+                    target,
+                    &format!("ours: {ours:?}\ntheirs: {theirs:?}"),
+                    input,
+                );
             }
         }
     }
@@ -75,10 +82,20 @@ impl Peer {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let program = root.join("target/fuzz/parsers");
         let built = Command::new("go")
-            .args(["build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-o"])
+            .args([
+                "build",
+                "-mod=readonly",
+                "-buildvcs=false",
+                "-trimpath",
+                "-o",
+            ])
             .arg(std::path::absolute(&program)?)
             .arg("./parsers")
-            .envs([("CGO_ENABLED", "0"), ("GOWORK", "off"), ("GOTOOLCHAIN", "local")])
+            .envs([
+                ("CGO_ENABLED", "0"),
+                ("GOWORK", "off"),
+                ("GOTOOLCHAIN", "local"),
+            ])
             .current_dir(root.join("tests/cluster/gotools"))
             .status()?;
         if !built.success() {

@@ -47,11 +47,7 @@ pub fn run(target: &'static FuzzTarget, options: &Options) -> Result<bool, Strin
     outcome.map_err(|error| format!("{}: {error}", target.name))
 }
 
-fn watch(
-    target: &'static FuzzTarget,
-    options: &Options,
-    path: &PathBuf,
-) -> std::io::Result<bool> {
+fn watch(target: &'static FuzzTarget, options: &Options, path: &PathBuf) -> std::io::Result<bool> {
     let idle = PAUSE.to_le_bytes();
     let jobs = usize::try_from(options.jobs).unwrap_or(1);
     fs::write(path, idle.repeat(jobs))?;
