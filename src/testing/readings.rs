@@ -18,8 +18,8 @@ const SETS: [&[(&str, &str)]; 7] = [
     &[("example.com/a", "7"), ("in", "notin"), ("b", "1")],
 ];
 
-/// What is read from the input of the fuzzer's target with this name; `None` if it is refused, or
-/// if client-go has no reader for this target.
+/// What is read from an input of the fuzzer's target with this name. `None` if it is refused, or if
+/// client-go has no reader for the target.
 pub fn fuzz_reading(target: &str, input: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(input).ok()?;
     match target {

@@ -140,6 +140,7 @@ const PIECES: &[&[u8]] = &[
     b"\"metadata\":{",
     b"\"object\":",
     b"\t",
+    b"\xc2\xa0",
 ];
 
 /// Changes up to five places of an input.

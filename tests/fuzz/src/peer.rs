@@ -1,4 +1,7 @@
 //! Compares readings with client-go's, which a program in Go tells.
+//!
+//! Selectors must be read alike. Of kubeconfigs, only those that both take: each refuses some that
+//! the other takes, as the manual's page on differences says, and their numbers are printed.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
@@ -24,9 +27,9 @@ struct Peer {
 
 /// Returns whether there was no difference. Where there is no Go, it says so, and compares nothing.
 pub fn compare(target: &FuzzTarget, options: &Options) -> Result<bool, String> {
-    let has_go = Command::new("go").arg("version").stdout(Stdio::null());
-    let has_go = { has_go }.status().is_ok_and(|status| status.success());
-    if !has_go {
+    let mut go = Command::new("go");
+    let go = go.arg("version").stdout(Stdio::null()).status();
+    if !go.is_ok_and(|status| status.success()) {
         println!("{}: NOT COMPARED: Go is not installed", target.name);
         return Ok(true);
     }
@@ -45,21 +48,34 @@ fn play(target: &FuzzTarget, options: &Options, peer: &mut Peer) -> std::io::Res
         Duration::from_secs(options.seconds.min(1 << 40)),
     );
     let (mut rounds, mut taken, mut told) = (0, 0_u64, 0);
+    let (mut only_ours, mut only_theirs) = (0_u64, 0_u64);
+    let both_refuse_alike = target.name == "selector";
     while rounds < options.rounds && began.elapsed() < until && told < TOLD_MAX {
         let batch: Vec<_> = (0..BATCH).map(|_| inputs.next(&mut dice)).collect();
-        // Client-go reads bytes; a text of this crate is UTF-8.
+        // Client-go reads bytes, and a zero byte ends a selector; a text of this crate is UTF-8.
         let batch = batch
             .into_iter()
-            .filter(|input| std::str::from_utf8(input).is_ok());
+            .filter(|input| std::str::from_utf8(input).is_ok() && !input.contains(&0));
         let batch: Vec<_> = batch.collect();
         for (input, theirs) in batch.iter().zip(peer.ask(&batch)?) {
             rounds += 1;
             let ours = fuzz_reading(target.name, input);
+            let is_refused = theirs.starts_with("refused");
             let are_same = match &ours {
-                Some(ours) => *ours == theirs,
-                None => theirs.starts_with("refused"),
+                None if is_refused => true,
+                Some(_) if is_refused => {
+                    only_ours += 1;
+                    !both_refuse_alike
+                }
+                None => {
+                    only_theirs += 1;
+                    !both_refuse_alike
+                }
+                Some(ours) => {
+                    taken += 1;
+                    *ours == theirs
+                }
             };
-            taken += u64::from(ours.is_some());
             if !are_same {
                 told += 1;
                 tell(
@@ -71,7 +87,8 @@ fn play(target: &FuzzTarget, options: &Options, peer: &mut Peer) -> std::io::Res
         }
     }
     println!(
-        "{}: seed {}, {rounds} inputs compared with client-go, {taken} taken, {told} differ",
+        "{}: seed {}, {rounds} inputs compared with client-go, {told} differ; taken by both \
+         {taken}, here only {only_ours}, there only {only_theirs}",
         target.name, options.seed
     );
     Ok(told == 0)

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
-use std::thread;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use kubecache::testing::FuzzTarget;
@@ -58,6 +58,7 @@ fn watch(target: &'static FuzzTarget, options: &Options, path: &PathBuf) -> std:
         .stdin(Stdio::null())
         .spawn()?;
     let limit = Duration::from_secs(options.limit);
+    let (_open, tick) = channel::<()>();
     let mut seen = vec![(PAUSE, Instant::now()); jobs];
     loop {
         if let Some(status) = child.try_wait()? {
@@ -83,7 +84,8 @@ fn watch(target: &'static FuzzTarget, options: &Options, path: &PathBuf) -> std:
                 return Ok(false);
             }
         }
-        thread::sleep(Duration::from_millis(20));
+        // Nobody sends.
+        let _ = tick.recv_timeout(Duration::from_millis(20));
     }
 }
 
