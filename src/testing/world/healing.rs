@@ -19,6 +19,7 @@ impl Play {
     pub(super) fn heal(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         self.server.heal();
         self.server.lag(None);
+        self.truth.lags(self.clock.now(), None);
         for informer in &mut self.informers {
             informer.link.heal();
             informer.reflector.heal();
@@ -103,6 +104,7 @@ impl Play {
         if let Some(manager) = &mut self.manager {
             manager.check_stop(chance, &mut self.counts)?;
         }
+        self.stopped_at_once(now)?;
         self.counts.met("oracle held", "stops");
         Ok(())
     }

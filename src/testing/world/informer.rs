@@ -25,6 +25,8 @@ use crate::reflector::{Phase, ReflectorOptions, WaiterGuard};
 use crate::store::Indexers;
 use crate::sync::Arc;
 
+/// How long a call may wait for the first sync.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Bookmarks that come less often are no sign of a watch that died.
 const SELDOM: Duration = Duration::from_secs(65);
 /// How long a watch without bookmarks may be silent before the cache must say so: its longest
@@ -107,6 +109,15 @@ impl WorldInformer {
             resync,
             queue_max: weather.queue_max,
         })
+    }
+
+    /// Another one in its place, with the same client.
+    pub(super) fn again(
+        &self,
+        world: (&Clock, &Weather),
+        chance: &mut Chance,
+    ) -> Result<Self, Error> {
+        Self::new(self.number, self.link.clone(), self.namespace, world, chance)
     }
 
     /// One step of the reflector, and what must hold after it.
@@ -317,6 +328,8 @@ impl WorldInformer {
             return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
         self.informer.stop();
+        // A wait that does not end would move the clock, at which the caller looks.
+        drop(self.informer.wait_until_synced(PATIENCE));
         for handler in &self.handlers {
             if handler.wakes_at().is_none() && !handler.is_idle() {
                 let seen = format!("a handler of informer {} gets more calls", self.number);

@@ -9,8 +9,8 @@ use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest,
-    WatchStream,
+    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent,
+    WatchRequest, WatchStream,
 };
 use crate::object::{ObjectKey, ResourceVersion, Scope, Status, StoredObject};
 use crate::policy::Chance;
@@ -19,7 +19,6 @@ use crate::testing::{FakeSource, RequestKind, SourceFault};
 use crate::worker::StopToken;
 
 /// The state of one cache's network.
-#[derive(Debug)]
 struct State {
     chance: Chance,
     /// One request in so many fails; 0 for none.
@@ -38,12 +37,36 @@ struct State {
     met: Vec<&'static str>,
     open: usize,
     most_open: usize,
+    /// The last event of each scope that says what the server had.
+    read: Vec<(Scope, ReadEvent)>,
+    /// Called by the next get, as by another thread.
+    interrupt: Option<Interrupt>,
+}
+
+/// What another thread does while a call waits for the server.
+pub(super) type Interrupt = Box<dyn FnOnce() + Send>;
+
+/// What an event says of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    /// It is the change to this version; later ones may be on their way.
+    Version(u64),
+    /// Nothing else had changed until then.
+    Until(Instant),
+}
+
+/// An event that a cache has read, which counts from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadEvent {
+    pub(super) at: Instant,
+    pub(super) says: Says,
 }
 
 /// One cache's way to the server. Cheap to clone; all clones are one network.
 #[derive(Clone)]
 pub(super) struct Link {
     server: FakeSource<ConfigMap>,
+    scope: Scope,
     scoped: Arc<dyn ListerWatcher<ConfigMap>>,
     clock: Clock,
     state: Arc<Mutex<State>>,
@@ -78,10 +101,13 @@ impl Link {
             met: Vec::new(),
             open: 0,
             most_open: 0,
+            read: Vec::new(),
+            interrupt: None,
         };
         Self {
             server: server.clone(),
-            scoped: server.lister_watcher(scope),
+            scoped: server.lister_watcher(scope.clone()),
+            scope,
             clock,
             state: Arc::new(Mutex::new(state)),
             learned: Arc::default(),
@@ -91,7 +117,8 @@ impl Link {
     /// The same network, for requests of another scope.
     pub(super) fn with_scope(&self, scope: Scope) -> Self {
         Self {
-            scoped: self.server.lister_watcher(scope),
+            scoped: self.server.lister_watcher(scope.clone()),
+            scope,
             ..self.clone()
         }
     }
@@ -123,6 +150,19 @@ impl Link {
         state.cuts = false;
         state.silences = false;
         state.down_until = None;
+    }
+
+    /// The last event that a watch of the scope has read.
+    pub(super) fn last_read(&self, scope: &Scope) -> Option<ReadEvent> {
+        let state = self.state.lock();
+        let mut read = state.read.iter();
+        read.find(|(own, _)| own == scope).map(|(_, event)| *event)
+    }
+
+    /// The next get calls this, and fails.
+    pub(super) fn interrupt(&self, interrupt: Option<Interrupt>) {
+        let before = std::mem::replace(&mut self.state.lock().interrupt, interrupt);
+        drop(before);
     }
 
     /// The faults since the last call.
@@ -239,6 +279,8 @@ impl ListerWatcher<ConfigMap> for Link {
         Ok(Box::new(LinkStream {
             inner,
             number: state.cut,
+            scope: self.scope.clone(),
+            opened_at: self.clock.now(),
             clock: self.clock.clone(),
             state: Arc::clone(&self.state),
         }))
@@ -278,6 +320,11 @@ impl Getter<ConfigMap> for Link {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<ConfigMap>>, Error> {
+        let interrupt = self.state.lock().interrupt.take();
+        if let Some(interrupt) = interrupt {
+            interrupt();
+            return Err(Error::from_status(Status::new(503, "made up 503")));
+        }
         self.pass(RequestKind::Get)?;
         self.server.get(key, version, deadline, stop)
     }
@@ -288,6 +335,8 @@ struct LinkStream {
     inner: Box<dyn WatchStream<ConfigMap>>,
     /// The cuts before it.
     number: u64,
+    scope: Scope,
+    opened_at: Instant,
     clock: Clock,
     state: Arc<Mutex<State>>,
 }
@@ -306,7 +355,17 @@ impl WatchStream<ConfigMap> for LinkStream {
         if silent_until.is_some_and(|until| self.clock.now() < until) {
             return Ok(Next::DeadlinePassed);
         }
-        self.inner.next(deadline)
+        let next = self.inner.next(deadline)?;
+        if let Next::Event(event) = &next
+            && let Some(says) = self.says(event)
+        {
+            let at = self.clock.now();
+            let mut state = self.state.lock();
+            state.read.retain(|(scope, _)| *scope != self.scope);
+            let read = ReadEvent { at, says };
+            state.read.push((self.scope.clone(), read));
+        }
+        Ok(next)
     }
 
     fn last_contact(&self) -> Instant {
@@ -319,6 +378,27 @@ impl WatchStream<ConfigMap> for LinkStream {
             Backlog::Bytes
         } else {
             Backlog::Unknown
+        }
+    }
+}
+
+impl LinkStream {
+    fn says(&self, event: &WatchEvent<ConfigMap>) -> Option<Says> {
+        match event {
+            WatchEvent::Object(event) => {
+                let version = event.object.resource_version();
+                Some(Says::Version(version.as_str().parse().ok()?))
+            }
+            // The list is as old as the stream, and its end comes behind it.
+            WatchEvent::Bookmark {
+                initial_events_end: true,
+                ..
+            } => Some(Says::Until(self.opened_at)),
+            // The server of the world makes it when it is read.
+            WatchEvent::Bookmark { .. } => Some(Says::Until(self.clock.now())),
+            WatchEvent::Unselected { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. } => {
+                None
+            }
         }
     }
 }

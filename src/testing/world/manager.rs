@@ -3,14 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
-use super::link::Link;
+use super::link::{Link, Says};
 use super::oracle::{BrokenPromise, Oracle};
+use super::play::SETTLE_STEPS;
 use super::stepped::{Stepped, SteppedReflector};
 use super::truth::{KEYS, Key, Shown, StateKind, Truth, key_of, name};
 use super::weather::Weather;
@@ -37,8 +38,8 @@ use crate::worker::StopSource;
 
 /// The pods that reference objects.
 const PODS: u64 = 4;
-/// For how long an event may wait for a thread that has not run yet.
-const UNREAD_MAX: Duration = Duration::from_secs(1);
+/// By how much a coarse clock may be behind.
+const TICK: Duration = Duration::from_secs(1);
 /// How long a read may wait for the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -145,6 +146,9 @@ pub(super) struct WorldManager {
     changes: Changes,
     /// What the subscriber has seen after it was told.
     told: [Option<Shown>; KEYS.len()],
+    /// When each object was last referenced anew, or read.
+    wanted: [Instant; KEYS.len()],
+    idle_max: Duration,
     healed: bool,
 }
 
@@ -160,10 +164,11 @@ impl WorldManager {
             1 => ChangeDetection::Get,
             _ => ChangeDetection::Watch,
         };
+        let idle_max = Duration::from_secs(60 + 60 * chance.below(10));
         let mut options = ManagerOptions::default()
             .clock(clock.clone())
             .change_detection(mode)
-            .idle_max(Duration::from_secs(60 + 60 * chance.below(10)));
+            .idle_max(idle_max);
         options.reflector.seed = chance.below(u64::MAX);
         let getter = Arc::new(link.clone());
         let slots = RunSlots::default();
@@ -196,6 +201,8 @@ impl WorldManager {
             pods: BTreeMap::new(),
             latest: [None; KEYS.len()],
             told: [None; KEYS.len()],
+            wanted: [clock.now(); KEYS.len()],
+            idle_max,
             healed: false,
         })
     }
@@ -218,6 +225,9 @@ impl WorldManager {
             .filter_map(|key| KEYS.get(*key).map(|(_, name)| *name))
             .collect();
         let pod = objects::pod("a", &pod_name, "node", &[], &names);
+        let new = keys.iter().filter(|key| !self.is_referenced(**key));
+        let new: Vec<Key> = new.copied().collect();
+        new.into_iter().for_each(|key| self.wants(key));
         if keys.is_empty() && chance.below(2) == 0 {
             counts.met("user", "unregisters a pod");
             self.manager.unregister_pod(&pod);
@@ -235,12 +245,25 @@ impl WorldManager {
         format!("pod {pod_name} references {names:?}")
     }
 
+    fn wants(&mut self, key: Key) {
+        if let Some(wanted) = self.wanted.get_mut(key) {
+            *wanted = self.clock.now();
+        }
+    }
+
     fn forget(&mut self, key: Key) {
         for seen in [&mut self.latest, &mut self.told] {
             if let Some(place) = seen.get_mut(key) {
                 *place = None;
             }
         }
+    }
+
+    /// An object that a pod references.
+    pub(super) fn some_referenced(&self, chance: &mut Chance) -> Option<Key> {
+        let keys: Vec<Key> = self.pods.values().flatten().copied().collect();
+        let count = u64::try_from(keys.len()).ok()?;
+        keys.get(usize::try_from(chance.below(count.max(1))).ok()?).copied()
     }
 
     /// A step of some run.
@@ -296,11 +319,10 @@ impl WorldManager {
         storm.map_or(Ok(stepped), Err)
     }
 
-    /// A round of the housekeeper, and of the checks.
-    pub(super) fn keep(&mut self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.step(&mut self.sweep_at, &self.stop.token());
-        }
+    /// A round of the housekeeper, and of the checks. Returns whether the housekeeper has ended.
+    pub(super) fn keep(&mut self) -> bool {
+        let keeper = self.keeper.as_ref();
+        keeper.is_none_or(|keeper| keeper.step(&mut self.sweep_at, &self.stop.token()))
     }
 
     /// All runs and the housekeeper go as far as they can without time.
@@ -309,27 +331,31 @@ impl WorldManager {
         chance: &mut Chance,
         counts: &mut Counts,
     ) -> Result<(), BrokenPromise> {
-        for _ in 0..4 {
+        let mut steps = 0_u32;
+        loop {
             self.keep();
             let slots = self.slots.lock().clone();
-            let mut has_moved = false;
+            let before = steps;
             for slot in &slots {
-                for _ in 0..100 {
-                    let stepped = self.step_slot(slot, chance, counts)?;
-                    if matches!(stepped, Stepped::Blocked | Stepped::Ended) {
-                        break;
+                while !matches!(
+                    self.step_slot(slot, chance, counts)?,
+                    Stepped::Blocked | Stepped::Ended
+                ) {
+                    steps += 1;
+                    if steps > SETTLE_STEPS {
+                        let seen = format!("a manager takes {steps} steps without time");
+                        return Err(BrokenPromise::new(Oracle::Livelock, seen));
                     }
-                    has_moved = true;
                 }
             }
-            if !has_moved {
-                break;
+            if steps == before {
+                return self.check_runs();
             }
         }
-        self.check_runs()
     }
 
-    /// Each referenced object has one run at most, and no other object has one.
+    /// Each referenced object has one run at most, and no other object has one. A watch stops only
+    /// where no reader has asked for the object for the idle time.
     fn check_runs(&self) -> Result<(), BrokenPromise> {
         let mut at_work = [0_usize; KEYS.len()];
         for slot in self.slots.lock().iter() {
@@ -339,16 +365,21 @@ impl WorldManager {
                 *count = count.saturating_add(usize::from(is_at_work));
             }
         }
-        for (key, count) in at_work.into_iter().enumerate() {
-            if count > usize::from(self.is_referenced(key)) {
-                let seen = format!("{count} runs of {} are at work", name(key));
+        let now = self.clock.now();
+        for ((key, count), wanted) in at_work.into_iter().enumerate().zip(self.wanted) {
+            let most = usize::from(self.is_referenced(key));
+            let idle = now.saturating_duration_since(wanted).saturating_add(TICK);
+            let is_watched = self.mode == ChangeDetection::Watch && idle < self.idle_max;
+            let least = most * usize::from(is_watched);
+            if count < least || count > most {
+                let seen = format!("{count} runs of {} are at work, not {most}", name(key));
                 return Err(BrokenPromise::new(Oracle::References, seen));
             }
         }
         Ok(())
     }
 
-    pub(super) fn wakes_at(&self) -> Vec<std::time::Instant> {
+    pub(super) fn wakes_at(&self) -> Vec<Instant> {
         let slots = self.slots.lock().clone();
         let reflectors = slots.iter().filter_map(|slot| {
             let slot = slot.lock();
@@ -378,6 +409,7 @@ impl WorldManager {
         let Some((namespace, own)) = KEYS.get(key) else {
             return Ok(String::new());
         };
+        self.wants(key);
         let by = self.clock.after(PATIENCE);
         let newest = truth.version();
         let asked = newest.saturating_sub(chance.below(4)).max(1);
@@ -423,16 +455,31 @@ impl WorldManager {
                     return Err(BrokenPromise::new(Oracle::AtLeast, seen));
                 }
             }
-            Err(error) if way == 0 && error.is_not_found() => {
+            Err(error) if error.is_not_found() => {
                 let last = truth.last(key, u64::MAX);
-                if last.is_some_and(|state| state.kind != StateKind::Gone) {
+                if way == 0 && last.is_some_and(|state| state.kind != StateKind::Gone) {
                     let seen = format!("{story}, the server has {last:?}");
                     return Err(BrokenPromise::new(Oracle::Fresh, seen));
+                }
+                if way == 1 && !truth.was_absent_since(key, asked) {
+                    let seen = format!("{story} at {asked}, the server has {last:?}");
+                    return Err(BrokenPromise::new(Oracle::AtLeast, seen));
+                }
+                let before = self.latest.get(key).copied().flatten();
+                let before = before.filter(|_| self.is_kept(weather));
+                if before.is_some_and(|it| !truth.was_absent_since(key, it.version)) {
+                    let seen = format!("{story} after {before:?}");
+                    return Err(BrokenPromise::new(Oracle::Backwards, seen));
                 }
             }
             Err(_) => {}
         }
         Ok(story)
+    }
+
+    /// `Get` keeps nothing, so a cache of the server that lags answers as it is.
+    fn is_kept(&self, weather: &Weather) -> bool {
+        self.mode != ChangeDetection::Get || !weather.lags
     }
 
     /// Holds an answer against the earlier ones, and its age against the server.
@@ -447,9 +494,8 @@ impl WorldManager {
             let seen = format!("{} is an object that the server never had", name(key));
             return Err(BrokenPromise::new(Oracle::Position, seen));
         };
+        let is_kept = self.is_kept(weather);
         if let Some(latest) = self.latest.get_mut(key) {
-            // `Get` keeps nothing, so a cache of the server that lags answers as it is.
-            let is_kept = self.mode != ChangeDetection::Get || !weather.lags;
             let older = |before: &Shown| is_kept && shown.serial < before.serial;
             if let Some(before) = latest.filter(older) {
                 let seen = format!("{}: {shown:?} after {before:?}", name(key));
@@ -457,14 +503,44 @@ impl WorldManager {
             }
             *latest = Some(shown);
         }
-        let since = truth.replaced(&shown).filter(|_| !weather.lags);
-        let behind = since.map(|since| self.clock.now().saturating_duration_since(since));
-        if behind.is_some_and(|behind| behind > cached.age().saturating_add(UNREAD_MAX)) {
-            let age = cached.age();
-            let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
-            return Err(BrokenPromise::new(Oracle::Age, seen));
-        }
+        self.check_age(key, (cached, shown), truth, weather)?;
         Ok(shown)
+    }
+
+    /// Holds the time of the last confirmation against the server. An answer that a cache of the
+    /// server gave confirms what that cache had.
+    fn check_age(
+        &self,
+        key: Key,
+        (cached, shown): (&Cached<ConfigMap>, Shown),
+        truth: &Truth,
+        weather: &Weather,
+    ) -> Result<(), BrokenPromise> {
+        let (Some(replaced), Some((namespace, own))) = (truth.replaced(&shown), KEYS.get(key))
+        else {
+            return Ok(());
+        };
+        let contact = cached.last_contact();
+        let scope = Scope::object(&ObjectKey::new(*namespace, *own));
+        let read = self.link.last_read(&scope);
+        // An event counts from when it is read, and says what the server had when it was sent.
+        let says = read.filter(|read| read.at == contact).map(|read| read.says);
+        let confirmed = match says {
+            Some(Says::Version(version)) => truth.written(version).unwrap_or(contact),
+            Some(Says::Until(until)) => until,
+            None => contact,
+        };
+        let answered = contact.checked_add(weather.latency).unwrap_or(contact);
+        let lagged = truth.lagged(contact, answered);
+        let is_cached = lagged.is_some_and(|version| version < replaced.version);
+        if replaced.instant >= confirmed || is_cached {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let behind = now.saturating_duration_since(replaced.instant);
+        let age = cached.age();
+        let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
+        Err(BrokenPromise::new(Oracle::Age, seen))
     }
 
     /// The subscriber looks at what has changed.
@@ -551,12 +627,58 @@ impl WorldManager {
         Ok(())
     }
 
+    /// Stops the manager while a reader waits for an answer of the server.
+    pub(super) fn check_stop_in_read(&mut self, key: Key) -> Result<(), BrokenPromise> {
+        let Some((namespace, own)) = KEYS.get(key) else {
+            return Ok(());
+        };
+        let stopped = Arc::new(Mutex::new(None));
+        let (manager, clock) = (self.manager.clone(), self.clock.clone());
+        let noted = Arc::clone(&stopped);
+        self.link.interrupt(Some(Box::new(move || {
+            manager.stop();
+            *noted.lock() = Some(clock.now());
+        })));
+        let by = self.clock.after(PATIENCE);
+        let found = self.manager.get_fresh(namespace, own, by);
+        self.link.interrupt(None);
+        let stopped = *stopped.lock();
+        let now = self.clock.now();
+        if stopped.is_some_and(|at| at != now || found.is_ok()) {
+            let found = found.map_err(|error| error.kind());
+            let seen = format!("a read from {stopped:?} to {now:?} had {found:?}");
+            return Err(BrokenPromise::new(Oracle::Stops, seen));
+        }
+        Ok(())
+    }
+
+    /// What a manager that was stopped does: it answers at once, and starts nothing.
+    fn check_stopped(&self, now: Instant) -> Result<(), BrokenPromise> {
+        let names = KEYS.map(|(_, own)| own);
+        let pod = objects::pod("a", "late", "node", &[], &names);
+        self.manager.register_pod(&pod);
+        for (namespace, own) in KEYS.iter().take(KEYS.len() / 2) {
+            let by = self.clock.after(PATIENCE);
+            let found = self.manager.get_by(namespace, own, by);
+            if self.clock.now() != now || found.is_err_and(|it| it.kind() == ErrorKind::Timeout) {
+                let seen = format!("a read of {own} waits after its manager's stop");
+                return Err(BrokenPromise::new(Oracle::Stops, seen));
+            }
+        }
+        if self.slots.lock().is_empty() {
+            return Ok(());
+        }
+        let seen = "a manager starts a run after its stop";
+        Err(BrokenPromise::new(Oracle::Stops, seen))
+    }
+
     /// Stops the manager: all runs end at their next step.
     pub(super) fn check_stop(
         &mut self,
         chance: &mut Chance,
         counts: &mut Counts,
     ) -> Result<(), BrokenPromise> {
+        let now = self.clock.now();
         self.manager.stop();
         self.stop.stop();
         let slots = self.slots.lock().clone();
@@ -568,8 +690,10 @@ impl WorldManager {
             }
         }
         drop(slots);
-        for _ in 0..8 {
-            self.keep();
+        let has_ended = (0..8).any(|_| self.keep());
+        if !has_ended {
+            let seen = "the housekeeper goes on after its manager's stop";
+            return Err(BrokenPromise::new(Oracle::Stops, seen));
         }
         let (open, _) = self.link.watches();
         let slots = self.slots.lock().clone();
@@ -578,6 +702,6 @@ impl WorldManager {
             let seen = format!("{left} runs and {open} watches are left after a manager's stop");
             return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
-        Ok(())
+        self.check_stopped(now)
     }
 }
