@@ -18,6 +18,9 @@ use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault};
 use crate::worker::StopToken;
 
+/// The shortest silence that means a dead watch, where bookmarks are known to come.
+const IDLE_LIMIT: Duration = Duration::from_secs(130);
+
 /// The state of one cache's network.
 struct State {
     chance: Chance,
@@ -37,6 +40,12 @@ struct State {
     met: Vec<&'static str>,
     open: usize,
     most_open: usize,
+    /// Watches that were opened before a bookmark was known to come.
+    unknowing: usize,
+    /// Whether bookmarks were known to come when the last watch was opened.
+    knows: bool,
+    /// When an event, a bookmark or an answer last came.
+    answered: Option<Instant>,
     /// The last event of each scope that says what the server had.
     read: Vec<(Scope, ReadEvent)>,
     /// Called by the next get, as by another thread.
@@ -101,6 +110,9 @@ impl Link {
             met: Vec::new(),
             open: 0,
             most_open: 0,
+            unknowing: 0,
+            knows: false,
+            answered: None,
             read: Vec::new(),
             interrupt: None,
         };
@@ -157,6 +169,21 @@ impl Link {
         let state = self.state.lock();
         let mut read = state.read.iter();
         read.find(|(own, _)| own == scope).map(|(_, event)| *event)
+    }
+
+    /// When an event, a bookmark or an answer last came.
+    pub(super) fn answered(&self) -> Option<Instant> {
+        self.state.lock().answered
+    }
+
+    /// For how long an open watch may be silent before it counts as dead, if it must count so at
+    /// all: bookmarks were known to come when each was opened.
+    pub(super) fn idle_limit(&self, longest: Duration) -> Option<Duration> {
+        let state = self.state.lock();
+        let knows = state.knows && state.unknowing == 0;
+        drop(state);
+        let interval = self.bookmark_interval().filter(|_| knows)?;
+        Some(IDLE_LIMIT.max(interval.saturating_mul(3).min(longest)))
     }
 
     /// The next get calls this, and fails.
@@ -263,7 +290,9 @@ impl ListerWatcher<ConfigMap> for Link {
         each: &mut dyn FnMut(Listed<ConfigMap>),
     ) -> Result<ListPage, Error> {
         self.pass(RequestKind::List)?;
-        self.scoped.list(request, stop, each)
+        let page = self.scoped.list(request, stop, each)?;
+        self.state.lock().answered = Some(self.clock.now());
+        Ok(page)
     }
 
     fn watch(
@@ -273,7 +302,10 @@ impl ListerWatcher<ConfigMap> for Link {
     ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
         self.pass(RequestKind::Watch)?;
         let inner = self.scoped.watch(request, stop)?;
+        let knows = self.bookmark_interval().is_some();
         let mut state = self.state.lock();
+        state.knows = knows;
+        state.unknowing += usize::from(!knows);
         state.open = state.open.saturating_add(1);
         state.most_open = state.most_open.max(state.open);
         Ok(Box::new(LinkStream {
@@ -281,6 +313,7 @@ impl ListerWatcher<ConfigMap> for Link {
             number: state.cut,
             scope: self.scope.clone(),
             opened_at: self.clock.now(),
+            knows,
             clock: self.clock.clone(),
             state: Arc::clone(&self.state),
         }))
@@ -337,6 +370,8 @@ struct LinkStream {
     number: u64,
     scope: Scope,
     opened_at: Instant,
+    /// Whether bookmarks were known to come.
+    knows: bool,
     clock: Clock,
     state: Arc<Mutex<State>>,
 }
@@ -361,6 +396,7 @@ impl WatchStream<ConfigMap> for LinkStream {
         {
             let at = self.clock.now();
             let mut state = self.state.lock();
+            state.answered = Some(at);
             state.read.retain(|(scope, _)| *scope != self.scope);
             let read = ReadEvent { at, says };
             state.read.push((self.scope.clone(), read));
@@ -407,5 +443,6 @@ impl Drop for LinkStream {
     fn drop(&mut self) {
         let mut state = self.state.lock();
         state.open = state.open.saturating_sub(1);
+        state.unknowing -= usize::from(!self.knows);
     }
 }

@@ -38,6 +38,9 @@ use crate::worker::StopSource;
 
 /// The pods that reference objects.
 const PODS: u64 = 4;
+/// The longest time-out of a watch, and the wait for its end.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
+const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// By how much a coarse clock may be behind.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a read may wait for the server.
@@ -146,7 +149,9 @@ pub(super) struct WorldManager {
     changes: Changes,
     /// What the subscriber has seen after it was told.
     told: [Option<Shown>; KEYS.len()],
-    /// When each object was last referenced anew, or read.
+    /// When the last fresh read began that found no such object.
+    absent: [Option<Instant>; KEYS.len()],
+    /// When each object was last referenced anew, or read so that its watch goes on.
     wanted: [Instant; KEYS.len()],
     idle_max: Duration,
     healed: bool,
@@ -201,6 +206,7 @@ impl WorldManager {
             pods: BTreeMap::new(),
             latest: [None; KEYS.len()],
             told: [None; KEYS.len()],
+            absent: [None; KEYS.len()],
             wanted: [clock.now(); KEYS.len()],
             idle_max,
             healed: false,
@@ -256,6 +262,9 @@ impl WorldManager {
             if let Some(place) = seen.get_mut(key) {
                 *place = None;
             }
+        }
+        if let Some(absent) = self.absent.get_mut(key) {
+            *absent = None;
         }
     }
 
@@ -354,9 +363,8 @@ impl WorldManager {
         }
     }
 
-    /// Each referenced object has one run at most, and no other object has one. A watch stops only
-    /// where no reader has asked for the object for the idle time.
-    fn check_runs(&self) -> Result<(), BrokenPromise> {
+    /// How many runs of each object are at work.
+    fn runs_at_work(&self) -> [usize; KEYS.len()] {
         let mut at_work = [0_usize; KEYS.len()];
         for slot in self.slots.lock().iter() {
             let slot = slot.lock();
@@ -365,6 +373,13 @@ impl WorldManager {
                 *count = count.saturating_add(usize::from(is_at_work));
             }
         }
+        at_work
+    }
+
+    /// Each referenced object has one run at most, and no other object has one. A watch stops only
+    /// where no reader has asked for the object for the idle time.
+    fn check_runs(&self) -> Result<(), BrokenPromise> {
+        let at_work = self.runs_at_work();
         let now = self.clock.now();
         for ((key, count), wanted) in at_work.into_iter().enumerate().zip(self.wanted) {
             let most = usize::from(self.is_referenced(key));
@@ -409,7 +424,11 @@ impl WorldManager {
         let Some((namespace, own)) = KEYS.get(key) else {
             return Ok(String::new());
         };
-        self.wants(key);
+        // A read past the watch starts none that was stopped.
+        if way >= 2 || self.runs_at_work().get(key) == Some(&1) {
+            self.wants(key);
+        }
+        let began = self.clock.now();
         let by = self.clock.after(PATIENCE);
         let newest = truth.version();
         let asked = newest.saturating_sub(chance.below(4)).max(1);
@@ -465,6 +484,9 @@ impl WorldManager {
                     let seen = format!("{story} at {asked}, the server has {last:?}");
                     return Err(BrokenPromise::new(Oracle::AtLeast, seen));
                 }
+                if let Some(absent) = self.absent.get_mut(key).filter(|_| way == 0) {
+                    *absent = Some(began);
+                }
                 let before = self.latest.get(key).copied().flatten();
                 let before = before.filter(|_| self.is_kept(weather));
                 if before.is_some_and(|it| !truth.was_absent_since(key, it.version)) {
@@ -502,6 +524,12 @@ impl WorldManager {
                 return Err(BrokenPromise::new(Oracle::Backwards, seen));
             }
             *latest = Some(shown);
+        }
+        let absent = self.absent.get(key).copied().flatten().filter(|_| is_kept);
+        let replaced = truth.replaced(&shown).map(|state| state.instant);
+        if absent.zip(replaced).is_some_and(|(absent, replaced)| replaced < absent) {
+            let seen = format!("{}: {shown:?} after a fresh read found none", name(key));
+            return Err(BrokenPromise::new(Oracle::Backwards, seen));
         }
         self.check_age(key, (cached, shown), truth, weather)?;
         Ok(shown)
@@ -560,6 +588,12 @@ impl WorldManager {
                 *place = shown;
             }
         }
+    }
+
+    /// How long it may take to find that an open watch is dead.
+    pub(super) fn finds_dead_within(&self) -> Duration {
+        let limit = self.link.idle_limit(TIMEOUT_MAX);
+        limit.unwrap_or(TIMEOUT_MAX + TIMEOUT_SLACK)
     }
 
     pub(super) fn heal(&mut self) {
@@ -665,7 +699,8 @@ impl WorldManager {
                 return Err(BrokenPromise::new(Oracle::Stops, seen));
             }
         }
-        if self.slots.lock().is_empty() {
+        let slots = self.slots.lock().clone();
+        if slots.iter().all(|slot| slot.lock().has_ended) {
             return Ok(());
         }
         let seen = "a manager starts a run after its stop";

@@ -76,7 +76,7 @@ impl Play {
             let link = Link::new(&server, scope, clock.clone(), &weather, own);
             let number = usize::try_from(number).unwrap_or_default();
             let informer =
-                WorldInformer::new(number, link, namespace, (&clock, &weather), &mut chance)?;
+                WorldInformer::new((number, Duration::ZERO), link, namespace, (&clock, &weather), &mut chance)?;
             informers.push(informer);
         }
         let mut manager = None;
@@ -181,7 +181,7 @@ impl Play {
             return Ok(());
         };
         informer.check_stop(now, chance, &mut self.counts)?;
-        *informer = informer.again((&clock, &self.weather), chance).map_err(failed)?;
+        *informer = informer.again(self.awake, (&clock, &self.weather), chance).map_err(failed)?;
         self.counts.met("user", "stops an informer");
         self.note(|| format!("informer {at} stops, and another begins"));
         self.stopped_at_once(now)
@@ -438,8 +438,9 @@ impl Play {
     }
 
     pub(super) fn check_health(&mut self) -> Result<(), BrokenPromise> {
+        let now = (self.awake, self.now());
         for informer in &self.informers {
-            informer.check_health(self.awake, &self.truth, &mut self.counts)?;
+            informer.check_health(now, &self.truth, &mut self.counts)?;
         }
         Ok(())
     }

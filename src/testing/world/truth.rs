@@ -188,15 +188,14 @@ impl Truth {
         content
     }
 
-    /// When the first change came that a cache at a version does not know.
-    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<Duration> {
+    /// The first change that a cache at a version does not know.
+    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<&TrueState> {
         let mut newer = self.line.iter().filter(|state| state.version > version);
         let is_selected = |key: Key| {
             let own = KEYS.get(key).map(|(own, _)| *own);
             namespace.is_none_or(|it| own == Some(it))
         };
-        let first = newer.find(|state| is_selected(state.key))?;
-        Some(first.at)
+        newer.find(|state| is_selected(state.key))
     }
 
     /// A cache of the server lags from now on, or no longer.
