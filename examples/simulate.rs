@@ -253,7 +253,10 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
     }
     shrinks.kill()?;
     shrinks.wait()?;
-    writeln!(io::stdout(), "replay it: simulate --seed {first} --steps {steps} --trace")?;
+    writeln!(
+        io::stdout(),
+        "replay it: simulate --seed {first} --steps {steps} --trace"
+    )?;
     Ok(ExitCode::FAILURE)
 }
 

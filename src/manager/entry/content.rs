@@ -178,8 +178,8 @@ impl<K: Object> EntryContent<K> {
         };
         // An absence has no version. Of an object that was never held, not even a uid is known.
         let found_none = overtaken && self.absent_at == Some(self.revision);
-        let from_the_past = uid.is_some_and(|uid| found_none || self.has_tombstone(uid))
-            && !judged.consistent;
+        let from_the_past =
+            uid.is_some_and(|uid| found_none || self.has_tombstone(uid)) && !judged.consistent;
         if from_the_past {
             self.guard.refuse();
             return Err(self.guard.stale(of));
@@ -504,7 +504,11 @@ mod tests {
             resource_version: "9".into(),
             ..Replacement::default()
         };
-        assert_eq!(content.replace(began, &mut None, &of).ok(), Some(false), "it is gone");
+        assert_eq!(
+            content.replace(began, &mut None, &of).ok(),
+            Some(false),
+            "it is gone"
+        );
         let began = content.revision();
         let listed = content.replace(began, &mut Some(listed("8")), &of);
         assert_eq!(listed.ok(), Some(true), "begun after the read");

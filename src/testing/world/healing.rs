@@ -11,6 +11,8 @@ use crate::policy::Chance;
 
 /// The longest pause between two tries, after a refusal.
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+/// For how much longer bytes that are no news keep a watch alive.
+const BYTES: Duration = Duration::from_secs(60);
 /// The requests and the shorter pauses after the end of a long one.
 const REQUESTS: Duration = Duration::from_secs(60);
 /// The most steps that healing may take.
@@ -75,7 +77,9 @@ impl Play {
         let informers = self.informers.iter().map(WorldInformer::finds_dead_within);
         let manager = self.manager.as_ref().map(WorldManager::finds_dead_within);
         let longest = informers.chain(manager).max().unwrap_or_default();
-        longest.max(PAUSE_MAX) + REQUESTS
+        // Two watches from a lost future may be open one after the other.
+        let watches = 1 + u32::from(self.weather.restores);
+        ((longest + BYTES) * watches).max(PAUSE_MAX) + REQUESTS
     }
 
     /// Lets all handlers catch up, and compares their views.

@@ -117,7 +117,13 @@ impl WorldInformer {
         world: (&Clock, &Weather),
         chance: &mut Chance,
     ) -> Result<Self, Error> {
-        Self::new((self.number, awake), self.link.clone(), self.namespace, world, chance)
+        Self::new(
+            (self.number, awake),
+            self.link.clone(),
+            self.namespace,
+            world,
+            chance,
+        )
     }
 
     /// One step of the reflector, and what must hold after it.
@@ -232,10 +238,13 @@ impl WorldInformer {
             return Err(BrokenPromise::new(Oracle::Stale, seen));
         }
         // Where bookmarks come, each silence counts from the last event, bookmark or answer.
-        let heard = self.link.answered().filter(|_| version > 0);
+        let heard = self.reflector.heard().filter(|_| version > 0);
         let heard = heard.map(|at| at.max(since.instant).max(self.began.1));
         let silent = heard.map(|at| now.saturating_duration_since(at));
-        if silent.zip(limit).is_some_and(|(silent, limit)| silent > limit) {
+        if silent
+            .zip(limit)
+            .is_some_and(|(silent, limit)| silent > limit)
+        {
             let seen = format!(
                 "informer {} is at {version}, has heard nothing for {silent:?}, and is well",
                 self.number

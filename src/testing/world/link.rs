@@ -22,6 +22,7 @@ use crate::worker::StopToken;
 const IDLE_LIMIT: Duration = Duration::from_secs(130);
 
 /// The state of one cache's network.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct State {
     chance: Chance,
     /// One request in so many fails; 0 for none.
@@ -44,8 +45,6 @@ struct State {
     unknowing: usize,
     /// Whether bookmarks were known to come when the last watch was opened.
     knows: bool,
-    /// When an event, a bookmark or an answer last came.
-    answered: Option<Instant>,
     /// The last event of each scope that says what the server had.
     read: Vec<(Scope, ReadEvent)>,
     /// Called by the next get, as by another thread.
@@ -112,7 +111,6 @@ impl Link {
             most_open: 0,
             unknowing: 0,
             knows: false,
-            answered: None,
             read: Vec::new(),
             interrupt: None,
         };
@@ -169,11 +167,6 @@ impl Link {
         let state = self.state.lock();
         let mut read = state.read.iter();
         read.find(|(own, _)| own == scope).map(|(_, event)| *event)
-    }
-
-    /// When an event, a bookmark or an answer last came.
-    pub(super) fn answered(&self) -> Option<Instant> {
-        self.state.lock().answered
     }
 
     /// For how long an open watch may be silent before it counts as dead, if it must count so at
@@ -290,9 +283,7 @@ impl ListerWatcher<ConfigMap> for Link {
         each: &mut dyn FnMut(Listed<ConfigMap>),
     ) -> Result<ListPage, Error> {
         self.pass(RequestKind::List)?;
-        let page = self.scoped.list(request, stop, each)?;
-        self.state.lock().answered = Some(self.clock.now());
-        Ok(page)
+        self.scoped.list(request, stop, each)
     }
 
     fn watch(
@@ -396,7 +387,6 @@ impl WatchStream<ConfigMap> for LinkStream {
         {
             let at = self.clock.now();
             let mut state = self.state.lock();
-            state.answered = Some(at);
             state.read.retain(|(scope, _)| *scope != self.scope);
             let read = ReadEvent { at, says };
             state.read.push((self.scope.clone(), read));

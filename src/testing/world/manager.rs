@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
-use super::link::{Link, Says};
+use super::link::Link;
 use super::oracle::{BrokenPromise, Oracle};
 use super::play::SETTLE_STEPS;
 use super::stepped::{Stepped, SteppedReflector};
@@ -26,7 +26,7 @@ use crate::manager::watch::sources::namespace::NamespaceSink;
 use crate::manager::watch::starts::launch::Launcher;
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
-use crate::manager::{Cached, ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions};
+use crate::manager::{ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions};
 use crate::object::{ObjectKey, ResourceVersion, Scope};
 use crate::policy::Chance;
 use crate::reflector::ReflectorOptions;
@@ -44,20 +44,20 @@ const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// By how much a coarse clock may be behind.
 const TICK: Duration = Duration::from_secs(1);
 /// How long a read may wait for the server.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The run of one object.
-struct RunSlot {
+pub(super) struct RunSlot {
     key: ObjectKey,
     /// `None` while it is stepped, and after its end.
     reflector: Option<SteppedReflector<Arc<Writer<ConfigMap>>>>,
     /// The runs that must end before it begins.
     start_after: Vec<Receiver<Infallible>>,
     stop: StopSource,
-    has_ended: bool,
+    pub(super) has_ended: bool,
 }
 
-type RunSlots = Arc<Mutex<Vec<Arc<Mutex<RunSlot>>>>>;
+pub(super) type RunSlots = Arc<Mutex<Vec<Arc<Mutex<RunSlot>>>>>;
 
 /// Makes runs that the world steps.
 struct WorldLauncher {
@@ -134,23 +134,23 @@ impl RunHandle for SteppedRun {
 
 /// One manager, its runs and its users.
 pub(super) struct WorldManager {
-    manager: ConfigMapManager,
-    mode: ChangeDetection,
+    pub(super) manager: ConfigMapManager,
+    pub(super) mode: ChangeDetection,
     keeper: Option<Arc<Keeper<ConfigMap>>>,
     sweep_at: Deadline,
-    stop: StopSource,
-    slots: RunSlots,
+    pub(super) stop: StopSource,
+    pub(super) slots: RunSlots,
     pub(super) link: Link,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The objects that each pod references.
     pods: BTreeMap<u64, BTreeSet<Key>>,
     /// The newest state read of each object since it is referenced.
-    latest: [Option<Shown>; KEYS.len()],
+    pub(super) latest: [Option<Shown>; KEYS.len()],
     changes: Changes,
     /// What the subscriber has seen after it was told.
-    told: [Option<Shown>; KEYS.len()],
+    pub(super) told: [Option<Shown>; KEYS.len()],
     /// When the last fresh read began that found no such object.
-    absent: [Option<Instant>; KEYS.len()],
+    pub(super) absent: [Option<Instant>; KEYS.len()],
     /// When each object was last referenced anew, or read so that its watch goes on.
     wanted: [Instant; KEYS.len()],
     idle_max: Duration,
@@ -213,7 +213,7 @@ impl WorldManager {
         })
     }
 
-    fn is_referenced(&self, key: Key) -> bool {
+    pub(super) fn is_referenced(&self, key: Key) -> bool {
         self.pods.values().any(|keys| keys.contains(&key))
     }
 
@@ -233,7 +233,9 @@ impl WorldManager {
         let pod = objects::pod("a", &pod_name, "node", &[], &names);
         let new = keys.iter().filter(|key| !self.is_referenced(**key));
         let new: Vec<Key> = new.copied().collect();
-        new.into_iter().for_each(|key| self.wants(key));
+        for key in new {
+            self.wants(key);
+        }
         if keys.is_empty() && chance.below(2) == 0 {
             counts.met("user", "unregisters a pod");
             self.manager.unregister_pod(&pod);
@@ -272,7 +274,8 @@ impl WorldManager {
     pub(super) fn some_referenced(&self, chance: &mut Chance) -> Option<Key> {
         let keys: Vec<Key> = self.pods.values().flatten().copied().collect();
         let count = u64::try_from(keys.len()).ok()?;
-        keys.get(usize::try_from(chance.below(count.max(1))).ok()?).copied()
+        keys.get(usize::try_from(chance.below(count.max(1))).ok()?)
+            .copied()
     }
 
     /// A step of some run.
@@ -290,7 +293,7 @@ impl WorldManager {
         }
     }
 
-    fn step_slot(
+    pub(super) fn step_slot(
         &self,
         slot: &Arc<Mutex<RunSlot>>,
         chance: &mut Chance,
@@ -414,12 +417,7 @@ impl WorldManager {
         let count = u64::try_from(KEYS.len() / 2).unwrap_or_default();
         let key = usize::try_from(chance.below(count)).unwrap_or_default();
         let way = chance.below(5);
-        let what = match way {
-            0 => "reads fresh",
-            1 => "reads at a version",
-            2 => "reads the copy",
-            _ => "reads",
-        };
+        let what = way_in_words(way);
         counts.met("user", what);
         let Some((namespace, own)) = KEYS.get(key) else {
             return Ok(String::new());
@@ -475,100 +473,15 @@ impl WorldManager {
                 }
             }
             Err(error) if error.is_not_found() => {
-                let last = truth.last(key, u64::MAX);
-                if way == 0 && last.is_some_and(|state| state.kind != StateKind::Gone) {
-                    let seen = format!("{story}, the server has {last:?}");
-                    return Err(BrokenPromise::new(Oracle::Fresh, seen));
-                }
-                if way == 1 && !truth.was_absent_since(key, asked) {
-                    let seen = format!("{story} at {asked}, the server has {last:?}");
-                    return Err(BrokenPromise::new(Oracle::AtLeast, seen));
-                }
                 if let Some(absent) = self.absent.get_mut(key).filter(|_| way == 0) {
                     *absent = Some(began);
                 }
-                let before = self.latest.get(key).copied().flatten();
-                let before = before.filter(|_| self.is_kept(weather));
-                if before.is_some_and(|it| !truth.was_absent_since(key, it.version)) {
-                    let seen = format!("{story} after {before:?}");
-                    return Err(BrokenPromise::new(Oracle::Backwards, seen));
-                }
+                let at_least = (way == 1).then_some(asked);
+                self.check_absence(key, (way == 0, at_least), (truth, weather), &story)?;
             }
             Err(_) => {}
         }
         Ok(story)
-    }
-
-    /// `Get` keeps nothing, so a cache of the server that lags answers as it is.
-    fn is_kept(&self, weather: &Weather) -> bool {
-        self.mode != ChangeDetection::Get || !weather.lags
-    }
-
-    /// Holds an answer against the earlier ones, and its age against the server.
-    fn note(
-        &mut self,
-        key: Key,
-        cached: &Cached<ConfigMap>,
-        truth: &Truth,
-        weather: &Weather,
-    ) -> Result<Shown, BrokenPromise> {
-        let Some(shown) = Shown::of(cached.stored()) else {
-            let seen = format!("{} is an object that the server never had", name(key));
-            return Err(BrokenPromise::new(Oracle::Position, seen));
-        };
-        let is_kept = self.is_kept(weather);
-        if let Some(latest) = self.latest.get_mut(key) {
-            let older = |before: &Shown| is_kept && shown.serial < before.serial;
-            if let Some(before) = latest.filter(older) {
-                let seen = format!("{}: {shown:?} after {before:?}", name(key));
-                return Err(BrokenPromise::new(Oracle::Backwards, seen));
-            }
-            *latest = Some(shown);
-        }
-        let absent = self.absent.get(key).copied().flatten().filter(|_| is_kept);
-        let replaced = truth.replaced(&shown).map(|state| state.instant);
-        if absent.zip(replaced).is_some_and(|(absent, replaced)| replaced < absent) {
-            let seen = format!("{}: {shown:?} after a fresh read found none", name(key));
-            return Err(BrokenPromise::new(Oracle::Backwards, seen));
-        }
-        self.check_age(key, (cached, shown), truth, weather)?;
-        Ok(shown)
-    }
-
-    /// Holds the time of the last confirmation against the server. An answer that a cache of the
-    /// server gave confirms what that cache had.
-    fn check_age(
-        &self,
-        key: Key,
-        (cached, shown): (&Cached<ConfigMap>, Shown),
-        truth: &Truth,
-        weather: &Weather,
-    ) -> Result<(), BrokenPromise> {
-        let (Some(replaced), Some((namespace, own))) = (truth.replaced(&shown), KEYS.get(key))
-        else {
-            return Ok(());
-        };
-        let contact = cached.last_contact();
-        let scope = Scope::object(&ObjectKey::new(*namespace, *own));
-        let read = self.link.last_read(&scope);
-        // An event counts from when it is read, and says what the server had when it was sent.
-        let says = read.filter(|read| read.at == contact).map(|read| read.says);
-        let confirmed = match says {
-            Some(Says::Version(version)) => truth.written(version).unwrap_or(contact),
-            Some(Says::Until(until)) => until,
-            None => contact,
-        };
-        let answered = contact.checked_add(weather.latency).unwrap_or(contact);
-        let lagged = truth.lagged(contact, answered);
-        let is_cached = lagged.is_some_and(|version| version < replaced.version);
-        if replaced.instant >= confirmed || is_cached {
-            return Ok(());
-        }
-        let now = self.clock.now();
-        let behind = now.saturating_duration_since(replaced.instant);
-        let age = cached.age();
-        let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
-        Err(BrokenPromise::new(Oracle::Age, seen))
     }
 
     /// The subscriber looks at what has changed.
@@ -638,105 +551,13 @@ impl WorldManager {
         }
         Ok(None)
     }
+}
 
-    /// Whether the subscriber knows the last change of each object. Only watches tell of changes
-    /// that no reader asks for.
-    pub(super) fn check_told(&mut self, truth: &Truth) -> Result<(), BrokenPromise> {
-        self.look();
-        for key in 0..KEYS.len() {
-            let last = truth.last(key, u64::MAX);
-            let last = last.filter(|state| state.kind != StateKind::Undecodable);
-            let present = last.filter(|state| state.kind == StateKind::Decodes);
-            let told = self.told.get(key).copied().flatten();
-            let knows = told.map(|shown| shown.serial) == present.map(|state| state.serial);
-            let counts = last.is_some() && self.is_referenced(key);
-            if counts && !knows && self.mode == ChangeDetection::Watch {
-                let seen = format!(
-                    "{}: the subscriber knows {told:?}, the server has {last:?}",
-                    name(key)
-                );
-                return Err(BrokenPromise::new(Oracle::Subscribers, seen));
-            }
-        }
-        Ok(())
-    }
-
-    /// Stops the manager while a reader waits for an answer of the server.
-    pub(super) fn check_stop_in_read(&mut self, key: Key) -> Result<(), BrokenPromise> {
-        let Some((namespace, own)) = KEYS.get(key) else {
-            return Ok(());
-        };
-        let stopped = Arc::new(Mutex::new(None));
-        let (manager, clock) = (self.manager.clone(), self.clock.clone());
-        let noted = Arc::clone(&stopped);
-        self.link.interrupt(Some(Box::new(move || {
-            manager.stop();
-            *noted.lock() = Some(clock.now());
-        })));
-        let by = self.clock.after(PATIENCE);
-        let found = self.manager.get_fresh(namespace, own, by);
-        self.link.interrupt(None);
-        let stopped = *stopped.lock();
-        let now = self.clock.now();
-        if stopped.is_some_and(|at| at != now || found.is_ok()) {
-            let found = found.map_err(|error| error.kind());
-            let seen = format!("a read from {stopped:?} to {now:?} had {found:?}");
-            return Err(BrokenPromise::new(Oracle::Stops, seen));
-        }
-        Ok(())
-    }
-
-    /// What a manager that was stopped does: it answers at once, and starts nothing.
-    fn check_stopped(&self, now: Instant) -> Result<(), BrokenPromise> {
-        let names = KEYS.map(|(_, own)| own);
-        let pod = objects::pod("a", "late", "node", &[], &names);
-        self.manager.register_pod(&pod);
-        for (namespace, own) in KEYS.iter().take(KEYS.len() / 2) {
-            let by = self.clock.after(PATIENCE);
-            let found = self.manager.get_by(namespace, own, by);
-            if self.clock.now() != now || found.is_err_and(|it| it.kind() == ErrorKind::Timeout) {
-                let seen = format!("a read of {own} waits after its manager's stop");
-                return Err(BrokenPromise::new(Oracle::Stops, seen));
-            }
-        }
-        let slots = self.slots.lock().clone();
-        if slots.iter().all(|slot| slot.lock().has_ended) {
-            return Ok(());
-        }
-        let seen = "a manager starts a run after its stop";
-        Err(BrokenPromise::new(Oracle::Stops, seen))
-    }
-
-    /// Stops the manager: all runs end at their next step.
-    pub(super) fn check_stop(
-        &mut self,
-        chance: &mut Chance,
-        counts: &mut Counts,
-    ) -> Result<(), BrokenPromise> {
-        let now = self.clock.now();
-        self.manager.stop();
-        self.stop.stop();
-        let slots = self.slots.lock().clone();
-        for slot in &slots {
-            let stepped = self.step_slot(slot, chance, counts)?;
-            if stepped != Stepped::Ended {
-                let seen = format!("a run goes on after the manager's stop: {stepped:?}");
-                return Err(BrokenPromise::new(Oracle::Stops, seen));
-            }
-        }
-        drop(slots);
-        let has_ended = (0..8).any(|_| self.keep());
-        if !has_ended {
-            let seen = "the housekeeper goes on after its manager's stop";
-            return Err(BrokenPromise::new(Oracle::Stops, seen));
-        }
-        let (open, _) = self.link.watches();
-        let slots = self.slots.lock().clone();
-        let left = slots.iter().filter(|slot| !slot.lock().has_ended).count();
-        if open > 0 || left > 0 {
-            let seen = format!("{left} runs and {open} watches are left after a manager's stop");
-            return Err(BrokenPromise::new(Oracle::Watches, seen));
-        }
-        self.check_stopped(now)
+fn way_in_words(way: u64) -> &'static str {
+    match way {
+        0 => "reads fresh",
+        1 => "reads at a version",
+        2 => "reads the copy",
+        _ => "reads",
     }
 }

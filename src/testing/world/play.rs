@@ -75,8 +75,13 @@ impl Play {
             let own = Chance::new(chance.below(u64::MAX));
             let link = Link::new(&server, scope, clock.clone(), &weather, own);
             let number = usize::try_from(number).unwrap_or_default();
-            let informer =
-                WorldInformer::new((number, Duration::ZERO), link, namespace, (&clock, &weather), &mut chance)?;
+            let informer = WorldInformer::new(
+                (number, Duration::ZERO),
+                link,
+                namespace,
+                (&clock, &weather),
+                &mut chance,
+            )?;
             informers.push(informer);
         }
         let mut manager = None;
@@ -146,9 +151,9 @@ impl Play {
             let mut chance = Chance::new(mixed.wrapping_mul(0xaf25_1af3_b0f0_25b5));
             self.steps += 1;
             // A stream of its own, so that a run without stops is the same.
-            let mut stops = Chance::new(mixed.wrapping_mul(0x9fb2_1c65_1e98_df25));
-            if self.weather.stops && stops.below(STOPS_RATE) == 0 {
-                self.stop_some(&mut stops)?;
+            let mut own = Chance::new(mixed.wrapping_mul(0x9fb2_1c65_1e98_df25));
+            if self.weather.stops && own.below(STOPS_RATE) == 0 {
+                self.stop_some(&mut own)?;
             }
             self.step(&mut chance)?;
             guard::take_caught().map_or(Ok(()), |panic| Err(BrokenPromise::panicked(&panic)))?;
@@ -165,7 +170,10 @@ impl Play {
         let failed = |error: Error| BrokenPromise::new(Oracle::Stops, error.to_string());
         if let Some(manager) = self.manager.as_mut().filter(|_| chance.below(2) == 0) {
             let mut what = "stops the manager";
-            if let Some(key) = manager.some_referenced(chance).filter(|_| chance.below(2) == 0) {
+            if let Some(key) = manager
+                .some_referenced(chance)
+                .filter(|_| chance.below(2) == 0)
+            {
                 what = "stops the manager while a call waits";
                 manager.check_stop_in_read(key)?;
             }
@@ -181,7 +189,9 @@ impl Play {
             return Ok(());
         };
         informer.check_stop(now, chance, &mut self.counts)?;
-        *informer = informer.again(self.awake, (&clock, &self.weather), chance).map_err(failed)?;
+        *informer = informer
+            .again(self.awake, (&clock, &self.weather), chance)
+            .map_err(failed)?;
         self.counts.met("user", "stops an informer");
         self.note(|| format!("informer {at} stops, and another begins"));
         self.stopped_at_once(now)

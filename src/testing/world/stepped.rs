@@ -84,6 +84,8 @@ pub(super) struct SteppedReflector<S: Sink<ConfigMap>> {
     storm: Option<BrokenPromise>,
     latency: Duration,
     hangs: bool,
+    /// When it last took in an event, a bookmark or an answer.
+    heard: Option<Instant>,
 }
 
 impl<S: Sink<ConfigMap>> SteppedReflector<S> {
@@ -98,6 +100,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             storm: None,
             latency,
             hangs: !latency.is_zero(),
+            heard: None,
         }
     }
 
@@ -118,6 +121,11 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
 
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_none()
+    }
+
+    /// When it last took in an event, a bookmark or an answer.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.heard
     }
 
     /// Whether it waits for an event, with nothing in hand.
@@ -160,6 +168,12 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             }
         };
         note_answer(&input, counts);
+        let is_heard = matches!(
+            input,
+            Input::Page { page: Ok(_), .. }
+                | Input::Seen(Seen::Object { .. } | Seen::Bookmark { .. })
+        );
+        self.heard = is_heard.then_some(now).or(self.heard);
         self.decide(input, now, chance, counts)
     }
 

@@ -207,9 +207,8 @@ impl Truth {
     pub(super) fn lagged(&self, from: Instant, to: Instant) -> Option<u64> {
         let ends = self.lags.iter().skip(1).map(|(end, _)| Some(*end));
         let spans = self.lags.iter().zip(ends.chain([None]));
-        let met = spans.filter(|((began, _), end)| {
-            *began <= to && end.is_none_or(|end| end >= from)
-        });
+        let met =
+            spans.filter(|((began, _), end)| *began <= to && end.is_none_or(|end| end >= from));
         met.filter_map(|((_, version), _)| *version).min()
     }
 

@@ -101,7 +101,10 @@ fn b14_what_a_dead_watch_made_bad_stays_bad_until_the_next_one_serves() {
          applied = timeout
          +640s quiet 640s = overdue
          opened = overdue";
-    check("", &format!("{dead}\n+200s added 7 = 130s\napplied = timeout"));
+    check(
+        "",
+        &format!("{dead}\n+1s added 7 = 130s\napplied = timeout"),
+    );
     check("", &format!("{dead}\n+200s quiet 0s = overdue"));
     let silent = "start = 130s
          page 5 = 130s
@@ -110,11 +113,17 @@ fn b14_what_a_dead_watch_made_bad_stays_bad_until_the_next_one_serves() {
          +130s quiet 130s = overdue";
     let changes = format!("{silent}\nprobed 9 = overdue\nopened = overdue");
     check("bookmarks", &format!("{changes}\n+60s bookmark 9 = 130s"));
-    check("bookmarks", &format!("{changes}\n+130s quiet 130s = overdue"));
+    check(
+        "bookmarks",
+        &format!("{changes}\n+130s quiet 130s = overdue"),
+    );
     let twice = format!("{changes}\n+130s quiet 130s = overdue\nprobed 9 = overdue");
     check("bookmarks", &format!("{twice}\nopened = overdue"));
     // Nothing at all has changed.
-    check("bookmarks", &format!("{silent}\nprobed 5 = 130s\nopened = 130s"));
+    check(
+        "bookmarks",
+        &format!("{silent}\nprobed 5 = 130s\nopened = 130s"),
+    );
     let held_back = "start = 130s
          page 5 = 130s
          committed = 130s
@@ -135,8 +144,14 @@ fn b14_a_watch_that_its_server_ends_ends_the_doubt_of_a_dead_one() {
          +640s quiet 640s = overdue
          probed 9 = overdue
          opened = overdue";
-    check("", &format!("{dead}\n+300s ended = overdue\nprobed 9 = opening"));
-    check("", &format!("{dead}\n+300s ended eof = overdue\nprobed 9 = overdue"));
+    check(
+        "",
+        &format!("{dead}\n+300s ended = overdue\nprobed 9 = opening"),
+    );
+    check(
+        "",
+        &format!("{dead}\n+300s ended eof = overdue\nprobed 9 = overdue"),
+    );
 }
 
 /// Blank lines, bytes of an endless event, foreign events and errors confirm nothing.
