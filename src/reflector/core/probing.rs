@@ -34,8 +34,8 @@ impl Core {
         })
     }
 
-    /// If the server has not gone back, the next watch brings all missed changes. After a dead watch
-    /// only that watch can tell.
+    /// If the server has not gone back, the next watch brings all missed changes. After a dead
+    /// watch only that watch can tell.
     pub(super) fn probed(&mut self, version: &ResourceVersion, since: Instant) -> Action {
         if !version.is_older_than(self.state.version()) {
             let has_changed = version != self.state.version();

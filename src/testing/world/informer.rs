@@ -227,10 +227,12 @@ impl WorldInformer {
         let Some(since) = truth.missed_since(version, self.namespace) else {
             return Ok(());
         };
-        // One watch may be silent for that time, and so may the one after a probe.
+        // One watch may be silent for that time, and so may the one after a probe. Without
+        // bookmarks a silent watch may end in time, which is no sign of its death.
         let behind = awake.saturating_sub(since.at.max(self.began.0));
         let limit = self.link.idle_limit(TIMEOUT_MAX);
-        if behind > self.finds_dead_within() * 2 + HANG {
+        let watches = if limit.is_some() { 2 } else { 3 };
+        if behind > self.finds_dead_within() * watches + HANG {
             let seen = format!(
                 "informer {} is at {version} and has missed a change for {behind:?}, and is well",
                 self.number

@@ -48,11 +48,11 @@ struct State {
     /// The last event of each scope that says what the server had.
     read: Vec<(Scope, ReadEvent)>,
     /// Called by the next get, as by another thread.
-    interrupt: Option<Interrupt>,
+    interrupt: Option<Meanwhile>,
 }
 
 /// What another thread does while a call waits for the server.
-pub(super) type Interrupt = Box<dyn FnOnce() + Send>;
+pub(super) type Meanwhile = Box<dyn FnOnce() + Send>;
 
 /// What an event says of the server.
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +180,7 @@ impl Link {
     }
 
     /// The next get calls this, and fails.
-    pub(super) fn interrupt(&self, interrupt: Option<Interrupt>) {
+    pub(super) fn interrupt(&self, interrupt: Option<Meanwhile>) {
         let before = std::mem::replace(&mut self.state.lock().interrupt, interrupt);
         drop(before);
     }

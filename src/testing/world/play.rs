@@ -10,7 +10,7 @@ use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::pods::WorldPods;
 use super::sent::Sent;
-use super::stepped::Stepped;
+use super::stepped::{SETTLE_STEPS, Stepped};
 use super::truth::Truth;
 use super::weather::Weather;
 use crate::clock::{Clock, FakeClock};
@@ -30,8 +30,6 @@ const BOOKMARKS: Duration = Duration::from_secs(60);
 pub(super) const MOMENT: Duration = Duration::from_millis(20);
 /// In a weather of stops, one step of so many stops a part.
 const STOPS_RATE: u64 = 64;
-/// The most steps that a part may take at one instant.
-pub(super) const SETTLE_STEPS: u32 = 400;
 
 /// The world of one run.
 pub(super) struct Play {

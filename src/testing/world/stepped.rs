@@ -17,6 +17,8 @@ use crate::reflector::core::{Action, Input, Seen};
 use crate::reflector::driver::ReflectorDriver;
 use crate::worker::{StopSource, StopToken};
 
+/// The most steps that a part may take at one instant.
+pub(super) const SETTLE_STEPS: u32 = 400;
 /// No request follows another sooner, unless data came between or an exemption holds (B9).
 const DELAY_MIN: Duration = Duration::from_millis(50);
 /// How many requests in a row may follow each other without a delay for an exemption.

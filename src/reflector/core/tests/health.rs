@@ -97,7 +97,7 @@ fn b14_what_a_dead_watch_made_bad_stays_bad_until_the_next_one_serves() {
          page 5 = 130s
          committed = opening
          opened = timeout
-         +10s added 6 = 130s
+         +10s added 6 = opening
          applied = timeout
          +640s quiet 640s = overdue
          opened = overdue";
