@@ -50,7 +50,7 @@ impl Play {
             if calm > 3 {
                 return self.check_handlers(chance);
             }
-            if self.now().saturating_duration_since(healed) > within {
+            if calm == 0 && self.now().saturating_duration_since(healed) > within {
                 break;
             }
             let next = self.until_next_wake().unwrap_or(MOMENT);
