@@ -112,7 +112,7 @@ fn b14_what_a_dead_watch_made_bad_stays_bad_until_the_next_one_serves() {
          opened = 130s
          +130s quiet 130s = overdue";
     let changes = format!("{silent}\nprobed 9 = overdue\nopened = overdue");
-    check("bookmarks", &format!("{changes}\n+60s bookmark 9 = 130s"));
+    check("bookmarks", &format!("{changes}\n+30s bookmark 9 = 130s"));
     check(
         "bookmarks",
         &format!("{changes}\n+130s quiet 130s = overdue"),
