@@ -35,6 +35,8 @@ Usage: simulate [flags]
       --seed N          runs one seed, and shrinks it if it fails
       --trace           with --seed: prints the story of the whole run
       --steps N         the steps of a run before its world heals (default 300)
+      --expect-coverage fails unless each fault, answer and action was met that
+                        runs are made to meet
       --oracles         prints the promises
   -h, --help            prints this
 ";
@@ -56,6 +58,7 @@ struct Flags {
     seeds: Range<u64>,
     jobs: u64,
     keeps_going: bool,
+    expects_coverage: bool,
     seed: Option<u64>,
     traces: bool,
     steps: u64,
@@ -70,6 +73,7 @@ fn flags() -> Fallible<Flags> {
         seeds: 0..10_000,
         jobs: 1,
         keeps_going: false,
+        expects_coverage: false,
         seed: None,
         traces: false,
         steps: 300,
@@ -91,6 +95,7 @@ fn flags() -> Fallible<Flags> {
             "--steps" => flags.steps = value()?.parse()?,
             "--trace" => flags.traces = true,
             "--keep-going" => flags.keeps_going = true,
+            "--expect-coverage" => flags.expects_coverage = true,
             "--worker" => flags.is_worker = true,
             "--oracles" => flags.shows_oracles = true,
             "-h" | "--help" => flags.needs_help = true,
@@ -231,6 +236,9 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
         if asked == 0 || found.ran < asked {
             return Err(format!("only {} of {asked} seeds were run", found.ran).into());
         }
+        if flags.expects_coverage && !never.is_empty() {
+            return Err("not everything was met that runs are made to meet".into());
+        }
         return Ok(ExitCode::SUCCESS);
     };
     // In a process of its own, which may hang or abort as the seed did.
@@ -245,7 +253,10 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
     }
     shrinks.kill()?;
     shrinks.wait()?;
-    writeln!(io::stdout(), "replay it: simulate --seed {first} --trace")?;
+    writeln!(
+        io::stdout(),
+        "replay it: simulate --seed {first} --steps {steps} --trace"
+    )?;
     Ok(ExitCode::FAILURE)
 }
 
@@ -262,12 +273,19 @@ fn run_chunks(flags: &Flags, found: &Mutex<Found>) -> Fallible<()> {
             found.next = to;
             (from, to)
         };
-        run_chunk(from..to, flags, found)?;
+        let mut seeds = from..to;
+        while let Some(failed) = run_chunk(&seeds, flags, found)? {
+            seeds.start = failed + 1;
+            if !flags.keeps_going || seeds.is_empty() {
+                break;
+            }
+        }
     }
 }
 
-/// Runs the seeds in a process of their own. A seed that hangs or aborts has failed.
-fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible<()> {
+/// Runs the seeds in a process of their own. A seed that hangs or aborts has failed: returns it,
+/// since no later one has run.
+fn run_chunk(seeds: &Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible<Option<u64>> {
     let range = format!("{}..{}", seeds.start, seeds.end);
     let worker = Command::new(std::env::current_exe()?)
         .args(["--worker", "--seeds", &range])
@@ -282,7 +300,9 @@ fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible
             Err(end) => {
                 worker.kill()?;
                 worker.wait()?;
-                let Some(seed) = present else { return Ok(()) };
+                let Some(seed) = present else {
+                    return Ok(None);
+                };
                 let how = match end {
                     RecvTimeoutError::Timeout => "hangs",
                     RecvTimeoutError::Disconnected => "ends its process",
@@ -293,7 +313,7 @@ fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible
                     .map_err(|_poisoned| "a job panicked")?
                     .failed
                     .insert(seed);
-                return Ok(());
+                return Ok(Some(seed));
             }
         };
         let mut found = found.lock().map_err(|_poisoned| "a job panicked")?;
@@ -310,7 +330,7 @@ fn run_chunk(seeds: Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallible
                     drop(found);
                     worker.kill()?;
                     worker.wait()?;
-                    return Ok(());
+                    return Ok(None);
                 }
             }
             Some(("point", point)) => {

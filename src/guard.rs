@@ -7,6 +7,25 @@ use crate::error::{Error, ErrorKind};
 use crate::sync;
 use crate::worker::{panic_literal, panic_text};
 
+#[cfg(feature = "testing")]
+use std::cell::RefCell;
+
+/// The payload of a panic that a simulated program makes on purpose.
+#[cfg(feature = "testing")]
+pub(crate) struct PlannedPanic;
+
+#[cfg(feature = "testing")]
+thread_local! {
+    static CAUGHT: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// The first panic, except those that were [planned](PlannedPanic), that a guard on this thread
+/// has caught since the last call.
+#[cfg(feature = "testing")]
+pub(crate) fn take_caught() -> Option<Error> {
+    CAUGHT.take()
+}
+
 /// Calls code of the program, which `port` names in the error, such as `the getter of secret
 /// "shop"/"db"`.
 ///
@@ -46,9 +65,13 @@ pub(crate) fn guard_with_words<T>(
     catch_unwind(AssertUnwindSafe(call)).map_err(|payload| {
         let said = panic_literal(payload.as_ref());
         let words = panic_text(payload.as_ref());
+        let error = Error::new(ErrorKind::Panicked, format!("{port} panicked{said}"));
+        #[cfg(feature = "testing")]
+        if !payload.is::<PlannedPanic>() {
+            CAUGHT.with_borrow_mut(|caught| caught.get_or_insert_with(|| error.clone()).kind());
+        }
         // The payload belongs to the program, too: its drop may panic again.
         drop(catch_unwind(AssertUnwindSafe(|| drop(payload))));
-        let error = Error::new(ErrorKind::Panicked, format!("{port} panicked{said}"));
         (error, words)
     })
 }

@@ -179,9 +179,12 @@ impl<K: Object, S: EntryState<K>> Registry<K, S> {
         entry.ok_or_else(|| Error::not_registered(namespace, name))
     }
 
-    /// Every object that is referenced now.
+    /// Every object that is referenced now, in the order of the keys: who comes first does not
+    /// depend on the hashes of one process.
     pub(crate) fn entries(&self) -> Vec<Arc<ObjectEntry<S>>> {
-        self.references.lock().entries().cloned().collect()
+        let mut entries: Vec<_> = self.references.lock().entries().cloned().collect();
+        entries.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        entries
     }
 
     /// Changes an entry and the answer that plain readers find at once, in one step. Drops the

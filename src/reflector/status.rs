@@ -157,6 +157,9 @@ impl ReflectorStatus {
     /// - Before that, a server may be quiet while nothing changes. One watch may be quiet until its
     ///   own time-out and 30 s more. A probe follows it, and only its answer allows the next watch
     ///   to be as quiet.
+    /// - A watch that was found dead leaves a doubt. The next one ends it with an event, a
+    ///   bookmark, or its end by the server; a list ends it too. That a watch opens does not, and a
+    ///   probe only if nothing at all has changed.
     /// - Otherwise (after a watch, in a backoff, during a request, before the first answer): the
     ///   idle limit. It counts from the last contact, or from the end of a watch that ended in
     ///   time. Failures, refusals and opened watches are not contacts.

@@ -34,6 +34,8 @@ pub(crate) struct EntryContent<K: Object> {
     guard: VersionGuard,
     /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
+    /// The revision at which a consistent read found that there is no such object.
+    absent_at: Option<u64>,
     /// The object as an earlier process knew it, until the first admitted write.
     seed: Option<Seed<K>>,
 }
@@ -50,6 +52,7 @@ impl<K: Object> EntryContent<K> {
             reads: 0,
             guard: VersionGuard::of_entry(),
             tombstone: None,
+            absent_at: None,
             seed: None,
         }
     }
@@ -173,7 +176,10 @@ impl<K: Object> EntryContent<K> {
             consistent: of.consistent && !overtaken,
             history_expired: of.history_expired && !overtaken,
         };
-        let from_the_past = uid.is_some_and(|uid| self.has_tombstone(uid)) && !judged.consistent;
+        // An absence has no version. Of an object that was never held, not even a uid is known.
+        let found_none = overtaken && self.absent_at == Some(self.revision);
+        let from_the_past =
+            uid.is_some_and(|uid| found_none || self.has_tombstone(uid)) && !judged.consistent;
         if from_the_past {
             self.guard.refuse();
             return Err(self.guard.stale(of));
@@ -357,7 +363,9 @@ impl<K: Object> EntryContent<K> {
         if let Some(uid) = stored.filter(|uid| !uid.is_empty()) {
             self.tombstone = Some(uid.into());
         }
-        Some(self.put(&mut None))
+        let is_news = self.put(&mut None);
+        self.absent_at = Some(self.revision);
+        Some(is_news)
     }
 
     fn admits(&mut self, uid: &str, version: &ResourceVersion) -> bool {
@@ -472,6 +480,38 @@ mod tests {
             assert_eq!(way(&mut content, again()), Some(true), "{what}");
             assert_eq!(content.object().unwrap().uid(), "again", "{what}");
         }
+    }
+
+    /// B18: also of an object that was never held.
+    #[test]
+    fn a_list_that_a_fresh_read_overtook_brings_back_no_object_that_it_found_gone() {
+        let mut content = EntryContent::<Secret>::new(KindTraits::default());
+        let began = content.revision();
+        let now = Clock::system().now();
+        let position = content.begin_read(ResourceVersion::most_recent(), now);
+        assert_eq!(content.found(&position, &mut None), Some(false));
+        for consistent in [false, true] {
+            let of = Replacement {
+                resource_version: "9".into(),
+                consistent,
+                ..Replacement::default()
+            };
+            let refused = content.replace(began, &mut Some(listed("8")), &of);
+            assert_eq!(refused.unwrap_err().kind(), crate::error::ErrorKind::Stale);
+            assert!(content.object().is_none());
+        }
+        let of = Replacement {
+            resource_version: "9".into(),
+            ..Replacement::default()
+        };
+        assert_eq!(
+            content.replace(began, &mut None, &of).ok(),
+            Some(false),
+            "it is gone"
+        );
+        let began = content.revision();
+        let listed = content.replace(began, &mut Some(listed("8")), &of);
+        assert_eq!(listed.ok(), Some(true), "begun after the read");
     }
 
     /// The drop of an object overwrites its secrets: a refused state stays with the caller, which

@@ -34,12 +34,12 @@ impl Core {
         })
     }
 
-    /// If the server has not gone back, the next watch brings all missed changes.
+    /// If the server has not gone back, the next watch brings all missed changes. After a dead
+    /// watch only that watch can tell.
     pub(super) fn probed(&mut self, version: &ResourceVersion, since: Instant) -> Action {
         if !version.is_older_than(self.state.version()) {
-            self.state.contact(since);
-            self.state.lives_again();
-            self.state.succeeded();
+            let has_changed = version != self.state.version();
+            self.state.probed(has_changed, since);
             return self.open();
         }
         let known = self.state.version();

@@ -81,6 +81,8 @@ pub(super) struct ReflectorState {
     pub(super) quiet_until: Option<Instant>,
     /// Whether the server has confirmed the content since the last watch was opened.
     pub(super) confirmed: bool,
+    /// A watch was found dead, and no later one has served. Changes may get lost on the way.
+    doubted: bool,
     /// When part of a running list last came.
     progress: Option<Instant>,
     known_version: ResourceVersion,
@@ -130,6 +132,7 @@ impl ReflectorState {
             unconfirmed_since: now,
             quiet_until: None,
             confirmed: false,
+            doubted: false,
             progress: None,
             status,
             effects: Vec::new(),
@@ -264,10 +267,31 @@ impl ReflectorState {
 
     /// Notes that the server confirmed the content.
     pub(super) fn contact(&mut self, at: Instant) {
-        self.confirmed = true;
+        (self.confirmed, self.doubted) = (true, false);
         if self.status.last_contact.is_none_or(|last| last < at) {
             self.status.last_contact = Some(at);
         }
+    }
+
+    /// Notes that a watch was found dead. What was confirmed before counts no more, and the opening
+    /// of the next watch confirms nothing.
+    pub(super) fn found_dead(&mut self) {
+        (self.confirmed, self.doubted) = (false, true);
+    }
+
+    /// Notes that the server ended a watch. The end comes behind all events, so none was lost.
+    pub(super) fn ended_by_server(&mut self) {
+        self.doubted = false;
+    }
+
+    /// Notes an answer to a probe that was asked for at `at`. It confirms the content if nothing
+    /// `has_changed`. The next watch brings the changes, unless the one before was found dead.
+    pub(super) fn probed(&mut self, has_changed: bool, at: Instant) {
+        if !(has_changed && self.doubted) {
+            self.contact(at);
+        }
+        self.lives_again();
+        self.succeeded();
     }
 
     /// Notes an event or a bookmark of a watch: the server lives, and the watch serves.

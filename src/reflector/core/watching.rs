@@ -123,6 +123,7 @@ impl Core {
             error.kind() == ErrorKind::Timeout && asked_for >= self.head_timeout(opening);
         let error = error.asked_as(&format!("failed to watch {}", self.state.what));
         if held_back && error.status().is_none() {
+            self.state.found_dead();
             self.state.note(error, &self.facts);
             self.state.effects.push(Effect::Disconnect);
             return self.reopen_after(asked_for, AfterPause::Probe);
@@ -311,6 +312,9 @@ impl Core {
     pub(super) fn watch_ended(&mut self, watching: &Watching, end: Option<Error>) -> Action {
         let lived = self.since(watching.asked_at);
         self.state.watch_lived(lived);
+        if end.is_none() && lived >= VERY_SHORT {
+            self.state.ended_by_server();
+        }
         if !watching.had_events && lived < VERY_SHORT {
             let text = "very short watch: Unexpected watch close - watch lasted less than a second \
                         and no items received";
@@ -357,6 +361,7 @@ impl Core {
             }
             let text = format!("no event came on the watch for {silence:.0?}: it is opened again");
             let error = Error::new(ErrorKind::Timeout, text);
+            self.state.found_dead();
             self.state.note(error, &self.facts);
             return self.reopen_after(lived, after(&watching));
         }

@@ -25,17 +25,16 @@ const ACTIONS: &[&str] = &[
     "end",
 ];
 
-/// The answers that the policy tells apart, and a network without sockets can give.
+/// The answers that the policy tells apart, and that a network without sockets can give to lists
+/// and to watches.
 const ANSWERS: &[&str] = &[
     "refused",
     "cut",
     "silent",
-    "malformed",
     "unauthorized",
     "forbidden",
     "not found",
     "unreadable",
-    "expired",
     "gone",
     "too large",
     "too many",
@@ -47,7 +46,9 @@ const ANSWERS: &[&str] = &[
 const EXPECTED: &[(&str, &[&str])] = &[
     ("action", ACTIONS),
     ("answer to a list", ANSWERS),
+    ("answer to a list", &["expired"]),
     ("answer to a watch, or commit", ANSWERS),
+    ("answer to a watch, or commit", &["malformed"]),
     (
         "error in a watch",
         &["cut", "expired", "too many", "internal"],

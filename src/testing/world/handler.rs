@@ -10,6 +10,7 @@ use super::oracle::{BrokenPromise, Oracle};
 use super::truth::{Content, KEYS, Shown, Truth, UNDECODABLE, name};
 use super::weather::Weather;
 use crate::error::Error;
+use crate::guard::PlannedPanic;
 use crate::informer::handlers::Processor;
 use crate::informer::handlers::listener::Listener;
 use crate::informer::{Deleted, EventHandler, HandlerOptions};
@@ -54,7 +55,7 @@ impl Recorder {
         drop(notes);
         if panics {
             // Without the hook, which would print it.
-            std::panic::resume_unwind(Box::new("a handler that panics"));
+            std::panic::resume_unwind(Box::new(PlannedPanic));
         }
     }
 }

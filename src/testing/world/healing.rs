@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
+use super::informer::WorldInformer;
+use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::play::{MOMENT, Play};
 use crate::policy::Chance;
 
-/// How long the caches may take to equal a healed server: the longest time-out of a manager's
-/// watch, an hour, in which one that died without a word is found if the server sends no bookmarks,
-/// and the longest pause after a refusal, five minutes, before it and after it.
-const HEALED_WITHIN: Duration = Duration::from_secs(75 * 60);
+/// The longest pause between two tries, after a refusal.
+const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+/// For how much longer bytes that are no news keep a watch alive.
+const BYTES: Duration = Duration::from_secs(60);
+/// The requests and the shorter pauses after the end of a long one.
+const REQUESTS: Duration = Duration::from_secs(60);
 /// The most steps that healing may take.
 const HEALING_STEPS: u64 = 20_000;
 
@@ -19,6 +23,7 @@ impl Play {
     pub(super) fn heal(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         self.server.heal();
         self.server.lag(None);
+        self.truth.lags(self.clock.now(), None);
         for informer in &mut self.informers {
             informer.link.heal();
             informer.reflector.heal();
@@ -29,6 +34,7 @@ impl Play {
         }
         self.note(|| "the world is healed".to_owned());
         let healed = self.now();
+        let within = self.heals_within();
         let mut calm = 0;
         for _ in 0..HEALING_STEPS {
             self.settle(chance)?;
@@ -44,7 +50,7 @@ impl Play {
             if calm > 3 {
                 return self.check_handlers(chance);
             }
-            if self.now().saturating_duration_since(healed) > HEALED_WITHIN {
+            if calm == 0 && self.now().saturating_duration_since(healed) > within {
                 break;
             }
             let next = self.until_next_wake().unwrap_or(MOMENT);
@@ -63,6 +69,17 @@ impl Play {
         let passed = self.now().saturating_duration_since(healed);
         let seen = format!("after {passed:.0?} a cache differs: {}", states.join("; "));
         Err(BrokenPromise::new(Oracle::Converges, seen))
+    }
+
+    /// How long the caches may take to equal a healed server. A cache waits after a refusal, or it
+    /// still believes in a watch that died without a word.
+    fn heals_within(&self) -> Duration {
+        let informers = self.informers.iter().map(WorldInformer::finds_dead_within);
+        let manager = self.manager.as_ref().map(WorldManager::finds_dead_within);
+        let longest = informers.chain(manager).max().unwrap_or_default();
+        // Two watches from a lost future may be open one after the other.
+        let watches = 1 + u32::from(self.weather.restores);
+        ((longest + BYTES) * watches).max(PAUSE_MAX) + REQUESTS
     }
 
     /// Lets all handlers catch up, and compares their views.
@@ -103,6 +120,7 @@ impl Play {
         if let Some(manager) = &mut self.manager {
             manager.check_stop(chance, &mut self.counts)?;
         }
+        self.stopped_at_once(now)?;
         self.counts.met("oracle held", "stops");
         Ok(())
     }

@@ -16,7 +16,6 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::informer::shared::sink::InformerSink;
 use crate::informer::{HandlerOptions, InformerOptions, SharedInformer};
-use crate::list_watch::ListerWatcher as _;
 use crate::object::ResourceVersion;
 use crate::policy::Chance;
 use crate::reflector::driver::ReflectorDriver;
@@ -25,18 +24,19 @@ use crate::reflector::{Phase, ReflectorOptions, WaiterGuard};
 use crate::store::Indexers;
 use crate::sync::Arc;
 
-/// Bookmarks that come less often are no sign of a watch that died.
-const SELDOM: Duration = Duration::from_secs(65);
-/// How long a watch without bookmarks may be silent before the cache must say so: its longest
-/// time-out and the wait for its end, and the same again for the watch after it.
-const QUIET_MAX: Duration = Duration::from_secs(30 * 60);
-/// The same where the server has sent a bookmark to this client before: two idle limits, and the
-/// requests around them.
-const SILENT_MAX: Duration = Duration::from_secs(7 * 60);
+/// How long a call may wait for the first sync.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest time-out of a watch, and the wait for its end.
+const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 60);
+const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
+/// How long a request may hang.
+const HANG: Duration = Duration::from_secs(30);
 
 /// One informer and its handlers.
 pub(super) struct WorldInformer {
     pub(super) number: usize,
+    /// When it began: in the time in which the machine was awake, and on the clock.
+    began: (Duration, Instant),
     informer: SharedInformer<ConfigMap>,
     pub(super) reflector: SteppedReflector<InformerSink<ConfigMap>>,
     pub(super) link: Link,
@@ -55,7 +55,7 @@ pub(super) struct WorldInformer {
 
 impl WorldInformer {
     pub(super) fn new(
-        number: usize,
+        (number, awake): (usize, Duration),
         link: Link,
         namespace: Option<&'static str>,
         (clock, weather): (&Clock, &Weather),
@@ -94,6 +94,7 @@ impl WorldInformer {
         let driver = driver.ok_or_else(|| Error::stopped("an informer that starts"))?;
         Ok(Self {
             number,
+            began: (awake, clock.now()),
             informer,
             reflector: SteppedReflector::new(driver, weather.latency),
             link,
@@ -107,6 +108,22 @@ impl WorldInformer {
             resync,
             queue_max: weather.queue_max,
         })
+    }
+
+    /// Another one in its place, with the same client.
+    pub(super) fn again(
+        &self,
+        awake: Duration,
+        world: (&Clock, &Weather),
+        chance: &mut Chance,
+    ) -> Result<Self, Error> {
+        Self::new(
+            (self.number, awake),
+            self.link.clone(),
+            self.namespace,
+            world,
+            chance,
+        )
     }
 
     /// One step of the reflector, and what must hold after it.
@@ -197,7 +214,7 @@ impl WorldInformer {
     /// Whether a cache that is behind says so in time.
     pub(super) fn check_health(
         &self,
-        awake: Duration,
+        (awake, now): (Duration, Instant),
         truth: &Truth,
         counts: &mut Counts,
     ) -> Result<(), BrokenPromise> {
@@ -210,21 +227,39 @@ impl WorldInformer {
         let Some(since) = truth.missed_since(version, self.namespace) else {
             return Ok(());
         };
-        let behind = awake.saturating_sub(since);
-        let interval = self.link.bookmark_interval();
-        let most = if interval.is_some_and(|interval| interval <= SELDOM) {
-            SILENT_MAX
-        } else {
-            QUIET_MAX
-        };
-        if behind > most {
+        // One watch may be silent for that time, and so may the one after a probe. Without
+        // bookmarks a silent watch may end in time, which is no sign of its death.
+        let behind = awake.saturating_sub(since.at.max(self.began.0));
+        let limit = self.link.idle_limit(TIMEOUT_MAX);
+        let watches = if limit.is_some() { 2 } else { 3 };
+        if behind > self.finds_dead_within() * watches + HANG {
             let seen = format!(
                 "informer {} is at {version} and has missed a change for {behind:?}, and is well",
                 self.number
             );
             return Err(BrokenPromise::new(Oracle::Stale, seen));
         }
+        // Where bookmarks come, each silence counts from the last event, bookmark or answer.
+        let heard = self.reflector.heard().filter(|_| version > 0);
+        let heard = heard.map(|at| at.max(since.instant).max(self.began.1));
+        let silent = heard.map(|at| now.saturating_duration_since(at));
+        if silent
+            .zip(limit)
+            .is_some_and(|(silent, limit)| silent > limit)
+        {
+            let seen = format!(
+                "informer {} is at {version}, has heard nothing for {silent:?}, and is well",
+                self.number
+            );
+            return Err(BrokenPromise::new(Oracle::Stale, seen));
+        }
         Ok(())
+    }
+
+    /// How long it may take to find that an open watch is dead.
+    pub(super) fn finds_dead_within(&self) -> Duration {
+        let limit = self.link.idle_limit(TIMEOUT_MAX);
+        limit.unwrap_or(TIMEOUT_MAX + TIMEOUT_SLACK)
     }
 
     pub(super) fn restored(&mut self) {
@@ -317,6 +352,8 @@ impl WorldInformer {
             return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
         self.informer.stop();
+        // A wait that does not end would move the clock, at which the caller looks.
+        drop(self.informer.wait_until_synced(PATIENCE));
         for handler in &self.handlers {
             if handler.wakes_at().is_none() && !handler.is_idle() {
                 let seen = format!("a handler of informer {} gets more calls", self.number);

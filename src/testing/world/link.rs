@@ -9,8 +9,8 @@ use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchRequest,
-    WatchStream,
+    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent,
+    WatchRequest, WatchStream,
 };
 use crate::object::{ObjectKey, ResourceVersion, Scope, Status, StoredObject};
 use crate::policy::Chance;
@@ -18,8 +18,11 @@ use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault};
 use crate::worker::StopToken;
 
+/// The shortest silence that means a dead watch, where bookmarks are known to come.
+const IDLE_LIMIT: Duration = Duration::from_secs(130);
+
 /// The state of one cache's network.
-#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 struct State {
     chance: Chance,
     /// One request in so many fails; 0 for none.
@@ -38,12 +41,40 @@ struct State {
     met: Vec<&'static str>,
     open: usize,
     most_open: usize,
+    /// Watches that were opened before a bookmark was known to come.
+    unknowing: usize,
+    /// Whether bookmarks were known to come when the last watch was opened.
+    knows: bool,
+    /// The last event of each scope that says what the server had.
+    read: Vec<(Scope, ReadEvent)>,
+    /// Called by the next get, as by another thread.
+    interrupt: Option<Meanwhile>,
+}
+
+/// What another thread does while a call waits for the server.
+pub(super) type Meanwhile = Box<dyn FnOnce() + Send>;
+
+/// What an event says of the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Says {
+    /// It is the change to this version; later ones may be on their way.
+    Version(u64),
+    /// Nothing else had changed until then.
+    Until(Instant),
+}
+
+/// An event that a cache has read, which counts from then on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadEvent {
+    pub(super) at: Instant,
+    pub(super) says: Says,
 }
 
 /// One cache's way to the server. Cheap to clone; all clones are one network.
 #[derive(Clone)]
 pub(super) struct Link {
     server: FakeSource<ConfigMap>,
+    scope: Scope,
     scoped: Arc<dyn ListerWatcher<ConfigMap>>,
     clock: Clock,
     state: Arc<Mutex<State>>,
@@ -78,10 +109,15 @@ impl Link {
             met: Vec::new(),
             open: 0,
             most_open: 0,
+            unknowing: 0,
+            knows: false,
+            read: Vec::new(),
+            interrupt: None,
         };
         Self {
             server: server.clone(),
-            scoped: server.lister_watcher(scope),
+            scoped: server.lister_watcher(scope.clone()),
+            scope,
             clock,
             state: Arc::new(Mutex::new(state)),
             learned: Arc::default(),
@@ -91,7 +127,8 @@ impl Link {
     /// The same network, for requests of another scope.
     pub(super) fn with_scope(&self, scope: Scope) -> Self {
         Self {
-            scoped: self.server.lister_watcher(scope),
+            scoped: self.server.lister_watcher(scope.clone()),
+            scope,
             ..self.clone()
         }
     }
@@ -123,6 +160,29 @@ impl Link {
         state.cuts = false;
         state.silences = false;
         state.down_until = None;
+    }
+
+    /// The last event that a watch of the scope has read.
+    pub(super) fn last_read(&self, scope: &Scope) -> Option<ReadEvent> {
+        let state = self.state.lock();
+        let mut read = state.read.iter();
+        read.find(|(own, _)| own == scope).map(|(_, event)| *event)
+    }
+
+    /// For how long an open watch may be silent before it counts as dead, if it must count so at
+    /// all: bookmarks were known to come when each was opened.
+    pub(super) fn idle_limit(&self, longest: Duration) -> Option<Duration> {
+        let state = self.state.lock();
+        let knows = state.knows && state.unknowing == 0;
+        drop(state);
+        let interval = self.bookmark_interval().filter(|_| knows)?;
+        Some(IDLE_LIMIT.max(interval.saturating_mul(3).min(longest)))
+    }
+
+    /// The next get calls this, and fails.
+    pub(super) fn interrupt(&self, interrupt: Option<Meanwhile>) {
+        let before = std::mem::replace(&mut self.state.lock().interrupt, interrupt);
+        drop(before);
     }
 
     /// The faults since the last call.
@@ -233,12 +293,18 @@ impl ListerWatcher<ConfigMap> for Link {
     ) -> Result<Box<dyn WatchStream<ConfigMap>>, Error> {
         self.pass(RequestKind::Watch)?;
         let inner = self.scoped.watch(request, stop)?;
+        let knows = self.bookmark_interval().is_some();
         let mut state = self.state.lock();
+        state.knows = knows;
+        state.unknowing += usize::from(!knows);
         state.open = state.open.saturating_add(1);
         state.most_open = state.most_open.max(state.open);
         Ok(Box::new(LinkStream {
             inner,
             number: state.cut,
+            scope: self.scope.clone(),
+            opened_at: self.clock.now(),
+            knows,
             clock: self.clock.clone(),
             state: Arc::clone(&self.state),
         }))
@@ -278,6 +344,11 @@ impl Getter<ConfigMap> for Link {
         deadline: Deadline,
         stop: &StopToken,
     ) -> Result<Arc<StoredObject<ConfigMap>>, Error> {
+        let interrupt = self.state.lock().interrupt.take();
+        if let Some(interrupt) = interrupt {
+            interrupt();
+            return Err(Error::from_status(Status::new(503, "made up 503")));
+        }
         self.pass(RequestKind::Get)?;
         self.server.get(key, version, deadline, stop)
     }
@@ -288,6 +359,10 @@ struct LinkStream {
     inner: Box<dyn WatchStream<ConfigMap>>,
     /// The cuts before it.
     number: u64,
+    scope: Scope,
+    opened_at: Instant,
+    /// Whether bookmarks were known to come.
+    knows: bool,
     clock: Clock,
     state: Arc<Mutex<State>>,
 }
@@ -306,7 +381,17 @@ impl WatchStream<ConfigMap> for LinkStream {
         if silent_until.is_some_and(|until| self.clock.now() < until) {
             return Ok(Next::DeadlinePassed);
         }
-        self.inner.next(deadline)
+        let next = self.inner.next(deadline)?;
+        if let Next::Event(event) = &next
+            && let Some(says) = self.says(event)
+        {
+            let at = self.clock.now();
+            let mut state = self.state.lock();
+            state.read.retain(|(scope, _)| *scope != self.scope);
+            let read = ReadEvent { at, says };
+            state.read.push((self.scope.clone(), read));
+        }
+        Ok(next)
     }
 
     fn last_contact(&self) -> Instant {
@@ -323,9 +408,31 @@ impl WatchStream<ConfigMap> for LinkStream {
     }
 }
 
+impl LinkStream {
+    fn says(&self, event: &WatchEvent<ConfigMap>) -> Option<Says> {
+        match event {
+            WatchEvent::Object(event) => {
+                let version = event.object.resource_version();
+                Some(Says::Version(version.as_str().parse().ok()?))
+            }
+            // The list is as old as the stream, and its end comes behind it.
+            WatchEvent::Bookmark {
+                initial_events_end: true,
+                ..
+            } => Some(Says::Until(self.opened_at)),
+            // The server of the world makes it when it is read.
+            WatchEvent::Bookmark { .. } => Some(Says::Until(self.clock.now())),
+            WatchEvent::Unselected { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. } => {
+                None
+            }
+        }
+    }
+}
+
 impl Drop for LinkStream {
     fn drop(&mut self) {
         let mut state = self.state.lock();
         state.open = state.open.saturating_sub(1);
+        state.unknowing -= usize::from(!self.knows);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use super::coverage::Counts;
 use super::link::Link;
 use super::oracle::{BrokenPromise, Oracle};
-use super::stepped::{Stepped, SteppedReflector};
+use super::stepped::{SETTLE_STEPS, Stepped, SteppedReflector};
 use super::truth::{KEYS, Key, Shown, StateKind, Truth, key_of, name};
 use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
@@ -25,7 +25,7 @@ use crate::manager::watch::sources::namespace::NamespaceSink;
 use crate::manager::watch::starts::launch::Launcher;
 use crate::manager::watch::store::WatchStore;
 use crate::manager::watch::writer::Writer;
-use crate::manager::{Cached, ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions};
+use crate::manager::{ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions};
 use crate::object::{ObjectKey, ResourceVersion, Scope};
 use crate::policy::Chance;
 use crate::reflector::ReflectorOptions;
@@ -37,23 +37,26 @@ use crate::worker::StopSource;
 
 /// The pods that reference objects.
 const PODS: u64 = 4;
-/// For how long an event may wait for a thread that has not run yet.
-const UNREAD_MAX: Duration = Duration::from_secs(1);
+/// The longest time-out of a watch, and the wait for its end.
+const TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
+const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
+/// By how much a coarse clock may be behind.
+const TICK: Duration = Duration::from_secs(1);
 /// How long a read may wait for the server.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The run of one object.
-struct RunSlot {
+pub(super) struct RunSlot {
     key: ObjectKey,
     /// `None` while it is stepped, and after its end.
     reflector: Option<SteppedReflector<Arc<Writer<ConfigMap>>>>,
     /// The runs that must end before it begins.
     start_after: Vec<Receiver<Infallible>>,
     stop: StopSource,
-    has_ended: bool,
+    pub(super) has_ended: bool,
 }
 
-type RunSlots = Arc<Mutex<Vec<Arc<Mutex<RunSlot>>>>>;
+pub(super) type RunSlots = Arc<Mutex<Vec<Arc<Mutex<RunSlot>>>>>;
 
 /// Makes runs that the world steps.
 struct WorldLauncher {
@@ -130,21 +133,26 @@ impl RunHandle for SteppedRun {
 
 /// One manager, its runs and its users.
 pub(super) struct WorldManager {
-    manager: ConfigMapManager,
-    mode: ChangeDetection,
+    pub(super) manager: ConfigMapManager,
+    pub(super) mode: ChangeDetection,
     keeper: Option<Arc<Keeper<ConfigMap>>>,
     sweep_at: Deadline,
-    stop: StopSource,
-    slots: RunSlots,
+    pub(super) stop: StopSource,
+    pub(super) slots: RunSlots,
     pub(super) link: Link,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The objects that each pod references.
     pods: BTreeMap<u64, BTreeSet<Key>>,
     /// The newest state read of each object since it is referenced.
-    latest: [Option<Shown>; KEYS.len()],
+    pub(super) latest: [Option<Shown>; KEYS.len()],
     changes: Changes,
     /// What the subscriber has seen after it was told.
-    told: [Option<Shown>; KEYS.len()],
+    pub(super) told: [Option<Shown>; KEYS.len()],
+    /// When the last fresh read began that found no such object.
+    pub(super) absent: [Option<Instant>; KEYS.len()],
+    /// When each object was last referenced anew, or read so that its watch goes on.
+    wanted: [Instant; KEYS.len()],
+    idle_max: Duration,
     healed: bool,
 }
 
@@ -160,10 +168,11 @@ impl WorldManager {
             1 => ChangeDetection::Get,
             _ => ChangeDetection::Watch,
         };
+        let idle_max = Duration::from_secs(60 + 60 * chance.below(10));
         let mut options = ManagerOptions::default()
             .clock(clock.clone())
             .change_detection(mode)
-            .idle_max(Duration::from_secs(60 + 60 * chance.below(10)));
+            .idle_max(idle_max);
         options.reflector.seed = chance.below(u64::MAX);
         let getter = Arc::new(link.clone());
         let slots = RunSlots::default();
@@ -196,11 +205,14 @@ impl WorldManager {
             pods: BTreeMap::new(),
             latest: [None; KEYS.len()],
             told: [None; KEYS.len()],
+            absent: [None; KEYS.len()],
+            wanted: [clock.now(); KEYS.len()],
+            idle_max,
             healed: false,
         })
     }
 
-    fn is_referenced(&self, key: Key) -> bool {
+    pub(super) fn is_referenced(&self, key: Key) -> bool {
         self.pods.values().any(|keys| keys.contains(&key))
     }
 
@@ -218,6 +230,11 @@ impl WorldManager {
             .filter_map(|key| KEYS.get(*key).map(|(_, name)| *name))
             .collect();
         let pod = objects::pod("a", &pod_name, "node", &[], &names);
+        let new = keys.iter().filter(|key| !self.is_referenced(**key));
+        let new: Vec<Key> = new.copied().collect();
+        for key in new {
+            self.wants(key);
+        }
         if keys.is_empty() && chance.below(2) == 0 {
             counts.met("user", "unregisters a pod");
             self.manager.unregister_pod(&pod);
@@ -235,12 +252,29 @@ impl WorldManager {
         format!("pod {pod_name} references {names:?}")
     }
 
+    fn wants(&mut self, key: Key) {
+        if let Some(wanted) = self.wanted.get_mut(key) {
+            *wanted = self.clock.now();
+        }
+    }
+
     fn forget(&mut self, key: Key) {
         for seen in [&mut self.latest, &mut self.told] {
             if let Some(place) = seen.get_mut(key) {
                 *place = None;
             }
         }
+        if let Some(absent) = self.absent.get_mut(key) {
+            *absent = None;
+        }
+    }
+
+    /// An object that a pod references.
+    pub(super) fn some_referenced(&self, chance: &mut Chance) -> Option<Key> {
+        let keys: Vec<Key> = self.pods.values().flatten().copied().collect();
+        let count = u64::try_from(keys.len()).ok()?;
+        keys.get(usize::try_from(chance.below(count.max(1))).ok()?)
+            .copied()
     }
 
     /// A step of some run.
@@ -258,7 +292,7 @@ impl WorldManager {
         }
     }
 
-    fn step_slot(
+    pub(super) fn step_slot(
         &self,
         slot: &Arc<Mutex<RunSlot>>,
         chance: &mut Chance,
@@ -296,11 +330,10 @@ impl WorldManager {
         storm.map_or(Ok(stepped), Err)
     }
 
-    /// A round of the housekeeper, and of the checks.
-    pub(super) fn keep(&mut self) {
-        if let Some(keeper) = &self.keeper {
-            keeper.step(&mut self.sweep_at, &self.stop.token());
-        }
+    /// A round of the housekeeper, and of the checks. Returns whether the housekeeper has ended.
+    pub(super) fn keep(&mut self) -> bool {
+        let keeper = self.keeper.as_ref();
+        keeper.is_none_or(|keeper| keeper.step(&mut self.sweep_at, &self.stop.token()))
     }
 
     /// All runs and the housekeeper go as far as they can without time.
@@ -309,28 +342,31 @@ impl WorldManager {
         chance: &mut Chance,
         counts: &mut Counts,
     ) -> Result<(), BrokenPromise> {
-        for _ in 0..4 {
+        let mut steps = 0_u32;
+        loop {
             self.keep();
             let slots = self.slots.lock().clone();
-            let mut has_moved = false;
+            let before = steps;
             for slot in &slots {
-                for _ in 0..100 {
-                    let stepped = self.step_slot(slot, chance, counts)?;
-                    if matches!(stepped, Stepped::Blocked | Stepped::Ended) {
-                        break;
+                while !matches!(
+                    self.step_slot(slot, chance, counts)?,
+                    Stepped::Blocked | Stepped::Ended
+                ) {
+                    steps += 1;
+                    if steps > SETTLE_STEPS {
+                        let seen = format!("a manager takes {steps} steps without time");
+                        return Err(BrokenPromise::new(Oracle::Livelock, seen));
                     }
-                    has_moved = true;
                 }
             }
-            if !has_moved {
-                break;
+            if steps == before {
+                return self.check_runs();
             }
         }
-        self.check_runs()
     }
 
-    /// Each referenced object has one run at most, and no other object has one.
-    fn check_runs(&self) -> Result<(), BrokenPromise> {
+    /// How many runs of each object are at work.
+    fn runs_at_work(&self) -> [usize; KEYS.len()] {
         let mut at_work = [0_usize; KEYS.len()];
         for slot in self.slots.lock().iter() {
             let slot = slot.lock();
@@ -339,16 +375,28 @@ impl WorldManager {
                 *count = count.saturating_add(usize::from(is_at_work));
             }
         }
-        for (key, count) in at_work.into_iter().enumerate() {
-            if count > usize::from(self.is_referenced(key)) {
-                let seen = format!("{count} runs of {} are at work", name(key));
+        at_work
+    }
+
+    /// Each referenced object has one run at most, and no other object has one. A watch stops only
+    /// where no reader has asked for the object for the idle time.
+    fn check_runs(&self) -> Result<(), BrokenPromise> {
+        let at_work = self.runs_at_work();
+        let now = self.clock.now();
+        for ((key, count), wanted) in at_work.into_iter().enumerate().zip(self.wanted) {
+            let most = usize::from(self.is_referenced(key));
+            let idle = now.saturating_duration_since(wanted).saturating_add(TICK);
+            let is_watched = self.mode == ChangeDetection::Watch && idle < self.idle_max;
+            let least = most * usize::from(is_watched);
+            if count < least || count > most {
+                let seen = format!("{count} runs of {} are at work, not {most}", name(key));
                 return Err(BrokenPromise::new(Oracle::References, seen));
             }
         }
         Ok(())
     }
 
-    pub(super) fn wakes_at(&self) -> Vec<std::time::Instant> {
+    pub(super) fn wakes_at(&self) -> Vec<Instant> {
         let slots = self.slots.lock().clone();
         let reflectors = slots.iter().filter_map(|slot| {
             let slot = slot.lock();
@@ -368,16 +416,16 @@ impl WorldManager {
         let count = u64::try_from(KEYS.len() / 2).unwrap_or_default();
         let key = usize::try_from(chance.below(count)).unwrap_or_default();
         let way = chance.below(5);
-        let what = match way {
-            0 => "reads fresh",
-            1 => "reads at a version",
-            2 => "reads the copy",
-            _ => "reads",
-        };
+        let what = way_in_words(way);
         counts.met("user", what);
         let Some((namespace, own)) = KEYS.get(key) else {
             return Ok(String::new());
         };
+        // A read past the watch starts none that was stopped.
+        if way >= 2 || self.runs_at_work().get(key) == Some(&1) {
+            self.wants(key);
+        }
+        let began = self.clock.now();
         let by = self.clock.after(PATIENCE);
         let newest = truth.version();
         let asked = newest.saturating_sub(chance.below(4)).max(1);
@@ -423,48 +471,16 @@ impl WorldManager {
                     return Err(BrokenPromise::new(Oracle::AtLeast, seen));
                 }
             }
-            Err(error) if way == 0 && error.is_not_found() => {
-                let last = truth.last(key, u64::MAX);
-                if last.is_some_and(|state| state.kind != StateKind::Gone) {
-                    let seen = format!("{story}, the server has {last:?}");
-                    return Err(BrokenPromise::new(Oracle::Fresh, seen));
+            Err(error) if error.is_not_found() => {
+                if let Some(absent) = self.absent.get_mut(key).filter(|_| way == 0) {
+                    *absent = Some(began);
                 }
+                let at_least = (way == 1).then_some(asked);
+                self.check_absence(key, (way == 0, at_least), (truth, weather), &story)?;
             }
             Err(_) => {}
         }
         Ok(story)
-    }
-
-    /// Holds an answer against the earlier ones, and its age against the server.
-    fn note(
-        &mut self,
-        key: Key,
-        cached: &Cached<ConfigMap>,
-        truth: &Truth,
-        weather: &Weather,
-    ) -> Result<Shown, BrokenPromise> {
-        let Some(shown) = Shown::of(cached.stored()) else {
-            let seen = format!("{} is an object that the server never had", name(key));
-            return Err(BrokenPromise::new(Oracle::Position, seen));
-        };
-        if let Some(latest) = self.latest.get_mut(key) {
-            // `Get` keeps nothing, so a cache of the server that lags answers as it is.
-            let is_kept = self.mode != ChangeDetection::Get || !weather.lags;
-            let older = |before: &Shown| is_kept && shown.serial < before.serial;
-            if let Some(before) = latest.filter(older) {
-                let seen = format!("{}: {shown:?} after {before:?}", name(key));
-                return Err(BrokenPromise::new(Oracle::Backwards, seen));
-            }
-            *latest = Some(shown);
-        }
-        let since = truth.replaced(&shown).filter(|_| !weather.lags);
-        let behind = since.map(|since| self.clock.now().saturating_duration_since(since));
-        if behind.is_some_and(|behind| behind > cached.age().saturating_add(UNREAD_MAX)) {
-            let age = cached.age();
-            let seen = format!("{}: {shown:?} is {behind:?} old, age {age:?}", name(key));
-            return Err(BrokenPromise::new(Oracle::Age, seen));
-        }
-        Ok(shown)
     }
 
     /// The subscriber looks at what has changed.
@@ -484,6 +500,12 @@ impl WorldManager {
                 *place = shown;
             }
         }
+    }
+
+    /// How long it may take to find that an open watch is dead.
+    pub(super) fn finds_dead_within(&self) -> Duration {
+        let limit = self.link.idle_limit(TIMEOUT_MAX);
+        limit.unwrap_or(TIMEOUT_MAX + TIMEOUT_SLACK)
     }
 
     pub(super) fn heal(&mut self) {
@@ -528,56 +550,13 @@ impl WorldManager {
         }
         Ok(None)
     }
+}
 
-    /// Whether the subscriber knows the last change of each object. Only watches tell of changes
-    /// that no reader asks for.
-    pub(super) fn check_told(&mut self, truth: &Truth) -> Result<(), BrokenPromise> {
-        self.look();
-        for key in 0..KEYS.len() {
-            let last = truth.last(key, u64::MAX);
-            let last = last.filter(|state| state.kind != StateKind::Undecodable);
-            let present = last.filter(|state| state.kind == StateKind::Decodes);
-            let told = self.told.get(key).copied().flatten();
-            let knows = told.map(|shown| shown.serial) == present.map(|state| state.serial);
-            let counts = last.is_some() && self.is_referenced(key);
-            if counts && !knows && self.mode == ChangeDetection::Watch {
-                let seen = format!(
-                    "{}: the subscriber knows {told:?}, the server has {last:?}",
-                    name(key)
-                );
-                return Err(BrokenPromise::new(Oracle::Subscribers, seen));
-            }
-        }
-        Ok(())
-    }
-
-    /// Stops the manager: all runs end at their next step.
-    pub(super) fn check_stop(
-        &mut self,
-        chance: &mut Chance,
-        counts: &mut Counts,
-    ) -> Result<(), BrokenPromise> {
-        self.manager.stop();
-        self.stop.stop();
-        let slots = self.slots.lock().clone();
-        for slot in &slots {
-            let stepped = self.step_slot(slot, chance, counts)?;
-            if stepped != Stepped::Ended {
-                let seen = format!("a run goes on after the manager's stop: {stepped:?}");
-                return Err(BrokenPromise::new(Oracle::Stops, seen));
-            }
-        }
-        drop(slots);
-        for _ in 0..8 {
-            self.keep();
-        }
-        let (open, _) = self.link.watches();
-        let slots = self.slots.lock().clone();
-        let left = slots.iter().filter(|slot| !slot.lock().has_ended).count();
-        if open > 0 || left > 0 {
-            let seen = format!("{left} runs and {open} watches are left after a manager's stop");
-            return Err(BrokenPromise::new(Oracle::Watches, seen));
-        }
-        Ok(())
+fn way_in_words(way: u64) -> &'static str {
+    match way {
+        0 => "reads fresh",
+        1 => "reads at a version",
+        2 => "reads the copy",
+        _ => "reads",
     }
 }

@@ -55,6 +55,7 @@ mod manager;
 mod oracle;
 mod play;
 mod pods;
+mod promises;
 mod sent;
 mod server_side;
 mod shrink;

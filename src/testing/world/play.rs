@@ -10,11 +10,12 @@ use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::pods::WorldPods;
 use super::sent::Sent;
-use super::stepped::Stepped;
+use super::stepped::{SETTLE_STEPS, Stepped};
 use super::truth::Truth;
 use super::weather::Weather;
 use crate::clock::{Clock, FakeClock};
 use crate::error::Error;
+use crate::guard;
 use crate::object::Scope;
 use crate::policy::Chance;
 use crate::testing::FakeSource;
@@ -27,8 +28,8 @@ const STRIDE: Duration = Duration::from_secs(30);
 const BOOKMARKS: Duration = Duration::from_secs(60);
 /// Longer waits come only once all parts have gone as far as they can.
 pub(super) const MOMENT: Duration = Duration::from_millis(20);
-/// The most steps that a part may take at one instant.
-const SETTLE_STEPS: u32 = 400;
+/// In a weather of stops, one step of so many stops a part.
+const STOPS_RATE: u64 = 64;
 
 /// The world of one run.
 pub(super) struct Play {
@@ -72,8 +73,13 @@ impl Play {
             let own = Chance::new(chance.below(u64::MAX));
             let link = Link::new(&server, scope, clock.clone(), &weather, own);
             let number = usize::try_from(number).unwrap_or_default();
-            let informer =
-                WorldInformer::new(number, link, namespace, (&clock, &weather), &mut chance)?;
+            let informer = WorldInformer::new(
+                (number, Duration::ZERO),
+                link,
+                namespace,
+                (&clock, &weather),
+                &mut chance,
+            )?;
             informers.push(informer);
         }
         let mut manager = None;
@@ -142,11 +148,61 @@ impl Play {
                 .wrapping_add(step);
             let mut chance = Chance::new(mixed.wrapping_mul(0xaf25_1af3_b0f0_25b5));
             self.steps += 1;
+            // A stream of its own, so that a run without stops is the same.
+            let mut own = Chance::new(mixed.wrapping_mul(0x9fb2_1c65_1e98_df25));
+            if self.weather.stops && own.below(STOPS_RATE) == 0 {
+                self.stop_some(&mut own)?;
+            }
             self.step(&mut chance)?;
+            guard::take_caught().map_or(Ok(()), |panic| Err(BrokenPromise::panicked(&panic)))?;
         }
         let mut chance = Chance::new(self.seed ^ 0x5bd1_e995);
         self.heal(&mut chance)?;
-        self.stop(&mut chance)
+        self.stop(&mut chance)?;
+        guard::take_caught().map_or(Ok(()), |panic| Err(BrokenPromise::panicked(&panic)))
+    }
+
+    /// A part stops in the midst of all, and another takes its place.
+    fn stop_some(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
+        let clock = Clock::from(self.clock.clone());
+        let failed = |error: Error| BrokenPromise::new(Oracle::Stops, error.to_string());
+        if let Some(manager) = self.manager.as_mut().filter(|_| chance.below(2) == 0) {
+            let mut what = "stops the manager";
+            if let Some(key) = manager
+                .some_referenced(chance)
+                .filter(|_| chance.below(2) == 0)
+            {
+                what = "stops the manager while a call waits";
+                manager.check_stop_in_read(key)?;
+            }
+            manager.check_stop(chance, &mut self.counts)?;
+            let link = manager.link.clone();
+            *manager = WorldManager::new(link, &clock, &self.weather, chance).map_err(failed)?;
+            self.counts.met("user", what);
+            self.note(|| what.to_owned());
+            return Ok(());
+        }
+        let (now, at) = (self.now(), self.some_informer(chance));
+        let Some(informer) = self.informers.get_mut(at) else {
+            return Ok(());
+        };
+        informer.check_stop(now, chance, &mut self.counts)?;
+        *informer = informer
+            .again(self.awake, (&clock, &self.weather), chance)
+            .map_err(failed)?;
+        self.counts.met("user", "stops an informer");
+        self.note(|| format!("informer {at} stops, and another begins"));
+        self.stopped_at_once(now)
+    }
+
+    /// Whether no time has passed since.
+    pub(super) fn stopped_at_once(&self, since: Instant) -> Result<(), BrokenPromise> {
+        let passed = self.now().saturating_duration_since(since);
+        if passed.is_zero() {
+            return Ok(());
+        }
+        let seen = format!("a stop took {passed:?}");
+        Err(BrokenPromise::new(Oracle::Stops, seen))
     }
 
     fn step(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
@@ -209,7 +265,7 @@ impl Play {
                 let length = Duration::from_millis(1 << chance.below(17));
                 manager.link.take_down(self.clock.now() + length);
             }
-            _ => manager.keep(),
+            _ => _ = manager.keep(),
         }
         let faults = manager.link.take_met();
         for fault in faults {
@@ -390,8 +446,9 @@ impl Play {
     }
 
     pub(super) fn check_health(&mut self) -> Result<(), BrokenPromise> {
+        let now = (self.awake, self.now());
         for informer in &self.informers {
-            informer.check_health(self.awake, &self.truth, &mut self.counts)?;
+            informer.check_health(now, &self.truth, &mut self.counts)?;
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use super::coverage::Counts;
 use super::oracle::{BrokenPromise, Oracle};
 use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
+use crate::guard::PlannedPanic;
 use crate::pod_status::relist::driver::RelistLoop;
 use crate::pod_status::{
     CachedStatus, ContainerState, PodStatusCache, RelistOptions, RelistRequests, Runtime,
@@ -77,7 +78,7 @@ impl Pods {
         }
         if self.panics && self.chance.below(20) == 0 {
             // Without the hook, which would print it.
-            std::panic::resume_unwind(Box::new("a runtime that panics"));
+            std::panic::resume_unwind(Box::new(PlannedPanic));
         }
         Ok(())
     }

@@ -129,6 +129,7 @@ impl Play {
                 let lags = chance.below(2) == 0;
                 let version = known.saturating_sub(1 + chance.below(4)).max(1);
                 self.server.lag(lags.then_some(version));
+                self.truth.lags(self.clock.now(), lags.then_some(version));
                 if lags {
                     "a server's cache lags"
                 } else {

@@ -17,6 +17,8 @@ use crate::reflector::core::{Action, Input, Seen};
 use crate::reflector::driver::ReflectorDriver;
 use crate::worker::{StopSource, StopToken};
 
+/// The most steps that a part may take at one instant.
+pub(super) const SETTLE_STEPS: u32 = 400;
 /// No request follows another sooner, unless data came between or an exemption holds (B9).
 const DELAY_MIN: Duration = Duration::from_millis(50);
 /// How many requests in a row may follow each other without a delay for an exemption.
@@ -84,6 +86,8 @@ pub(super) struct SteppedReflector<S: Sink<ConfigMap>> {
     storm: Option<BrokenPromise>,
     latency: Duration,
     hangs: bool,
+    /// When it last took in an event, a bookmark or an answer.
+    heard: Option<Instant>,
 }
 
 impl<S: Sink<ConfigMap>> SteppedReflector<S> {
@@ -98,6 +102,7 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             storm: None,
             latency,
             hangs: !latency.is_zero(),
+            heard: None,
         }
     }
 
@@ -118,6 +123,11 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
 
     pub(super) fn is_over(&self) -> bool {
         self.driver.is_none()
+    }
+
+    /// When it last took in an event, a bookmark or an answer.
+    pub(super) fn heard(&self) -> Option<Instant> {
+        self.heard
     }
 
     /// Whether it waits for an event, with nothing in hand.
@@ -160,6 +170,12 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             }
         };
         note_answer(&input, counts);
+        let is_heard = matches!(
+            input,
+            Input::Page { page: Ok(_), .. }
+                | Input::Seen(Seen::Object { .. } | Seen::Bookmark { .. })
+        );
+        self.heard = is_heard.then_some(now).or(self.heard);
         self.decide(input, now, chance, counts)
     }
 

@@ -93,6 +93,8 @@ pub(super) struct Truth {
     uids: u64,
     /// The version that the last restore went back to, or that another kind has reached since.
     reached: u64,
+    /// When a cache of the server began to lag, and at which version; `None` where that ended.
+    lags: Vec<(Instant, Option<u64>)>,
 }
 
 impl Truth {
@@ -186,20 +188,49 @@ impl Truth {
         content
     }
 
-    /// When the first change came that a cache at a version does not know.
-    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<Duration> {
+    /// The first change that a cache at a version does not know.
+    pub(super) fn missed_since(&self, version: u64, namespace: Option<&str>) -> Option<&TrueState> {
         let mut newer = self.line.iter().filter(|state| state.version > version);
         let is_selected = |key: Key| {
             let own = KEYS.get(key).map(|(own, _)| *own);
             namespace.is_none_or(|it| own == Some(it))
         };
-        let first = newer.find(|state| is_selected(state.key))?;
-        Some(first.at)
+        newer.find(|state| is_selected(state.key))
     }
 
-    /// Since when readers must not have a state any more as if it had just been confirmed; `None`
-    /// if they may. A later state that does not decode leaves readers with the earlier one.
-    pub(super) fn replaced(&self, shown: &Shown) -> Option<Instant> {
+    /// A cache of the server lags from now on, or no longer.
+    pub(super) fn lags(&mut self, now: Instant, version: Option<u64>) {
+        self.lags.push((now, version));
+    }
+
+    /// The oldest version that a cache of the server had between these times, if it lagged.
+    pub(super) fn lagged(&self, from: Instant, to: Instant) -> Option<u64> {
+        let ends = self.lags.iter().skip(1).map(|(end, _)| Some(*end));
+        let spans = self.lags.iter().zip(ends.chain([None]));
+        let met =
+            spans.filter(|((began, _), end)| *began <= to && end.is_none_or(|end| end >= from));
+        met.filter_map(|((_, version), _)| *version).min()
+    }
+
+    /// When the server wrote a version.
+    pub(super) fn written(&self, version: u64) -> Option<Instant> {
+        let mut line = self.line.iter().rev();
+        let state = line.find(|state| state.version == version)?;
+        Some(state.instant)
+    }
+
+    /// Whether there was no such object at a version, or at a later one.
+    pub(super) fn was_absent_since(&self, key: Key, version: u64) -> bool {
+        let is_absence = |state: &TrueState| state.kind == StateKind::Gone;
+        let mut later = self.line.iter().filter(|state| state.version > version);
+        self.last(key, version).is_none_or(is_absence)
+            || later.any(|state| state.key == key && is_absence(state))
+    }
+
+    /// The state since which readers must not have this one any more as if it had just been
+    /// confirmed; `None` if they may. A later state that does not decode leaves readers with the
+    /// earlier one.
+    pub(super) fn replaced(&self, shown: &Shown) -> Option<&TrueState> {
         let at = self
             .line
             .iter()
@@ -208,7 +239,7 @@ impl Truth {
         let later = later.filter(|state| state.key == shown.key);
         later.fold(None, |since, state| match state.kind {
             StateKind::Undecodable => None,
-            StateKind::Decodes | StateKind::Gone => since.or(Some(state.instant)),
+            StateKind::Decodes | StateKind::Gone => since.or(Some(state)),
         })
     }
 

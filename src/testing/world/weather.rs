@@ -52,6 +52,8 @@ pub(super) struct Weather {
     pub(super) caches: u64,
     pub(super) manager: bool,
     pub(super) pods: bool,
+    /// Parts stop in the midst of all.
+    pub(super) stops: bool,
 }
 
 /// The answers that a failing request may get.
@@ -121,6 +123,7 @@ impl Weather {
             },
             manager,
             pods: chance.below(4) == 0,
+            stops: Chance::new(chance.clone().below(u64::MAX)).below(3) == 0,
         }
     }
 }

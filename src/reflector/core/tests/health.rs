@@ -88,6 +88,72 @@ fn b14_an_opened_watch_confirms_nothing() {
     assert_eq!(status.age(bench.now), Some(duration("7s")));
 }
 
+/// A watch that was found dead leaves a doubt. The opening of the next one does not end it, and
+/// neither does a probe that shows changes: they may get lost as well.
+#[test]
+fn b14_what_a_dead_watch_made_bad_stays_bad_until_the_next_one_serves() {
+    // The events of the dead watch do not let the next one be quiet.
+    let dead = "start = 130s
+         page 5 = 130s
+         committed = opening
+         opened = timeout
+         +10s added 6 = opening
+         applied = timeout
+         +640s quiet 640s = overdue
+         opened = overdue";
+    check(
+        "",
+        &format!("{dead}\n+1s added 7 = 130s\napplied = timeout"),
+    );
+    check("", &format!("{dead}\n+200s quiet 0s = overdue"));
+    let silent = "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         +130s quiet 130s = overdue";
+    let changes = format!("{silent}\nprobed 9 = overdue\nopened = overdue");
+    check("bookmarks", &format!("{changes}\n+30s bookmark 9 = 130s"));
+    check(
+        "bookmarks",
+        &format!("{changes}\n+130s quiet 130s = overdue"),
+    );
+    let twice = format!("{changes}\n+130s quiet 130s = overdue\nprobed 9 = overdue");
+    check("bookmarks", &format!("{twice}\nopened = overdue"));
+    // Nothing at all has changed.
+    check(
+        "bookmarks",
+        &format!("{silent}\nprobed 5 = 130s\nopened = 130s"),
+    );
+    let held_back = "start = 130s
+         page 5 = 130s
+         committed = 130s
+         +130s open-error silence = overdue
+         probed 9 = overdue
+         opened = overdue";
+    check("bookmarks", &format!("{held_back}\nadded 9 = 130s"));
+}
+
+/// The end of a watch by its server comes behind all events. A quiet server without bookmarks is
+/// healthy again with it.
+#[test]
+fn b14_a_watch_that_its_server_ends_ends_the_doubt_of_a_dead_one() {
+    let dead = "start = 130s
+         page 5 = 130s
+         committed = opening
+         opened = timeout
+         +640s quiet 640s = overdue
+         probed 9 = overdue
+         opened = overdue";
+    check(
+        "",
+        &format!("{dead}\n+300s ended = overdue\nprobed 9 = opening"),
+    );
+    check(
+        "",
+        &format!("{dead}\n+300s ended eof = overdue\nprobed 9 = overdue"),
+    );
+}
+
 /// Blank lines, bytes of an endless event, foreign events and errors confirm nothing.
 #[test]
 fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
