@@ -4,6 +4,8 @@
 //! Threads take locks only upwards in [`Rank`], which debug builds check. No thread does I/O,
 //! joins, runs code of the program or logs while it holds one.
 
+#[cfg(all(test, not(shuttle)))]
+mod hanging;
 mod rank;
 mod read_copies;
 
@@ -143,6 +145,8 @@ impl<T> Mutex<T> {
     /// In debug builds: if the thread holds a lock of the same or a higher rank.
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(all(test, not(shuttle)))]
+        hanging::note_test();
         let held = self.order.enter();
         MutexGuard {
             value: imp::lock(&self.value),
