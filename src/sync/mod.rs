@@ -4,10 +4,10 @@
 //! Threads take locks only upwards in [`Rank`], which debug builds check. No thread does I/O,
 //! joins, runs code of the program or logs while it holds one.
 
-#[cfg(all(test, not(shuttle)))]
-mod hanging;
 mod rank;
 mod read_copies;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
@@ -146,7 +146,7 @@ impl<T> Mutex<T> {
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(all(test, not(shuttle)))]
-        hanging::note_test();
+        tests::note_test();
         let held = self.order.enter();
         MutexGuard {
             value: imp::lock(&self.value),

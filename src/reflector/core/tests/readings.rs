@@ -112,3 +112,43 @@ fn skipped_events_are_counted() {
     assert_eq!(bench.logged(Level::Warn), ["unexpected"]);
     assert_eq!(bench.core.status().resource_version.as_str(), "9");
 }
+
+#[test]
+fn the_phase_is_that_of_the_request_or_of_the_wait() {
+    let watching = "start\npage 5\ncommitted\nopened";
+    let silent = format!("{watching}\n+130s quiet 130s");
+    let streaming = "start\nopened\nfinal-bookmark 8\ncommitted\nerror 410 Expired";
+    let refused = "start\npage 5 more=t\npage-error 429 retry-after=7";
+    let rows = [
+        ("bookmarks", watching.to_owned(), Phase::Watching),
+        ("bookmarks", silent, Phase::Opening),
+        (
+            "",
+            format!("{watching}\nerror 410 Expired"),
+            Phase::BackingOff,
+        ),
+        ("", format!("{watching}\n+1s ended"), Phase::Opening),
+        ("streams", streaming.to_owned(), Phase::BackingOff),
+        ("streams", format!("{streaming}\npaused"), Phase::Listing),
+        ("", refused.to_owned(), Phase::BackingOff),
+        ("", format!("{refused}\npaused"), Phase::Listing),
+    ];
+    for (options, story, phase) in rows {
+        let mut bench = Bench::new(options);
+        bench.tell(&story);
+        assert_eq!(bench.core.status().phase, phase, "{story}");
+    }
+}
+
+/// B11: the connection of a watch whose head is held back may be dead, so the next request takes
+/// another one. A probe that succeeds ends the series of failures.
+#[test]
+fn b11_a_head_that_is_held_back_is_a_failure_and_costs_the_connection() {
+    let is_disconnect = |effect: &Effect| matches!(effect, Effect::Disconnect);
+    let mut bench = Bench::new("bookmarks");
+    bench.tell("start\npage 5\ncommitted\n+130s open-error silence");
+    assert!(bench.effects.iter().any(is_disconnect));
+    assert!(bench.core.status().failures.last().is_some());
+    bench.tell("probed 5 -> watch 5");
+    assert!(bench.core.status().failures.last().is_none());
+}
