@@ -319,9 +319,6 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
         page 9              -> list most-recent limit=500
         page 3              -> commit 3 consistent
         committed           -> watch 3
-        open-error 500      -> pause
-        paused              -> list 3 limit=0
-        page 4              -> commit 4
     ",
     ),
     row(
@@ -351,26 +348,6 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
 #[test]
 fn a_restart_never_goes_back() {
     check(A_RESTART_NEVER_GOES_BACK);
-}
-
-/// RF-12: only failures in a row make a version unreadable.
-#[test]
-fn a_list_that_succeeds_ends_the_series_of_an_unreadable_version() {
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 5\ncommitted -> watch 5");
-    for (page, committed, watch) in [
-        ("page 6", "commit 6", "watch 6"),
-        ("page 7", "commit 7", "watch 7"),
-    ] {
-        bench.tell(&format!(
-            "open-error eof      -> pause
-             paused
-             page-error 500 InternalError -> pause
-             paused
-             {page}              -> {committed}
-             committed           -> {watch}"
-        ));
-    }
 }
 
 /// RF-5: a stop before the start makes no request; a stop at any time ends.

@@ -420,28 +420,3 @@ fn the_bytes_of_an_object_are_progress_for_a_minute() {
     bench.tell("+5s quiet 1s -> list 0 limit=500");
     assert!(has_given_up(&bench));
 }
-
-/// B8: one streamed list that is complete makes the next pause a short one again.
-#[test]
-fn the_pause_after_refused_streams_starts_again_after_a_complete_one() {
-    let mut bench = Bench::new("streams");
-    bench.tell("start -> stream most-recent");
-    for _ in 0..3 {
-        bench.tell(
-            "open-error 429
-             paused
-             open-error 429      -> pause
-             paused
-             page 8
-             committed
-             opened              -> read
-             +61s error 410 Expired -> pause
-             paused              -> stream 8
-             opened              -> read
-             final-bookmark 8
-             committed           -> read
-             error 410 Expired   -> pause
-             paused              -> stream 8",
-        );
-    }
-}
