@@ -358,6 +358,43 @@ mod tests {
         assert_eq!(bases(&BackoffOptions::default(), 9), expected);
     }
 
+    /// The published sequence of `SplitMix64` from this seed.
+    #[test]
+    fn chance_is_the_generator_that_it_says() {
+        let mut chance = Chance::new(1_234_567);
+        let drawn: Vec<_> = (0..3).map(|_| chance.next()).collect();
+        let published = [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423,
+        ];
+        assert_eq!(drawn, published);
+        let length = Duration::from_secs(1);
+        let draws: Vec<_> = (0..1000).map(|_| chance.within(length)).collect();
+        assert!(draws.iter().all(|draw| *draw < length));
+        let half = draws.iter().filter(|draw| **draw < length / 2).count();
+        assert!((400..600).contains(&half), "{half}");
+    }
+
+    /// R4: only a lasting refusal makes the waits longer than the cap.
+    #[test]
+    fn r4_refused_waits_grow_beyond_the_cap_and_others_do_not() {
+        let mut backoff = Backoff::new(BackoffOptions {
+            jitter: 0.0,
+            ..BackoffOptions::default()
+        });
+        let mut chance = Chance::new(SEED);
+        let refused: Vec<_> = (0..9).map(|_| backoff.next_refused(&mut chance)).collect();
+        let expected = [
+            800, 1600, 3200, 6400, 12_800, 25_600, 51_200, 102_400, 150_000,
+        ];
+        assert_eq!(refused, millis(&expected));
+        let cap = Duration::from_secs(30);
+        assert_eq!(backoff.wanted(&mut chance), cap);
+        assert_eq!(backoff.next(&mut chance), cap);
+        assert_eq!(backoff.first(&mut chance), Duration::from_millis(800));
+    }
+
     /// BK-2: each wait is uniform between the base and its double.
     #[test]
     fn jitter_fills_the_whole_range() {
@@ -410,6 +447,12 @@ mod tests {
             ..options.clone()
         };
         assert_eq!(bases(&constant, 3), millis(&[10, 10, 10]));
+        let level = BackoffOptions {
+            factor: 1.0,
+            cap: Duration::from_millis(5),
+            ..options.clone()
+        };
+        assert_eq!(bases(&level, 3), millis(&[10, 10, 10]));
         let odd = BackoffOptions {
             factor: f64::NAN,
             ..options
@@ -464,7 +507,9 @@ mod tests {
         let mut fast = Fast::default();
         let mut chance = Chance::new(SEED);
         let start = Clock::system().now();
-        let waits: Vec<_> = std::iter::from_fn(|| fast.next(start, &mut chance)).collect();
+        let waits: Vec<_> = (0..9)
+            .map_while(|_| fast.next(start, &mut chance))
+            .collect();
         assert_eq!(waits.len(), 4);
         assert!(
             waits.iter().sum::<Duration>() < Duration::from_secs(1),
@@ -499,6 +544,7 @@ mod tests {
         assert_eq!(retries(30, &each_second), 31);
         let with_a_gap: Vec<u64> = (0..9).chain(69..200).collect();
         assert_eq!(retries(30, &with_a_gap), 9 + 31);
+        assert_eq!(retries(100, &[0, 60, 119, 160]), 4, "a gap of a minute");
         let mut window = RetryWindow::new(Duration::from_secs(1));
         assert!(window.admits(start));
         assert!(!window.admits(start + Duration::from_secs(2)), "over");

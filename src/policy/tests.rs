@@ -198,6 +198,11 @@ fn answers_are_told_apart() {
             Error::new(ErrorKind::Protocol, "no JSON"),
             AnswerKind::Malformed,
         ),
+        (
+            Error::new(ErrorKind::Protocol, "half an answer")
+                .with_source(io::Error::from(io::ErrorKind::UnexpectedEof)),
+            AnswerKind::Cut,
+        ),
         (Error::new(ErrorKind::TooLarge, ""), AnswerKind::OverLimit),
         (status(401, ""), AnswerKind::Unauthorized),
         (status(403, ""), AnswerKind::Forbidden),
@@ -228,6 +233,17 @@ fn answers_are_told_apart() {
     future.details = Some(meta::StatusDetails::default());
     let future = Error::from_status(Status::from(future));
     assert_eq!(AnswerKind::of(&future), AnswerKind::TooLarge);
+}
+
+/// The server may have done what a silent update asked for.
+#[test]
+fn an_update_is_sent_again_only_with_other_credentials() {
+    for answer in ANSWERS {
+        let is_refused = answer == AnswerKind::Unauthorized;
+        let again = next(true, answer) != NextRequest::Fail;
+        assert_eq!(again, is_refused, "{answer:?}");
+    }
+    assert_eq!(next(false, AnswerKind::Silent), NextRequest::Same);
 }
 
 /// The requests with a waiting caller. A reflector makes the others.

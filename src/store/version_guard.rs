@@ -325,6 +325,11 @@ mod tests {
         assert!(judge(&mut guard, Some(("a", "5")), ("b", "7"), change));
         assert!(!judge(&mut guard, Some(("b", "7")), ("a", "6"), change));
         assert_eq!(guard.tombstones.len(), 1);
+        assert!(judge(&mut guard, Some(("b", "7")), ("b", "8"), change));
+        assert!(
+            !judge(&mut guard, Some(("b", "8")), ("a", "6"), change),
+            "an update of its successor changes nothing about that"
+        );
     }
 
     /// B18: after the server was put back in time, objects that it had ended may come again.

@@ -6,6 +6,8 @@
 
 mod rank;
 mod read_copies;
+#[cfg(all(test, not(shuttle)))]
+mod tests;
 
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
@@ -143,6 +145,8 @@ impl<T> Mutex<T> {
     /// In debug builds: if the thread holds a lock of the same or a higher rank.
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        #[cfg(all(test, not(shuttle)))]
+        tests::note_test();
         let held = self.order.enter();
         MutexGuard {
             value: imp::lock(&self.value),

@@ -504,7 +504,10 @@ mod tests {
             "spawned 1 -> keep: running
              idle -> end: idle
              wanted -> start 2: starting
-             ended 1 -> nothing: starting",
+             ended 1 -> nothing: starting
+             spawn-failed 1 -> nothing: starting
+             ended 2 -> end: crashed
+             spawn-failed 1 -> nothing: crashed",
         );
     }
 
@@ -533,6 +536,7 @@ mod tests {
              ended 2 -> end: crashed
              retry -> start 3: starting",
         );
+        assert!(after("prepared 2").prepared().is_none(), "one at a time");
         // Its list may come before the thread of the run before it is known.
         after(
             "prepared 2
@@ -565,6 +569,7 @@ mod tests {
                  succeeded 2 -> nothing: {state}"
             ));
             assert!(!machine.accepts(R2), "{input}");
+            assert!(machine.prepared().is_none(), "{input}");
         }
     }
 
@@ -590,7 +595,13 @@ mod tests {
              idle -> nothing: awaiting
              released -> end: dropped",
         );
-        after("awaits 1 -> nothing: starting");
+        after(
+            "awaits 1 -> nothing: starting
+             prepared 2
+             awaits 3 -> nothing: starting
+             spawned 1 -> keep: running
+             awaits 1 -> nothing: running",
+        );
     }
 
     #[test]
@@ -627,6 +638,15 @@ mod tests {
              check-failed -> nothing: check failed
              retry -> check: checking again
              same -> nothing: immutable",
+        );
+    }
+
+    #[test]
+    fn b7_a_thread_that_comes_during_a_check_is_ended() {
+        after(
+            "immutable-read -> end: immutable
+             referenced -> check: checking
+             spawned 1 -> discard: checking",
         );
     }
 
