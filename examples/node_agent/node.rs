@@ -364,7 +364,8 @@ pub(crate) fn followed<K: Object>(
     metrics: Option<&Metrics>,
     name: &str,
 ) -> Result<ReflectorOptions, Error> {
-    let mut followed = ReflectorOptions::default();
+    // One request for few pods. The recording that `--demo` replays was made so.
+    let mut followed = ReflectorOptions::default().watch_list(true);
     if let Some(limit) = options.idle_limit {
         followed = followed.idle_limit(limit);
     }

@@ -105,12 +105,12 @@ fn half_a_stream_is_no_list() {
     assert_eq!(names(&store), ["a", "b"]);
 }
 
-/// B8: a reflector whose options forbid streams does not stream, whatever the source supports.
+/// WL-1: whatever the source supports, a reflector streams no list unless its options say so.
 #[test]
-fn streaming_can_be_switched_off() {
+fn wl_1_lists_are_plain_by_default() {
     let mut world = World::new();
     world.source.stream_lists(true);
-    world.options.watch_list = false;
+    world.options.watch_list = ReflectorOptions::default().watch_list;
     let (_store, _reflector) = world.synced();
     assert_eq!(world.requests()[0], "list 0");
 }

@@ -268,7 +268,8 @@ impl Soak {
         let mut table = Table::new();
         pause(Duration::from_secs(3));
         self.be_equal("the start", Duration::from_secs(120), &mut table);
-        let before = usage();
+        let (before, mut used) = (usage(), Vec::new());
+        let of = |part: &[u64]| u64::try_from(part.len()).unwrap();
         while !clock.has_passed(end) {
             if ahead.is_empty() {
                 ahead.extend(Trouble::ALL);
@@ -290,14 +291,23 @@ impl Soak {
             log::info!(target: "soak", "{trouble:?} is over");
             let name = format!("{trouble:?}");
             let took = self.be_equal(&name, trouble.bound(), &mut table);
-            let at = self.started.elapsed();
-            println!("{at:6.1?}  {name} for {away:.1?}: all equal {took:.1?} later");
+            let (at, (memory, threads)) = (self.started.elapsed(), usage());
+            println!(
+                "{at:6.1?}  {name} for {away:.1?}: all equal {took:.1?} later; {memory} KiB, \
+                 {threads} threads"
+            );
+            used.push(memory);
         }
         let after = usage();
         table.add_line(format!(
             "at the start {} KiB and {} threads, at the end {} KiB and {} threads",
             before.0, before.1, after.0, after.1
         ));
+        let quarters = used.chunks(used.len().div_ceil(4).max(1));
+        let quarters: Vec<_> = quarters
+            .map(|part| part.iter().sum::<u64>() / of(part))
+            .collect();
+        table.add_line(format!("resident KiB in each quarter: {quarters:?}"));
         let (writer, reads) = (self.writer.lock(), *self.reads.lock());
         table.add_line(format!(
             "{} writes, of which {} failed; {reads} reads, none of which went back",
@@ -384,8 +394,7 @@ impl Soak {
                 }
                 let held = read(name);
                 let is_seen = match (version, &held) {
-                    // A write whose answer did not come may have followed.
-                    (Some(_), None) => true,
+                    (Some(_), None) => false,
                     (Some(version), Some((of, held))) => of != uid || held >= version,
                     (None, held) => held.as_ref().is_none_or(|(of, _)| of != uid),
                 };

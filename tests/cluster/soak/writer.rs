@@ -39,6 +39,7 @@ pub(super) struct Writer {
     /// By the kind's name.
     pub(super) fenced: BTreeMap<&'static str, Fenced>,
     /// What the server answered last, by kind and name: UID and version, none after a deletion.
+    /// Only where nothing may have followed whose answer did not come.
     pub(super) answers: BTreeMap<(String, String), (String, Option<u64>)>,
     pub(super) writes: u64,
     pub(super) failures: u64,
@@ -187,7 +188,8 @@ impl Writer {
     ) -> Result<(), Error> {
         object["metadata"] = json!({"name": name, "namespace": NAMESPACE});
         let whole = WriteOptions::default();
-        let created = self.client.create::<K>(&of(object), &whole, WRITE_LIMIT)?;
+        let created = self.client.create::<K>(&of(object), &whole, WRITE_LIMIT);
+        let created = self.known::<K, _>(name, created)?;
         self.note::<K>(name, Some((created.uid().to_owned(), state(&created).1)));
         Ok(())
     }
@@ -198,9 +200,8 @@ impl Writer {
             options = options.subresource(part);
         }
         let (key, merge) = (ObjectKey::new(NAMESPACE, name), Patch::Merge(merge));
-        let patched = self
-            .client
-            .patch::<K>(&key, &merge, &options, WRITE_LIMIT)?;
+        let patched = self.client.patch::<K>(&key, &merge, &options, WRITE_LIMIT);
+        let patched = self.known::<K, _>(name, patched)?;
         self.note::<K>(name, Some((patched.uid().to_owned(), state(&patched).1)));
         Ok(())
     }
@@ -212,7 +213,7 @@ impl Writer {
         );
         let whole = WriteOptions::default();
         let deleted = self.client.delete::<K>(&key, &at_once, &whole, WRITE_LIMIT);
-        match deleted {
+        match self.known::<K, _>(name, deleted) {
             Err(error) if error.is_not_found() => Ok(()),
             Err(error) => Err(error),
             Ok(()) => {
@@ -220,6 +221,17 @@ impl Writer {
                 Ok(())
             }
         }
+    }
+
+    /// Forgets what an object was after a failure that does not say what it is now.
+    fn known<K: Object, T>(&mut self, name: &str, answer: Result<T, Error>) -> Result<T, Error> {
+        answer.inspect_err(|error| {
+            let code = error.status().map(kubecache::object::Status::code);
+            if !matches!(code, Some(409 | 422)) {
+                let kind = K::resource().kind().to_owned();
+                self.answers.remove(&(kind, name.to_owned()));
+            }
+        })
     }
 
     /// Notes what the server answered: a UID and a version, or none for a deletion.

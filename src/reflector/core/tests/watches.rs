@@ -751,6 +751,7 @@ fn watch_timeouts() {
             let options = ReflectorOptions {
                 watch_timeout_min: Duration::from_secs(minimum),
                 seed,
+                watch_list: true,
                 ..ReflectorOptions::default()
             };
             let now = options.clock.now();
