@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -39,6 +39,8 @@ use crate::worker::StopSource;
 const PODS: u64 = 4;
 /// For how long an event may wait for a thread that has not run yet.
 const UNREAD_MAX: Duration = Duration::from_secs(1);
+/// After this time without a fault a watch has brought what changed.
+const SETTLED: Duration = Duration::from_secs(5);
 /// How long a read may wait for the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -142,6 +144,15 @@ pub(super) struct WorldManager {
     pods: BTreeMap<u64, BTreeSet<Key>>,
     /// The newest state read of each object since it is referenced.
     latest: [Option<Shown>; KEYS.len()],
+    /// The end of each object that readers were told of: no earlier state may come back.
+    ended: [usize; KEYS.len()],
+    /// When each state that was read first was read.
+    first_read: BTreeMap<usize, Instant>,
+    /// When a pod last began to reference each object.
+    referenced_at: [Option<Instant>; KEYS.len()],
+    /// Nothing holds up what the server says.
+    is_calm: bool,
+    lags: bool,
     changes: Changes,
     /// What the subscriber has seen after it was told.
     told: [Option<Shown>; KEYS.len()],
@@ -195,6 +206,11 @@ impl WorldManager {
             clock: clock.clone(),
             pods: BTreeMap::new(),
             latest: [None; KEYS.len()],
+            ended: [0; KEYS.len()],
+            first_read: BTreeMap::new(),
+            referenced_at: [None; KEYS.len()],
+            is_calm: weather.is_calm(),
+            lags: weather.lags,
             told: [None; KEYS.len()],
             healed: false,
         })
@@ -224,6 +240,16 @@ impl WorldManager {
             self.pods.remove(&number);
         } else {
             counts.met("user", "registers a pod");
+            let before = self.pods.get(&number);
+            let now = self.clock.now();
+            for key in keys
+                .iter()
+                .filter(|key| before.is_none_or(|it| !it.contains(key)))
+            {
+                if let Some(place) = self.referenced_at.get_mut(*key) {
+                    *place = Some(now);
+                }
+            }
             self.manager.register_pod(&pod);
             self.pods.insert(number, keys);
         }
@@ -236,11 +262,65 @@ impl WorldManager {
     }
 
     fn forget(&mut self, key: Key) {
-        for seen in [&mut self.latest, &mut self.told] {
+        let mut forgotten = vec![&mut self.told];
+        // The list of a new watch may come from a cache that lags.
+        if self.mode == ChangeDetection::Watch {
+            forgotten.push(&mut self.latest);
+            if let Some(place) = self.ended.get_mut(key) {
+                *place = 0;
+            }
+        }
+        for seen in forgotten {
             if let Some(place) = seen.get_mut(key) {
                 *place = None;
             }
         }
+    }
+
+    /// Notes that a reader was told of no object: the end of what was read before has come.
+    fn note_absence(&mut self, key: Key, truth: &Truth) {
+        let latest = self.latest.get(key).copied().flatten();
+        let end = latest.and_then(|latest| truth.end_after(key, latest.serial));
+        if let (Some(place), Some(end)) = (self.ended.get_mut(key), end) {
+            *place = end.max(*place);
+        }
+    }
+
+    /// Whether readers may have an immutable state that the server has replaced: nothing watches it
+    /// after its first read, until a pod refers to it anew (B7, OC-16).
+    fn is_kept(&self, shown: &Shown, truth: &Truth) -> bool {
+        let Some(replaced) = truth.replaced(shown).filter(|_| shown.is_immutable) else {
+            return false;
+        };
+        let referenced = self.referenced_at.get(shown.key).copied().flatten();
+        let first = self.first_read.get(&shown.serial).copied();
+        let was_late = first.is_some_and(|first| {
+            self.is_calm && first > replaced.checked_add(SETTLED).unwrap_or(replaced)
+        });
+        let is_due = was_late || referenced.is_some_and(|referenced| referenced > replaced);
+        // A cache that lags may have given it after its end.
+        self.mode == ChangeDetection::Watch && (self.lags || !is_due)
+    }
+
+    /// The referenced objects that exist, and of which a reader is told that they do not.
+    pub(super) fn wrongly_absent(&mut self, truth: &Truth) -> Vec<Key> {
+        let mut absent = Vec::new();
+        for (key, (namespace, own)) in KEYS.iter().enumerate() {
+            let last = truth.last(key, u64::MAX);
+            let exists = last.is_some_and(|state| state.kind == StateKind::Decodes);
+            // A fresh read may have found rightly that there was none.
+            let referenced = self.referenced_at.get(key).copied().flatten();
+            let is_older = truth.exists_since(key) < referenced;
+            if exists && is_older && self.is_referenced(key) && self.mode == ChangeDetection::Watch
+            {
+                let now = Deadline::at(self.clock.now());
+                let found = self.manager.get_by(namespace, own, now);
+                if found.is_err_and(|error| error.is_not_found()) {
+                    absent.push(key);
+                }
+            }
+        }
+        absent
     }
 
     /// A step of some run.
@@ -348,7 +428,7 @@ impl WorldManager {
         Ok(())
     }
 
-    pub(super) fn wakes_at(&self) -> Vec<std::time::Instant> {
+    pub(super) fn wakes_at(&self) -> Vec<Instant> {
         let slots = self.slots.lock().clone();
         let reflectors = slots.iter().filter_map(|slot| {
             let slot = slot.lock();
@@ -430,6 +510,7 @@ impl WorldManager {
                     return Err(BrokenPromise::new(Oracle::Fresh, seen));
                 }
             }
+            Err(error) if error.is_not_found() => self.note_absence(key, truth),
             Err(_) => {}
         }
         Ok(story)
@@ -453,11 +534,23 @@ impl WorldManager {
             let older = |before: &Shown| is_kept && shown.serial < before.serial;
             if let Some(before) = latest.filter(older) {
                 let seen = format!("{}: {shown:?} after {before:?}", name(key));
-                return Err(BrokenPromise::new(Oracle::Backwards, seen));
+                let broken = Err(BrokenPromise::new(Oracle::Backwards, seen));
+                BrokenPromise::unless_off(broken, ())?;
             }
             *latest = Some(shown);
         }
-        let since = truth.replaced(&shown).filter(|_| !weather.lags);
+        let is_cached = self.mode != ChangeDetection::Get;
+        if is_cached && self.ended.get(key).is_some_and(|end| shown.serial < *end) {
+            let seen = format!(
+                "{}: {shown:?} after a reader was told of its end",
+                name(key)
+            );
+            return Err(BrokenPromise::new(Oracle::Backwards, seen));
+        }
+        let now = self.clock.now();
+        self.first_read.entry(shown.serial).or_insert(now);
+        let is_kept = self.is_kept(&shown, truth);
+        let since = truth.replaced(&shown).filter(|_| !weather.lags && !is_kept);
         let behind = since.map(|since| self.clock.now().saturating_duration_since(since));
         if behind.is_some_and(|behind| behind > cached.age().saturating_add(UNREAD_MAX)) {
             let age = cached.age();
@@ -512,6 +605,13 @@ impl WorldManager {
                 (Ok(cached), StateKind::Decodes) => {
                     let shown = self.note(key, cached, truth, weather)?;
                     last.is_some_and(|state| state.serial == shown.serial)
+                        || self.is_kept(&shown, truth)
+                }
+                (Ok(cached), StateKind::Gone)
+                    if Shown::of(cached.stored())
+                        .is_some_and(|shown| self.is_kept(&shown, truth)) =>
+                {
+                    true
                 }
                 (Err(error), StateKind::Gone) => error.is_not_found(),
                 (Ok(_) | Err(_), StateKind::Undecodable) => true,
@@ -539,7 +639,8 @@ impl WorldManager {
             let present = last.filter(|state| state.kind == StateKind::Decodes);
             let told = self.told.get(key).copied().flatten();
             let knows = told.map(|shown| shown.serial) == present.map(|state| state.serial);
-            let counts = last.is_some() && self.is_referenced(key);
+            let is_kept = told.is_some_and(|shown| shown.is_immutable);
+            let counts = last.is_some() && self.is_referenced(key) && !is_kept;
             if counts && !knows && self.mode == ChangeDetection::Watch {
                 let seen = format!(
                     "{}: the subscriber knows {told:?}, the server has {last:?}",

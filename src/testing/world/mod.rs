@@ -46,6 +46,7 @@
     reason = "a simulation counts small numbers, and an overflow is a failure of it"
 )]
 
+mod absences;
 mod coverage;
 mod handler;
 mod healing;
@@ -55,6 +56,8 @@ mod manager;
 mod oracle;
 mod play;
 mod pods;
+mod restarts;
+mod runtime;
 mod sent;
 mod server_side;
 mod shrink;

@@ -38,6 +38,8 @@ pub(super) struct Play {
     pub(super) began: Instant,
     pub(super) server: FakeSource<ConfigMap>,
     pub(super) truth: Truth,
+    /// Whether the state that is being written is immutable.
+    pub(super) is_immutable: bool,
     pub(super) informers: Vec<WorldInformer>,
     pub(super) manager: Option<WorldManager>,
     pub(super) pods: Option<WorldPods>,
@@ -84,7 +86,7 @@ impl Play {
         }
         let pods = weather
             .pods
-            .then(|| WorldPods::new(&clock, &weather, &mut chance));
+            .then(|| WorldPods::new(&fake, &weather, &mut chance));
         let began = fake.now();
         let mut play = Self {
             seed,
@@ -92,6 +94,7 @@ impl Play {
             began,
             server,
             truth: Truth::default(),
+            is_immutable: false,
             informers,
             manager,
             pods,
@@ -142,11 +145,11 @@ impl Play {
                 .wrapping_add(step);
             let mut chance = Chance::new(mixed.wrapping_mul(0xaf25_1af3_b0f0_25b5));
             self.steps += 1;
-            self.step(&mut chance)?;
+            BrokenPromise::unless_off(self.step(&mut chance), ())?;
         }
         let mut chance = Chance::new(self.seed ^ 0x5bd1_e995);
-        self.heal(&mut chance)?;
-        self.stop(&mut chance)
+        BrokenPromise::unless_off(self.heal(&mut chance), ())?;
+        BrokenPromise::unless_off(self.stop(&mut chance), ())
     }
 
     fn step(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
@@ -178,7 +181,7 @@ impl Play {
             }
             45..60 => self.step_some_handler(chance)?,
             60..73 => self.write(chance),
-            73..80 => self.server_acts(chance),
+            73..80 => self.server_acts(chance)?,
             80..85 => self.network_acts(chance),
             85..90 => self.users_act(chance)?,
             _ => self.time_passes(chance)?,
@@ -310,6 +313,9 @@ impl Play {
 
     fn users_act(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let at = self.some_informer(chance);
+        if self.weather.restarts && chance.below(5) == 0 {
+            return self.restart(at, chance);
+        }
         let weather = &self.weather;
         let Some(informer) = self.informers.get_mut(at) else {
             return Ok(());
