@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::play::Play;
-use super::truth::name;
+use super::truth::{KEYS, Key, StateKind, Truth, name};
+use crate::clock::Deadline;
+use crate::manager::ChangeDetection;
 use crate::policy::Chance;
 
 /// How long, and how often, the world waits for the confirmation of an absence.
@@ -47,5 +50,37 @@ impl Play {
             }
             None => Ok(()),
         }
+    }
+}
+
+impl WorldManager {
+    /// Notes that a reader was told of no object: the end of what was read before has come.
+    pub(super) fn note_absence(&mut self, key: Key, truth: &Truth) {
+        let latest = self.latest.get(key).copied().flatten();
+        let end = latest.and_then(|latest| truth.end_after(key, latest.serial));
+        if let (Some(place), Some(end)) = (self.ended.get_mut(key), end) {
+            *place = end.max(*place);
+        }
+    }
+
+    /// The referenced objects that exist, and of which a reader is told that they do not.
+    pub(super) fn wrongly_absent(&mut self, truth: &Truth) -> Vec<Key> {
+        let mut absent = Vec::new();
+        for (key, (namespace, own)) in KEYS.iter().enumerate() {
+            let last = truth.last(key, u64::MAX);
+            let exists = last.is_some_and(|state| state.kind == StateKind::Decodes);
+            // A fresh read may have found rightly that there was none.
+            let referenced = self.referenced_at.get(key).copied().flatten();
+            let is_older = truth.exists_since(key) < referenced;
+            if exists && is_older && self.is_referenced(key) && self.mode == ChangeDetection::Watch
+            {
+                let now = Deadline::at(self.clock.now());
+                let found = self.manager.get_by(namespace, own, now);
+                if found.is_err_and(|error| error.is_not_found()) {
+                    absent.push(key);
+                }
+            }
+        }
+        absent
     }
 }

@@ -39,8 +39,6 @@ use crate::worker::StopSource;
 const PODS: u64 = 4;
 /// For how long an event may wait for a thread that has not run yet.
 const UNREAD_MAX: Duration = Duration::from_secs(1);
-/// After this time without a fault a watch has brought what changed.
-const SETTLED: Duration = Duration::from_secs(5);
 /// How long a read may wait for the server.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -132,27 +130,27 @@ impl RunHandle for SteppedRun {
 
 /// One manager, its runs and its users.
 pub(super) struct WorldManager {
-    manager: ConfigMapManager,
-    mode: ChangeDetection,
+    pub(super) manager: ConfigMapManager,
+    pub(super) mode: ChangeDetection,
     keeper: Option<Arc<Keeper<ConfigMap>>>,
     sweep_at: Deadline,
     stop: StopSource,
     slots: RunSlots,
     pub(super) link: Link,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The objects that each pod references.
     pods: BTreeMap<u64, BTreeSet<Key>>,
     /// The newest state read of each object since it is referenced.
-    latest: [Option<Shown>; KEYS.len()],
+    pub(super) latest: [Option<Shown>; KEYS.len()],
     /// The end of each object that readers were told of: no earlier state may come back.
-    ended: [usize; KEYS.len()],
+    pub(super) ended: [usize; KEYS.len()],
     /// When each state that was read first was read.
-    first_read: BTreeMap<usize, Instant>,
+    pub(super) first_read: BTreeMap<usize, Instant>,
     /// When a pod last began to reference each object.
-    referenced_at: [Option<Instant>; KEYS.len()],
+    pub(super) referenced_at: [Option<Instant>; KEYS.len()],
     /// Nothing holds up what the server says.
-    is_calm: bool,
-    lags: bool,
+    pub(super) is_calm: bool,
+    pub(super) lags: bool,
     changes: Changes,
     /// What the subscriber has seen after it was told.
     told: [Option<Shown>; KEYS.len()],
@@ -216,7 +214,7 @@ impl WorldManager {
         })
     }
 
-    fn is_referenced(&self, key: Key) -> bool {
+    pub(super) fn is_referenced(&self, key: Key) -> bool {
         self.pods.values().any(|keys| keys.contains(&key))
     }
 
@@ -275,52 +273,6 @@ impl WorldManager {
                 *place = None;
             }
         }
-    }
-
-    /// Notes that a reader was told of no object: the end of what was read before has come.
-    fn note_absence(&mut self, key: Key, truth: &Truth) {
-        let latest = self.latest.get(key).copied().flatten();
-        let end = latest.and_then(|latest| truth.end_after(key, latest.serial));
-        if let (Some(place), Some(end)) = (self.ended.get_mut(key), end) {
-            *place = end.max(*place);
-        }
-    }
-
-    /// Whether readers may have an immutable state that the server has replaced: nothing watches it
-    /// after its first read, until a pod refers to it anew (B7, OC-16).
-    fn is_kept(&self, shown: &Shown, truth: &Truth) -> bool {
-        let Some(replaced) = truth.replaced(shown).filter(|_| shown.is_immutable) else {
-            return false;
-        };
-        let referenced = self.referenced_at.get(shown.key).copied().flatten();
-        let first = self.first_read.get(&shown.serial).copied();
-        let was_late = first.is_some_and(|first| {
-            self.is_calm && first > replaced.checked_add(SETTLED).unwrap_or(replaced)
-        });
-        let is_due = was_late || referenced.is_some_and(|referenced| referenced > replaced);
-        // A cache that lags may have given it after its end.
-        self.mode == ChangeDetection::Watch && (self.lags || !is_due)
-    }
-
-    /// The referenced objects that exist, and of which a reader is told that they do not.
-    pub(super) fn wrongly_absent(&mut self, truth: &Truth) -> Vec<Key> {
-        let mut absent = Vec::new();
-        for (key, (namespace, own)) in KEYS.iter().enumerate() {
-            let last = truth.last(key, u64::MAX);
-            let exists = last.is_some_and(|state| state.kind == StateKind::Decodes);
-            // A fresh read may have found rightly that there was none.
-            let referenced = self.referenced_at.get(key).copied().flatten();
-            let is_older = truth.exists_since(key) < referenced;
-            if exists && is_older && self.is_referenced(key) && self.mode == ChangeDetection::Watch
-            {
-                let now = Deadline::at(self.clock.now());
-                let found = self.manager.get_by(namespace, own, now);
-                if found.is_err_and(|error| error.is_not_found()) {
-                    absent.push(key);
-                }
-            }
-        }
-        absent
     }
 
     /// A step of some run.

@@ -50,6 +50,7 @@ mod absences;
 mod coverage;
 mod handler;
 mod healing;
+mod immutables;
 mod informer;
 mod link;
 mod manager;

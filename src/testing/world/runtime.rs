@@ -48,7 +48,8 @@ pub(super) struct Pods {
     pub(super) list_failed: bool,
     /// A relist of all pods is under way.
     pub(super) lists_all: bool,
-    /// The pods that the last relist of all showed. An event of another one would stay if it ended unseen.
+    /// The pods that the last relist of all showed. An event of another one would stay if it ended
+    /// unseen.
     listed: BTreeSet<String>,
     /// The newest status that was read of each pod.
     latest: BTreeMap<String, u64>,
