@@ -265,9 +265,12 @@ impl<S: CachedStatus> PodStatusCache<S> {
             table.leave(uid, &slot);
             *slot.lock() = Some(PodAnswer::Known(found));
         }
-        move || match slot.lock().take() {
-            Some(PodAnswer::Known(found)) => Some(found),
-            Some(PodAnswer::Closed) | None => None,
+        move || {
+            let answer = slot.lock().take();
+            match answer? {
+                PodAnswer::Known(found) => Some(found),
+                PodAnswer::Closed => None,
+            }
         }
     }
 

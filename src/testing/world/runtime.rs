@@ -32,6 +32,10 @@ impl CachedStatus for NumberedStatus {
 
 /// The pods of the runtime through time.
 #[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a habit of the runtime, or what a call of it notes"
+)]
 pub(super) struct Pods {
     /// The number of the last change of each pod that exists.
     pub(super) present: BTreeMap<String, u64>,
