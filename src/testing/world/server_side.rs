@@ -1,7 +1,5 @@
 //! The server's side of a run: what the cluster writes, and what the server does to its watches.
 
-use k8s_openapi::api::core::v1::ConfigMap;
-
 use super::informer::WorldInformer;
 use super::oracle::BrokenPromise;
 use super::play::Play;
@@ -9,7 +7,7 @@ use super::sent::Sent;
 use super::truth::{KEYS, Key, SERIAL, StateKind, key_of, name};
 use crate::error::Error;
 use crate::list_watch::{ObjectEvent, WatchEvent};
-use crate::object::{Object as _, ResourceVersion, Status, StoredObject};
+use crate::object::{Object as _, ResourceVersion, Status};
 use crate::policy::Chance;
 use crate::sync::Arc;
 use crate::testing::objects;
@@ -88,18 +86,8 @@ impl Play {
         let Some((namespace, name)) = KEYS.get(key).filter(|_| self.truth.exists(key)) else {
             return;
         };
-        let last = self.present(key);
         if let Some(version) = self.server.delete(namespace, name) {
             self.wrote(key, version, StateKind::Gone);
-            if let Some(last) = last.filter(|_| self.weather.repeats) {
-                let mut last = ConfigMap::clone(&last);
-                last.metadata.resource_version = Some(version.to_string());
-                self.sent.push(Sent {
-                    version,
-                    object: Arc::new(StoredObject::new(last)),
-                    is_deletion: true,
-                });
-            }
         }
     }
 
@@ -117,19 +105,17 @@ impl Play {
         );
         self.note(|| format!("the server has {} at {version}: {kind:?}", name(key)));
         if self.weather.repeats && kind == StateKind::Decodes {
-            let found = self.present(key);
+            let found = self
+                .server
+                .objects()
+                .into_iter()
+                .find(|object| key_of(&object.key()) == Some(key));
             self.sent.extend(found.map(|object| Sent {
                 version,
                 object,
                 is_deletion: false,
             }));
         }
-    }
-
-    /// The object of the server, if it decodes.
-    fn present(&self, key: Key) -> Option<Arc<StoredObject<ConfigMap>>> {
-        let mut objects = self.server.objects().into_iter();
-        objects.find(|object| key_of(&object.key()) == Some(key))
     }
 
     pub(super) fn server_acts(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
