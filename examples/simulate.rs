@@ -37,6 +37,7 @@ Usage: simulate [flags]
       --steps N         the steps of a run before its world heals (default 300)
       --expect-coverage fails unless each fault, answer and action was met that
                         runs are made to meet
+      --without A,B     holds nothing against these promises
       --oracles         prints the promises
   -h, --help            prints this
 ";
@@ -64,6 +65,7 @@ struct Flags {
     steps: u64,
     /// This process runs the seeds for another one, and reports to it.
     is_worker: bool,
+    without: Vec<Oracle>,
     shows_oracles: bool,
     needs_help: bool,
 }
@@ -78,6 +80,7 @@ fn flags() -> Fallible<Flags> {
         traces: false,
         steps: 300,
         is_worker: false,
+        without: Vec::new(),
         shows_oracles: false,
         needs_help: false,
     };
@@ -97,6 +100,7 @@ fn flags() -> Fallible<Flags> {
             "--keep-going" => flags.keeps_going = true,
             "--expect-coverage" => flags.expects_coverage = true,
             "--worker" => flags.is_worker = true,
+            "--without" => flags.without = oracles(&value()?)?,
             "--oracles" => flags.shows_oracles = true,
             "-h" | "--help" => flags.needs_help = true,
             other => return Err(format!("{other} is no flag; see --help").into()),
@@ -130,7 +134,29 @@ fn main() -> Fallible<ExitCode> {
 }
 
 fn options(flags: &Flags) -> RunOptions {
-    RunOptions::default().steps(flags.steps)
+    let options = RunOptions::default().steps(flags.steps);
+    options.without(flags.without.clone())
+}
+
+/// The oracles of these names, which commas separate.
+fn oracles(names: &str) -> Fallible<Vec<Oracle>> {
+    let find = |name: &str| {
+        let mut all = Oracle::ALL.iter().copied();
+        let found = all.find(|oracle| oracle.name() == name);
+        found.ok_or_else(|| format!("{name} is no promise; see --oracles").into())
+    };
+    names
+        .split(',')
+        .filter(|name| !name.is_empty())
+        .map(find)
+        .collect()
+}
+
+/// The flags that a process of this program passes on to another.
+fn passed_on(flags: &Flags) -> [String; 4] {
+    let without: Vec<_> = flags.without.iter().map(|oracle| oracle.name()).collect();
+    let (steps, without) = (flags.steps.to_string(), without.join(","));
+    ["--steps".to_owned(), steps, "--without".to_owned(), without]
 }
 
 /// Runs one seed, and prints its story: the whole one, or the shortest that still fails.
@@ -242,9 +268,9 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     };
     // In a process of its own, which may hang or abort as the seed did.
-    let steps = flags.steps.to_string();
     let shrinks = Command::new(std::env::current_exe()?)
-        .args(["--seed", &first.to_string(), "--steps", &steps])
+        .args(["--seed", &first.to_string()])
+        .args(passed_on(flags))
         .stdout(Stdio::piped())
         .spawn()?;
     let (lines, mut shrinks) = lines_of(shrinks)?;
@@ -255,7 +281,8 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
     shrinks.wait()?;
     writeln!(
         io::stdout(),
-        "replay it: simulate --seed {first} --steps {steps} --trace"
+        "replay it: simulate --seed {first} --steps {} --trace",
+        flags.steps
     )?;
     Ok(ExitCode::FAILURE)
 }
@@ -289,7 +316,7 @@ fn run_chunk(seeds: &Range<u64>, flags: &Flags, found: &Mutex<Found>) -> Fallibl
     let range = format!("{}..{}", seeds.start, seeds.end);
     let worker = Command::new(std::env::current_exe()?)
         .args(["--worker", "--seeds", &range])
-        .args(["--steps", &flags.steps.to_string()])
+        .args(passed_on(flags))
         .stdout(Stdio::piped())
         .spawn()?;
     let (lines, mut worker) = lines_of(worker)?;

@@ -245,6 +245,35 @@ impl<S: CachedStatus> PodStatusCache<S> {
         self.table.lock().waits().cloned().collect()
     }
 
+    /// Enters a waiter whose thread does something else meanwhile, and returns how to look for its
+    /// answer: the simulation has one thread.
+    #[cfg(feature = "testing")]
+    pub(crate) fn enter_waiter(
+        &self,
+        uid: &str,
+        min_time: Timestamp,
+    ) -> impl Fn() -> Option<PodReading<S>> + use<S> {
+        let mut table = self.table.lock();
+        let found = table.newer_than(uid, min_time);
+        let slot = table.subscribe(PodWaiter {
+            uid: Arc::from(uid),
+            min_time,
+            since: self.clock.now(),
+            deadline: Deadline::NEVER,
+        });
+        if let Some(found) = found {
+            table.leave(uid, &slot);
+            *slot.lock() = Some(PodAnswer::Known(found));
+        }
+        move || {
+            let answer = slot.lock().take();
+            match answer? {
+                PodAnswer::Known(found) => Some(found),
+                PodAnswer::Closed => None,
+            }
+        }
+    }
+
     fn wait_for(
         &self,
         uid: &str,

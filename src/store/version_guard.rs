@@ -32,9 +32,9 @@ impl VersionGuard {
         Self::new(TOMBSTONES_MAX)
     }
 
-    /// The guard of one object.
+    /// The guard of one object. A deletion may end two of its name.
     pub(crate) fn of_entry() -> Self {
-        Self::new(1)
+        Self::new(2)
     }
 
     fn new(tombstones_max: usize) -> Self {
@@ -74,8 +74,8 @@ impl VersionGuard {
         self.judge(!stale, version)
     }
 
-    /// Whether a deletion may remove the held object under its key. The guard remembers an admitted
-    /// deletion.
+    /// Whether a deletion may remove the held object under its key, which may be another one. The
+    /// guard remembers an admitted deletion, and the end of what was held.
     pub(crate) fn admits_delete(
         &mut self,
         held: Option<(&str, &str)>,
@@ -86,6 +86,9 @@ impl VersionGuard {
         let stale = order.is_some_and(Ordering::is_lt);
         if !stale {
             self.bury(uid, version);
+            if let Some((other, _)) = held.filter(|(held, _)| *held != uid) {
+                self.bury(other, version);
+            }
         }
         self.judge(!stale, version)
     }
@@ -330,6 +333,18 @@ mod tests {
             !judge(&mut guard, Some(("b", "8")), ("a", "6"), change),
             "an update of its successor changes nothing about that"
         );
+    }
+
+    /// B18: a deletion may be of another object of that name, which the cache never had. Both are
+    /// gone then.
+    #[test]
+    fn b18_what_the_deletion_of_another_object_ended_stays_away() {
+        for mut guard in [VersionGuard::of_entry(), VersionGuard::of_collection()] {
+            let (change, delete) = (VersionGuard::admits_change, VersionGuard::admits_delete);
+            assert!(judge(&mut guard, Some(("a", "5")), ("b", "9"), delete));
+            assert!(!judge(&mut guard, None, ("a", "5"), change));
+            assert!(!judge(&mut guard, None, ("b", "8"), change));
+        }
     }
 
     /// B18: after the server was put back in time, objects that it had ended may come again.

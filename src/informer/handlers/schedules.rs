@@ -158,6 +158,28 @@ fn a_notification_is_never_missed() {
     });
 }
 
+/// The threads of handlers are not woken for each event of a burst, and are at its end.
+#[test]
+fn the_last_event_of_a_burst_is_never_missed() {
+    check(SCHEDULES, || {
+        let mut model = Model::new(Clock::system());
+        model.recorder.enough = 2;
+        let handler = model.handler(model.recorder.clone());
+        let processor = Arc::clone(&model.processor);
+        let teller = thread::spawn(move || {
+            processor.let_join();
+            processor.set_burst(true);
+            for name in ["a", "b"] {
+                processor.turn(|tell| tell(added(name)));
+            }
+            processor.set_burst(false);
+        });
+        handler.join().unwrap();
+        teller.join().unwrap();
+        assert_eq!(*model.recorder.told.lock(), ["a", "b"]);
+    });
+}
+
 /// SI-11: handlers that join while the store changes and others are told miss nothing, and get
 /// nothing twice.
 #[test]

@@ -440,6 +440,35 @@ fn a_confirmation_that_an_object_overtakes_settles_nothing() {
     });
 }
 
+/// A reader has asked about a new absence while the answer about the one before was taken in: the
+/// new one is confirmed, and no second reader has to ask.
+#[test]
+fn a_doubt_that_begins_while_another_ends_is_confirmed() {
+    check_by(PctScheduler::new(3, SCHEDULES), || {
+        let clock = FakeClock::new();
+        let model = Model::of_absence(&clock);
+        model.getter.has(None);
+        let (runs, getter) = (model.runs.clone(), model.getter.clone());
+        let manager = model.manager.clone();
+        let server = thread::spawn(move || {
+            getter.wait_for_asked(1);
+            getter.has(Some(secret("s", "12")));
+            runs.modified(secret("s", "12"));
+            runs.list("s", "13", None).unwrap();
+            let read = manager.get_by("ns", "s", Deadline::NEVER);
+            assert!(read.unwrap_err().is_not_found());
+        });
+        let threads = vec![model.confirmer(), server];
+        let model = model.settle(threads);
+        clock.advance(ABSENCE_PAUSE);
+        let threads = vec![model.confirmer()];
+        let model = model.settle(threads);
+        assert!(!model.is_absent());
+        model.manager.shutdown(Deadline::NEVER).unwrap();
+        model.assert_over();
+    });
+}
+
 /// CM-8, B6: registrations and releases of two pods in any order leave a run exactly if an
 /// owner still references the object.
 #[test]

@@ -37,6 +37,17 @@ enum Told {
     Foreign,
 }
 
+impl Told {
+    /// What a handler knows of an object after the call.
+    fn news(&self) -> Option<(usize, Option<Shown>)> {
+        match self {
+            Self::Added { new, .. } | Self::Updated { new, .. } => Some((new.key, Some(*new))),
+            Self::Deleted { last, .. } => Some((last.key, None)),
+            Self::Foreign => None,
+        }
+    }
+}
+
 /// The handler of a program: it only writes down its calls, and panics when it is told to.
 #[derive(Debug, Default)]
 struct Notes {
@@ -178,7 +189,12 @@ impl SteppedHandler {
             .guard_notification(notification, &mut self.recorder.clone());
         let told = std::mem::take(&mut self.recorder.0.lock().told);
         for told in told {
-            self.check(told, readings.has_synced, truth, counts)?;
+            let news = told.news();
+            let checked = self.check(told, readings.has_synced, truth, counts);
+            if let Some((key, state)) = news {
+                self.know(key, state);
+            }
+            checked?;
         }
         if called.is_err() {
             counts.met("handler", "panicked");
@@ -195,7 +211,7 @@ impl SteppedHandler {
 
     /// Holds a call against what the handler knows.
     fn check(
-        &mut self,
+        &self,
         told: Told,
         has_synced: bool,
         truth: &Truth,
@@ -214,7 +230,6 @@ impl SteppedHandler {
                     let key = name(new.key);
                     return history(format!("{key} is added as {new:?} while {known:?} exists"));
                 }
-                self.know(new.key, Some(new));
                 Ok(())
             }
             Told::Updated { old, new } => {
@@ -228,7 +243,6 @@ impl SteppedHandler {
                     let text = format!("{key}: an update {old:?} > {new:?}, but known: {known:?}");
                     return history(text);
                 }
-                self.know(new.key, Some(new));
                 Ok(())
             }
             Told::Deleted { last, is_final } => {
@@ -238,7 +252,6 @@ impl SteppedHandler {
                     let key = name(last.key);
                     return history(format!("{key}: deleted as {last:?}, but known: {known:?}"));
                 }
-                self.know(last.key, None);
                 let server = truth.deleted_at(last.key, last.version);
                 if is_final && !self.has_restored {
                     let right = server

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::error::Error;
 use crate::informer::shared::sink::InformerSink;
 use crate::informer::{HandlerOptions, InformerOptions, SharedInformer};
+use crate::list_watch::{ListerWatcher, StoredPosition};
 use crate::object::ResourceVersion;
 use crate::policy::Chance;
 use crate::reflector::driver::ReflectorDriver;
@@ -32,6 +33,9 @@ const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 /// How long a request may hang.
 const HANG: Duration = Duration::from_secs(30);
 
+/// The number of an informer, its way to the server, and its namespace.
+type Place = (usize, Link, Option<&'static str>);
+
 /// One informer and its handlers.
 pub(super) struct WorldInformer {
     pub(super) number: usize,
@@ -47,6 +51,8 @@ pub(super) struct WorldInformer {
     /// The server was restored, and this cache may still be in its lost future.
     pub(super) is_lost: bool,
     has_restored: bool,
+    /// It has restarted, after the last restore of the server, and has not listed yet.
+    is_new: bool,
     position: ResourceVersion,
     pub(super) waits: Option<WaiterGuard>,
     resync: Duration,
@@ -61,6 +67,44 @@ impl WorldInformer {
         (clock, weather): (&Clock, &Weather),
         chance: &mut Chance,
     ) -> Result<Self, Error> {
+        let source = Arc::new(link.clone());
+        let place = (number, link, namespace);
+        Self::over(source, (place, awake), (clock, weather), chance)
+    }
+
+    /// The next run of the program, which begins with what this one stored.
+    pub(super) fn next_run(
+        &self,
+        (position, awake): (Option<StoredPosition<ConfigMap>>, Duration),
+        parts: (&Clock, &Weather),
+        chance: &mut Chance,
+    ) -> Result<Self, Error> {
+        let link: Arc<dyn ListerWatcher<ConfigMap>> = Arc::new(self.link.clone());
+        let source = match position {
+            Some(position) => position.over(link),
+            None => link,
+        };
+        let place = (self.number, self.link.clone(), self.namespace);
+        let next = Self::over(source, (place, awake), parts, chance)?;
+        let mut handlers = next.handlers;
+        if self.has_restored {
+            handlers.iter_mut().for_each(SteppedHandler::restored);
+        }
+        Ok(Self {
+            handlers,
+            is_lost: self.is_lost,
+            has_restored: self.has_restored,
+            is_new: true,
+            ..next
+        })
+    }
+
+    fn over(
+        source: Arc<dyn ListerWatcher<ConfigMap>>,
+        ((number, link, namespace), awake): (Place, Duration),
+        (clock, weather): (&Clock, &Weather),
+        chance: &mut Chance,
+    ) -> Result<Self, Error> {
         let mut options = ReflectorOptions::default()
             .clock(clock.clone())
             .watch_list(true)
@@ -72,7 +116,7 @@ impl WorldInformer {
             .indexers(Indexers::new().by_namespace())
             .resync_period(resync)
             .reflector(options);
-        let informer = SharedInformer::new(Arc::new(link.clone()), informer_options);
+        let informer = SharedInformer::new(source, informer_options);
         let mut handlers = Vec::new();
         for _ in 0..=chance.below(2) {
             let options = HandlerOptions::default().queue_max(weather.queue_max);
@@ -104,6 +148,7 @@ impl WorldInformer {
             latest: [None; KEYS.len()],
             is_lost: false,
             has_restored: false,
+            is_new: false,
             position: ResourceVersion::default(),
             waits: None,
             resync,
@@ -153,6 +198,7 @@ impl WorldInformer {
     /// The content of the store, by key.
     fn content(&mut self) -> Result<Content, BrokenPromise> {
         let mut content = Content::default();
+        let mut broken = None;
         for object in self.informer.store().list() {
             let Some(shown) = Shown::of(&object) else {
                 let seen = "a cache has an object that the server never had";
@@ -169,7 +215,7 @@ impl WorldInformer {
                     || shown.uid == before.uid && shown.version < before.version;
                 if is_older {
                     let seen = format!("{}: {shown:?} after {before:?}", name(shown.key));
-                    return Err(BrokenPromise::new(Oracle::Backwards, seen));
+                    broken = Some(BrokenPromise::new(Oracle::Backwards, seen));
                 }
             }
             *latest = Some(shown);
@@ -184,7 +230,8 @@ impl WorldInformer {
                 *place = Some((uid, UNDECODABLE));
             }
         }
-        Ok(content)
+        let broken = broken.map_or(Ok(()), Err);
+        BrokenPromise::unless_off(broken, ()).map(|()| content)
     }
 
     /// Holds the content against the server's state at the version that the store names.
@@ -194,6 +241,7 @@ impl WorldInformer {
         let version = position.as_str().parse().unwrap_or_default();
         let expected = truth.at(version, self.namespace);
         self.position = position;
+        self.is_lost &= !std::mem::take(&mut self.is_new);
         if content == expected {
             counts.met("oracle held", "position");
             self.is_lost &= version > truth.version();
@@ -265,6 +313,7 @@ impl WorldInformer {
 
     pub(super) fn restored(&mut self) {
         self.is_lost = true;
+        self.is_new = false;
         self.has_restored = true;
         for handler in &mut self.handlers {
             handler.restored();
@@ -277,6 +326,15 @@ impl WorldInformer {
         let here = truth.at(self.version(), self.namespace);
         self.is_lost = !(is_there && self.content().is_ok_and(|content| content == here));
         !self.is_lost
+    }
+
+    /// What the program stores for its next run, in an order that depends on nothing else.
+    pub(super) fn stored(&self) -> Option<StoredPosition<ConfigMap>> {
+        let position = self.informer.store().position()?;
+        let mut objects = position.objects().to_vec();
+        objects.sort_by_key(|object| Shown::of(object).map(|shown| shown.key));
+        let version = position.resource_version().clone();
+        Some(StoredPosition::new(version, position.taken(), objects))
     }
 
     /// A handler joins while the informer runs.

@@ -1,6 +1,8 @@
 //! The network between one cache and the server: it fails requests, cuts watches, and falls silent.
 
+use std::collections::BTreeSet;
 use std::io;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -12,7 +14,7 @@ use crate::list_watch::{
     Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent,
     WatchRequest, WatchStream,
 };
-use crate::object::{ObjectKey, ResourceVersion, Scope, Status, StoredObject};
+use crate::object::{Object as _, ObjectKey, ResourceVersion, Scope, Status, StoredObject};
 use crate::policy::Chance;
 use crate::sync::{Arc, Mutex};
 use crate::testing::{FakeSource, RequestKind, SourceFault};
@@ -49,6 +51,10 @@ struct State {
     read: Vec<(Scope, ReadEvent)>,
     /// Called by the next get, as by another thread.
     interrupt: Option<Meanwhile>,
+    /// The versions whose events no watch brings.
+    lost: BTreeSet<u64>,
+    /// The version at which the server's cache stands still, for watches too.
+    stuck_at: Option<u64>,
 }
 
 /// What another thread does while a call waits for the server.
@@ -113,6 +119,8 @@ impl Link {
             knows: false,
             read: Vec::new(),
             interrupt: None,
+            lost: BTreeSet::new(),
+            stuck_at: None,
         };
         Self {
             server: server.clone(),
@@ -146,6 +154,22 @@ impl Link {
         let mut state = self.state.lock();
         state.down_until = Some(until);
         state.cut = state.cut.wrapping_add(1);
+    }
+
+    /// No watch brings the events of these versions.
+    pub(super) fn lose(&self, versions: RangeInclusive<u64>) {
+        self.state.lock().lost.extend(versions);
+    }
+
+    /// Watches bring nothing that is newer than this version; `None`: they do.
+    pub(super) fn stick(&self, version: Option<u64>) {
+        self.state.lock().stuck_at = version;
+    }
+
+    /// The server goes back in its history, and cuts its connections.
+    pub(super) fn restored(&self) {
+        self.state.lock().lost.clear();
+        self.cut();
     }
 
     pub(super) fn cut(&self) {
@@ -305,6 +329,7 @@ impl ListerWatcher<ConfigMap> for Link {
             scope: self.scope.clone(),
             opened_at: self.clock.now(),
             knows,
+            held: None,
             clock: self.clock.clone(),
             state: Arc::clone(&self.state),
         }))
@@ -354,6 +379,21 @@ impl Getter<ConfigMap> for Link {
     }
 }
 
+/// The version of an event that has one.
+fn version_of(next: &Next<ConfigMap>) -> Option<u64> {
+    let version = match next {
+        Next::Event(WatchEvent::Object(event)) => match &event.object {
+            Listed::Object(object) => object.resource_version(),
+            Listed::Undecodable(why) => why.resource_version.clone(),
+        },
+        Next::Event(WatchEvent::Bookmark {
+            resource_version, ..
+        }) => resource_version.clone(),
+        Next::Event(_) | Next::Ended(_) | Next::DeadlinePassed => return None,
+    };
+    version.as_str().parse().ok()
+}
+
 /// A watch as it comes over the network.
 struct LinkStream {
     inner: Box<dyn WatchStream<ConfigMap>>,
@@ -363,6 +403,8 @@ struct LinkStream {
     opened_at: Instant,
     /// Whether bookmarks were known to come.
     knows: bool,
+    /// An event that a cache which stands still has not brought yet.
+    held: Option<Next<ConfigMap>>,
     clock: Clock,
     state: Arc<Mutex<State>>,
 }
@@ -381,7 +423,24 @@ impl WatchStream<ConfigMap> for LinkStream {
         if silent_until.is_some_and(|until| self.clock.now() < until) {
             return Ok(Next::DeadlinePassed);
         }
-        let next = self.inner.next(deadline)?;
+        let next = loop {
+            let next = match self.held.take() {
+                Some(held) => held,
+                None => self.inner.next(deadline)?,
+            };
+            let Some(version) = version_of(&next) else {
+                break next;
+            };
+            let state = self.state.lock();
+            if state.stuck_at.is_some_and(|stuck| version > stuck) {
+                drop(state);
+                self.held = Some(next);
+                return Ok(Next::DeadlinePassed);
+            }
+            if !state.lost.contains(&version) {
+                break next;
+            }
+        };
         if let Next::Event(event) = &next
             && let Some(says) = self.says(event)
         {

@@ -145,6 +145,18 @@ pub(super) struct WorldManager {
     pods: BTreeMap<u64, BTreeSet<Key>>,
     /// The newest state read of each object since it is referenced.
     pub(super) latest: [Option<Shown>; KEYS.len()],
+    /// The end of each object that readers were told of: no earlier state may come back.
+    pub(super) ended: [usize; KEYS.len()],
+    /// When each state that was read first was read.
+    pub(super) first_read: BTreeMap<usize, Instant>,
+    /// When a pod last began to reference each object.
+    pub(super) referenced_at: [Option<Instant>; KEYS.len()],
+    /// Since when some pod references each object.
+    pub(super) held_since: [Option<Instant>; KEYS.len()],
+    /// Nothing holds up what the server says.
+    pub(super) is_calm: bool,
+    pub(super) lags: bool,
+    has_immutables: bool,
     changes: Changes,
     /// What the subscriber has seen after it was told.
     pub(super) told: [Option<Shown>; KEYS.len()],
@@ -204,6 +216,13 @@ impl WorldManager {
             clock: clock.clone(),
             pods: BTreeMap::new(),
             latest: [None; KEYS.len()],
+            ended: [0; KEYS.len()],
+            first_read: BTreeMap::new(),
+            referenced_at: [None; KEYS.len()],
+            held_since: [None; KEYS.len()],
+            is_calm: weather.is_calm(),
+            lags: weather.lags,
+            has_immutables: weather.immutables,
             told: [None; KEYS.len()],
             absent: [None; KEYS.len()],
             wanted: [clock.now(); KEYS.len()],
@@ -241,6 +260,24 @@ impl WorldManager {
             self.pods.remove(&number);
         } else {
             counts.met("user", "registers a pod");
+            let before = self.pods.get(&number);
+            let now = self.clock.now();
+            let held: BTreeSet<Key> = self.pods.values().flatten().copied().collect();
+            for key in keys
+                .iter()
+                .filter(|key| before.is_none_or(|it| !it.contains(key)))
+            {
+                if let Some(place) = self.referenced_at.get_mut(*key) {
+                    *place = Some(now);
+                }
+                if let Some(place) = self
+                    .held_since
+                    .get_mut(*key)
+                    .filter(|_| !held.contains(key))
+                {
+                    *place = Some(now);
+                }
+            }
             self.manager.register_pod(&pod);
             self.pods.insert(number, keys);
         }
@@ -259,7 +296,15 @@ impl WorldManager {
     }
 
     fn forget(&mut self, key: Key) {
-        for seen in [&mut self.latest, &mut self.told] {
+        let mut forgotten = vec![&mut self.told];
+        // The list of a new watch may come from a cache that lags.
+        if self.mode == ChangeDetection::Watch {
+            forgotten.push(&mut self.latest);
+            if let Some(place) = self.ended.get_mut(key) {
+                *place = 0;
+            }
+        }
+        for seen in forgotten {
             if let Some(place) = seen.get_mut(key) {
                 *place = None;
             }
@@ -386,7 +431,9 @@ impl WorldManager {
         for ((key, count), wanted) in at_work.into_iter().enumerate().zip(self.wanted) {
             let most = usize::from(self.is_referenced(key));
             let idle = now.saturating_duration_since(wanted).saturating_add(TICK);
-            let is_watched = self.mode == ChangeDetection::Watch && idle < self.idle_max;
+            // A run may have ended because its object is immutable.
+            let is_watched =
+                self.mode == ChangeDetection::Watch && idle < self.idle_max && !self.has_immutables;
             let least = most * usize::from(is_watched);
             if count < least || count > most {
                 let seen = format!("{count} runs of {} are at work, not {most}", name(key));
@@ -477,6 +524,9 @@ impl WorldManager {
                 }
                 let at_least = (way == 1).then_some(asked);
                 self.check_absence(key, (way == 0, at_least), (truth, weather), &story)?;
+                if way != 0 {
+                    self.note_absence(key, truth);
+                }
             }
             Err(_) => {}
         }
@@ -534,6 +584,13 @@ impl WorldManager {
                 (Ok(cached), StateKind::Decodes) => {
                     let shown = self.note(key, cached, truth, weather)?;
                     last.is_some_and(|state| state.serial == shown.serial)
+                        || self.is_kept(&shown, truth)
+                }
+                (Ok(cached), StateKind::Gone)
+                    if Shown::of(cached.stored())
+                        .is_some_and(|shown| self.is_kept(&shown, truth)) =>
+                {
+                    true
                 }
                 (Err(error), StateKind::Gone) => error.is_not_found(),
                 (Ok(_) | Err(_), StateKind::Undecodable) => true,

@@ -46,9 +46,11 @@
     reason = "a simulation counts small numbers, and an overflow is a failure of it"
 )]
 
+mod absences;
 mod coverage;
 mod handler;
 mod healing;
+mod immutables;
 mod informer;
 mod link;
 mod manager;
@@ -56,6 +58,8 @@ mod oracle;
 mod play;
 mod pods;
 mod promises;
+mod restarts;
+mod runtime;
 mod sent;
 mod server_side;
 mod shrink;

@@ -39,6 +39,8 @@ pub(super) struct Play {
     pub(super) began: Instant,
     pub(super) server: FakeSource<ConfigMap>,
     pub(super) truth: Truth,
+    /// Whether the state that is being written is immutable.
+    pub(super) is_immutable: bool,
     pub(super) informers: Vec<WorldInformer>,
     pub(super) manager: Option<WorldManager>,
     pub(super) pods: Option<WorldPods>,
@@ -90,7 +92,7 @@ impl Play {
         }
         let pods = weather
             .pods
-            .then(|| WorldPods::new(&clock, &weather, &mut chance));
+            .then(|| WorldPods::new(&fake, &weather, &mut chance));
         let began = fake.now();
         let mut play = Self {
             seed,
@@ -98,6 +100,7 @@ impl Play {
             began,
             server,
             truth: Truth::default(),
+            is_immutable: false,
             informers,
             manager,
             pods,
@@ -151,15 +154,15 @@ impl Play {
             // A stream of its own, so that a run without stops is the same.
             let mut own = Chance::new(mixed.wrapping_mul(0x9fb2_1c65_1e98_df25));
             if self.weather.stops && own.below(STOPS_RATE) == 0 {
-                self.stop_some(&mut own)?;
+                BrokenPromise::unless_off(self.stop_some(&mut own), ())?;
             }
-            self.step(&mut chance)?;
-            guard::take_caught().map_or(Ok(()), |panic| Err(BrokenPromise::panicked(&panic)))?;
+            BrokenPromise::unless_off(self.step(&mut chance), ())?;
+            BrokenPromise::unless_off(no_panic(), ())?;
         }
         let mut chance = Chance::new(self.seed ^ 0x5bd1_e995);
-        self.heal(&mut chance)?;
-        self.stop(&mut chance)?;
-        guard::take_caught().map_or(Ok(()), |panic| Err(BrokenPromise::panicked(&panic)))
+        BrokenPromise::unless_off(self.heal(&mut chance), ())?;
+        BrokenPromise::unless_off(self.stop(&mut chance), ())?;
+        BrokenPromise::unless_off(no_panic(), ())
     }
 
     /// A part stops in the midst of all, and another takes its place.
@@ -234,7 +237,7 @@ impl Play {
             }
             45..60 => self.step_some_handler(chance)?,
             60..73 => self.write(chance),
-            73..80 => self.server_acts(chance),
+            73..80 => self.server_acts(chance)?,
             80..85 => self.network_acts(chance),
             85..90 => self.users_act(chance)?,
             _ => self.time_passes(chance)?,
@@ -366,6 +369,9 @@ impl Play {
 
     fn users_act(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let at = self.some_informer(chance);
+        if self.weather.restarts && chance.below(5) == 0 {
+            return self.restart(at, chance);
+        }
         let weather = &self.weather;
         let Some(informer) = self.informers.get_mut(at) else {
             return Ok(());
@@ -488,4 +494,9 @@ impl Play {
             .min()?;
         Some(next.saturating_duration_since(now))
     }
+}
+
+/// No guard has caught a panic that nobody planned.
+fn no_panic() -> Result<(), BrokenPromise> {
+    guard::take_caught().map_or(Ok(()), |panic| Err(BrokenPromise::panicked(&panic)))
 }

@@ -1,121 +1,31 @@
 //! The pod-status cache of the world: the real cache and relist loop over a scripted runtime.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use super::coverage::Counts;
 use super::oracle::{BrokenPromise, Oracle};
+use super::runtime::{NumberedStatus, PODS, Pods, ScriptedRuntime};
 use super::weather::Weather;
-use crate::clock::{Clock, Deadline};
-use crate::guard::PlannedPanic;
+use crate::clock::{Clock, Deadline, FakeClock};
 use crate::pod_status::relist::driver::RelistLoop;
-use crate::pod_status::{
-    CachedStatus, ContainerState, PodStatusCache, RelistOptions, RelistRequests, Runtime,
-    RuntimeError, RuntimePod, Timestamp,
-};
+use crate::pod_status::{PodReading, PodStatusCache, RelistOptions, RelistRequests, Timestamp};
 use crate::policy::Chance;
 use crate::sync::{Arc, Mutex};
-use crate::worker::{StopSource, StopToken};
+use crate::worker::StopSource;
 
-/// The pods of the runtime.
-const PODS: u64 = 4;
 /// The pause between two relists.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The workers that wait at a time.
+const WAITS_MAX: usize = 4;
 
-/// The status of a pod: the number of its last change; 0 if it has none.
-#[derive(Debug, Default)]
-struct NumberedStatus(u64);
-
-impl CachedStatus for NumberedStatus {
-    fn with_id(_uid: &str) -> Self {
-        Self::default()
-    }
-}
-
-/// The pods of the runtime through time.
-#[derive(Debug)]
-struct Pods {
-    /// The number of the last change of each pod that exists.
-    present: BTreeMap<String, u64>,
-    /// Each change: the pod, its number (0 for its end), and when it came.
-    changes: Vec<(String, u64, Instant)>,
-    next: u64,
-    chance: Chance,
-    fails: bool,
-    panics: bool,
-    changes_itself: bool,
-}
-
-impl Pods {
-    fn change(&mut self, now: Instant) {
-        let uid = format!("pod-{}", self.chance.below(PODS));
-        let ends = self.present.contains_key(&uid) && self.chance.below(4) == 0;
-        let number = if ends { 0 } else { self.next };
-        self.next = self.next.saturating_add(1);
-        if ends {
-            self.present.remove(&uid);
-        } else {
-            self.present.insert(uid.clone(), number);
-        }
-        self.changes.push((uid, number, now));
-    }
-
-    /// The state of a pod at a time: its number; `None` if it did not exist.
-    fn at(&self, uid: &str, time: Instant) -> Option<u64> {
-        let mut changes = self.changes.iter().rev();
-        let last = changes.find(|(own, _, at)| own == uid && *at <= time);
-        last.map(|(_, number, _)| *number)
-            .filter(|number| *number > 0)
-    }
-
-    /// A call of the runtime begins: it may fail, and the world goes on meanwhile.
-    fn call(&mut self, now: Instant) -> Result<(), RuntimeError> {
-        if self.changes_itself && self.chance.below(4) == 0 {
-            self.change(now);
-        }
-        if self.fails && self.chance.below(5) == 0 {
-            return Err("the runtime fails".into());
-        }
-        if self.panics && self.chance.below(20) == 0 {
-            // Without the hook, which would print it.
-            std::panic::resume_unwind(Box::new(PlannedPanic));
-        }
-        Ok(())
-    }
-}
-
-#[derive(Clone)]
-struct ScriptedRuntime {
-    pods: Arc<Mutex<Pods>>,
-    clock: Clock,
-}
-
-impl Runtime for ScriptedRuntime {
-    type Status = NumberedStatus;
-
-    fn list_pods(&mut self, _stop: &StopToken) -> Result<Vec<RuntimePod>, RuntimeError> {
-        let mut pods = self.pods.lock();
-        pods.call(self.clock.now())?;
-        let present = pods.present.iter();
-        let listed = present.map(|(uid, number)| {
-            let container = format!("c{number}");
-            RuntimePod::new(uid.clone(), "a", uid.clone())
-                .container(container, ContainerState::Running)
-        });
-        Ok(listed.collect())
-    }
-
-    fn inspect_pod(
-        &mut self,
-        pod: &RuntimePod,
-        _stop: &StopToken,
-    ) -> Result<NumberedStatus, RuntimeError> {
-        let mut pods = self.pods.lock();
-        pods.call(self.clock.now())?;
-        let number = pods.present.get(pod.uid());
-        let number = number.ok_or("the pod is gone")?;
-        Ok(NumberedStatus(*number))
-    }
+/// A worker that waits for a status of a time.
+struct WorldWait {
+    uid: String,
+    since: Instant,
+    /// The cache's time when the wait began.
+    before: Option<Timestamp>,
+    answer: Box<dyn Fn() -> Option<PodReading<NumberedStatus>>>,
 }
 
 /// The cache, the relist loop and the workers of the pods.
@@ -127,26 +37,22 @@ pub(super) struct WorldPods {
     clock: Clock,
     due: Instant,
     stop: StopSource,
-    /// The newest status that was read of each pod.
-    latest: BTreeMap<String, u64>,
+    waits: Vec<WorldWait>,
 }
 
 impl WorldPods {
-    pub(super) fn new(clock: &Clock, weather: &Weather, chance: &mut Chance) -> Self {
-        let pods = Pods {
-            present: BTreeMap::new(),
-            changes: Vec::new(),
-            next: 1,
-            chance: Chance::new(chance.below(u64::MAX)),
-            fails: weather.fault_rate > 0,
-            panics: weather.panics,
-            changes_itself: weather.bursts,
+    pub(super) fn new(fake: &FakeClock, weather: &Weather, chance: &mut Chance) -> Self {
+        let clock = Clock::from(fake.clone());
+        let pods = Arc::new(Mutex::new(Pods::new(weather, chance)));
+        let cache = if weather.pod_events {
+            PodStatusCache::evented(clock.clone())
+        } else {
+            PodStatusCache::new(clock.clone())
         };
-        let pods = Arc::new(Mutex::new(pods));
-        let cache = PodStatusCache::new(clock.clone());
         let runtime = ScriptedRuntime {
             pods: Arc::clone(&pods),
-            clock: clock.clone(),
+            cache: cache.clone(),
+            clock: fake.clone(),
         };
         let requests = RelistRequests::new();
         let shared = (requests.clone(), Arc::default());
@@ -156,10 +62,10 @@ impl WorldPods {
             cache,
             requests,
             pods,
-            clock: clock.clone(),
             due: clock.now(),
+            clock,
             stop: StopSource::new(),
-            latest: BTreeMap::new(),
+            waits: Vec::new(),
         }
     }
 
@@ -171,17 +77,17 @@ impl WorldPods {
     ) -> Result<String, BrokenPromise> {
         let now = self.clock.now();
         let uid = format!("pod-{}", chance.below(PODS));
-        match chance.below(6) {
+        let story = match chance.below(7) {
             0 => {
                 let mut pods = self.pods.lock();
                 pods.chance = chance.clone();
                 pods.change(now);
-                Ok("a pod of the runtime changes".to_owned())
+                "a pod of the runtime changes".to_owned()
             }
             1 => {
                 counts.met("pod status", "request");
                 self.requests.request_relist(&uid);
-                Ok(format!("a worker requests a relist of {uid}"))
+                format!("a worker requests a relist of {uid}")
             }
             2 => {
                 let requested = self.requests.take();
@@ -191,23 +97,86 @@ impl WorldPods {
                     self.relist
                         .relist_requested(&requested, due, &self.stop.token());
                 }
-                Ok(format!("a relist of {requested:?}"))
+                format!("a relist of {requested:?}")
             }
             3 => {
-                self.round(counts);
-                Ok("a relist".to_owned())
+                self.round(counts)?;
+                "a relist".to_owned()
             }
-            _ => self.read(&uid, chance, counts),
-        }
+            4 => self.wait(uid, now, counts),
+            _ => self.read(&uid, chance, counts)?,
+        };
+        self.check_waits(counts)?;
+        self.pods.lock().take_broken().map_or(Ok(story), Err)
     }
 
-    fn round(&mut self, counts: &mut Counts) {
-        let now = self.clock.now();
-        if now >= self.due {
-            counts.met("pod status", "relist");
-            self.relist.round(&self.stop.token());
-            self.due = now.checked_add(PERIOD).unwrap_or(now);
+    /// The pods whose relist waits.
+    fn requested(&self) -> BTreeSet<String> {
+        let requested = self.requests.take();
+        for uid in &requested {
+            self.requests.request_relist(uid);
         }
+        requested.into_iter().collect()
+    }
+
+    fn round(&mut self, counts: &mut Counts) -> Result<(), BrokenPromise> {
+        let now = self.clock.now();
+        if now < self.due {
+            return Ok(());
+        }
+        counts.met("pod status", "relist");
+        let requested = self.requested();
+        self.pods.lock().lists_all = true;
+        self.relist.round(&self.stop.token());
+        self.pods.lock().lists_all = false;
+        self.due = self.clock.now().checked_add(PERIOD).unwrap_or(now);
+        if self.pods.lock().list_failed {
+            counts.met("pod status", "failed relist");
+            let left = self.requested();
+            if let Some(lost) = requested.difference(&left).next() {
+                let seen = format!("a relist failed, and the request of {lost} is lost");
+                return Err(BrokenPromise::new(Oracle::Requests, seen));
+            }
+        }
+        Ok(())
+    }
+
+    /// A worker waits for a status of this time.
+    fn wait(&mut self, uid: String, now: Instant, counts: &mut Counts) -> String {
+        if self.waits.len() >= WAITS_MAX {
+            return "too many workers wait".to_owned();
+        }
+        counts.met("pod status", "wait");
+        let story = format!("a worker of {uid} begins to wait");
+        let answer = self.cache.enter_waiter(&uid, Timestamp::from(now));
+        self.waits.push(WorldWait {
+            uid,
+            since: now,
+            before: self.cache.global_time(),
+            answer: Box::new(answer),
+        });
+        story
+    }
+
+    /// Each worker has its answer once the cache has reached the time that it waits for.
+    fn check_waits(&mut self, counts: &mut Counts) -> Result<(), BrokenPromise> {
+        let global = self.cache.global_time();
+        for wait in std::mem::take(&mut self.waits) {
+            if let Some(reading) = (wait.answer)() {
+                counts.met("pod status", "answer to a wait");
+                let pods = self.pods.lock();
+                pods.check_time(&wait.uid, wait.since, &reading)?;
+            } else if global != wait.before && global >= Some(Timestamp::from(wait.since)) {
+                let seen = format!(
+                    "a worker of {} waits for a time that the cache has reached",
+                    wait.uid
+                );
+                return Err(BrokenPromise::new(Oracle::Waits, seen));
+            } else {
+                self.waits.push(wait);
+            }
+        }
+        Ok(())
     }
 
     /// A worker wants a status that is newer than a time.
@@ -225,44 +194,15 @@ impl WorldPods {
             .get_newer_than_by(uid, Timestamp::from(since), Deadline::at(now));
         let Ok(reading) = newer else {
             counts.met("pod status", "read in vain");
-            return Ok(format!("a worker of {uid} waits"));
+            return Ok(format!("a worker of {uid} finds nothing that is newer"));
         };
-        if reading.error().is_some() {
-            counts.met("pod status", "read of an error");
-            return Ok(format!("a worker of {uid} reads an error"));
-        }
-        let number = reading.status().map_or(0, |status| status.0);
-        let story = format!("a worker of {uid} reads change {number}");
-        let pods = self.pods.lock();
-        let then = pods.at(uid, since);
-        let exists = pods.present.contains_key(uid);
-        drop(pods);
-        let is_old = if reading.is_stored() {
-            counts.met("pod status", "read");
-            then.is_some_and(|then| number < then)
-        } else {
-            counts.met("pod status", "read of no pod");
-            // It may have been gone for a moment in between.
-            then.is_some() && exists && self.has_lasted(uid, since)
+        let what = match (reading.error(), reading.is_stored()) {
+            (Some(_), _) => "read of an error",
+            (None, true) => "read",
+            (None, false) => "read of no pod",
         };
-        if is_old {
-            let seen = format!("{story}, which had {then:?} at the time that it asked for");
-            return Err(BrokenPromise::new(Oracle::Status, seen));
-        }
-        let latest = self.latest.entry(uid.to_owned()).or_default();
-        if reading.is_stored() && number < *latest {
-            let seen = format!("{story} after {latest}");
-            return Err(BrokenPromise::new(Oracle::Backwards, seen));
-        }
-        *latest = number.max(*latest);
-        Ok(story)
-    }
-
-    /// Whether the pod has existed all the time since then.
-    fn has_lasted(&self, uid: &str, since: Instant) -> bool {
-        let pods = self.pods.lock();
-        let mut changes = pods.changes.iter();
-        !changes.any(|(own, number, at)| own == uid && *number == 0 && *at > since)
+        counts.met("pod status", what);
+        self.pods.lock().check(uid, since, &reading)
     }
 
     pub(super) fn due(&self) -> Instant {
@@ -275,13 +215,11 @@ impl WorldPods {
         counts: &mut Counts,
         mut wait: impl FnMut(Duration),
     ) -> Result<(), BrokenPromise> {
-        {
-            let mut pods = self.pods.lock();
-            (pods.fails, pods.panics, pods.changes_itself) = (false, false, false);
-        }
+        self.pods.lock().heal();
         for _ in 0..2 {
             wait(PERIOD);
-            self.round(counts);
+            self.round(counts)?;
+            self.check_waits(counts)?;
         }
         for pod in 0..PODS {
             let uid = format!("pod-{pod}");

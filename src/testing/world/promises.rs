@@ -38,7 +38,10 @@ impl WorldManager {
             return Err(BrokenPromise::new(Oracle::AtLeast, seen));
         }
         let before = self.latest.get(key).copied().flatten();
-        let before = before.filter(|_| self.is_kept(weather));
+        // What was read before a release is no floor: nothing is kept of it.
+        let held = self.held_since.get(key).copied().flatten();
+        let is_held = |shown: &Shown| self.first_read.get(&shown.serial).copied() >= held;
+        let before = before.filter(|it| self.keeps(weather) && is_held(it));
         if before.is_some_and(|it| !truth.was_absent_since(key, it.version)) {
             let seen = format!("{story} after {before:?}");
             return Err(BrokenPromise::new(Oracle::Backwards, seen));
@@ -47,7 +50,7 @@ impl WorldManager {
     }
 
     /// `Get` keeps nothing, so a cache of the server that lags answers as it is.
-    pub(super) fn is_kept(&self, weather: &Weather) -> bool {
+    pub(super) fn keeps(&self, weather: &Weather) -> bool {
         self.mode != ChangeDetection::Get || !weather.lags
     }
 
@@ -63,16 +66,27 @@ impl WorldManager {
             let seen = format!("{} is an object that the server never had", name(key));
             return Err(BrokenPromise::new(Oracle::Position, seen));
         };
-        let is_kept = self.is_kept(weather);
+        let keeps = self.keeps(weather);
         if let Some(latest) = self.latest.get_mut(key) {
-            let older = |before: &Shown| is_kept && shown.serial < before.serial;
+            let older = |before: &Shown| keeps && shown.serial < before.serial;
             if let Some(before) = latest.filter(older) {
                 let seen = format!("{}: {shown:?} after {before:?}", name(key));
-                return Err(BrokenPromise::new(Oracle::Backwards, seen));
+                let broken = Err(BrokenPromise::new(Oracle::Backwards, seen));
+                BrokenPromise::unless_off(broken, ())?;
             }
             *latest = Some(shown);
         }
-        let absent = self.absent.get(key).copied().flatten().filter(|_| is_kept);
+        let is_cached = self.mode != ChangeDetection::Get;
+        if is_cached && self.ended.get(key).is_some_and(|end| shown.serial < *end) {
+            let seen = format!(
+                "{}: {shown:?} after a reader was told of its end",
+                name(key)
+            );
+            return Err(BrokenPromise::new(Oracle::Backwards, seen));
+        }
+        let now = self.clock.now();
+        self.first_read.entry(shown.serial).or_insert(now);
+        let absent = self.absent.get(key).copied().flatten().filter(|_| keeps);
         let replaced = truth.replaced(&shown);
         // The absence had no version that a list from the server's cache could be held against.
         let replaced = replaced.filter(|state| !Self::is_cached(cached, state, truth, weather));
@@ -125,8 +139,9 @@ impl WorldManager {
             Some(Says::Until(until)) => until,
             None => contact,
         };
-        let is_cached = Self::is_cached(cached, replaced, truth, weather);
-        if replaced.instant >= confirmed || is_cached {
+        let is_excused =
+            Self::is_cached(cached, replaced, truth, weather) || self.is_kept(&shown, truth);
+        if replaced.instant >= confirmed || is_excused {
             return Ok(());
         }
         let now = self.clock.now();
@@ -146,7 +161,8 @@ impl WorldManager {
             let present = last.filter(|state| state.kind == StateKind::Decodes);
             let told = self.told.get(key).copied().flatten();
             let knows = told.map(|shown| shown.serial) == present.map(|state| state.serial);
-            let counts = last.is_some() && self.is_referenced(key);
+            let is_kept = told.is_some_and(|shown| shown.is_immutable);
+            let counts = last.is_some() && self.is_referenced(key) && !is_kept;
             if counts && !knows && self.mode == ChangeDetection::Watch {
                 let seen = format!(
                     "{}: the subscriber knows {told:?}, the server has {last:?}",

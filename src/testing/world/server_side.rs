@@ -1,6 +1,7 @@
 //! The server's side of a run: what the cluster writes, and what the server does to its watches.
 
 use super::informer::WorldInformer;
+use super::oracle::BrokenPromise;
 use super::play::Play;
 use super::sent::Sent;
 use super::truth::{KEYS, Key, SERIAL, StateKind, key_of, name};
@@ -33,16 +34,18 @@ impl Play {
             0..=1 if self.weather.deletes => self.delete(key),
             2 if self.weather.deletes => {
                 self.delete(key);
-                self.set(key);
+                self.set(key, chance);
             }
-            3 if self.weather.undecodable => {
+            7 if self.weather.joins && self.truth.exists(key) => self.join_two_ends(key, chance),
+            3 if self.weather.undecodable && !self.truth.is_immutable(key) => {
                 let Some((namespace, name)) = KEYS.get(key) else {
                     return;
                 };
                 let version = self.server.set_undecodable(namespace, name);
                 self.wrote(key, version, StateKind::Undecodable);
             }
-            _ => self.set(key),
+            _ if self.truth.is_immutable(key) => self.delete(key),
+            _ => self.set(key, chance),
         }
     }
 
@@ -52,12 +55,29 @@ impl Play {
         self.truth.skipped_to(version);
     }
 
-    fn set(&mut self, key: Key) {
+    /// An object ends, another of its name comes and ends, and watches bring only the last of that.
+    fn join_two_ends(&mut self, key: Key, chance: &mut Chance) {
+        self.delete(key);
+        let first = self.server.version();
+        self.set(key, chance);
+        let last = self.server.version();
+        self.delete(key);
+        for informer in &self.informers {
+            informer.link.lose(first..=last);
+        }
+    }
+
+    fn set(&mut self, key: Key, chance: &mut Chance) {
         let Some((namespace, name)) = KEYS.get(key) else {
             return;
         };
         let serial = self.truth.next_serial().to_string();
-        let object = objects::config_map(namespace, name, "", &[(SERIAL, &serial)]);
+        let mut object = objects::config_map(namespace, name, "", &[(SERIAL, &serial)]);
+        let is_new = !self.truth.exists(key);
+        if is_new && self.weather.immutables && chance.below(3) == 0 {
+            object.immutable = Some(true);
+        }
+        self.is_immutable = object.immutable == Some(true);
         let version = self.server.set(object);
         self.wrote(key, version, StateKind::Decodes);
     }
@@ -73,7 +93,8 @@ impl Play {
 
     fn wrote(&mut self, key: Key, version: u64, kind: StateKind) {
         let at = (self.awake, self.now());
-        self.truth.put(key, version, kind, at);
+        let is_immutable = std::mem::take(&mut self.is_immutable);
+        self.truth.put(key, version, (kind, is_immutable), at);
         self.counts.met(
             "write",
             match kind {
@@ -97,12 +118,12 @@ impl Play {
         }
     }
 
-    pub(super) fn server_acts(&mut self, chance: &mut Chance) {
+    pub(super) fn server_acts(&mut self, chance: &mut Chance) -> Result<(), BrokenPromise> {
         let weather = self.weather.clone();
         let what = match chance.below(11) {
             0 if weather.skips => {
                 if !self.may_write() {
-                    return;
+                    return Ok(());
                 }
                 self.skip();
                 "another kind changes"
@@ -130,6 +151,9 @@ impl Play {
                 let version = known.saturating_sub(1 + chance.below(4)).max(1);
                 self.server.lag(lags.then_some(version));
                 self.truth.lags(self.clock.now(), lags.then_some(version));
+                if let Some(manager) = &self.manager {
+                    manager.link.stick(lags.then_some(version));
+                }
                 if lags {
                     "a server's cache lags"
                 } else {
@@ -153,26 +177,27 @@ impl Play {
                 "a bookmark"
             }
             9 if weather.restores && self.informers.iter().all(|it| !it.is_lost) => {
-                self.restore(chance.below(6));
+                self.restore_amid_restarts(chance)?;
                 "the server is restored from a backup"
             }
             10 if weather.repeats => self.repeat(chance),
-            _ => return,
+            _ => return Ok(()),
         };
         self.counts.met("server", what);
         self.faults += 1;
         self.note(|| what.to_owned());
+        Ok(())
     }
 
     /// The server goes back in its history. Its connections are cut.
-    fn restore(&mut self, by: u64) {
+    pub(super) fn restore(&mut self, by: u64) {
         let known = self.server.version();
         let version = known.saturating_sub(1 + by).max(1);
         self.server.restore(version);
         self.truth.restore(self.server.version());
         self.sent.retain(|sent| sent.version <= version);
         for informer in &mut self.informers {
-            informer.link.cut();
+            informer.link.restored();
             informer.restored();
         }
     }

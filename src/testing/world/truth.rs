@@ -39,6 +39,8 @@ pub(super) struct TrueState {
     pub(super) key: Key,
     pub(super) uid: u64,
     pub(super) kind: StateKind,
+    /// Nothing but its end may follow.
+    pub(super) is_immutable: bool,
     /// When it came, in the time in which the machine was awake.
     pub(super) at: Duration,
     pub(super) instant: Instant,
@@ -51,6 +53,7 @@ pub(super) struct Shown {
     pub(super) uid: u64,
     pub(super) serial: usize,
     pub(super) version: u64,
+    pub(super) is_immutable: bool,
 }
 
 impl Shown {
@@ -72,6 +75,7 @@ impl Shown {
             uid,
             serial,
             version,
+            is_immutable: object.immutable == Some(true),
         })
     }
 }
@@ -108,7 +112,7 @@ impl Truth {
         &mut self,
         key: Key,
         version: u64,
-        kind: StateKind,
+        (kind, is_immutable): (StateKind, bool),
         (at, instant): (Duration, Instant),
     ) {
         let uid = self.uid(key).unwrap_or_else(|| {
@@ -121,6 +125,7 @@ impl Truth {
             key,
             uid,
             kind,
+            is_immutable,
             at,
             instant,
         });
@@ -136,6 +141,28 @@ impl Truth {
     pub(super) fn last(&self, key: Key, version: u64) -> Option<&TrueState> {
         let mut line = self.line.iter().rev();
         line.find(|state| state.key == key && state.version <= version)
+    }
+
+    /// The first end of an object after a state of it.
+    pub(super) fn end_after(&self, key: Key, serial: usize) -> Option<usize> {
+        let mut line = self.line.iter();
+        let end = line.find(|state| {
+            state.key == key && state.serial > serial && state.kind == StateKind::Gone
+        });
+        end.map(|state| state.serial)
+    }
+
+    /// Since when the object exists.
+    pub(super) fn exists_since(&self, key: Key) -> Option<Instant> {
+        let uid = self.uid(key)?;
+        let first = self.line.iter().find(|state| state.uid == uid)?;
+        Some(first.instant)
+    }
+
+    /// Whether the object exists and may only end.
+    pub(super) fn is_immutable(&self, key: Key) -> bool {
+        let last = self.last(key, u64::MAX);
+        last.is_some_and(|state| state.is_immutable && state.kind != StateKind::Gone)
     }
 
     pub(super) fn exists(&self, key: Key) -> bool {

@@ -54,12 +54,27 @@ pub(super) struct Weather {
     pub(super) pods: bool,
     /// Parts stop in the midst of all.
     pub(super) stops: bool,
+    /// Events bring the status of pods between two relists.
+    pub(super) pod_events: bool,
+    /// Some objects are immutable.
+    pub(super) immutables: bool,
+    /// A watch may bring only the last of what happened to one name.
+    pub(super) joins: bool,
+    /// Informers begin anew, with the position that the last one stored.
+    pub(super) restarts: bool,
 }
 
 /// The answers that a failing request may get.
 const CODES: [u16; 9] = [400, 401, 403, 404, 410, 422, 429, 500, 503];
 
 impl Weather {
+    /// Whether nothing holds up what the server says.
+    pub(super) fn is_calm(&self) -> bool {
+        let server = self.lags || self.expires || self.ends || self.compacts || self.odd_events;
+        let network = self.cuts || self.silences || self.outages || self.jumps;
+        self.fault_rate == 0 && self.latency.is_zero() && !server && !network
+    }
+
     pub(super) fn draw(chance: &mut Chance) -> Self {
         let storm = chance.below(4);
         let mut coin = || chance.below(4) < storm.max(1);
@@ -124,6 +139,11 @@ impl Weather {
             manager,
             pods: chance.below(4) == 0,
             stops: Chance::new(chance.clone().below(u64::MAX)).below(3) == 0,
+            pod_events: chance.below(3) == 0,
+            immutables: chance.below(3) == 0,
+            // What was lost is nowhere else: no cache lags behind it.
+            joins: chance.below(4) == 0 && !lags,
+            restarts: chance.below(4) == 0,
         }
     }
 }
