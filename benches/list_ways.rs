@@ -10,6 +10,8 @@
     clippy::expect_used,
     clippy::print_stdout,
     clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::unchecked_time_subtraction,
     reason = "a benchmark prints, and fails by panicking"
 )]
 

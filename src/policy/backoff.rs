@@ -370,9 +370,9 @@ mod tests {
         ];
         assert_eq!(drawn, published);
         let length = Duration::from_secs(1);
-        let draws: Vec<_> = (0..1000).map(|_| chance.within(length)).collect();
-        assert!(draws.iter().all(|draw| *draw < length));
-        let half = draws.iter().filter(|draw| **draw < length / 2).count();
+        let waits: Vec<_> = (0..1000).map(|_| chance.within(length)).collect();
+        assert!(waits.iter().all(|wait| *wait < length));
+        let half = waits.iter().filter(|wait| **wait < length / 2).count();
         assert!((400..600).contains(&half), "{half}");
     }
 

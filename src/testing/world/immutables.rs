@@ -20,10 +20,10 @@ impl WorldManager {
         let referenced = self.referenced_at.get(shown.key).copied().flatten();
         let first = self.first_read.get(&shown.serial).copied();
         let was_late = first.is_some_and(|first| {
-            self.is_calm && first > replaced.checked_add(SETTLED).unwrap_or(replaced)
+            self.weather.is_calm() && first > replaced.checked_add(SETTLED).unwrap_or(replaced)
         });
         let is_due = was_late || referenced.is_some_and(|referenced| referenced > replaced);
         // A cache that lags may have given it after its end.
-        self.mode == ChangeDetection::Watch && (self.lags || !is_due)
+        self.mode == ChangeDetection::Watch && (self.weather.lags || !is_due)
     }
 }

@@ -153,10 +153,7 @@ pub(super) struct WorldManager {
     pub(super) referenced_at: [Option<Instant>; KEYS.len()],
     /// Since when some pod references each object.
     pub(super) held_since: [Option<Instant>; KEYS.len()],
-    /// Nothing holds up what the server says.
-    pub(super) is_calm: bool,
-    pub(super) lags: bool,
-    has_immutables: bool,
+    pub(super) weather: Weather,
     changes: Changes,
     /// What the subscriber has seen after it was told.
     pub(super) told: [Option<Shown>; KEYS.len()],
@@ -220,9 +217,7 @@ impl WorldManager {
             first_read: BTreeMap::new(),
             referenced_at: [None; KEYS.len()],
             held_since: [None; KEYS.len()],
-            is_calm: weather.is_calm(),
-            lags: weather.lags,
-            has_immutables: weather.immutables,
+            weather: weather.clone(),
             told: [None; KEYS.len()],
             absent: [None; KEYS.len()],
             wanted: [clock.now(); KEYS.len()],
@@ -432,8 +427,9 @@ impl WorldManager {
             let most = usize::from(self.is_referenced(key));
             let idle = now.saturating_duration_since(wanted).saturating_add(TICK);
             // A run may have ended because its object is immutable.
-            let is_watched =
-                self.mode == ChangeDetection::Watch && idle < self.idle_max && !self.has_immutables;
+            let is_watched = self.mode == ChangeDetection::Watch
+                && idle < self.idle_max
+                && !self.weather.immutables;
             let least = most * usize::from(is_watched);
             if count < least || count > most {
                 let seen = format!("{count} runs of {} are at work, not {most}", name(key));
