@@ -34,7 +34,7 @@ const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 const HANG: Duration = Duration::from_secs(30);
 
 /// The number of an informer, its way to the server, and its namespace.
-type Place = (usize, Link, Option<&'static str>);
+type InformerPlace = (usize, Link, Option<&'static str>);
 
 /// One informer and its handlers.
 pub(super) struct WorldInformer {
@@ -101,7 +101,7 @@ impl WorldInformer {
 
     fn over(
         source: Arc<dyn ListerWatcher<ConfigMap>>,
-        ((number, link, namespace), awake): (Place, Duration),
+        ((number, link, namespace), awake): (InformerPlace, Duration),
         (clock, weather): (&Clock, &Weather),
         chance: &mut Chance,
     ) -> Result<Self, Error> {
