@@ -12,7 +12,6 @@ use kubecache::informer::{
     SharedInformer,
 };
 use kubecache::object::{LabelMatcher, LabelSelector, Scope, StoredObject};
-use kubecache::reflector::ReflectorOptions;
 use kubecache::worker::Worker;
 use kubecache::{Error, ErrorKind};
 
@@ -110,9 +109,7 @@ fn informer(options: &Options, client: &Client, namespace: &str) -> SharedInform
         Scope::namespace(options.namespace.as_deref().unwrap_or(namespace))
     };
     let scope = scope.labels(LabelSelector::new(&*options.selector));
-    // The recording of the story begins with a streamed list.
     let settings = InformerOptions::default()
-        .reflector(ReflectorOptions::default().watch_list(true))
         .indexers(pods::indexers(&options.index_label))
         .resync_period(options.resync);
     SharedInformer::new(client.lister_watcher(scope), settings)

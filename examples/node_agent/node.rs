@@ -364,8 +364,7 @@ pub(crate) fn followed<K: Object>(
     metrics: Option<&Metrics>,
     name: &str,
 ) -> Result<ReflectorOptions, Error> {
-    // One request for few pods. The recording that `--demo` replays was made so.
-    let mut followed = ReflectorOptions::default().watch_list(true);
+    let mut followed = ReflectorOptions::default();
     if let Some(limit) = options.idle_limit {
         followed = followed.idle_limit(limit);
     }

@@ -97,12 +97,9 @@ setters! { [] ReflectorOptions;
     /// The reflector asks once more, at the most recent version, if the first list is older.
     known_version(version: ResourceVersion) = Some(version);
 
-    /// Sets whether lists come as a stream if the source supports that. Default: false.
+    /// Sets whether lists come as a stream if the source supports that. Default: true.
     ///
-    /// A plain list is there in about half of the time, and costs half of the server's CPU time.
-    /// Since Kubernetes 1.33 the server writes it piece by piece, and needs less memory for it than
-    /// for a stream. Set this to true for large collections of an older server. Watches of one
-    /// object never use streams.
+    /// Watches of one object never use streams.
     watch_list(streams: bool);
 
     /// Sets for how long the reflector only reopens the watch after internal errors of the server.
@@ -169,7 +166,7 @@ impl Default for ReflectorOptions {
             waiters: None,
             known_version: None,
             start_after: Vec::new(),
-            watch_list: false,
+            watch_list: true,
             internal_error_retry: Duration::ZERO,
             forbidden_grace: FORBIDDEN_GRACE,
             metrics: None,

@@ -137,7 +137,7 @@ fn a_store_goes_on_from_a_stored_position() {
         }));
         let client = connect("admin.yaml", KubeconfigOptions::default(), options);
         let from = position(version).over(watcher(&client, Scope::namespace(NAMESPACE)));
-        let options = ReflectorOptions::default();
+        let options = ReflectorOptions::default().watch_list(false);
         let (next, reflector) = Store::spawn("next", from, Indexers::new(), options).unwrap();
         let deadline = Clock::system().after(PATIENCE);
         next.wait_until_synced(deadline).unwrap();

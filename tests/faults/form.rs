@@ -128,9 +128,8 @@ fn flaws(
     if error.kind() == ErrorKind::Timeout && !PHASES.iter().any(|phase| text.contains(phase)) {
         flaws.push("it does not say what took so long");
     }
-    // An error of another kind may be that of the crash, which can also cut a new watch short.
-    let of_crash = text.contains("very short watch");
-    let of_fault = !of_crash && told.is_none_or(|kind| kind == error.kind());
+    // An error of another kind may be that of the crash.
+    let of_fault = told.is_none_or(|kind| kind == error.kind());
     let remedy = REMEDIES.iter().find(|(of, _)| of_fault && *of == name);
     if remedy.is_some_and(|(_, remedy)| text.matches(remedy).count() != 1) {
         flaws.push("it does not say once what to do");

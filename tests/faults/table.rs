@@ -175,7 +175,7 @@ faults! {
         reads: ["Protocol", "TooLarge", "one", "Protocol"],
         says: "which the request does not accept",
         kept: "-",
-        told: Some(ErrorKind::TooLarge),
+        told: Some(ErrorKind::Protocol),
         hangs: false,
     }
     wrong_kind {

@@ -105,12 +105,12 @@ fn half_a_stream_is_no_list() {
     assert_eq!(names(&store), ["a", "b"]);
 }
 
-/// WL-1: whatever the source supports, a reflector streams no list unless its options say so.
+/// B8: a reflector whose options forbid streams does not stream, whatever the source supports.
 #[test]
-fn wl_1_lists_are_plain_by_default() {
+fn streaming_can_be_switched_off() {
     let mut world = World::new();
     world.source.stream_lists(true);
-    world.options.watch_list = ReflectorOptions::default().watch_list;
+    world.options.watch_list = false;
     let (_store, _reflector) = world.synced();
     assert_eq!(world.requests()[0], "list 0");
 }

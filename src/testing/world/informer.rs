@@ -107,7 +107,6 @@ impl WorldInformer {
     ) -> Result<Self, Error> {
         let mut options = ReflectorOptions::default()
             .clock(clock.clone())
-            .watch_list(true)
             .seed(chance.below(u64::MAX))
             .internal_error_retry(Duration::from_secs(30 * chance.below(2)));
         options.page_size = weather.page_size;

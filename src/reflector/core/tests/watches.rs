@@ -751,7 +751,6 @@ fn watch_timeouts() {
             let options = ReflectorOptions {
                 watch_timeout_min: Duration::from_secs(minimum),
                 seed,
-                watch_list: true,
                 ..ReflectorOptions::default()
             };
             let now = options.clock.now();
