@@ -99,7 +99,9 @@ setters! { [] ReflectorOptions;
 
     /// Sets whether lists come as a stream if the source supports that. Default: true.
     ///
-    /// Watches of one object never use streams.
+    /// Watches of one object never use streams. A server before Kubernetes 1.33 needs much memory
+    /// for a large list that is not streamed. A later one writes it piece by piece. Then a plain
+    /// list is there in about half of the time, and costs half of the server's CPU time.
     watch_list(streams: bool);
 
     /// Sets for how long the reflector only reopens the watch after internal errors of the server.
