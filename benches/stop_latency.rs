@@ -103,7 +103,7 @@ fn stops(client: &Client, blocked: impl Fn(&Receiver<()>), after: impl Fn()) -> 
     let stop = |_| {
         let source = client.lister_watcher(Scope::namespace("shop"));
         let (tell, told) = unbounded();
-        let options = ReflectorOptions::default().watch_list(false);
+        let options = ReflectorOptions::default();
         let reflector = Reflector::spawn("bench", source, Told(tell), options).unwrap();
         blocked(&told);
         let begun = clock.now();

@@ -153,10 +153,13 @@ fn oracles(names: &str) -> Fallible<Vec<Oracle>> {
 }
 
 /// The flags that a process of this program passes on to another.
-fn passed_on(flags: &Flags) -> [String; 4] {
+fn passed_on(flags: &Flags) -> Vec<String> {
+    let mut passed = vec!["--steps".to_owned(), flags.steps.to_string()];
     let without: Vec<_> = flags.without.iter().map(|oracle| oracle.name()).collect();
-    let (steps, without) = (flags.steps.to_string(), without.join(","));
-    ["--steps".to_owned(), steps, "--without".to_owned(), without]
+    if !without.is_empty() {
+        passed.extend(["--without".to_owned(), without.join(",")]);
+    }
+    passed
 }
 
 /// Runs one seed, and prints its story: the whole one, or the shortest that still fails.
@@ -281,8 +284,8 @@ fn search(flags: &Flags) -> Fallible<ExitCode> {
     shrinks.wait()?;
     writeln!(
         io::stdout(),
-        "replay it: simulate --seed {first} --steps {} --trace",
-        flags.steps
+        "replay it: simulate --seed {first} {} --trace",
+        passed_on(flags).join(" ")
     )?;
     Ok(ExitCode::FAILURE)
 }

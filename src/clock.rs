@@ -452,6 +452,12 @@ impl FakeClock {
         }
     }
 
+    /// How far ahead the earliest deadline is with which a thread waits now.
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn next_timer(&self) -> Option<Duration> {
+        self.0.lock().remaining().min()
+    }
+
     fn park<'a, T>(
         &self,
         waker: Arc<dyn Wake>,

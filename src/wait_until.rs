@@ -138,7 +138,7 @@ impl Client {
         deadline: impl IntoDeadline,
     ) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let name = format!("wait for {} {key}", self.resource::<K>().singular());
-        let options = ReflectorOptions::default().watch_list(false);
+        let options = ReflectorOptions::default();
         let source = self.quorum_lister_watcher::<K>(Scope::object(key));
         let (store, _reflector) = Store::spawn(name, source, Indexers::new(), options)?;
         store.wait_until(key, predicate, deadline)

@@ -66,7 +66,7 @@ fn is_9_one_client_serves_kinds_with_and_without_namespaces() {
         &Config::for_server(&server.url()).unwrap(),
         ClientOptions::default(),
     );
-    let reflector = ReflectorOptions::default().watch_list(false);
+    let reflector = ReflectorOptions::default();
     let options = InformerSetOptions::default()
         .scope(Scope::namespace("shop"))
         .reflector(reflector);

@@ -223,8 +223,15 @@ fn differences(end: &End, pods: &BTreeSet<ObjectKey>, objects: &[ObjectReport]) 
     differences
 }
 
+/// The recording holds streamed lists of the pods. A client that lists plainly is told the same.
 #[test]
 fn the_caches_end_where_the_recorded_server_ended() {
+    for streams in [false, true] {
+        ends_where_the_recorded_server_ended(streams);
+    }
+}
+
+fn ends_where_the_recorded_server_ended(streams: bool) {
     let recording = Recording::load(STORY).unwrap();
     let end = End::of(&recording);
     assert_eq!(end.pods.len(), 13);
@@ -246,8 +253,8 @@ fn the_caches_end_where_the_recorded_server_ended() {
         pods: BTreeMap::new(),
     };
     let source = client.lister_watcher(Scope::all().fields(FieldSelector::node_name("node-1")));
-    let reflector =
-        Reflector::spawn("pods", source, registrar, ReflectorOptions::default()).unwrap();
+    let options = ReflectorOptions::default().watch_list(streams);
+    let reflector = Reflector::spawn("pods", source, registrar, options).unwrap();
 
     let deadline = Clock::system().after(Duration::from_secs(5 * 60));
     loop {

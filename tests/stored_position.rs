@@ -11,7 +11,7 @@ use kubecache::clock::Clock;
 use kubecache::informer::{InformerOptions, SharedInformer};
 use kubecache::list_watch::{ObjectEvent, StoredPosition};
 use kubecache::object::{Object as _, ResourceVersion, Status, StoredObject};
-use kubecache::reflector::{Replacement, Sink as _};
+use kubecache::reflector::{ReflectorOptions, Replacement, Sink as _};
 use kubecache::store::{Indexers, Store};
 use kubecache::testing::{FakeSource, RequestKind, SourceFault, objects};
 use kubecache::{Error, ErrorKind};
@@ -56,7 +56,9 @@ impl Restart {
     /// Runs a cache from `position` until it has what the server has. Returns its requests.
     fn run(&self, position: StoredPosition<ConfigMap>) -> Vec<String> {
         let source = position.over(Arc::new(self.server.clone()));
-        let informer = SharedInformer::new(source, InformerOptions::default());
+        let streams = ReflectorOptions::default().watch_list(true);
+        let options = InformerOptions::default().reflector(streams);
+        let informer = SharedInformer::new(source, options);
         informer.start().unwrap();
         let now: ResourceVersion = self.server.version().to_string().into();
         let store = informer.store();

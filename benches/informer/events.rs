@@ -279,7 +279,7 @@ impl Through<'_> {
     fn served<K: Object>(&self, options: InformerOptions<K>, body: &Arc<Vec<u8>>) -> Cost {
         let served = Served::new(self.list, body);
         let source = served.client.lister_watcher(Scope::all());
-        let reflector = ReflectorOptions::default().watch_list(false);
+        let reflector = ReflectorOptions::default();
         let options = options.reflector(reflector);
         self.informer(source, options, || served.send())
     }

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use shuttle::thread;
 
 use super::tests::{
-    Options, Rig, View, apply, compressed_over, in_order_over, replace, shown, stored, write,
+    Options, Stage, View, apply, compressed_over, in_order_over, replace, shown, stored, write,
 };
 use super::{DeltaFifo, DeltaFifoWriter};
 use crate::ErrorKind;
@@ -25,20 +25,20 @@ use crate::worker::StopSource;
 /// Schedules tried per model; each takes well under a millisecond.
 const SCHEDULES: usize = 5_000;
 
-fn rig(clock: Clock, compressed: bool) -> Rig {
+fn stage(clock: Clock, compressed: bool) -> Stage {
     let known = Arc::<View>::default();
     let options = if compressed {
         compressed_over(&known)
     } else {
         in_order_over(&known)
     };
-    Rig::new(options.clock(clock), known)
+    Stage::new(options.clock(clock), known)
 }
 
 /// Checks a model of the compressed queue, and the same of the queue in order.
-fn in_both_modes(model: impl Fn(Rig) + Copy + Send + Sync + 'static) {
+fn in_both_modes(model: impl Fn(Stage) + Copy + Send + Sync + 'static) {
     for compressed in [true, false] {
-        shuttle::check_random(move || model(rig(Clock::system(), compressed)), SCHEDULES);
+        shuttle::check_random(move || model(stage(Clock::system(), compressed)), SCHEDULES);
     }
 }
 
@@ -56,11 +56,11 @@ fn follow(mut queue: DeltaFifo<ConfigMap>, view: &View) {
 fn a_change_and_the_end_are_never_missed_by_a_pop() {
     shuttle::check_random(
         || {
-            let Rig {
+            let Stage {
                 mut queue,
                 mut writer,
                 ..
-            } = rig(Clock::system(), true);
+            } = stage(Clock::system(), true);
             let consumer = thread::spawn(move || {
                 let mut seen = Vec::new();
                 loop {
@@ -88,12 +88,12 @@ fn every_end_of_a_pop_at_once() {
         || {
             let fake = FakeClock::new();
             let clock = Clock::from(fake.clone());
-            let Rig {
+            let Stage {
                 mut queue,
                 mut writer,
                 handle,
                 ..
-            } = rig(clock.clone(), false);
+            } = stage(clock.clone(), false);
             let deadline = clock.after(Duration::from_secs(1));
             let consumer = thread::spawn(move || {
                 let first = queue.pop(deadline, |_, _| ());
@@ -128,7 +128,7 @@ fn every_end_of_a_pop_at_once() {
 #[test]
 fn the_end_of_the_first_list_is_never_missed() {
     in_both_modes(
-        |Rig {
+        |Stage {
              queue,
              mut writer,
              handle,
@@ -158,12 +158,12 @@ fn the_end_of_the_first_list_is_never_missed() {
 fn a_queue_that_cannot_sync_is_never_waited_for() {
     shuttle::check_random(
         || {
-            let Rig {
+            let Stage {
                 queue,
                 writer,
                 handle,
                 ..
-            } = rig(Clock::system(), true);
+            } = stage(Clock::system(), true);
             let waiter = thread::spawn(move || handle.wait_until_synced(Deadline::NEVER));
             let consumer = thread::spawn(move || drop(queue));
             drop(writer);
@@ -179,7 +179,7 @@ fn a_queue_that_cannot_sync_is_never_waited_for() {
 #[test]
 fn a_list_waits_for_the_processing_and_loses_no_deletion() {
     in_both_modes(
-        |Rig {
+        |Stage {
              queue,
              mut writer,
              known,
@@ -203,7 +203,7 @@ fn a_list_waits_for_the_processing_and_loses_no_deletion() {
 #[test]
 fn a_resync_during_the_processing_reaches_the_object() {
     in_both_modes(
-        |Rig {
+        |Stage {
              mut queue,
              mut writer,
              known,
@@ -243,7 +243,7 @@ fn a_resync_during_the_processing_reaches_the_object() {
 #[test]
 fn a_list_ends_what_a_refused_deletion_leaves() {
     in_both_modes(
-        |Rig {
+        |Stage {
              mut queue,
              mut writer,
              known,

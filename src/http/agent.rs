@@ -9,7 +9,7 @@ use ureq::SendBody;
 use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH, USER_AGENT};
 use ureq::http::{HeaderMap, HeaderValue, Method, Request, Response};
 
-use super::calls::call_context::{CallContext, NamedDeadline};
+use super::calls::call_context::{self, CallContext, NamedDeadline};
 use super::calls::errors;
 use super::calls::interrupt::{Interrupt, Limit};
 use super::client_metric::RequestMetrics;
@@ -117,6 +117,9 @@ pub(crate) struct ResponseReader {
     authorization: Option<Arc<Authorization>>,
     /// How many bytes of the body were read.
     pub(crate) body_bytes: usize,
+    /// Whether the last read took all bytes of the socket. Then only the buffers of TLS and HTTP
+    /// may hold more.
+    pub(crate) is_drained: bool,
     /// How many of them the client has reported to its hook.
     told_bytes: usize,
     /// Set for an answer whose body is decoded.
@@ -579,6 +582,7 @@ impl UnreadResponse {
                 .credential
                 .and_then(|credential| credential.authorization.clone()),
             body_bytes: 0,
+            is_drained: false,
             told_bytes: 0,
             metrics: None,
             call: call.of_length(length),
@@ -587,10 +591,13 @@ impl UnreadResponse {
 }
 
 impl ResponseReader {
-    /// Reads the available bytes. Never blocks. 0 is the end of the body.
+    /// Reads the available bytes. Never blocks. 0 is the end of the body. After `WouldBlock` the
+    /// caller polls the socket.
     pub(crate) fn read_available(&mut self, into: &mut [u8]) -> Result<usize, Interrupt> {
-        let _entered = self.call.enter_nonblocking();
+        let is_drained = std::mem::take(&mut self.is_drained);
+        let _entered = self.call.enter_nonblocking(is_drained);
         let count = self.body.read(into)?;
+        self.is_drained = call_context::is_drained();
         self.body_bytes = self.body_bytes.saturating_add(count);
         Ok(count)
     }
@@ -772,6 +779,7 @@ mod tests {
                 socket: None,
                 authorization: None,
                 body_bytes: 0,
+                is_drained: false,
                 told_bytes: 0,
                 metrics: None,
                 call,

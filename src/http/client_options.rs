@@ -185,7 +185,8 @@ setters! { [] ClientOptions;
     buffered_bytes_max(buffered_bytes_max: usize);
 
     /// Sets whether collections may be listed as a stream (`sendInitialEvents`) where the server
-    /// supports it. Default: true.
+    /// supports it, and the options of a reflector
+    /// [ask for it](crate::reflector::ReflectorOptions::watch_list). Default: true.
     watch_list(watch_list: bool);
 
     /// Sets the first part of the `User-Agent` header. Default: the file name of the program.

@@ -9,7 +9,8 @@
 //! object. The caller decodes bookmarks itself, because they need little of either.
 //!
 //! The watch reads no more than the next event needs. If the caller is slow, the bytes wait in the
-//! socket.
+//! socket. A read that finds less than it had room for has emptied the socket. So the watch empties
+//! the buffers of TLS and HTTP as well, and the caller waits for the next event at once.
 
 use std::time::Instant;
 
@@ -61,6 +62,8 @@ pub(crate) struct WatchBody<K> {
     drained: bool,
     /// Whether the body is at its end. The bytes before it are decoded first.
     at_end: bool,
+    /// What ends the stream at the next read.
+    failed: Option<Interrupt>,
 }
 
 impl<K: Object> OpenWatch<K> {
@@ -157,6 +160,7 @@ impl<K: Object> WatchBody<K> {
             has_event: false,
             drained: false,
             at_end: false,
+            failed: None,
         })
     }
 
@@ -188,6 +192,9 @@ impl<K: Object> WatchBody<K> {
     /// `WouldBlock` if none came after all; the limit of the deadline; the stop; the failure of the
     /// connection.
     fn read(&mut self, deadline: Deadline) -> Result<usize, Interrupt> {
+        if let Some(failed) = self.failed.take() {
+            return Err(failed);
+        }
         if self.drained
             && let Some(socket) = &self.answer.socket
         {
@@ -208,6 +215,19 @@ impl<K: Object> WatchBody<K> {
         Ok(count)
     }
 
+    /// Reads on after an event if the socket is known to be empty, so that the caller can wait at
+    /// once. poll(2) does not report the bytes in the buffers of TLS and HTTP.
+    fn look_ahead(&mut self) {
+        if !self.answer.is_drained || self.decoder.pending_bytes() > 0 {
+            return;
+        }
+        match self.read(Deadline::NEVER) {
+            Ok(_) => self.has_event = self.decoder.has_line(),
+            Err(Interrupt::WouldBlock) => self.rest(),
+            Err(failed) => self.failed = Some(failed),
+        }
+    }
+
     /// Frees the memory that a quiet stream does not need.
     fn rest(&mut self) {
         self.drained = true;
@@ -225,6 +245,9 @@ impl<K: Object> WatchStream<K> for OpenWatch<K> {
                 return Err(Error::stopped(&self.what));
             }
             if let Some(event) = self.decode()? {
+                if let Some(body) = &mut self.body {
+                    body.look_ahead();
+                }
                 return Ok(Next::Event(event));
             }
             let Some(body) = &mut self.body else {
@@ -279,6 +302,7 @@ mod tests {
     use std::net::TcpListener;
     use std::time::Duration;
 
+    use crossbeam_channel::Sender;
     use k8s_openapi::api::core::v1::Secret;
     use serde::{Deserialize, Deserializer};
 
@@ -425,6 +449,91 @@ mod tests {
         }
     }
 
+    fn request() -> WatchRequest {
+        WatchRequest {
+            resource_version: "1".into(),
+            timeout: Duration::ZERO,
+            head_timeout: PATIENCE,
+            bookmarks: true,
+            send_initial_events: false,
+            urgent: false,
+        }
+    }
+
+    /// A chunk with the bookmark of this version.
+    fn chunk(version: &str) -> String {
+        let object = format!(r#"{{"metadata":{{"resourceVersion":"{version}"}}}}"#);
+        let line = format!("{{\"type\":\"BOOKMARK\",\"object\":{object}}}\n");
+        format!("{:x}\r\n{line}\r\n", line.len())
+    }
+
+    /// Opens a watch on a server that writes one of the pieces whenever the test says so.
+    fn serve(pieces: [String; 6]) -> (OpenWatch<Secret>, Sender<()>, Worker) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (go, gone) = crossbeam_channel::unbounded();
+        let serving = Worker::spawn("t-server", move |_| {
+            let (mut socket, _) = listener.accept().unwrap();
+            socket.set_nodelay(true).unwrap();
+            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\
+                        Transfer-Encoding: chunked\r\n\r\n";
+            socket.write_all(head.as_bytes()).unwrap();
+            for (piece, ()) in pieces.iter().zip(&gone) {
+                socket.write_all(piece.as_bytes()).unwrap();
+            }
+            // The test has ended.
+            assert!(gone.recv().is_err());
+        });
+        let client = client(&url);
+        let source =
+            HttpListerWatcher::<Secret>::new(&client.inner, Secret::resource(), Scope::all());
+        let watch = source.open_watch(&request(), &StopToken::never());
+        (watch.unwrap(), go, serving.unwrap())
+    }
+
+    fn next_version(watch: &mut OpenWatch<Secret>, deadline: Deadline) -> String {
+        match watch.next(deadline).unwrap() {
+            Next::Event(WatchEvent::Bookmark {
+                resource_version, ..
+            }) => resource_version.to_string(),
+            other @ (Next::Event(_) | Next::Ended(_) | Next::DeadlinePassed) => panic!("{other:?}"),
+        }
+    }
+
+    /// After an event that emptied the socket, the caller waits at once. It misses no byte, however
+    /// the server cuts its answer.
+    #[test]
+    fn a_read_that_empties_the_socket_is_the_last_before_a_wait() {
+        let [four, five] = ["4", "5"].map(chunk);
+        let ((four, end), (half, rest)) = (four.split_at(four.len() - 2), five.split_at(20));
+        let (mut watch, go, serving) = serve([
+            chunk("1"),
+            chunk("2") + &chunk("3"),
+            four.to_owned(),
+            end.to_owned() + half,
+            rest.to_owned(),
+            chunk("6"),
+        ]);
+        let patience = Clock::system().after(PATIENCE);
+        for (pieces, versions) in [(1, &["1"][..]), (1, &["2", "3"]), (1, &["4"]), (2, &["5"])] {
+            (0..pieces).for_each(|_| go.send(()).unwrap());
+            for version in versions {
+                assert_eq!(next_version(&mut watch, patience), *version);
+            }
+            assert_eq!(watch.backlog(), Backlog::Unknown, "after {versions:?}");
+        }
+        // What comes after that read is an event that has come, also for who looks late.
+        go.send(()).unwrap();
+        let socket = watch.body.as_ref().unwrap().answer.socket.clone().unwrap();
+        while rustix::io::ioctl_fionread(&*socket).unwrap() == 0 {
+            assert!(!Clock::system().has_passed(patience));
+            std::thread::yield_now();
+        }
+        let passed = Deadline::at(Clock::system().now());
+        assert_eq!(next_version(&mut watch, passed), "6");
+        drop((watch, go, serving));
+    }
+
     /// No buffer grows behind a slow caller.
     #[test]
     fn b7_what_the_next_event_does_not_need_waits_in_the_socket() {
@@ -443,15 +552,7 @@ mod tests {
         let client = client(&url);
         let source =
             HttpListerWatcher::<Secret>::new(&client.inner, Secret::resource(), Scope::all());
-        let request = WatchRequest {
-            resource_version: "1".into(),
-            timeout: Duration::ZERO,
-            head_timeout: PATIENCE,
-            bookmarks: true,
-            send_initial_events: false,
-            urgent: false,
-        };
-        let mut watch = source.open_watch(&request, &StopToken::never()).unwrap();
+        let mut watch = source.open_watch(&request(), &StopToken::never()).unwrap();
         let patience = Clock::system().after(PATIENCE);
         assert!(matches!(watch.next(patience), Ok(Next::Event(_))));
         let body = watch.body.as_ref().unwrap();

@@ -1,4 +1,4 @@
-//! Shared by the tests of this room: a world on a clock that the test moves, the notation of
+//! Shared by the tests of this room: a stage on a clock that the test moves, the notation of
 //! notifications (the manual's page about contributing describes it), and threads that fail instead
 //! of hanging.
 
@@ -17,7 +17,7 @@ use crate::worker::Worker;
 pub(super) type Told = Notification<ConfigMap>;
 
 /// The subject of a test, on a clock that only the test moves.
-pub(super) struct World<S> {
+pub(super) struct Stage<S> {
     pub(super) fake: FakeClock,
     pub(super) clock: Clock,
     /// The source of the informer's or the handlers' objects.
@@ -25,7 +25,7 @@ pub(super) struct World<S> {
     _patience: Patience,
 }
 
-impl<S> World<S> {
+impl<S> Stage<S> {
     pub(super) fn of(source: impl FnOnce(&Clock) -> S) -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());
@@ -43,7 +43,7 @@ impl<S> World<S> {
 }
 
 #[cfg(feature = "testing")]
-impl<S> World<S> {
+impl<S> Stage<S> {
     /// Options of a reflector that pauses exactly as long as its backoff says.
     pub(super) fn reflector(&self) -> ReflectorOptions {
         let mut reflector = ReflectorOptions {

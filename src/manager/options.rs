@@ -180,9 +180,6 @@ impl Default for ManagerOptions {
         Self {
             reflector: ReflectorOptions {
                 watch_timeout_min: WATCH_TIMEOUT_MIN,
-                // One small list is as cheap as a stream of one object, and has no bookmark to wait
-                // for (B8).
-                watch_list: false,
                 ..ReflectorOptions::default()
             },
             change_detection: ChangeDetection::default(),

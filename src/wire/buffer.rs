@@ -90,8 +90,8 @@ impl Buffer {
             self.bytes.grow(size);
             return Ok(());
         }
-        // Moving the pending bytes pays off when half of the buffer was consumed.
-        let roomy = length >= needed && self.start >= length / 2;
+        // Moving the pending bytes pays off if there are none, or half of the buffer was consumed.
+        let roomy = length >= needed && (pending == 0 || self.start >= length / 2);
         if roomy && !oversized {
             self.bytes.copy_within(self.start..self.end, 0);
         } else {

@@ -5,16 +5,18 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::de::Error as _;
+use serde::de::{self, Error as _, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::item::decode_object;
-use super::json::{Decoder, Skipped};
+use super::json::Decoder;
 use super::json_copy::JsonCopy;
 use super::members::{find, members_of};
 use super::options::{DecodeOptions, Trim};
-use super::scan::{inner, spells};
+use super::place::Skipped;
+use super::scan::{Span, inner, spells};
+use super::verbatim::{VERBATIM, Verbatim};
 use super::wiped::Wiped;
 use crate::error::{Error, ErrorKind, clone_of};
 use crate::object::wipe::LAST_APPLIED;
@@ -82,7 +84,7 @@ impl<K: Object> Compact<K> {
         field(&self.text, K::resource().kind(), pointer)
     }
 
-    /// The text of the object, as JSON. A number of more than 64 bits is rounded.
+    /// The text of the object, as the server sent it.
     pub fn json(&self) -> &[u8] {
         &self.text.json
     }
@@ -120,7 +122,7 @@ impl Dynamic {
         field(&self.0, kind.unwrap_or("object"), pointer)
     }
 
-    /// The text of the object, as JSON. A number of more than 64 bits is rounded.
+    /// The text of the object, as the server sent it.
     pub fn json(&self) -> &[u8] {
         &self.0.json
     }
@@ -230,9 +232,49 @@ impl From<ObjectText> for Dynamic {
     }
 }
 
+/// Takes the text as it stands from the decoder of this crate, and what any other one reads.
+struct TextVisitor;
+
+impl<'de> Visitor<'de> for TextVisitor {
+    type Value = ObjectText;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_byte_buf<E: de::Error>(self, packed: Vec<u8>) -> Result<ObjectText, E> {
+        let Some(Verbatim { text, metadata }) = Verbatim::unpacked(packed) else {
+            return Err(E::invalid_type(Unexpected::Bytes(b""), &self));
+        };
+        let json = Wiped::from(text);
+        if has_escapes(metadata.of(&json)) {
+            // What is read without decoding must be plain. No API server escapes it.
+            let plain = self.visit_newtype_struct(&mut Decoder::new(&json));
+            return plain.map_err(E::custom);
+        }
+        ObjectText::new(json, metadata).map_err(E::custom)
+    }
+
+    fn visit_newtype_struct<D: Deserializer<'de>>(self, from: D) -> Result<ObjectText, D::Error> {
+        let copy = JsonCopy::of(from)?;
+        let json = copy.bytes();
+        let metadata = find(json, "metadata").unwrap_or_default();
+        let metadata = part_of(metadata, json);
+        let json = Wiped::beginning_with(json, json.len());
+        ObjectText::new(json, metadata).map_err(D::Error::custom)
+    }
+}
+
+/// Whether metadata has escapes outside of the annotations.
+fn has_escapes(metadata: &[u8]) -> bool {
+    let is_escaped = |value: &[u8]| value.contains(&b'\\');
+    let members = members_of(metadata).map_while(Result::ok);
+    let mut other = members.filter(|(key, _)| !spells(key, "annotations"));
+    is_escaped(metadata) && other.any(|(key, value)| is_escaped(key) || is_escaped(value))
+}
+
 fn read<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectText, D::Error> {
-    let json = JsonCopy::of(from)?;
-    ObjectText::new(json.bytes()).map_err(D::Error::custom)
+    from.deserialize_newtype_struct(VERBATIM, TextVisitor)
 }
 
 impl<'de, K> Deserialize<'de> for Compact<K> {
@@ -282,19 +324,18 @@ struct TextPart {
 }
 
 impl ObjectText {
-    /// Copies `json`, which is JSON. Fails with the reason if it is not an object with plain names.
-    fn new(json: &[u8]) -> Result<Self, String> {
+    /// Keeps `json`, which is JSON with this metadata. Fails with the reason if it is not an object
+    /// with plain names.
+    fn new(json: Wiped, metadata: Span) -> Result<Self, String> {
         if !json.starts_with(b"{") {
             return Err("expected an object".to_owned());
         }
         let mut text = Self {
-            json: Wiped::beginning_with(json, json.len()),
+            json,
             ..Self::default()
         };
         let json: &[u8] = &text.json;
-        let Some(metadata) = find(json, "metadata") else {
-            return Ok(text);
-        };
+        let metadata = metadata.of(json);
         for (key, value) in members_of(metadata).map_while(Result::ok) {
             let part = match () {
                 () if spells(key, "namespace") => &mut text.namespace,
@@ -372,16 +413,19 @@ impl Clone for ObjectText {
     }
 }
 
+/// The position of `part` in `whole`.
+fn part_of(part: &[u8], whole: &[u8]) -> Span {
+    let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
+    let end = start.saturating_add(part.len());
+    Span { start, end }
+}
+
 impl TextPart {
     /// The position of `part` in `whole`.
     fn of(part: &[u8], whole: &[u8]) -> Self {
-        let start = part.as_ptr().addr().saturating_sub(whole.as_ptr().addr());
-        let end = start.saturating_add(part.len());
-        let short = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
-        Self {
-            start: short(start),
-            end: short(end),
-        }
+        let Span { start, end } = part_of(part, whole);
+        let [start, end] = [start, end].map(|at| u32::try_from(at).unwrap_or(u32::MAX));
+        Self { start, end }
     }
 }
 

@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use serde::de::IgnoredAny;
 
-use super::json::{Decoder, Skipped};
+use super::json::Decoder;
 use super::members::find;
 use super::message::Undecodable;
 use super::options::{DecodeOptions, ITEM_LIMIT, Trim, too_large};
+use super::place::Skipped;
 use super::reason::{self, protocol};
 use super::scan::{Scan, parse, spells};
 use super::secret_data::SecretData;

@@ -9,6 +9,7 @@
 
 use std::mem;
 
+use memchr::memchr;
 use serde::de::value::MapDeserializer;
 use serde::de::{
     self, Deserialize, DeserializeSeed, Deserializer, Expected, IgnoredAny, Unexpected, Visitor,
@@ -16,60 +17,15 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::Number;
 
-use super::json_text::{JsonError, Text, WipedText, broken, same, special, visit_number};
+use super::json_text::{JsonError, Text, WipedText, broken, same, special, unescape, visit_number};
+use super::place::{MemberUse, Noted, Place, Skipped};
 use super::reason::{PathStep, path};
-use super::scan::{Scan, is_space, parse};
+use super::scan::{Scan, Span, is_space, parse};
 use super::time::beyond;
-use crate::object::wipe::LAST_APPLIED;
+use super::verbatim::{TextCuts, VERBATIM, Verbatim};
 
 /// The maximum depth of nesting that is decoded, as in `serde_json`.
 const DEPTH_MAX: usize = 128;
-
-/// The parts of an API object that are passed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Skipped {
-    /// The fields that a cache does not keep (B19).
-    pub(super) trim: bool,
-    /// The values of a Secret and kubectl's copy of them, which are decoded apart.
-    pub(super) secret: bool,
-    /// All but the metadata, the kind and the version.
-    pub(super) rest: bool,
-}
-
-/// The values of members of an API object that its decoder noted, as they stand in the text. The
-/// last of several counts. The members of a Secret are also passed over.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Noted<'de> {
-    pub(super) kind: Option<&'de [u8]>,
-    pub(super) api_version: Option<&'de [u8]>,
-    pub(super) data: Option<&'de [u8]>,
-    pub(super) string_data: Option<&'de [u8]>,
-    pub(super) last_applied: Option<&'de [u8]>,
-}
-
-/// Where a member is noted.
-type NotedMember<'de> = for<'a> fn(&'a mut Noted<'de>) -> &'a mut Option<&'de [u8]>;
-
-/// A container with members that matter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
-    Object,
-    Metadata,
-    Annotations,
-    #[default]
-    Elsewhere,
-}
-
-/// The decoder's treatment of a member.
-enum MemberUse<'de> {
-    Skip,
-    /// Noted and passed over.
-    Cut(NotedMember<'de>),
-    /// Noted if it is a string, and decoded.
-    Note(NotedMember<'de>),
-    /// Decoded; a map in it is this place.
-    Value(Place),
-}
 
 /// Decodes the value that begins at the first byte.
 #[derive(Debug, Default)]
@@ -149,14 +105,17 @@ impl<'de> Decoder<'de> {
         self.at = self.at.wrapping_add(1);
     }
 
+    fn rest_from(&self, from: usize) -> &'de [u8] {
+        self.bytes.get(from..).unwrap_or_default()
+    }
+
     fn slice(&self, from: usize, to: usize) -> &'de [u8] {
         self.bytes.get(from..to).unwrap_or_default()
     }
 
     /// Passes over a value without decoding it.
     fn skip(&mut self) -> Result<&'de [u8], JsonError> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let Ok(Some(length)) = Scan::default().advance(rest) else {
+        let Ok(Some(length)) = Scan::default().advance(self.rest_from(self.at)) else {
             return Err(broken("a value that has no end"));
         };
         let start = self.at;
@@ -164,8 +123,8 @@ impl<'de> Decoder<'de> {
         Ok(self.slice(start, self.at))
     }
 
-    /// The string whose opening quote stands here.
-    fn text(&mut self) -> Result<Text<'de>, JsonError> {
+    /// The inside of the string whose opening quote stands here, and how many escapes it has.
+    fn raw_text(&mut self) -> Result<(&'de [u8], usize), JsonError> {
         let from = self.at.wrapping_add(1);
         let mut end = from;
         let mut shorter = 0_usize;
@@ -182,7 +141,12 @@ impl<'de> Decoder<'de> {
             }
         }
         self.at = end.wrapping_add(1);
-        let raw = self.slice(from, end);
+        Ok((self.slice(from, end), shorter))
+    }
+
+    /// The string whose opening quote stands here.
+    fn text(&mut self) -> Result<Text<'de>, JsonError> {
+        let (raw, shorter) = self.raw_text()?;
         if shorter == 0 {
             let plain = std::str::from_utf8(raw).map(Text::Plain);
             return plain.map_err(|_invalid| broken("invalid unicode code point"));
@@ -269,16 +233,94 @@ impl<'de> Decoder<'de> {
         Ok(())
     }
 
-    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
-        let place = mem::take(&mut self.place);
+    /// Copies the value that begins here, with its white space and its escapes.
+    fn verbatim(&mut self) -> Result<Verbatim, JsonError> {
+        let mut kept = TextCuts::default();
+        self.blank();
+        let start = self.at;
+        self.check(&mut kept)?;
+        Ok(kept.copy(self.bytes, (start, self.at)))
+    }
+
+    /// Passes over a value that must be JSON.
+    fn check(&mut self, kept: &mut TextCuts) -> Result<(), JsonError> {
+        match self.blank() {
+            Some(b'"') => {
+                let (raw, escapes) = self.raw_text()?;
+                std::str::from_utf8(raw)
+                    .map_err(|_invalid| broken("invalid unicode code point"))?;
+                if escapes > 0 {
+                    unescape(raw, |_| ())?;
+                }
+                Ok(())
+            }
+            Some(b'{') => self.check_map(kept),
+            Some(b'[') => self.check_list(kept),
+            Some(b'-' | b'0'..=b'9') => self.number(IgnoredAny).map(drop),
+            Some(b't') => self.word("true"),
+            Some(b'f') => self.word("false"),
+            Some(b'n') => self.word("null"),
+            _ => Err(broken("expected value")),
+        }
+    }
+
+    fn check_map(&mut self, kept: &mut TextCuts) -> Result<(), JsonError> {
+        let mut members = MapMembers::enter(self)?;
+        let is_object = members.place == Place::Object;
+        let mut is_first = true;
+        let mut end = members.decoder.at;
+        while let Some(key) = members.next()? {
+            let start = members.key.0;
+            // Members were passed over before this one. The first that stays loses its comma.
+            if start > end {
+                let quote = memchr(b'"', members.decoder.rest_from(start)).unwrap_or_default();
+                let quote = if is_first { quote } else { 0 };
+                kept.cut(end, start.wrapping_add(quote));
+            }
+            is_first = false;
+            members.decoder.blank();
+            let from = members.decoder.at;
+            members.decoder.place = members.inner;
+            if let Err(error) = members.decoder.check(kept) {
+                members.note_step();
+                return Err(error);
+            }
+            end = members.decoder.at;
+            if is_object && key.as_str() == "metadata" {
+                kept.metadata = Span { start: from, end };
+            }
+        }
+        let last = members.decoder.at;
+        if last > end {
+            kept.cut(end, last);
+        }
+        self.leave(b'}')
+    }
+
+    fn check_list(&mut self, kept: &mut TextCuts) -> Result<(), JsonError> {
+        self.place = Place::Elsewhere;
         self.enter()?;
-        let mut members = MapMembers {
-            decoder: self,
-            place,
-            is_first: true,
-            key: (0, true),
-            inner: Place::Elsewhere,
-        };
+        for item in 0_usize.. {
+            let byte = self.blank();
+            if byte == Some(b']') {
+                break;
+            }
+            if item > 0 {
+                if byte != Some(b',') {
+                    return Err(broken("expected `,` or `]`"));
+                }
+                self.pass();
+            }
+            if let Err(error) = self.check(kept) {
+                self.steps.push(PathStep::Index(item));
+                return Err(error);
+            }
+        }
+        self.leave(b']')
+    }
+
+    fn map<V: Visitor<'de>>(&mut self, visitor: V) -> Result<V::Value, JsonError> {
+        let mut members = MapMembers::enter(self)?;
         let value = visitor.visit_map(&mut members)?;
         self.leave(b'}')?;
         Ok(value)
@@ -296,30 +338,6 @@ impl<'de> Decoder<'de> {
     }
 }
 
-impl Place {
-    fn member<'de>(self, key: &str, skipped: Skipped) -> MemberUse<'de> {
-        let Skipped { trim, secret, rest } = skipped;
-        match (self, key) {
-            (Self::Object, "metadata") => MemberUse::Value(Self::Metadata),
-            (Self::Object, "kind") => MemberUse::Note(|noted| &mut noted.kind),
-            (Self::Object, "apiVersion") => MemberUse::Note(|noted| &mut noted.api_version),
-            (Self::Object, _) if rest => MemberUse::Skip,
-            (Self::Object, "data") if secret => MemberUse::Cut(|noted| &mut noted.data),
-            (Self::Object, "stringData") if secret => {
-                MemberUse::Cut(|noted| &mut noted.string_data)
-            }
-            (Self::Metadata, "managedFields") | (Self::Annotations, LAST_APPLIED) if trim => {
-                MemberUse::Skip
-            }
-            (Self::Metadata, "annotations") if trim || secret => {
-                MemberUse::Value(Self::Annotations)
-            }
-            (Self::Annotations, LAST_APPLIED) => MemberUse::Cut(|noted| &mut noted.last_applied),
-            _ => MemberUse::Value(Self::Elsewhere),
-        }
-    }
-}
-
 /// The members of a map, as its type asks for them.
 struct MapMembers<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
@@ -331,7 +349,20 @@ struct MapMembers<'a, 'de> {
     inner: Place,
 }
 
-impl<'de> MapMembers<'_, 'de> {
+impl<'a, 'de> MapMembers<'a, 'de> {
+    /// Enters the map that begins here.
+    fn enter(decoder: &'a mut Decoder<'de>) -> Result<Self, JsonError> {
+        let place = mem::take(&mut decoder.place);
+        decoder.enter()?;
+        Ok(Self {
+            decoder,
+            place,
+            is_first: true,
+            key: (0, true),
+            inner: Place::Elsewhere,
+        })
+    }
+
     /// The next member that is decoded.
     fn next(&mut self) -> Result<Option<Text<'de>>, JsonError> {
         loop {
@@ -507,6 +538,9 @@ impl<'de> Deserializer<'de> for &mut Decoder<'de> {
             let text = self.text()?;
             let last = beyond(text.as_str()).map(Text::Plain);
             return visitor.visit_newtype_struct(last.unwrap_or(text));
+        }
+        if name == VERBATIM {
+            return visitor.visit_byte_buf(self.verbatim()?.packed());
         }
         if !name.starts_with("$serde_json::") {
             return visitor.visit_newtype_struct(self);

@@ -32,7 +32,7 @@ impl WipedText {
     pub(super) fn unescaped(raw: &[u8], shorter: usize) -> Result<Self, JsonError> {
         // The capacity suffices: text that grows leaves its bytes in freed memory.
         let mut text = Zeroizing::new(Vec::with_capacity(raw.len().saturating_sub(shorter)));
-        unescape(raw, &mut text)?;
+        unescape(raw, |part| text.extend_from_slice(part))?;
         String::from_utf8(mem::take(&mut *text))
             .map(Self)
             .map_err(|invalid| {
@@ -170,11 +170,11 @@ pub(super) fn visit_number<'de, V: Visitor<'de>>(
     }
 }
 
-/// Appends the inside of a string, with its escapes decoded.
-pub(super) fn unescape(mut rest: &[u8], text: &mut Vec<u8>) -> Result<(), JsonError> {
+/// Passes the inside of a string to `put`, part by part, with its escapes decoded.
+pub(super) fn unescape(mut rest: &[u8], mut put: impl FnMut(&[u8])) -> Result<(), JsonError> {
     while let Some(at) = memchr(b'\\', rest) {
         let (before, escape) = rest.split_at(at);
-        text.extend_from_slice(before);
+        put(before);
         let Some((escape, behind)) = escape.get(1..).and_then(<[u8]>::split_first) else {
             return Err(broken("invalid escape"));
         };
@@ -189,15 +189,15 @@ pub(super) fn unescape(mut rest: &[u8], text: &mut Vec<u8>) -> Result<(), JsonEr
             b'u' => {
                 let (character, behind) = unicode(rest)?;
                 let mut buffer = [0; 4];
-                text.extend_from_slice(character.encode_utf8(&mut buffer).as_bytes());
+                put(character.encode_utf8(&mut buffer).as_bytes());
                 rest = behind;
                 continue;
             }
             _ => return Err(broken("invalid escape")),
         };
-        text.push(byte);
+        put(&[byte]);
     }
-    text.extend_from_slice(rest);
+    put(rest);
     Ok(())
 }
 

@@ -5,10 +5,10 @@ use std::marker::PhantomData;
 
 use super::buffer::{Buffer, Grant};
 use super::item::{self, ItemFault};
-use super::json::Skipped;
 use super::list_scan::{ListPart, ListScan};
 use super::message::{ListPage, Listed};
 use super::options::{DecodeOptions, ONE_OBJECT_ITEMS_MAX, list_too_large};
+use super::place::Skipped;
 use super::reason::protocol;
 use super::selection::{Selection, passed_over};
 use super::text_version::with_text_version;

@@ -18,6 +18,7 @@ mod members;
 mod message;
 mod metadata;
 mod options;
+mod place;
 mod plain;
 mod reason;
 mod scan;
@@ -28,6 +29,7 @@ mod shrink;
 mod tests;
 mod text_version;
 mod time;
+mod verbatim;
 mod wiped;
 
 pub(crate) use buffer::{Buffer, Growth};

@@ -16,9 +16,10 @@ use memchr::memchr;
 use serde::de::DeserializeOwned;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use super::json::{Decoder, Noted};
+use super::json::Decoder;
 use super::members::members_of;
 use super::metadata::Metadata;
+use super::place::Noted;
 use super::reason::{self, PathStep, path};
 use super::scan::inner;
 use crate::object::Object;

@@ -11,7 +11,7 @@ use kubecache::worker::StopToken;
 use serde_json::Value;
 
 use super::agent_program::AGENT;
-use super::plugins::Bed;
+use super::plugins::Stage;
 use super::support::*;
 use crate::support::example::Ended;
 
@@ -24,7 +24,7 @@ fn manifest(name: &str) -> String {
 }
 
 /// A kubeconfig with the identity of the manifests: a token of their service account.
-fn identity() -> Bed {
+fn identity() -> Stage {
     let account = get::<ServiceAccount>(&client_of("admin.yaml"), "kubecache", "node-agent");
     let uid = account.unwrap().metadata.uid.clone().unwrap();
     let key = directory().join("certs/service-account.key");
@@ -35,11 +35,11 @@ fn identity() -> Bed {
     ];
     let server = std::env::var("KUBECACHE_CLUSTER_SERVER").unwrap();
     let cluster = format!("server: '{server}', certificate-authority: ../certs/ca.crt");
-    Bed::new("deploy", &cluster, &settings)
+    Stage::new("deploy", &cluster, &settings)
 }
 
-fn agent(bed: &Bed) -> Ended {
-    let kubeconfig = bed.0.join("config");
+fn agent(stage: &Stage) -> Ended {
+    let kubeconfig = stage.0.join("config");
     let kubeconfig = kubeconfig.to_str().unwrap();
     let arguments = [
         "--kubeconfig",
@@ -77,11 +77,11 @@ fn states(ended: &Ended) -> Vec<(String, String)> {
 }
 
 /// Runs the agent until it ends so: the server learns of changed rights a moment later.
-fn until(what: &str, bed: &Bed, is_it: impl Fn(&Ended) -> bool) {
+fn until(what: &str, stage: &Stage, is_it: impl Fn(&Ended) -> bool) {
     let clock = Clock::system();
     let limit = clock.after(PATIENCE);
     loop {
-        let ended = agent(bed);
+        let ended = agent(stage);
         if is_it(&ended) {
             return;
         }
@@ -118,8 +118,8 @@ fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing
     ] {
         apply(&manifest(name));
     }
-    let bed = identity();
-    until("all rights", &bed, are_all_answered);
+    let stage = identity();
+    until("all rights", &stage, are_all_answered);
 
     let roles = manifest("roles.yaml");
     let objects = "resources: [secrets, configmaps], verbs: [get, list, watch]";
@@ -129,7 +129,7 @@ fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing
     let watched = "resources: [secrets, configmaps], verbs: [list, watch]";
     apply(&roles.replace(objects, watched));
     let warned = "the agent may not get secrets";
-    until("no right to get", &bed, |ended| {
+    until("no right to get", &stage, |ended| {
         are_all_answered(ended) && ended.stderr.contains(warned)
     });
 
@@ -137,15 +137,15 @@ fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing
         objects,
         "resources: [configmaps], verbs: [get, list, watch]",
     ));
-    until("no right to Secrets", &bed, are_secrets_forbidden);
+    until("no right to Secrets", &stage, are_secrets_forbidden);
 
     apply(&roles.replace(pods, "resources: [pods], verbs: [get]"));
     let told = "pods is forbidden: User \"system:serviceaccount:kubecache:node-agent\" cannot ";
-    until("no right to the pods", &bed, |ended| {
+    until("no right to the pods", &stage, |ended| {
         ended.code == 1 && ended.stderr.contains(told)
     });
     apply(&roles);
-    until("all rights again", &bed, are_all_answered);
+    until("all rights again", &stage, are_all_answered);
 
     let at = roles.rfind("apiVersion: rbac").unwrap();
     change("delete", &roles[at..]);
@@ -155,7 +155,7 @@ fn the_agent_runs_with_the_rights_of_its_manifests_and_says_which_one_is_missing
         "Secret storefront-tls",
         "ConfigMap storefront-settings",
     ];
-    until("rights by name", &bed, |ended| {
+    until("rights by name", &stage, |ended| {
         let states = states(ended);
         let allowed = |object: &str| by_name.contains(&object);
         ended.code == 0

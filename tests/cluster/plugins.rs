@@ -10,9 +10,9 @@ use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
 use super::support::*;
 
 /// A kubeconfig with the tests' plugin, and what the plugin leaves.
-pub(crate) struct Bed(pub(crate) PathBuf);
+pub(crate) struct Stage(pub(crate) PathBuf);
 
-impl Bed {
+impl Stage {
     /// With the fields of the cluster as a flow mapping has them.
     pub(crate) fn new(name: &str, cluster: &str, settings: &[(&str, String)]) -> Self {
         let directory = directory().join(format!("plugin-{name}"));
@@ -57,10 +57,10 @@ fn a_plugins_client_certificate_reaches_the_server() {
             ("CERTIFICATE", path.display().to_string()),
         ]
     };
-    let bed = Bed::new("certificate", &cluster, &certificate("admin"));
-    get::<Secret>(&bed.client("plugin-admin"), "shop", "storefront-session").unwrap();
-    let bed = Bed::new("stranger", &cluster, &certificate("nobody"));
-    let refused = get::<Secret>(&bed.client("plugin-nobody"), "shop", "storefront-session");
+    let stage = Stage::new("certificate", &cluster, &certificate("admin"));
+    get::<Secret>(&stage.client("plugin-admin"), "shop", "storefront-session").unwrap();
+    let stage = Stage::new("stranger", &cluster, &certificate("nobody"));
+    let refused = get::<Secret>(&stage.client("plugin-nobody"), "shop", "storefront-session");
     let refused = refused.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Forbidden);
     assert!(refused.to_string().contains("\"nobody\""), "{refused}");

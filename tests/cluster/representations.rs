@@ -17,32 +17,31 @@ use kubecache::{Compact, Dynamic, ErrorKind, Metadata};
 use super::support::*;
 
 /// A namespace that exists for these tests alone.
-const NAMESPACE: &str = "representations";
-
-fn write(name: &str, value: &str) {
+fn write(namespace: &str, name: &str, value: &str) {
     apply(&format!(
         r#"{{"apiVersion":"v1","kind":"Secret","metadata":{{"name":"{name}","namespace":
-        "{NAMESPACE}","labels":{{"app":"{name}"}}}},"stringData":{{"value":"{value}"}}}}"#
+        "{namespace}","labels":{{"app":"{name}"}}}},"stringData":{{"value":"{value}"}}}}"#
     ));
 }
 
-fn prepare() {
+/// Each test has a namespace of its own, since the others write the same names.
+fn prepare(namespace: &str) {
     apply(&format!(
-        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}"}}}}"#
+        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#
     ));
-    write("one", "1");
-    write("two", "2");
+    write(namespace, "one", "1");
+    write(namespace, "two", "2");
 }
 
 /// Follows the Secrets of the namespace as `K`s through a change.
-fn followed<K: Object>() -> SharedInformer<K> {
-    let source = watcher::<K>(&client_of("admin.yaml"), Scope::namespace(NAMESPACE));
+fn followed<K: Object>(namespace: &str) -> SharedInformer<K> {
+    let source = watcher::<K>(&client_of("admin.yaml"), Scope::namespace(namespace));
     let informer = SharedInformer::new(source, InformerOptions::default());
     informer.start().unwrap();
     let deadline = Clock::system().after(PATIENCE);
     informer.wait_until_synced(deadline).unwrap();
-    write("one", "changed");
-    let written = get::<Secret>(&client_of("admin.yaml"), NAMESPACE, "one").unwrap();
+    write(namespace, "one", "changed");
+    let written = get::<Secret>(&client_of("admin.yaml"), namespace, "one").unwrap();
     let store = informer.store();
     store
         .wait_until_at_least(&written.resource_version(), deadline)
@@ -65,15 +64,15 @@ fn versions<K: Object>(informer: &SharedInformer<K>) -> BTreeMap<String, String>
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn each_representation_follows_the_same_objects() {
-    let _up = cluster();
-    prepare();
-    let compact = followed::<Compact<Secret>>();
-    let metadata = followed::<Metadata<Secret>>();
-    let whole = followed::<Secret>();
+    let (_up, namespace) = (cluster(), "represented");
+    prepare(namespace);
+    let compact = followed::<Compact<Secret>>(namespace);
+    let metadata = followed::<Metadata<Secret>>(namespace);
+    let whole = followed::<Secret>(namespace);
     let deadline = Clock::system().after(PATIENCE);
     let newest = whole
         .store()
-        .get(NAMESPACE, "one")
+        .get(namespace, "one")
         .unwrap()
         .unwrap()
         .resource_version();
@@ -88,7 +87,7 @@ fn each_representation_follows_the_same_objects() {
     assert_eq!(versions(&compact), versions(&whole));
     assert_eq!(versions(&metadata), versions(&whole));
 
-    let kept = compact.store().get(NAMESPACE, "one").unwrap().unwrap();
+    let kept = compact.store().get(namespace, "one").unwrap().unwrap();
     assert_eq!(
         kept.get().unwrap().data.as_ref().unwrap()["value"].0,
         b"changed"
@@ -99,7 +98,7 @@ fn each_representation_follows_the_same_objects() {
         !text.contains("managedFields") && !text.contains("last-applied"),
         "{text}"
     );
-    let alone = metadata.store().get(NAMESPACE, "one").unwrap().unwrap();
+    let alone = metadata.store().get(namespace, "one").unwrap().unwrap();
     assert_eq!(alone.metadata.labels.as_ref().unwrap()["app"], "one");
     assert!(alone.metadata.managed_fields.is_none());
     let two = LabelMatcher::parse(&LabelSelector::new("app=two")).unwrap();
@@ -111,10 +110,10 @@ fn each_representation_follows_the_same_objects() {
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn managers_and_reads_take_each_representation() {
-    let _up = cluster();
-    prepare();
+    let (_up, namespace) = (cluster(), "represented-reads");
+    prepare(namespace);
     let client = client_of("admin.yaml");
-    let key = ObjectKey::new(NAMESPACE, "two");
+    let key = ObjectKey::new(namespace, "two");
     let deadline = Clock::system().after(PATIENCE);
     let strategies = [
         ChangeDetection::Watch,
@@ -128,9 +127,9 @@ fn managers_and_reads_take_each_representation() {
         let owner = Owner::new("Test", key.clone());
         texts.add_reference(&owner, &key);
         alone.add_reference(&owner, &key);
-        let text = texts.get_by(NAMESPACE, "two", deadline).unwrap();
+        let text = texts.get_by(namespace, "two", deadline).unwrap();
         assert_eq!(text.get().unwrap().data.as_ref().unwrap()["value"].0, b"2");
-        let alone = alone.get_by(NAMESPACE, "two", deadline).unwrap();
+        let alone = alone.get_by(namespace, "two", deadline).unwrap();
         assert_eq!(alone.label("app"), Some("two"));
     }
     let found = client.get::<Metadata<Secret>>(&key).unwrap();
@@ -141,7 +140,7 @@ fn managers_and_reads_take_each_representation() {
             .unwrap()
             .resource_version_text()
     );
-    let missing = ObjectKey::new(NAMESPACE, "none");
+    let missing = ObjectKey::new(namespace, "none");
     let error = client.get::<Metadata<Secret>>(&missing).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFound);
 }
@@ -149,11 +148,11 @@ fn managers_and_reads_take_each_representation() {
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_resource_that_is_known_at_run_time_only_is_followed() {
-    let _up = cluster();
-    prepare();
+    let (_up, namespace) = (cluster(), "represented-dynamic");
+    prepare(namespace);
     let secrets = Resource::new("", "v1", "secrets", "Secret");
     let client = client_of("admin.yaml").with_resource(secrets);
-    let scope = Scope::namespace(NAMESPACE);
+    let scope = Scope::namespace(namespace);
     let listed = client.list::<Dynamic>(scope.clone()).unwrap();
     assert!(listed.len() >= 2);
     let source = client.lister_watcher::<Dynamic>(scope);
@@ -162,7 +161,7 @@ fn a_resource_that_is_known_at_run_time_only_is_followed() {
     informer.start().unwrap();
     let deadline = Clock::system().after(PATIENCE);
     informer.wait_until_synced(deadline).unwrap();
-    let two = informer.store().get(NAMESPACE, "two").unwrap().unwrap();
+    let two = informer.store().get(namespace, "two").unwrap().unwrap();
     assert_eq!(two.field("/data/value").unwrap(), Some("Mg=="));
 
     let roles = Resource::new(
@@ -197,13 +196,13 @@ fn counting() -> (Client, Arc<AtomicUsize>) {
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn the_wish_for_no_managed_fields_is_no_reason_to_refuse() {
-    let _up = cluster();
-    prepare();
+    let (_up, namespace) = (cluster(), "represented-lean");
+    prepare(namespace);
     let (client, skipped) = counting();
     let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
     let mut sent = BTreeSet::new();
     for path in [
-        "/api/v1/namespaces/representations/secrets",
+        "/api/v1/namespaces/represented-lean/secrets",
         "/apis/apps/v1/deployments",
         "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
         "/apis/apiregistration.k8s.io/v1/apiservices",
@@ -235,7 +234,7 @@ fn the_wish_for_no_managed_fields_is_no_reason_to_refuse() {
     let version = std::env::var("KUBECACHE_CLUSTER_VERSION").unwrap();
     println!("{version} ignores the parameter: {ignores}");
     let is_skipped = || skipped.swap(0, Ordering::SeqCst) > 0;
-    let scope = || Scope::namespace(NAMESPACE);
+    let scope = || Scope::namespace(namespace);
     let listed = client.list::<Secret>(scope()).unwrap();
     assert!(
         listed
@@ -256,12 +255,12 @@ fn the_wish_for_no_managed_fields_is_no_reason_to_refuse() {
     let deadline = Clock::system().after(PATIENCE);
     informer.wait_until_synced(deadline).unwrap();
     skipped.store(0, Ordering::SeqCst);
-    write("one", "watched");
+    write(namespace, "one", "watched");
     let is_watched = |secret: Option<&Secret>| {
         let data = secret.and_then(|secret| secret.data.as_ref());
         data.is_some_and(|data| data["value"].0 == b"watched")
     };
-    let key = ObjectKey::new(NAMESPACE, "one");
+    let key = ObjectKey::new(namespace, "one");
     informer.wait_until(&key, is_watched, deadline).unwrap();
     assert_eq!(is_skipped(), ignores);
     // What may be written back keeps them, on every server.

@@ -96,12 +96,12 @@ fn who(client: &Client) -> String {
 fn a_client_goes_on_when_its_kubeconfig_is_rotated_and_the_old_token_is_revoked() {
     let _up = cluster();
     let admin = client_of("admin.yaml");
-    let bed = TempDirectory::new("rotation-token");
+    let stage = TempDirectory::new("rotation-token");
     let name = format!("system:serviceaccount:{NAMESPACE}:rotating");
-    write(&bed, &format!("token: {}", token(&admin, "first")));
-    let client = client(&bed);
+    write(&stage, &format!("token: {}", token(&admin, "first")));
+    let client = client(&stage);
     assert_eq!(who(&client), name);
-    write(&bed, &format!("token: {}", token(&admin, "second")));
+    write(&stage, &format!("token: {}", token(&admin, "second")));
     let revoked = format!("/api/v1/namespaces/{NAMESPACE}/secrets/first");
     admin
         .send(&Request::new("DELETE", revoked), soon())
@@ -125,16 +125,16 @@ fn a_client_goes_on_when_its_kubeconfig_is_rotated_and_the_old_token_is_revoked(
 fn an_informer_follows_while_its_kubeconfig_is_rotated_and_the_old_token_is_revoked() {
     let _up = cluster();
     let admin = client_of("admin.yaml");
-    let bed = TempDirectory::new("rotation-informer");
+    let stage = TempDirectory::new("rotation-informer");
     let way = Gateway::start();
-    let write = |token: &str| write_for(&bed, &format!("token: {token}"), &way.url());
+    let write = |token: &str| write_for(&stage, &format!("token: {token}"), &way.url());
     write(&token(&admin, "third"));
     let subject = json!({"kind": "ServiceAccount", "name": "rotating", "namespace": NAMESPACE});
     let role = json!({"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": RBAC});
     let binding = json!({"metadata": {"name": "rotating"}, "roleRef": role, "subjects": [subject]});
     let bindings = format!("/apis/{RBAC}/v1/namespaces/{NAMESPACE}/rolebindings");
     create(&admin, &bindings, &binding);
-    let client = client(&bed);
+    let client = client(&stage);
     let source = watcher::<ConfigMap>(&client, Scope::namespace(NAMESPACE));
     let informer = SharedInformer::new(source, InformerOptions::default());
     informer.start().unwrap();
@@ -171,7 +171,7 @@ fn an_informer_follows_while_its_kubeconfig_is_rotated_and_the_old_token_is_revo
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_client_goes_on_when_its_kubeconfig_is_rotated_and_the_old_certificate_is_invalid() {
     let _up = cluster();
-    let bed = TempDirectory::new("rotation-certificate");
+    let stage = TempDirectory::new("rotation-certificate");
     let inline = |certificate: &Path, key: &Path| {
         let [certificate, key] =
             [certificate, key].map(|path| STANDARD.encode(fs::read(path).unwrap()));
@@ -179,11 +179,11 @@ fn a_client_goes_on_when_its_kubeconfig_is_rotated_and_the_old_certificate_is_in
     };
     let foreign = Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/certs");
     let foreign = ["pem", "key"].map(|end| foreign.join(format!("client-one.{end}")));
-    write(&bed, &inline(&foreign[0], &foreign[1]));
-    let client = client(&bed);
+    write(&stage, &inline(&foreign[0], &foreign[1]));
+    let client = client(&stage);
     let certs = directory().join("certs");
     write(
-        &bed,
+        &stage,
         &inline(&certs.join("admin.crt"), &certs.join("admin.key")),
     );
     assert_eq!(who(&client), "cluster-admin");

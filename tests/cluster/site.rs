@@ -20,7 +20,7 @@ use rustix::process::Signal;
 
 use super::agent_program::AGENT;
 use super::audit::{Asked, asked_as, asked_by};
-use super::plugins::Bed;
+use super::plugins::Stage;
 use super::proxies::Proxy;
 use super::support::*;
 use crate::support::example::Running;
@@ -147,7 +147,7 @@ pub(crate) fn site(
     (namespace, user): (&str, &str),
     proxy: &Proxy,
     rotation: &Rotation,
-) -> Bed {
+) -> Stage {
     let account = get::<ServiceAccount>(&client_of("admin.yaml"), namespace, user).unwrap();
     let uid = account.metadata.uid.clone().unwrap();
     let settings = [
@@ -165,7 +165,7 @@ pub(crate) fn site(
         rotation.trusted.display(),
         proxy.address
     );
-    Bed::new(name, &cluster, &settings)
+    Stage::new(name, &cluster, &settings)
 }
 
 /// The agent as a process, and the address of its probes.
@@ -175,9 +175,9 @@ struct AgentProcess {
 }
 
 impl AgentProcess {
-    fn start(bed: &Bed) -> Self {
+    fn start(stage: &Stage) -> Self {
         const FLAG: &str = "--health-probe-bind-address";
-        let kubeconfig = bed.0.join("config");
+        let kubeconfig = stage.0.join("config");
         let kubeconfig = kubeconfig.to_str().unwrap();
         let flags = ["--kubeconfig", kubeconfig, "--node-name", NODE];
         let flags = [&flags[..], &[FLAG, "127.0.0.1:0"]].concat();
@@ -306,9 +306,9 @@ fn no_cached_read_fails_while_tokens_proxy_and_certificates_change() {
     let mut proxy = Proxy::start("http", "127.0.0.1:0");
     let mut rotation = Rotation::new("rotating-trusted.crt");
     let account = ("site", "site-user");
-    let bed = site("site", account, &proxy, &rotation);
+    let stage = site("site", account, &proxy, &rotation);
     let agents_bed = site("site-agent", account, &proxy, &rotation);
-    let client = bed.client("site-user");
+    let client = stage.client("site-user");
     let agent = AgentProcess::start(&agents_bed);
     let caches = Caches::start(client.clone());
 
@@ -323,7 +323,7 @@ fn no_cached_read_fails_while_tokens_proxy_and_certificates_change() {
             match change {
                 Change::ProxyRestarts => proxy = proxy.restart("http"),
                 Change::TokenIsWrong => {
-                    fs::write(bed.0.join("bad"), "").unwrap();
+                    fs::write(stage.0.join("bad"), "").unwrap();
                     fs::write(agents_bed.0.join("bad"), "").unwrap();
                 }
                 Change::CertificateRotates => rotation.rotate(),
@@ -341,7 +341,7 @@ fn no_cached_read_fails_while_tokens_proxy_and_certificates_change() {
         "{reads} reads of each cache, {} runs of the plugin",
         status.runs
     );
-    check_runs(&bed, &status);
+    check_runs(&stage, &status);
     caches.shutdown();
     let ended = agent.running.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -363,20 +363,23 @@ fn no_cached_read_fails_while_tokens_proxy_and_certificates_change() {
     let of_site: Vec<_> = of_site.collect();
     assert!(of_site.len() > 150, "{}", of_site.len());
     check_requests(&of_site);
-    check_first_token(&bed);
+    check_first_token(&stage);
 }
 
-fn check_runs(bed: &Bed, status: &CredentialsStatus) {
+fn check_runs(stage: &Stage, status: &CredentialsStatus) {
     assert!(status.runs >= u64::from(EXPIRIES), "{status:?}");
     assert_eq!(status.failures, 0, "{status:?}");
-    let runs = fs::read_to_string(bed.0.join("runs")).unwrap().len();
+    let runs = fs::read_to_string(stage.0.join("runs")).unwrap().len();
     assert_eq!(u64::try_from(runs).unwrap(), status.runs);
-    assert!(!bed.0.join("bad").exists(), "the wrong token was given out");
+    assert!(
+        !stage.0.join("bad").exists(),
+        "the wrong token was given out"
+    );
 }
 
 /// The tokens do expire, and a fixed one is the end.
-fn check_first_token(bed: &Bed) {
-    let first = fs::read_to_string(bed.0.join("first")).unwrap();
+fn check_first_token(stage: &Stage) {
+    let first = fs::read_to_string(stage.0.join("first")).unwrap();
     let authority = fs::read(certificate("ca.crt")).unwrap();
     let server = std::env::var("KUBECACHE_CLUSTER_SERVER").unwrap();
     let fixed = Config::for_server(&server).unwrap();

@@ -17,17 +17,16 @@ use kubecache::store::{Indexers, Store};
 
 use super::support::*;
 
-/// A namespace that exists for these tests alone.
-const NAMESPACE: &str = "stores";
-
-fn write(name: &str, value: &str) {
+fn write(namespace: &str, name: &str, value: &str) {
     apply(&format!(
         "{{\"apiVersion\":\"v1\",\"kind\":\"ConfigMap\",\"metadata\":{{\"name\":\"{name}\",\
-         \"namespace\":\"{NAMESPACE}\"}},\"data\":{{\"value\":\"{value}\"}}}}"
+         \"namespace\":\"{namespace}\"}},\"data\":{{\"value\":\"{value}\"}}}}"
     ));
 }
 
+/// Each test has a namespace of its own, since it compares all that is there.
 fn start(
+    namespace: &str,
     watch_list: bool,
 ) -> (
     Store<ConfigMap>,
@@ -35,10 +34,10 @@ fn start(
     Arc<dyn ListerWatcher<ConfigMap>>,
 ) {
     apply(&format!(
-        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}"}}}}"#
+        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{namespace}"}}}}"#
     ));
-    write("first", "1");
-    let source = watcher::<ConfigMap>(&client_of("admin.yaml"), Scope::namespace(NAMESPACE));
+    write(namespace, "first", "1");
+    let source = watcher::<ConfigMap>(&client_of("admin.yaml"), Scope::namespace(namespace));
     let options = ReflectorOptions::default().watch_list(watch_list);
     let indexers = Indexers::new().by_namespace();
     let (store, reflector) =
@@ -62,8 +61,12 @@ fn contents(objects: &[Arc<StoredObject<ConfigMap>>]) -> Contents {
 
 /// Waits for the change the caller made last, and compares the store with a list at the most recent
 /// version.
-fn assert_agrees(store: &Store<ConfigMap>, source: &dyn ListerWatcher<ConfigMap>, last: &str) {
-    let written = get::<ConfigMap>(&client_of("admin.yaml"), NAMESPACE, last).unwrap();
+fn assert_agrees(
+    store: &Store<ConfigMap>,
+    source: &dyn ListerWatcher<ConfigMap>,
+    (namespace, last): (&str, &str),
+) {
+    let written = get::<ConfigMap>(&client_of("admin.yaml"), namespace, last).unwrap();
     let version = written.metadata.resource_version.as_deref().unwrap().into();
     let deadline = Clock::system().after(PATIENCE);
     store.wait_until_at_least(&version, deadline).unwrap();
@@ -76,16 +79,16 @@ fn assert_agrees(store: &Store<ConfigMap>, source: &dyn ListerWatcher<ConfigMap>
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_store_follows_the_server_by_streamed_and_by_plain_lists() {
-    let _up = cluster();
-    let (streamed, one, source) = start(true);
-    let (listed, two, _) = start(false);
+    let (_up, namespace) = (cluster(), "stores-lists");
+    let (streamed, one, source) = start(namespace, true);
+    let (listed, two, _) = start(namespace, false);
     for round in 0..5 {
-        write("changing", &format!("round {round}"));
-        write(&format!("new-{round}"), "here to stay");
+        write(namespace, "changing", &format!("round {round}"));
+        write(namespace, &format!("new-{round}"), "here to stay");
     }
-    write("last", "of the changes");
+    write(namespace, "last", "of the changes");
     for store in [&streamed, &listed] {
-        assert_agrees(store, &*source, "last");
+        assert_agrees(store, &*source, (namespace, "last"));
         assert_eq!(store.status().lists, 1, "{:?}", store.status());
         assert!(store.is_fresh_within(PATIENCE));
     }
@@ -96,13 +99,13 @@ fn a_store_follows_the_server_by_streamed_and_by_plain_lists() {
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_store_survives_a_restart_of_the_server() {
-    let _alone = cluster_alone();
-    let (store, reflector, source) = start(true);
-    let before = store.get(NAMESPACE, "first").unwrap().unwrap();
+    let (_alone, namespace) = (cluster_alone(), "stores-restart");
+    let (store, reflector, source) = start(namespace, true);
+    let before = store.get(namespace, "first").unwrap().unwrap();
     restart_the_server();
-    write("after-the-restart", "1");
-    assert_agrees(&store, &*source, "after-the-restart");
-    let after = store.get(NAMESPACE, "first").unwrap().unwrap();
+    write(namespace, "after-the-restart", "1");
+    assert_agrees(&store, &*source, (namespace, "after-the-restart"));
+    let after = store.get(namespace, "first").unwrap().unwrap();
     assert_eq!(before.metadata.uid, after.metadata.uid);
     let status = reflector.status();
     assert_eq!(status.phase, Phase::Watching, "{status:?}");
@@ -116,15 +119,15 @@ fn a_store_survives_a_restart_of_the_server() {
 #[test]
 #[ignore = "needs a real cluster: run tests/cluster/run"]
 fn a_store_goes_on_from_a_stored_position() {
-    let _up = cluster();
-    let (store, reflector, source) = start(false);
-    write("since-then", "old");
-    assert_agrees(&store, &*source, "since-then");
+    let (_up, namespace) = (cluster(), "stores-stored");
+    let (store, reflector, source) = start(namespace, false);
+    write(namespace, "since-then", "old");
+    assert_agrees(&store, &*source, (namespace, "since-then"));
     let position =
         |version: &str| StoredPosition::new(version.into(), SystemTime::now(), store.list());
     let version = store.resource_version();
     reflector.join().unwrap();
-    write("since-then", "new");
+    write(namespace, "since-then", "new");
 
     let far = "9000000000000000000";
     for (version, lists) in [(version.as_str(), 1), (far, 2)] {
@@ -136,12 +139,12 @@ fn a_store_goes_on_from_a_stored_position() {
             }
         }));
         let client = connect("admin.yaml", KubeconfigOptions::default(), options);
-        let from = position(version).over(watcher(&client, Scope::namespace(NAMESPACE)));
-        let options = ReflectorOptions::default().watch_list(false);
+        let from = position(version).over(watcher(&client, Scope::namespace(namespace)));
+        let options = ReflectorOptions::default();
         let (next, reflector) = Store::spawn("next", from, Indexers::new(), options).unwrap();
         let deadline = Clock::system().after(PATIENCE);
         next.wait_until_synced(deadline).unwrap();
-        assert_agrees(&next, &*source, "since-then");
+        assert_agrees(&next, &*source, (namespace, "since-then"));
         assert_eq!(ended.load(Ordering::SeqCst), lists, "{version}");
         reflector.join().unwrap();
     }

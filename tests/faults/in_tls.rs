@@ -6,15 +6,15 @@ use kubecache::object::ObjectKey;
 use kubecache::rustls::crypto::ring::default_provider;
 use kubecache::testing::{ApiServer, TestAuthority};
 
-use super::bed::{Bed, Row, faults, meet, secret, value_of};
+use super::stage::{Row, Stage, faults, meet, secret, value_of};
 
-pub(super) fn bed(hangs: bool) -> Bed {
+pub(super) fn stage(hangs: bool) -> Stage {
     let authority = TestAuthority::new("test-authority", default_provider().into()).unwrap();
-    Bed::of(ApiServer::builder(), Some(&authority), hangs)
+    Stage::of(ApiServer::builder(), Some(&authority), hangs)
 }
 
 faults! {
-    meet(bed);
+    meet(stage);
     certificate {
         fault: r#"{"act":"certificate","flaw":"expired"}"#,
         reads: ["Tls", "Tls", "one", "Tls"],
@@ -76,19 +76,23 @@ faults! {
 /// A server shows certificates of an authority that nobody trusts, and then of the right one again.
 #[test]
 fn rotate_tls() {
-    let bed = bed(false);
+    let stage = stage(false);
     let authority = |name| TestAuthority::new(name, default_provider().into()).unwrap();
-    bed.server
+    stage
+        .server
         .rotate_tls(&authority("other-authority"))
         .unwrap();
-    let kept = bed.client.get::<Secret>(&ObjectKey::new("shop", "db"));
+    let kept = stage.client.get::<Secret>(&ObjectKey::new("shop", "db"));
     assert_eq!(value_of(&kept.unwrap()), "one", "on a kept connection");
-    bed.server.crash();
-    bed.server.come_back().unwrap();
-    let [got, listed, _, _] = bed.reads();
+    stage.server.crash();
+    stage.server.come_back().unwrap();
+    let [got, listed, _, _] = stage.reads();
     assert!(got.starts_with("Tls") && listed.starts_with("Tls"), "{got}");
-    bed.until_told(ErrorKind::Tls);
-    bed.server.rotate_tls(&authority("test-authority")).unwrap();
-    bed.server.apply(&secret("db", "two")).unwrap();
-    bed.follow("two");
+    stage.until_told(ErrorKind::Tls);
+    stage
+        .server
+        .rotate_tls(&authority("test-authority"))
+        .unwrap();
+    stage.server.apply(&secret("db", "two")).unwrap();
+    stage.follow("two");
 }

@@ -4,10 +4,10 @@
 //! Each user holds an object before the fault. Under it reads end as the table says, and caches
 //! keep what they hold. The object changes; the fault goes; all caches follow.
 
-mod bed;
 #[cfg(feature = "ring")]
 mod form;
 #[cfg(feature = "ring")]
 mod in_tls;
 mod lives;
+mod stage;
 mod table;

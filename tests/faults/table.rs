@@ -3,11 +3,11 @@
 use kubecache::ErrorKind;
 use kubecache::testing::FAULTS;
 
-use super::bed::{Bed, Row, faults, meet};
 use super::in_tls;
+use super::stage::{Row, Stage, faults, meet};
 
 faults! {
-    meet(Bed::new);
+    meet(Stage::new);
     refuse {
         fault: r#"{"act":"refuse"}"#,
         // All of them have kept a connection.
@@ -175,7 +175,7 @@ faults! {
         reads: ["Protocol", "TooLarge", "one", "Protocol"],
         says: "which the request does not accept",
         kept: "-",
-        told: Some(ErrorKind::Protocol),
+        told: Some(ErrorKind::TooLarge),
         hangs: false,
     }
     wrong_kind {

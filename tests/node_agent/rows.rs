@@ -27,27 +27,14 @@ pub(crate) fn open_watch() -> Answer {
     Answer::new(200).ending(End::Open, Duration::ZERO)
 }
 
-/// A node `n1` with these pods; streamed lists are refused, as old servers do.
+/// A node `n1` with these pods.
 pub(crate) fn node(pods: &[Value]) -> Recording {
     node_that_changes(pods, open_watch())
 }
 
 /// The same, with a watch of the pods.
 pub(crate) fn node_that_changes(pods: &[Value], watch: Answer) -> Recording {
-    let refused = json!({
-        "kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422,
-        "message": "sendInitialEvents is forbidden for watch unless the WatchList feature gate is \
-            enabled",
-    });
-    let streamed = format!(
-        "{PODS}&watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
-         &resourceVersionMatch=NotOlderThan"
-    );
     Recording::new()
-        .with(Exchange::get(
-            &streamed,
-            Answer::text(422, refused.to_string()),
-        ))
         .with(Exchange::get(PODS, list("PodList", pods)))
         .with(Exchange::get(
             &format!("{PODS}&watch=true&allowWatchBookmarks=true"),

@@ -21,12 +21,12 @@ const REJECTION: &str = "{\"kind\":\"Status\",\"code\":401,\"reason\":\"Unauthor
     \"message\":\"Unauthorized\"}";
 
 /// A directory with a kubeconfig, and a server.
-struct Bed {
+struct Stage {
     server: Server,
     directory: TempDirectory,
 }
 
-impl Bed {
+impl Stage {
     fn new(name: &str) -> Self {
         let directory = TempDirectory::new(&format!("kubeconfigs-{name}"));
         fs::write(directory.join("ca.crt"), pem("authority.pem")).unwrap();
@@ -138,18 +138,18 @@ fn what_a_rotation_writes_is_sent_after_a_401() {
     ];
     for (before, after, old, new) in rows {
         for replaces in [false, true] {
-            let bed = Bed::new("rotated");
-            bed.write(before);
-            let client = bed.client();
-            assert_eq!(bed.gets(&client, 1, &[200]), (vec![old.to_owned()], None));
+            let stage = Stage::new("rotated");
+            stage.write(before);
+            let client = stage.client();
+            assert_eq!(stage.gets(&client, 1, &[200]), (vec![old.to_owned()], None));
             if replaces {
-                let other = bed.directory.join("new");
-                fs::write(&other, bed.text(after)).unwrap();
-                fs::rename(other, bed.path()).unwrap();
+                let other = stage.directory.join("new");
+                fs::write(&other, stage.text(after)).unwrap();
+                fs::rename(other, stage.path()).unwrap();
             } else {
-                bed.write(after);
+                stage.write(after);
             }
-            let (shown, error) = bed.gets(&client, 2, &[401, 200, 200]);
+            let (shown, error) = stage.gets(&client, 2, &[401, 200, 200]);
             assert_eq!(shown, [old, new, new], "{before} -> {after}");
             assert_eq!(error, None, "{before} -> {after}");
             assert_eq!(client.credentials_status().unwrap().runs, 1);
@@ -160,26 +160,26 @@ fn what_a_rotation_writes_is_sent_after_a_401() {
 /// A context that is chosen anew and files that appear change nobody.
 #[test]
 fn the_same_context_is_read_again_out_of_the_same_files() {
-    let bed = Bed::new("list");
-    let [none, first, second] = ["none", "first", "second"].map(|name| bed.directory.join(name));
-    let text = bed.text("token: of-second");
+    let stage = Stage::new("list");
+    let [none, first, second] = ["none", "first", "second"].map(|name| stage.directory.join(name));
+    let text = stage.text("token: of-second");
     let (clusters, rest) = text.split_once('\n').unwrap();
     let (users, contexts) = rest.split_once('\n').unwrap();
     let user = |token: &str| format!("users: [{{name: u, user: {{token: {token}}}}}]");
     fs::write(&first, user("old")).unwrap();
     fs::write(&second, format!("{clusters}\n{users}\n")).unwrap();
-    fs::write(bed.path(), contexts).unwrap();
-    let list = std::env::join_paths([&none, &first, &second, &bed.path()]).unwrap();
+    fs::write(stage.path(), contexts).unwrap();
+    let list = std::env::join_paths([&none, &first, &second, &stage.path()]).unwrap();
     let environment = Environment::default().variable("KUBECONFIG", list);
     let options = KubeconfigOptions::default().environment(environment);
     let config = Config::from_kubeconfig(&options).unwrap();
     let client = client_of(&config);
-    assert_eq!(bed.gets(&client, 1, &[200]).0, ["Bearer old"]);
+    assert_eq!(stage.gets(&client, 1, &[200]).0, ["Bearer old"]);
     let other = contexts.replace("current-context: x", "current-context: w");
-    fs::write(bed.path(), other).unwrap();
+    fs::write(stage.path(), other).unwrap();
     fs::write(&none, user("appeared")).unwrap();
     fs::write(&first, user("new")).unwrap();
-    let (shown, error) = bed.gets(&client, 1, &[401, 200]);
+    let (shown, error) = stage.gets(&client, 1, &[401, 200]);
     assert_eq!(
         (shown.as_slice(), error),
         (&["Bearer old", "Bearer new"].map(str::to_owned)[..], None)
@@ -187,9 +187,9 @@ fn the_same_context_is_read_again_out_of_the_same_files() {
 
     // Without the first file the second would name the user.
     let client = client_of(&Config::from_kubeconfig(&options.context("x")).unwrap());
-    assert_eq!(bed.gets(&client, 1, &[200]).0, ["Bearer appeared"]);
+    assert_eq!(stage.gets(&client, 1, &[200]).0, ["Bearer appeared"]);
     fs::remove_file(&none).unwrap();
-    assert_eq!(bed.gets(&client, 1, &[401]).0, ["Bearer appeared"]);
+    assert_eq!(stage.gets(&client, 1, &[401]).0, ["Bearer appeared"]);
 }
 
 /// A plugin and a token file give other tokens themselves: their kubeconfig is not read again.
@@ -200,19 +200,19 @@ fn a_plugin_and_a_token_file_are_asked_again_without_their_kubeconfig() {
         ("tokenFile: token".to_owned(), "Bearer of-a-file"),
     ];
     for (user, shown) in rows {
-        let bed = Bed::new("unaffected");
-        bed.write(&user);
-        let client = bed.client();
-        assert_eq!(bed.gets(&client, 1, &[200]).0, [shown]);
-        bed.write("token: new");
-        let (sent, error) = bed.gets(&client, 1, &[401]);
+        let stage = Stage::new("unaffected");
+        stage.write(&user);
+        let client = stage.client();
+        assert_eq!(stage.gets(&client, 1, &[200]).0, [shown]);
+        stage.write("token: new");
+        let (sent, error) = stage.gets(&client, 1, &[401]);
         assert_eq!(sent, [shown]);
         assert!(
             error
                 .unwrap()
                 .contains("rejects the newest credentials of ")
         );
-        assert!(!bed.server.has_visitors());
+        assert!(!stage.server.has_visitors());
     }
 }
 
@@ -221,14 +221,14 @@ fn a_plugin_and_a_token_file_are_asked_again_without_their_kubeconfig() {
 fn a_kubeconfig_that_is_the_same_makes_the_401_the_error() {
     let [inline, files] = [inline("client-one"), files("client-one")];
     for user in ["token: old", "username: a, password: b", &inline, &files] {
-        let bed = Bed::new("same");
-        bed.write(user);
-        let client = bed.client();
-        let (shown, error) = bed.gets(&client, 1, &[401]);
+        let stage = Stage::new("same");
+        stage.write(user);
+        let client = stage.client();
+        let (shown, error) = stage.gets(&client, 1, &[401]);
         assert_eq!(shown.len(), 1);
-        let (shown_again, _) = bed.gets(&client, 1, &[401]);
+        let (shown_again, _) = stage.gets(&client, 1, &[401]);
         assert_eq!(shown, shown_again);
-        assert!(!bed.server.has_visitors());
+        assert!(!stage.server.has_visitors());
         let error = error.unwrap();
         let hint = "the server rejects the newest credentials of ";
         assert!(
@@ -242,30 +242,30 @@ fn a_kubeconfig_that_is_the_same_makes_the_401_the_error() {
 #[test]
 fn a_rotated_client_certificate_is_shown_after_a_refused_handshake_and_after_a_401() {
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let bed = Bed::new("certificate");
-        bed.write(&inline("client-one"));
-        let client = bed.client();
-        bed.write(&inline("client-two"));
+        let stage = Stage::new("certificate");
+        stage.write(&inline("client-one"));
+        let client = stage.client();
+        stage.write(&inline("client-two"));
         let first = refusing(&["client-one.pem"], version);
         thread::scope(|scope| {
             let getting = scope.spawn(|| get(&client, "db").map(drop));
-            refuse(&bed.server, &first);
-            let mut next = accept(&bed.server, &first);
+            refuse(&stage.server, &first);
+            let mut next = accept(&stage.server, &first);
             next.request();
             next.json(200, &secret("db", "1"));
             getting.join().unwrap().unwrap();
         });
 
         // The same again is not shown again.
-        let bed = Bed::new("certificate-same");
-        bed.write(&inline("client-one"));
-        let client = bed.client();
+        let stage = Stage::new("certificate-same");
+        stage.write(&inline("client-one"));
+        let client = stage.client();
         thread::scope(|scope| {
             let getting = scope.spawn(|| get(&client, "db").map(drop).unwrap_err());
-            refuse(&bed.server, &first);
+            refuse(&stage.server, &first);
             assert_eq!(getting.join().unwrap().kind(), ErrorKind::Tls);
         });
-        assert!(!bed.server.has_visitors());
+        assert!(!stage.server.has_visitors());
     }
 
     // As kube-apiserver does. The last user has no certificate any more.
@@ -286,16 +286,16 @@ fn a_rotated_client_certificate_is_shown_after_a_refused_handshake_and_after_a_4
         ("token: old", inline("client-two"), Some("client-two.pem")),
         (&one, "token: new".to_owned(), None),
     ] {
-        let bed = Bed::new("certificate-401");
-        bed.write(before);
-        let client = bed.client();
+        let stage = Stage::new("certificate-401");
+        stage.write(before);
+        let client = stage.client();
         thread::scope(|scope| {
             let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
-            let mut peer = accept(&bed.server, &of_all_names());
+            let mut peer = accept(&stage.server, &of_all_names());
             peer.request();
-            bed.write(&after);
+            stage.write(&after);
             peer.json(401, REJECTION);
-            let mut next = accept(&bed.server, &of_all_names());
+            let mut next = accept(&stage.server, &of_all_names());
             next.request();
             let shown = next.stream().conn.peer_certificates();
             let shown = shown.map(|chain| chain[0].clone().into_owned());
@@ -313,15 +313,15 @@ fn a_rotated_client_certificate_is_shown_after_a_refused_handshake_and_after_a_4
 /// What a program gives takes the place of the kubeconfig's, before and after.
 #[test]
 fn a_kubeconfig_replaces_nothing_that_the_program_gave() {
-    let bed = Bed::new("given");
-    bed.write("token: old");
-    let config = config_at(bed.path());
+    let stage = Stage::new("given");
+    stage.write("token: old");
+    let config = config_at(stage.path());
     let config = config.with_identity(pem("client-one.pem"), pem("client-one.key"));
     let client = client_of(&config);
-    bed.write(&inline("client-two"));
+    stage.write(&inline("client-two"));
     thread::scope(|scope| {
         let getting = scope.spawn(|| get(&client, "db").map(drop));
-        let mut peer = accept(&bed.server, &of_all_names());
+        let mut peer = accept(&stage.server, &of_all_names());
         peer.request();
         peer.json(401, REJECTION);
         assert_eq!(peer.request().header("Authorization"), None);
@@ -331,15 +331,17 @@ fn a_kubeconfig_replaces_nothing_that_the_program_gave() {
         getting.join().unwrap().unwrap();
     });
 
-    bed.write("token: old");
-    let options = KubeconfigOptions::default().path(bed.path()).token("given");
+    stage.write("token: old");
+    let options = KubeconfigOptions::default()
+        .path(stage.path())
+        .token("given");
     let given = [
         Config::from_kubeconfig(&options).unwrap(),
-        config_at(bed.path()).with_token("given").unwrap(),
+        config_at(stage.path()).with_token("given").unwrap(),
     ];
-    bed.write("token: new");
+    stage.write("token: new");
     for config in given {
-        let (shown, error) = bed.gets(&client_of(&config), 1, &[401]);
+        let (shown, error) = stage.gets(&client_of(&config), 1, &[401]);
         assert_eq!(shown, ["Bearer given"]);
         assert!(error.unwrap().contains("the token or password is fixed"));
     }
@@ -376,62 +378,65 @@ fn mixed() -> String {
 
 const NONE: &str = "context \"x\" in DIR/config has no token, password or";
 
-type Worsen = fn(&Bed);
+type Worsen = fn(&Stage);
 
 /// What happens to a kubeconfig, and what the warning says.
 const WORSE: &[(Worsen, &str)] = &[
     (
-        |bed| fs::remove_file(bed.path()).unwrap(),
+        |stage| fs::remove_file(stage.path()).unwrap(),
         "DIR/config: no such file",
     ),
     (
-        |bed| {
-            fs::remove_file(bed.path()).unwrap();
-            fs::create_dir(bed.path()).unwrap();
+        |stage| {
+            fs::remove_file(stage.path()).unwrap();
+            fs::create_dir(stage.path()).unwrap();
         },
         "DIR/config: it is a directory",
     ),
     (
-        |bed| bed.change(|_| String::new()),
+        |stage| stage.change(|_| String::new()),
         "context \"x\" does not exist; there is none",
     ),
     (
-        |bed| bed.change(|text| text[..text.len() / 2].to_owned()),
+        |stage| stage.change(|text| text[..text.len() / 2].to_owned()),
         "DIR/config: ",
     ),
     (
-        |bed| bed.change(|text| text.replace("name: x,", "name: z,")),
+        |stage| stage.change(|text| text.replace("name: x,", "name: z,")),
         "context \"x\" does not exist",
     ),
     (
-        |bed| bed.change(|text| text.replace("name: u,", "name: z,")),
+        |stage| stage.change(|text| text.replace("name: u,", "name: z,")),
         "user \"u\" does not exist",
     ),
     (
-        |bed| bed.change(|text| text.replace("name: c,", "name: z,")),
+        |stage| stage.change(|text| text.replace("name: c,", "name: z,")),
         "cluster \"c\" does not exist",
     ),
     (
-        |bed| bed.change(|text| text.replace("https://127.0.0.1", "https://127.0.0.2")),
+        |stage| stage.change(|text| text.replace("https://127.0.0.1", "https://127.0.0.2")),
         "names the server https://127.0.0.2:",
     ),
-    (|bed| bed.write(""), NONE),
-    (|bed| bed.write("tokenFile: token"), NONE),
-    (|bed| bed.write(&exec("t")), NONE),
-    (|bed| bed.write("token: 'can ary'"), "token: holds a space"),
+    (|stage| stage.write(""), NONE),
+    (|stage| stage.write("tokenFile: token"), NONE),
+    (|stage| stage.write(&exec("t")), NONE),
     (
-        |bed| bed.write("token: canary, password: canary"),
+        |stage| stage.write("token: 'can ary'"),
+        "token: holds a space",
+    ),
+    (
+        |stage| stage.write("token: canary, password: canary"),
         "token: stands beside username",
     ),
     (
-        |bed| bed.write("client-certificate-data: aaaa"),
+        |stage| stage.write("client-certificate-data: aaaa"),
         "a client certificate needs its key",
     ),
     (
-        |bed| bed.write("client-certificate-data: aaaa, client-key-data: aaaa"),
+        |stage| stage.write("client-certificate-data: aaaa, client-key-data: aaaa"),
         "client-certificate-data: it holds no CERTIFICATE block",
     ),
-    (|bed| bed.write(&mixed()), "do not belong together"),
+    (|stage| stage.write(&mixed()), "do not belong together"),
 ];
 
 #[test]
@@ -440,23 +445,23 @@ fn a_kubeconfig_that_got_worse_is_a_warning_and_the_old_one_stays() {
         log::set_logger(&WARNINGS).unwrap();
         log::set_max_level(LevelFilter::Warn);
         for (worsen, why) in WORSE {
-            let bed = Bed::new("worse");
-            bed.write("token: old");
-            let client = bed.client();
-            worsen(&bed);
-            let (shown, error) = bed.gets(&client, 1, &[401]);
+            let stage = Stage::new("worse");
+            stage.write("token: old");
+            let client = stage.client();
+            worsen(&stage);
+            let (shown, error) = stage.gets(&client, 1, &[401]);
             assert_eq!(shown, ["Bearer old"], "{why}");
             assert!(error.unwrap().contains("Unauthorized: "), "{why}");
             let status = client.credentials_status().unwrap();
             assert_eq!((status.runs, status.failures), (1, 1), "{why}");
-            let (shown, error) = bed.gets(&client, 1, &[200]);
+            let (shown, error) = stage.gets(&client, 1, &[200]);
             assert_eq!(
                 (shown, error),
                 (vec!["Bearer old".to_owned()], None),
                 "{why}"
             );
             let warnings = std::mem::take(&mut *WARNINGS.0.lock());
-            let directory = bed.directory.display().to_string();
+            let directory = stage.directory.display().to_string();
             let warnings = warnings.join("\n").replace(&directory, "DIR");
             assert!(warnings.contains(why), "{why}: {warnings}");
             let stays = "; the last credentials stay in use";
@@ -475,17 +480,17 @@ fn a_kubeconfig_out_of_a_pipe_is_never_read_again() {
     use std::io::Write as _;
     use std::os::fd::AsRawFd as _;
 
-    let bed = Bed::new("pipe");
-    let text = bed.text("token: old");
+    let stage = Stage::new("pipe");
+    let text = stage.text("token: old");
     let text = text.replace(
         "ca.crt",
-        &bed.directory.join("ca.crt").display().to_string(),
+        &stage.directory.join("ca.crt").display().to_string(),
     );
     let (from, mut to) = std::io::pipe().unwrap();
     to.write_all(text.as_bytes()).unwrap();
     drop(to);
     let pipe = PathBuf::from(format!("/proc/self/fd/{}", from.as_raw_fd()));
-    let fifo = bed.directory.join("fifo");
+    let fifo = stage.directory.join("fifo");
     assert!(
         Command::new("mkfifo")
             .arg(&fifo)
@@ -500,7 +505,7 @@ fn a_kubeconfig_out_of_a_pipe_is_never_read_again() {
     fs::remove_file(&fifo).unwrap();
     fs::write(&fifo, text.replace("old", "new")).unwrap();
     for config in configs {
-        let (shown, error) = bed.gets(&client_of(&config), 1, &[401]);
+        let (shown, error) = stage.gets(&client_of(&config), 1, &[401]);
         assert_eq!(shown, ["Bearer old"]);
         assert!(error.unwrap().contains("the token or password is fixed"));
     }

@@ -16,6 +16,7 @@ mod kubeconfigs;
 mod limits;
 mod managers;
 mod one_shot;
+mod paced;
 #[cfg(feature = "testing")]
 mod phases;
 #[cfg(feature = "ring")]

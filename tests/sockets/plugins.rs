@@ -25,12 +25,12 @@ use super::{client_of, get, get_by, secret};
 use crate::support::{TempDirectory, alone};
 
 /// A kubeconfig with a plugin, which is a script.
-struct Bed {
+struct Stage {
     directory: TempDirectory,
     config: Config,
 }
 
-impl Bed {
+impl Stage {
     /// `$DIR` in the script is the directory; `answer STATUS` answers.
     fn new(name: &str, server: &Server, script: &str) -> Self {
         let directory = TempDirectory::new(name);
@@ -96,9 +96,9 @@ fn serve(server: &Server, codes: &[u16]) -> Vec<String> {
 #[test]
 fn a_plugin_runs_with_the_first_request_and_once_more_after_a_401() {
     let server = Server::start();
-    let bed = Bed::new("plugin-401", &server, "answer '{\"token\":\"t'$RUN'\"}'");
-    let client = client_of(&bed.config);
-    assert_eq!(bed.runs(), 0, "a client that asks nothing runs nothing");
+    let stage = Stage::new("plugin-401", &server, "answer '{\"token\":\"t'$RUN'\"}'");
+    let client = client_of(&stage.config);
+    assert_eq!(stage.runs(), 0, "a client that asks nothing runs nothing");
     thread::scope(|scope| {
         let getting = scope.spawn(|| [(); 3].map(|()| get(&client, "db").map(drop)));
         let tokens = serve(&server, &[200, 401, 200, 401]);
@@ -115,7 +115,7 @@ fn a_plugin_runs_with_the_first_request_and_once_more_after_a_401() {
         );
     });
     let status = client.credentials_status().unwrap();
-    assert_eq!((status.runs, status.failures, bed.runs()), (2, 0, 2));
+    assert_eq!((status.runs, status.failures, stage.runs()), (2, 0, 2));
     assert!(status.source.ends_with("plugin\""), "{status:?}");
 }
 
@@ -123,8 +123,8 @@ fn a_plugin_runs_with_the_first_request_and_once_more_after_a_401() {
 #[test]
 fn a_token_that_a_plugin_gives_again_is_not_sent_again_at_once() {
     let server = Server::start();
-    let bed = Bed::new("plugin-same", &server, "answer '{\"token\":\"same\"}'");
-    let client = client_of(&bed.config);
+    let stage = Stage::new("plugin-same", &server, "answer '{\"token\":\"same\"}'");
+    let client = client_of(&stage.config);
     thread::scope(|scope| {
         let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
         // The second get tries it anew: the server may accept by then what it rejected.
@@ -136,14 +136,14 @@ fn a_token_that_a_plugin_gives_again_is_not_sent_again_at_once() {
         assert!(error.to_string().contains(hint), "{error}");
         second.unwrap();
     });
-    assert_eq!(bed.runs(), 2);
+    assert_eq!(stage.runs(), 2);
 }
 
 #[test]
 fn clients_of_one_configuration_share_the_plugins_run() {
     let server = Server::start();
-    let bed = Bed::new("plugin-shared", &server, "answer '{\"token\":\"t'$RUN'\"}'");
-    let clients = [client_of(&bed.config), client_of(&bed.config.clone())];
+    let stage = Stage::new("plugin-shared", &server, "answer '{\"token\":\"t'$RUN'\"}'");
+    let clients = [client_of(&stage.config), client_of(&stage.config.clone())];
     for client in &clients {
         thread::scope(|scope| {
             let getting = scope.spawn(|| get(client, "db").map(drop));
@@ -151,7 +151,7 @@ fn clients_of_one_configuration_share_the_plugins_run() {
             getting.join().unwrap().unwrap();
         });
     }
-    assert_eq!(bed.runs(), 1);
+    assert_eq!(stage.runs(), 1);
 }
 
 /// client-go's names and labels; nothing of what the plugin wrote.
@@ -161,10 +161,10 @@ fn the_runs_of_a_plugin_are_counted_under_client_gos_names() {
     let server = Server::start();
     let script = "if [ $RUN = 1 ]; then echo canary; exit 3; fi; answer '{\"token\":\"canary\",\
                   \"expirationTimestamp\":\"2999-01-01T00:00:00Z\"}'";
-    let bed = Bed::new("plugin-metrics", &server, script);
+    let stage = Stage::new("plugin-metrics", &server, script);
     let exposition = kubecache::metrics::Exposition::new();
     let options = super::patient().metrics(exposition.client("agent").unwrap());
-    let client = Client::new(&bed.config, options).unwrap();
+    let client = Client::new(&stage.config, options).unwrap();
     get(&client, "db").map(drop).unwrap_err();
     thread::scope(|scope| {
         // A second passes before the next run.
@@ -219,10 +219,10 @@ fn a_plugins_certificate_is_shown_and_its_next_one_on_a_new_connection() {
         certificate("client-one"),
         certificate("client-two")
     );
-    let bed = Bed::new("plugin-certificate", &server, &script);
+    let stage = Stage::new("plugin-certificate", &server, &script);
     let (send, told) = unbounded();
     let hook = Hook::new(move |metric: &ClientMetric| drop(send.send(metric.clone())));
-    let client = Client::new(&bed.config, super::patient().metrics(hook)).unwrap();
+    let client = Client::new(&stage.config, super::patient().metrics(hook)).unwrap();
     let Ok(ClientMetric::Started(reading)) = told.recv() else {
         panic!("a client tells of its start first");
     };
@@ -275,8 +275,8 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
     );
     let same = format!("answer '{}'", certificate("client-one"));
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        let bed = Bed::new("plugin-refused", &server, &script);
-        let client = client_of(&bed.config);
+        let stage = Stage::new("plugin-refused", &server, &script);
+        let client = client_of(&stage.config);
         let first = refusing(&["client-one.pem"], version);
         let both = refusing(&["client-one.pem", "client-two.pem"], version);
         thread::scope(|scope| {
@@ -287,10 +287,10 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
             next.json(200, &secret("db", "1"));
             getting.join().unwrap().unwrap();
         });
-        assert_eq!(bed.runs(), 2);
+        assert_eq!(stage.runs(), 2);
 
-        let bed = Bed::new("plugin-refused-twice", &server, &script);
-        let client = client_of(&bed.config);
+        let stage = Stage::new("plugin-refused-twice", &server, &script);
+        let client = client_of(&stage.config);
         thread::scope(|scope| {
             let getting = scope.spawn(|| get(&client, "db").map(drop));
             refuse(&server, &both);
@@ -301,11 +301,11 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
             assert!(text.contains("refuses the client certificate"), "{text}");
         });
         assert!(!server.has_visitors());
-        assert_eq!(bed.runs(), 2);
+        assert_eq!(stage.runs(), 2);
 
         // The same one again is not shown again.
-        let bed = Bed::new("plugin-refused-same", &server, &same);
-        let client = client_of(&bed.config);
+        let stage = Stage::new("plugin-refused-same", &server, &same);
+        let client = client_of(&stage.config);
         thread::scope(|scope| {
             let getting = scope.spawn(|| get(&client, "db").map(drop));
             refuse(&server, &first);
@@ -313,7 +313,7 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
             assert_eq!(error.kind(), ErrorKind::Tls, "{error}");
         });
         assert!(!server.has_visitors());
-        assert_eq!(bed.runs(), 2);
+        assert_eq!(stage.runs(), 2);
     }
 }
 
@@ -321,8 +321,8 @@ fn a_plugin_whose_certificate_the_server_refuses_runs_once_more() {
 fn a_certificate_that_cannot_be_used_is_told_with_plugin_and_field() {
     let server = Server::start();
     let script = "answer '{\"clientCertificateData\":\"canary\",\"clientKeyData\":\"canary\"}'";
-    let bed = Bed::new("plugin-bad-certificate", &server, script);
-    let error = get(&client_of(&bed.config), "db").map(drop).unwrap_err();
+    let stage = Stage::new("plugin-bad-certificate", &server, script);
+    let error = get(&client_of(&stage.config), "db").map(drop).unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("plugin\": its answer's status.clientCertificateData: "),
@@ -336,8 +336,8 @@ fn a_certificate_that_cannot_be_used_is_told_with_plugin_and_field() {
 fn a_callers_deadline_and_stop_end_its_wait_for_a_plugin() {
     let server = Server::start();
     let script = "while [ ! -e $DIR/go ]; do sleep 0.02; done; answer '{\"token\":\"t\"}'";
-    let bed = Bed::new("plugin-deadline", &server, script);
-    let client = client_of(&bed.config);
+    let stage = Stage::new("plugin-deadline", &server, script);
+    let client = client_of(&stage.config);
     let (never, stop) = (StopSource::new(), StopSource::new());
     let soon = Clock::system().after(Duration::from_millis(30));
     let late = get_by(&client, "db", soon, &never.token())
@@ -357,13 +357,13 @@ fn a_callers_deadline_and_stop_end_its_wait_for_a_plugin() {
         &stop.token(),
     );
     assert!(stopped.map(drop).unwrap_err().is_stopped());
-    fs::write(bed.directory.join("go"), "").unwrap();
+    fs::write(stage.directory.join("go"), "").unwrap();
     thread::scope(|scope| {
         let getting = scope.spawn(|| get(&client, "db").map(drop));
         assert_eq!(serve(&server, &[200]), ["Bearer t"]);
         getting.join().unwrap().unwrap();
     });
-    assert_eq!(bed.runs(), 1);
+    assert_eq!(stage.runs(), 1);
 }
 
 /// Gives token after token, and counts the rejections.
@@ -541,17 +541,17 @@ fn nothing_a_plugin_writes_is_in_a_log_an_error_or_a_debug_text() {
             "while :; do echo canary; done",
         ];
         for (number, script) in bad.into_iter().enumerate() {
-            let bed = Bed::new(&format!("plugin-bad-{number}"), &server, script);
-            let client = client_of(&bed.config);
+            let stage = Stage::new(&format!("plugin-bad-{number}"), &server, script);
+            let client = client_of(&stage.config);
             let error = get(&client, "db").map(drop).unwrap_err();
             no_canary(&format!(
                 "{error} {error:?} {}",
-                all_of(&bed.config, &client)
+                all_of(&stage.config, &client)
             ));
         }
         let script = "if [ $RUN = 1 ]; then answer '{\"token\":\"canary\"}'; else exit 1; fi";
-        let bed = Bed::new("plugin-secret", &server, script);
-        let client = Client::new(&bed.config, ClientOptions::default()).unwrap();
+        let stage = Stage::new("plugin-secret", &server, script);
+        let client = Client::new(&stage.config, ClientOptions::default()).unwrap();
         thread::scope(|scope| {
             let getting = scope.spawn(|| [(); 2].map(|()| get(&client, "db").map(drop)));
             let mut peer = accept(&server, &of_all_names());
@@ -567,8 +567,8 @@ fn nothing_a_plugin_writes_is_in_a_log_an_error_or_a_debug_text() {
                 no_canary(&format!("{error} {error:?}"));
             }
         });
-        no_canary(&all_of(&bed.config, &client));
-        drop((client, bed));
+        no_canary(&all_of(&stage.config, &client));
+        drop((client, stage));
         let lines: Vec<_> = lines.try_iter().collect();
         assert!(
             lines.iter().any(|line| line.contains("GET https://")),

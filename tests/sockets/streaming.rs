@@ -405,9 +405,7 @@ fn b11_a_watch_whose_head_is_held_back_is_no_reason_to_list() {
     let client = client(&server.url());
     let source = secrets(&client);
     source.bookmark_came(Duration::from_millis(1));
-    let options = ReflectorOptions::default()
-        .idle_limit(Duration::from_millis(200))
-        .watch_list(false);
+    let options = ReflectorOptions::default().idle_limit(Duration::from_millis(200));
     let done = AtomicBool::new(false);
     let (store, reflector) = Store::spawn("held", source, Indexers::new(), options).unwrap();
     thread::scope(|scope| {
@@ -483,7 +481,6 @@ fn rs_6_an_event_of_an_unknown_type_or_of_no_kind_ends_the_watch_and_a_list_foll
         let client = client(&server.url());
         let (tell, told) = crossbeam_channel::unbounded();
         let options = ReflectorOptions::default()
-            .watch_list(false)
             .on_error(move |failure| drop(tell.send(failure.error.to_string())));
         let source = secrets(&client);
         let (store, reflector) = Store::spawn("odd", source, Indexers::new(), options).unwrap();

@@ -206,7 +206,7 @@ fn serve_get(server: &Server, config: &Arc<ServerConfig>) -> Option<CertificateD
     shown
 }
 
-fn trusting(server: &Server) -> Config {
+pub(crate) fn trusting(server: &Server) -> Config {
     Config::for_server(&server.tls_url())
         .unwrap()
         .with_authorities(pem("authority.pem"))

@@ -28,7 +28,7 @@ use super::{client_of, get};
 use crate::support::TempDirectory;
 
 /// The kubeconfig of a test, beside its authorities.
-struct Bed {
+struct Stage {
     server: Server,
     directory: TempDirectory,
     scheme: &'static str,
@@ -36,7 +36,7 @@ struct Bed {
     user: String,
 }
 
-impl Bed {
+impl Stage {
     /// Trusts the authorities of this fixture.
     fn trusting(authorities: &str) -> Self {
         let server = Server::start();
@@ -121,8 +121,8 @@ fn of(name: &str) -> Arc<ServerConfig> {
     config(&format!("{name}.pem"), &format!("{name}.key"), false)
 }
 
-fn ours() -> Bed {
-    Bed::trusting("authority.pem")
+fn ours() -> Stage {
+    Stage::trusting("authority.pem")
 }
 
 /// The text is the one that the manual shows for this failure.
@@ -141,25 +141,25 @@ fn golden(failure: &str, told: &str) {
 
 #[test]
 fn an_unknown_issuer() {
-    let told = Bed::trusting("other-authority.pem").told_of_certificate("server");
+    let told = Stage::trusting("other-authority.pem").told_of_certificate("server");
     golden("an unknown issuer", &told);
 }
 
 #[test]
 fn the_servers_own_certificate_as_authority() {
-    let told = Bed::trusting("server.pem").told_of_certificate("server");
+    let told = Stage::trusting("server.pem").told_of_certificate("server");
     golden("the server's own certificate as authority", &told);
 }
 
 #[test]
 fn an_authority_of_the_same_name_and_another_key() {
-    let told = Bed::trusting("authority-before.pem").told_of_certificate("server");
+    let told = Stage::trusting("authority-before.pem").told_of_certificate("server");
     golden("an authority of that name with another key", &told);
 }
 
 #[test]
 fn an_authoritys_certificate_as_the_servers() {
-    let told = Bed::trusting("self-signed.pem").told_of_certificate("self-signed");
+    let told = Stage::trusting("self-signed.pem").told_of_certificate("self-signed");
     golden("an authority's certificate as the server's", &told);
 }
 
@@ -173,17 +173,17 @@ fn a_leaf_that_issues() {
 fn another_name() {
     let told = ours().told_of_certificate("name-only");
     golden("another name", &told);
-    let bed = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
-    let told = bed.told_of_certificate("server");
+    let stage = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
+    let told = stage.told_of_certificate("server");
     golden("another name than tls-server-name", &told);
 }
 
 #[test]
 fn names_of_all_kinds() {
-    let bed = Bed::trusting("names-authority.pem");
-    let told = bed.told_of_certificate("odd-names");
+    let stage = Stage::trusting("names-authority.pem");
+    let told = stage.told_of_certificate("odd-names");
     golden("another name, among names of other kinds", &told);
-    let told = bed.told_of_certificate("no-host");
+    let told = stage.told_of_certificate("no-host");
     golden("no name of a host", &told);
 }
 
@@ -245,7 +245,7 @@ fn sha_1() {
 
 #[test]
 fn an_authority_on_p521() {
-    let told = Bed::trusting("p521-authority.pem").told_of_certificate("by-p521");
+    let told = Stage::trusting("p521-authority.pem").told_of_certificate("by-p521");
     golden("an authority's key on P-521", &told);
 }
 
@@ -349,7 +349,7 @@ fn no_curve_in_common() {
 
 #[test]
 fn an_authority_with_a_short_rsa_key() {
-    let told = Bed::trusting("rsa-1024-authority.pem").told_of_certificate("by-rsa-1024");
+    let told = Stage::trusting("rsa-1024-authority.pem").told_of_certificate("by-rsa-1024");
     golden("a short RSA key", &told);
 }
 
@@ -504,11 +504,11 @@ fn a_401_to_a_client_certificate_that_is_out_of_date() {
 #[test]
 fn a_401_to_a_client_that_sends_no_credentials_in_the_clear() {
     for user in ["token: canary", "username: a, password: canary"] {
-        let mut bed = ours();
-        bed.scheme = "http";
-        bed.cluster = "disable-compression: true".to_owned();
-        bed.user = user.to_owned();
-        let told = bed.told(ErrorKind::Unauthorized, |server| {
+        let mut stage = ours();
+        stage.scheme = "http";
+        stage.cluster = "disable-compression: true".to_owned();
+        stage.user = user.to_owned();
+        let told = stage.told(ErrorKind::Unauthorized, |server| {
             let mut peer = server.accept();
             assert_eq!(peer.request().header("Authorization"), None);
             peer.json(
@@ -530,9 +530,9 @@ fn plain_http_on_the_port() {
 
 #[test]
 fn tls_on_the_port_of_a_plain_url() {
-    let mut bed = ours();
-    bed.scheme = "http";
-    let told = bed.told(ErrorKind::Tls, |listener| {
+    let mut stage = ours();
+    stage.scheme = "http";
+    let told = stage.told(ErrorKind::Tls, |listener| {
         let mut socket = listener.accept_socket();
         let mut connection = ServerConnection::new(of("server")).unwrap();
         while connection
@@ -563,9 +563,9 @@ fn broken_off_in_the_handshake() {
 
 #[test]
 fn an_unknown_name() {
-    let bed = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
+    let stage = ours().cluster("certificate-authority: ca.crt, tls-server-name: other.test");
     let unrecognised_name = [0x15, 3, 3, 0, 2, 2, 112];
-    let told = bed.told(ErrorKind::Tls, |server| {
+    let told = stage.told(ErrorKind::Tls, |server| {
         answer_hello(server, &unrecognised_name);
     });
     golden("a name that the server does not know", &told);

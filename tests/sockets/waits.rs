@@ -159,7 +159,7 @@ fn wait<K: Object>(
 ) -> Option<String> {
     let (key, scope) = (ObjectKey::new("shop", "web"), Scope::namespace("shop"));
     let is_done = |object: Option<&K>| object.and_then(step).as_deref() == Some("2");
-    let options = ReflectorOptions::default().watch_list(false);
+    let options = ReflectorOptions::default();
     let source = client.lister_watcher::<K>(scope);
     let found = match way {
         0 => client.wait_until(&key, is_done, deadline),

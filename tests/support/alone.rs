@@ -3,7 +3,10 @@
 use std::any::type_name;
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::process::Command;
+
+use super::TempDirectory;
 
 /// Set in the process that runs one test.
 const ALONE: &str = "KUBECACHE_TEST_ALONE";
@@ -22,6 +25,28 @@ pub(crate) fn alone_with<T: FnOnce()>(variables: &[(&str, &OsStr)], test: T) {
     let mut command = Command::new(this);
     command.envs(variables.iter().copied());
     alone_by(command, test);
+}
+
+/// As [`alone`]. Returns the trace of the system calls that `calls` names to `strace`; `None` in
+/// the process itself, or where no process can be traced.
+pub(crate) fn alone_traced<T: FnOnce()>(calls: &str, test: T) -> Option<String> {
+    if env::var_os(ALONE).is_some() {
+        alone(test);
+        return None;
+    }
+    let tries = Command::new("strace").args(["-qq", "true"]).output();
+    if !tries.is_ok_and(|tried| tried.status.success()) {
+        println!("skipped: strace is not installed, or may not trace");
+        return None;
+    }
+    let directory = TempDirectory::new("trace");
+    let trace = directory.join("trace");
+    let this = env::current_exe().expect("this program has a path");
+    let mut command = Command::new("strace");
+    command.args(["-f", "-qq", "-e", calls, "-o"]);
+    command.arg(&trace).arg(this);
+    alone_by(command, test);
+    Some(fs::read_to_string(trace).expect("strace writes a trace"))
 }
 
 /// As [`alone`], with the command that starts this program.

@@ -8,7 +8,7 @@ pub(crate) mod small_disk;
 #[path = "../../src/tests/temp_directory.rs"]
 mod temp_directory;
 
-pub(crate) use alone::alone;
 #[cfg(feature = "ring")]
 pub(crate) use alone::alone_with;
+pub(crate) use alone::{alone, alone_traced};
 pub(crate) use temp_directory::TempDirectory;

@@ -15,44 +15,44 @@ fn rq_10_a_list_is_one_delta() {
         ("-a1 =a1 ~a2 =", &["-a1", "[a1]@100", "~a2", "[]@100"]),
     ];
     for (input, output) in table {
-        assert_eq!(Rig::atomic(false).feed(input).drain(), output, "{input}");
+        assert_eq!(Stage::atomic(false).feed(input).drain(), output, "{input}");
     }
 }
 
 /// RQ-10: the one delta is the whole of the first list.
 #[test]
 fn rq_10_the_first_list_is_synced_once_it_is_processed() {
-    let mut rig = Rig::atomic(false);
-    rig.feed("= +a1");
-    let handle = rig.handle.clone();
-    let popped = rig.queue.pop(at_once(), |deltas, is_initial| {
+    let mut stage = Stage::atomic(false);
+    stage.feed("= +a1");
+    let handle = stage.handle.clone();
+    let popped = stage.queue.pop(at_once(), |deltas, is_initial| {
         assert!(deltas.key().is_none() && is_initial);
         assert!(!handle.has_synced());
     });
     popped.unwrap();
     assert!(handle.has_synced());
-    assert!(!rig.take().1);
+    assert!(!stage.take().1);
 }
 
 /// RQ-10, `TestRealFIFO_ResyncAtomic`: a resync is one delta, and says nothing about the first
 /// list.
 #[test]
 fn rq_10_a_resync_is_one_delta() {
-    let mut rig = Rig::atomic(true);
-    assert_eq!(rig.feed("! !").drain(), ["!", "!"]);
-    assert!(!rig.handle.has_synced());
+    let mut stage = Stage::atomic(true);
+    assert_eq!(stage.feed("! !").drain(), ["!", "!"]);
+    assert!(!stage.handle.has_synced());
 }
 
 /// RQ-10, `TestRealFIFO_ReplaceAtomicPop`, `TestRealFIFO_ResyncAtomic`: lists, resyncs and
 /// bookmarks keep their order among the changes, each is a pop, and none is merged.
 #[test]
 fn rq_10_lists_resyncs_and_bookmarks_keep_their_order() {
-    let mut rig = Rig::atomic(true);
-    rig.feed("=a1 ~a2 !");
+    let mut stage = Stage::atomic(true);
+    stage.feed("=a1 ~a2 !");
     for version in ["7", "8"] {
-        rig.writer.bookmark(&ResourceVersion::from(version));
+        stage.writer.bookmark(&ResourceVersion::from(version));
     }
-    rig.feed("~a9 =a9,b9 !");
+    stage.feed("~a9 =a9,b9 !");
     let expected = [
         "[a1]@100",
         "~a2",
@@ -63,37 +63,37 @@ fn rq_10_lists_resyncs_and_bookmarks_keep_their_order() {
         "[a9+b9]@100",
         "!",
     ];
-    assert_eq!(rig.drain(), expected);
-    assert!(rig.handle.has_synced());
+    assert_eq!(stage.drain(), expected);
+    assert!(stage.handle.has_synced());
 }
 
 /// RQ-10: bookmarks come if the options ask for them, and say nothing about the first list.
 #[test]
 fn rq_10_bookmarks_come_where_asked_for() {
     let table = [
-        (Rig::atomic(true), vec!["@7"]),
-        (Rig::atomic(false), vec![]),
-        (Rig::in_order(""), vec![]),
-        (Rig::compressed(""), vec![]),
+        (Stage::atomic(true), vec!["@7"]),
+        (Stage::atomic(false), vec![]),
+        (Stage::in_order(""), vec![]),
+        (Stage::compressed(""), vec![]),
         (bookmarked(false), vec!["@7"]),
         (bookmarked(true), vec!["@7"]),
     ];
-    for (mut rig, expected) in table {
-        rig.writer.bookmark(&ResourceVersion::from("7"));
-        assert_eq!(rig.drain(), expected);
-        assert!(!rig.handle.has_synced());
+    for (mut stage, expected) in table {
+        stage.writer.bookmark(&ResourceVersion::from("7"));
+        assert_eq!(stage.drain(), expected);
+        assert!(!stage.handle.has_synced());
     }
 }
 
 /// A queue in which a list is not one delta, with bookmarks.
-fn bookmarked(compressed: bool) -> Rig {
+fn bookmarked(compressed: bool) -> Stage {
     let known = Arc::default();
     let options = if compressed {
         compressed_over(&known)
     } else {
         in_order_over(&known)
     };
-    Rig::new(options.bookmarks(), known)
+    Stage::new(options.bookmarks(), known)
 }
 
 /// Better than RQ-10: a bookmark comes after everything that was queued before it in the other
@@ -106,26 +106,26 @@ fn rq_10_a_bookmark_overtakes_nothing() {
     ];
     for (compressed, expected) in table {
         for batches in [false, true] {
-            let mut rig = bookmarked(compressed);
-            rig.feed("=a1,b1");
+            let mut stage = bookmarked(compressed);
+            stage.feed("=a1,b1");
             for version in ["7", "8"] {
-                rig.writer.bookmark(&ResourceVersion::from(version));
+                stage.writer.bookmark(&ResourceVersion::from(version));
             }
-            rig.feed("~a9");
+            stage.feed("~a9");
             if compressed {
-                rig.feed("~c9");
+                stage.feed("~c9");
             }
-            rig.writer.bookmark(&ResourceVersion::from("9"));
+            stage.writer.bookmark(&ResourceVersion::from("9"));
             if !batches {
-                let popped = rig.drain();
+                let popped = stage.drain();
                 let popped = popped.into_iter().filter(|word| word != "~c9");
                 assert_eq!(popped.collect::<Vec<_>>(), expected);
-                assert!(rig.handle.has_synced());
+                assert!(stage.handle.has_synced());
                 continue;
             }
-            while !rig.handle.is_empty() {
+            while !stage.handle.is_empty() {
                 let all = std::num::NonZeroUsize::MAX;
-                let popped = rig
+                let popped = stage
                     .queue
                     .pop_batch(all, at_once(), |batch, _| batch)
                     .unwrap();
@@ -140,9 +140,9 @@ fn rq_10_a_bookmark_overtakes_nothing() {
 #[test]
 fn rq_10_a_list_is_transformed_first() {
     let options = marking(Options::default().atomic_lists());
-    let mut rig = Rig::new(options, Arc::default());
-    rig.feed("=a1");
-    let popped = rig.pop();
+    let mut stage = Stage::new(options, Arc::default());
+    stage.feed("=a1");
+    let popped = stage.pop();
     let Delta::ReplacedAll(all) = popped.newest() else {
         panic!("{popped:?}")
     };
@@ -152,10 +152,10 @@ fn rq_10_a_list_is_transformed_first() {
     let fails = Options::default()
         .atomic_lists()
         .transform(|_: Arc<StoredObject<ConfigMap>>| Err(Error::new(ErrorKind::Config, "no")));
-    let mut rig = Rig::new(fails, Arc::default());
+    let mut stage = Stage::new(fails, Arc::default());
     assert_eq!(
-        rig.write("=a1").unwrap_err().to_string(),
+        stage.write("=a1").unwrap_err().to_string(),
         "transforming: no"
     );
-    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+    assert!(stage.handle.is_empty() && !stage.handle.has_synced());
 }

@@ -3,30 +3,30 @@
 use super::waiting::{on_view, write_parked};
 use super::*;
 
-fn bounded(known: &str) -> [Rig; 3] {
+fn bounded(known: &str) -> [Stage; 3] {
     let mut rigs = [
-        Rig::compressed(known),
-        Rig::in_order(known),
-        Rig::atomic(false),
+        Stage::compressed(known),
+        Stage::in_order(known),
+        Stage::atomic(false),
     ];
-    for rig in &mut rigs {
-        rig.writer.bound(2);
+    for stage in &mut rigs {
+        stage.writer.bound(2);
     }
     rigs
 }
 
 #[test]
 fn a_list_beyond_the_bound_brings_its_first_objects() {
-    for mut rig in bounded("") {
-        rig.feed("=a1,b1,c1,d1");
-        assert_eq!(rig.writer.left_out(), 2);
-        let brought = rig.drain().join(" ");
+    for mut stage in bounded("") {
+        stage.feed("=a1,b1,c1,d1");
+        assert_eq!(stage.writer.left_out(), 2);
+        let brought = stage.drain().join(" ");
         assert!(
             brought.contains("b1") && !brought.contains("c1"),
             "{brought}"
         );
-        rig.feed("+c2 =a1,b1");
-        assert_eq!(rig.writer.left_out(), 0);
+        stage.feed("+c2 =a1,b1");
+        assert_eq!(stage.writer.left_out(), 0);
     }
 }
 
@@ -35,11 +35,11 @@ fn a_list_beyond_the_bound_brings_its_first_objects() {
 fn a_list_beyond_the_bound_keeps_what_the_consumer_holds() {
     for options in [Options::default(), Options::default().in_order()] {
         let fake = FakeClock::new();
-        let mut rig = on_view(&fake, options, view("y1 z1"));
-        rig.writer.bound(2);
-        rig.feed("=a1,b1,c1,d1,y2,z1");
-        assert_eq!(rig.writer.left_out(), 2);
-        assert_eq!(rig.drain(), ["=a1", "=b1", "=y2", "=z1"]);
+        let mut stage = on_view(&fake, options, view("y1 z1"));
+        stage.writer.bound(2);
+        stage.feed("=a1,b1,c1,d1,y2,z1");
+        assert_eq!(stage.writer.left_out(), 2);
+        assert_eq!(stage.drain(), ["=a1", "=b1", "=y2", "=z1"]);
     }
 }
 
@@ -53,15 +53,15 @@ fn a_list_waits_until_less_than_the_bound_of_lists_waits() {
     ];
     for (options, word) in options.into_iter().zip(["=a2,b2", "!", "=a2,b2"]) {
         let fake = FakeClock::new();
-        let mut rig = on_view(&fake, options.max_objects(2), view("q1"));
-        rig.feed("=a1,q1 +c1");
-        let waiting = write_parked(&fake, &mut rig, word);
+        let mut stage = on_view(&fake, options.max_objects(2), view("q1"));
+        stage.feed("=a1,q1 +c1");
+        let waiting = write_parked(&fake, &mut stage, word);
         assert!(waiting.told.is_empty());
-        rig.pop();
+        stage.pop();
         let (written, writer) = waiting.told.recv().unwrap();
         written.unwrap();
-        rig.writer = writer;
-        rig.drain();
-        assert_eq!(rig.handle.state.lock().listed, 0);
+        stage.writer = writer;
+        stage.drain();
+        assert_eq!(stage.handle.state.lock().listed, 0);
     }
 }

@@ -5,33 +5,33 @@ use super::*;
 /// DF-4, `TestDeltaFIFO_addUpdate`: the changes of one object wait together.
 #[test]
 fn df_4_the_changes_of_one_object_are_one_pop() {
-    let mut rig = Rig::compressed("");
-    rig.feed("+a10 ~a12 -a15");
-    assert_eq!(rig.handle.len(), 1);
-    assert_eq!(rig.drain(), ["+a10,~a12,-a15"]);
+    let mut stage = Stage::compressed("");
+    stage.feed("+a10 ~a12 -a15");
+    assert_eq!(stage.handle.len(), 1);
+    assert_eq!(stage.drain(), ["+a10,~a12,-a15"]);
 }
 
 /// DF-4, `TestDeltaFIFO_detectLineJumpers`: an object keeps its place, however often it changes,
 /// and goes to the end once it was taken.
 #[test]
 fn df_4_an_object_keeps_its_place() {
-    let mut rig = Rig::compressed("");
-    rig.feed("+a10 +b1 +c11 +c13 +d30");
-    assert_eq!(shown(&rig.pop()), "+a10");
-    rig.feed("+a14");
-    assert_eq!(rig.drain(), ["+b1", "+c11,+c13", "+d30", "+a14"]);
+    let mut stage = Stage::compressed("");
+    stage.feed("+a10 +b1 +c11 +c13 +d30");
+    assert_eq!(shown(&stage.pop()), "+a10");
+    stage.feed("+a14");
+    assert_eq!(stage.drain(), ["+b1", "+c11,+c13", "+d30", "+a14"]);
 }
 
 /// DF-1, `TestDeltaFIFO_basic`: with any pops in between, each object's changes come in order and
 /// none is lost.
 #[test]
 fn df_1_the_order_of_two_interleaved_series_is_kept() {
-    let mut rig = Rig::compressed("");
+    let mut stage = Stage::compressed("");
     let (mut of_a, mut of_b) = (Vec::new(), Vec::new());
     for number in 1..=300 {
-        rig.feed(&format!("~a{number} ~b{number}"));
+        stage.feed(&format!("~a{number} ~b{number}"));
         if number % 7 == 0 {
-            for deltas in rig.drain() {
+            for deltas in stage.drain() {
                 let series = if deltas.starts_with("~a") {
                     &mut of_a
                 } else {
@@ -48,44 +48,44 @@ fn df_1_the_order_of_two_interleaved_series_is_kept() {
 /// DF-5, `TestDeltaFIFO_enqueueingNoLister`: without a view, only queued objects can be deleted.
 #[test]
 fn df_5_without_a_view_an_unknown_deletion_is_left_out() {
-    let mut rig = Rig::alone();
-    rig.feed("+a10 ~b15 +c17 -c18 -d20");
-    assert_eq!(rig.drain(), ["+a10", "~b15", "+c17,-c18"]);
+    let mut stage = Stage::alone();
+    stage.feed("+a10 ~b15 +c17 -c18 -d20");
+    assert_eq!(stage.drain(), ["+a10", "~b15", "+c17,-c18"]);
 }
 
 /// DF-5, `TestDeltaFIFO_enqueueingWithLister`: a deletion of an object that the consumer knows is
 /// queued, and any other is not.
 #[test]
 fn df_5_with_a_view_a_known_deletion_is_queued() {
-    let mut rig = Rig::compressed("a5 b6 c7");
-    rig.feed("+a10 ~b15 -c20 -d20");
-    assert_eq!(rig.drain(), ["+a10", "~b15", "-c20"]);
+    let mut stage = Stage::compressed("a5 b6 c7");
+    stage.feed("+a10 ~b15 -c20 -d20");
+    assert_eq!(stage.drain(), ["+a10", "~b15", "-c20"]);
 }
 
 /// DF-5: a view that fails does not lose a deletion.
 #[test]
 fn df_5_a_view_that_fails_lets_the_deletion_through() {
-    let mut rig = Rig::compressed("");
-    rig.known.broken.lock().insert(key("a"));
-    rig.feed("-a3");
-    assert_eq!(rig.drain(), ["-a3"]);
+    let mut stage = Stage::compressed("");
+    stage.known.broken.lock().insert(key("a"));
+    stage.feed("-a3");
+    assert_eq!(stage.drain(), ["-a3"]);
 }
 
 /// DF-5, DF-14: a deletion that is left out counts as input all the same.
 #[test]
 fn df_5_an_ignored_deletion_counts_as_populated() {
-    let mut rig = Rig::compressed("");
-    rig.feed("-a3");
-    assert!(rig.handle.is_empty() && rig.handle.has_synced());
+    let mut stage = Stage::compressed("");
+    stage.feed("-a3");
+    assert!(stage.handle.is_empty() && stage.handle.has_synced());
 }
 
 /// `TestDeltaFIFO_DeleteExistingNonPropagated`: an object that was added and deleted before a pop
 /// comes with both changes.
 #[test]
 fn df_5_added_and_deleted_are_both_kept() {
-    let mut rig = Rig::compressed("");
-    rig.feed("+a5 -a6");
-    assert_eq!(rig.drain(), ["+a5,-a6"]);
+    let mut stage = Stage::compressed("");
+    stage.feed("+a5 -a6");
+    assert_eq!(stage.drain(), ["+a5,-a6"]);
 }
 
 /// DF-6: two deletions in a row are one; the final state wins over a list's implication, otherwise
@@ -109,7 +109,7 @@ fn df_6_two_deletions_in_a_row_are_one() {
         ("+a1 +a1", "+a1,+a1", "nothing else is merged"),
     ];
     for (input, output, why) in table {
-        assert_eq!(Rig::compressed("").feed(input).drain(), [output], "{why}");
+        assert_eq!(Stage::compressed("").feed(input).drain(), [output], "{why}");
     }
 }
 
@@ -125,7 +125,7 @@ fn df_6_nothing_else_is_merged() {
     ];
     for (input, output) in table {
         assert_eq!(
-            Rig::compressed("a1").feed(input).drain(),
+            Stage::compressed("a1").feed(input).drain(),
             [output],
             "{input}"
         );
@@ -136,12 +136,12 @@ fn df_6_nothing_else_is_merged() {
 /// both.
 #[test]
 fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
-    assert_eq!(Rig::compressed("a1").feed("-a5 -a2").drain(), ["-a5"]);
-    let mut rig = Rig::compressed("a1");
-    rig.feed("-a2");
+    assert_eq!(Stage::compressed("a1").feed("-a5 -a2").drain(), ["-a5"]);
+    let mut stage = Stage::compressed("a1");
+    stage.feed("-a2");
     let later = ObjectEvent::deleted(undecodable("a3"));
-    rig.writer.apply(later).unwrap();
-    let popped = rig.pop();
+    stage.writer.apply(later).unwrap();
+    let popped = stage.pop();
     assert_eq!(
         shown(&popped),
         "?a2",
@@ -158,9 +158,9 @@ fn df_6_a_repeated_deletion_does_not_take_the_place_of_a_later_one() {
 /// entries keep their places.
 #[test]
 fn df_9_each_missing_object_is_deleted_once() {
-    let mut rig = Rig::compressed("a1 b1 c1 d1 e1");
-    rig.feed("~d2 +z1 ~b2 =c1");
-    let mut popped = rig.drain();
+    let mut stage = Stage::compressed("a1 b1 c1 d1 e1");
+    stage.feed("~d2 +z1 ~b2 =c1");
+    let mut popped = stage.drain();
     assert_eq!(popped[..3], ["~d2,?d2", "+z1,?z1", "~b2,?b2"]);
     popped[3..].sort();
     assert_eq!(popped[3..], ["=c1", "?a1", "?e1"]);
@@ -178,13 +178,13 @@ fn df_8_a_list_deletes_what_it_goes_without() {
     ];
     for (input, output) in table {
         assert_eq!(
-            Rig::compressed("a5 b6 c7").feed(input).drain(),
+            Stage::compressed("a5 b6 c7").feed(input).drain(),
             output,
             "{input}"
         );
     }
     assert_eq!(
-        Rig::alone().feed("+c10 =a5").drain(),
+        Stage::alone().feed("+c10 =a5").drain(),
         ["+c10,?c10", "=a5"],
         "no view"
     );
@@ -194,7 +194,7 @@ fn df_8_a_list_deletes_what_it_goes_without() {
 #[test]
 fn df_8_a_listed_object_is_replaced() {
     for known in ["", "a1"] {
-        assert_eq!(Rig::compressed(known).feed("=a1").drain(), ["=a1"]);
+        assert_eq!(Stage::compressed(known).feed("=a1").drain(), ["=a1"]);
     }
 }
 
@@ -202,15 +202,15 @@ fn df_8_a_listed_object_is_replaced() {
 /// comes.
 #[test]
 fn df_8_a_list_brings_back_what_was_deleted() {
-    assert_eq!(Rig::compressed("a1").feed("-a2 =a3").drain(), ["-a2,=a3"]);
+    assert_eq!(Stage::compressed("a1").feed("-a2 =a3").drain(), ["-a2,=a3"]);
 }
 
 /// DF-8, `TestDeltaFIFO_addReplace`: the newest state of a list stands last.
 #[test]
 fn df_8_the_newest_state_stands_last() {
-    let mut rig = Rig::compressed("");
-    rig.feed("+a10 =a15");
-    let popped = rig.pop();
+    let mut stage = Stage::compressed("");
+    stage.feed("+a10 =a15");
+    let popped = stage.pop();
     assert_eq!(shown(&popped), "+a10,=a15");
     assert!(matches!(popped.iter().next(), Some(Delta::Added(_))));
     assert!(matches!(popped.newest(), Delta::Replaced(_)));
@@ -220,10 +220,10 @@ fn df_8_the_newest_state_stands_last() {
 /// DF-8: the object of a deletion is missing where the lookup fails.
 #[test]
 fn df_8_a_failed_lookup_leaves_the_last_state_out() {
-    let mut rig = Rig::compressed("");
-    rig.known.broken.lock().insert(key("a"));
-    rig.feed("=");
-    let popped = rig.pop();
+    let mut stage = Stage::compressed("");
+    stage.known.broken.lock().insert(key("a"));
+    stage.feed("=");
+    let popped = stage.pop();
     let Delta::Deleted(deleted) = popped.newest() else {
         panic!("{popped:?}")
     };
@@ -244,7 +244,7 @@ fn df_11_lists_over_objects_that_only_wait() {
         ("+a1 -a1 +a2 =", "+a1,-a1,+a2,?a2"),
     ];
     for (input, output) in table {
-        assert_eq!(Rig::alone().feed(input).drain(), [output], "{input}");
+        assert_eq!(Stage::alone().feed(input).drain(), [output], "{input}");
     }
 }
 
@@ -258,46 +258,50 @@ fn df_10_a_list_that_fails_changes_nothing() {
         }
         Ok(object)
     });
-    let mut rig = Rig::new(options, known);
-    let error = rig.write("=a1,b2,c3").unwrap_err();
+    let mut stage = Stage::new(options, known);
+    let error = stage.write("=a1,b2,c3").unwrap_err();
     assert_eq!(error.to_string(), "transforming: no");
-    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+    assert!(stage.handle.is_empty() && !stage.handle.has_synced());
 }
 
 /// Of duplicate keys in one list the last wins, at the place of the first (ST-5). Items that were
 /// removed again are not queued.
 #[test]
 fn st_5_each_key_of_a_list_is_queued_once() {
-    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
-        let mut staging = rig.writer.begin();
+    for mut stage in [Stage::compressed(""), Stage::in_order("")] {
+        let mut staging = stage.writer.begin();
         for word in ["a1", "b1", "a2", "c1", "d1"] {
-            rig.writer
+            stage
+                .writer
                 .stage(&mut staging, ObjectEvent::added(stored(word)));
         }
         for word in ["c2", "d2", "nobody2"] {
-            rig.writer
+            stage
+                .writer
                 .stage(&mut staging, ObjectEvent::deleted(stored(word)));
         }
-        rig.writer
+        stage
+            .writer
             .stage(&mut staging, ObjectEvent::added(stored("c2")));
-        rig.writer.commit(staging, &at("9")).unwrap();
-        assert_eq!(rig.drain(), ["=a2", "=b1", "=c2"]);
+        stage.writer.commit(staging, &at("9")).unwrap();
+        assert_eq!(stage.drain(), ["=a2", "=b1", "=c2"]);
     }
 }
 
 /// A list that is dropped before it commits leaves no trace.
 #[test]
 fn a_list_that_is_dropped_changes_nothing() {
-    for mut rig in [
-        Rig::compressed("z1"),
-        Rig::in_order("z1"),
-        Rig::atomic(true),
+    for mut stage in [
+        Stage::compressed("z1"),
+        Stage::in_order("z1"),
+        Stage::atomic(true),
     ] {
-        let mut staging = rig.writer.begin();
-        rig.writer
+        let mut staging = stage.writer.begin();
+        stage
+            .writer
             .stage(&mut staging, ObjectEvent::added(stored("a1")));
         drop(staging);
-        assert!(rig.handle.is_empty() && !rig.handle.has_synced());
+        assert!(stage.handle.is_empty() && !stage.handle.has_synced());
     }
 }
 
@@ -307,13 +311,13 @@ fn a_list_that_is_dropped_changes_nothing() {
 fn df_16_a_resync_brings_up_what_nothing_waits_for() {
     for (known, input, output) in RESYNCS {
         assert_eq!(
-            Rig::compressed(known).feed(input).drain(),
+            Stage::compressed(known).feed(input).drain(),
             output,
             "{input}"
         );
     }
     assert!(
-        Rig::alone().feed("!").drain().is_empty(),
+        Stage::alone().feed("!").drain().is_empty(),
         "without a view there is nothing to sync"
     );
 }
@@ -321,9 +325,9 @@ fn df_16_a_resync_brings_up_what_nothing_waits_for() {
 /// DF-16: an object that cannot be looked up is left out of a resync.
 #[test]
 fn df_16_a_failed_lookup_is_skipped() {
-    let mut rig = Rig::compressed("b1");
-    rig.known.broken.lock().insert(key("a"));
-    assert_eq!(rig.feed("!").drain(), ["!b1"]);
+    let mut stage = Stage::compressed("b1");
+    stage.known.broken.lock().insert(key("a"));
+    assert_eq!(stage.feed("!").drain(), ["!b1"]);
 }
 
 /// DF-7, `TestDeltaFIFO_transformer`: each object is transformed once, and a deletion by a list
@@ -331,14 +335,14 @@ fn df_16_a_failed_lookup_is_skipped() {
 #[test]
 fn df_7_each_object_is_transformed_once() {
     let known = view("z1");
-    let mut rig = Rig::new(marking(compressed_over(&known)), known);
-    rig.feed("+a1 ~a2 -a3 +b1 =c1 !");
+    let mut stage = Stage::new(marking(compressed_over(&known)), known);
+    stage.feed("+a1 ~a2 -a3 +b1 =c1 !");
     let table = ["a1' a2' a3'", "b1' b1'", "c1'", "z1"];
     for expected in table {
-        let popped = rig.pop();
+        let popped = stage.pop();
         assert_eq!(marks(&popped), expected);
     }
-    assert!(rig.handle.is_empty());
+    assert!(stage.handle.is_empty());
 }
 
 /// DF-7: a change that a transform refuses is not queued, but counts as populated. A transform that
@@ -350,10 +354,10 @@ fn df_7_a_transform_that_fails_queues_nothing() {
             object.metadata.name = Some("other".to_owned());
         }))
     });
-    let mut rig = Rig::new(renames, Arc::default());
-    let error = rig.write("+a1").unwrap_err();
+    let mut stage = Stage::new(renames, Arc::default());
+    let error = stage.write("+a1").unwrap_err();
     assert_eq!(error.to_string(), "transforming: a became other");
-    assert!(rig.handle.is_empty() && rig.handle.has_synced());
+    assert!(stage.handle.is_empty() && stage.handle.has_synced());
 }
 
 /// Appends a mark to the uid at each transform.
@@ -379,19 +383,19 @@ pub(super) fn marks(deltas: &Deltas<ConfigMap>) -> String {
 #[test]
 fn df_3_deltas_and_tombstones_know_their_key() {
     let table = [
-        (Rig::compressed("b1"), vec!["a", "c", "b"]),
+        (Stage::compressed("b1"), vec!["a", "c", "b"]),
         // `TestRealFIFO_KeyOf`.
-        (Rig::in_order("b1"), vec!["a", "a", "b", "c"]),
+        (Stage::in_order("b1"), vec!["a", "a", "b", "c"]),
     ];
-    for (mut rig, keys) in table {
-        rig.feed("+a1 =c1");
+    for (mut stage, keys) in table {
+        stage.feed("+a1 =c1");
         for expected in keys {
-            let popped = rig.pop();
+            let popped = stage.pop();
             assert_eq!(popped.key(), Some(&key(expected)));
             let mut deltas = popped.iter();
             assert!(deltas.all(|delta| delta.key() == Some(key(expected))));
         }
-        assert!(rig.handle.is_empty());
+        assert!(stage.handle.is_empty());
     }
     assert_eq!(Delta::<ConfigMap>::SyncAll.key(), None);
 }
@@ -402,13 +406,13 @@ fn df_2_debug_prints_no_content() {
     let mut object = ConfigMap::default();
     object.metadata.name = Some("a".to_owned());
     object.data = Some([("k".to_owned(), "canary".to_owned())].into());
-    let mut rig = Rig::compressed("b1");
-    replace(&mut rig.writer, vec![Arc::new(StoredObject::new(object))]).unwrap();
-    let popped = rig.pop();
+    let mut stage = Stage::compressed("b1");
+    replace(&mut stage.writer, vec![Arc::new(StoredObject::new(object))]).unwrap();
+    let popped = stage.pop();
     assert_eq!(format!("{popped:?}"), "[Replaced(Object(ConfigMap a @))]");
     drop(popped);
-    let popped = rig.pop();
-    let text = format!("{popped:?} {:?} {:?}", rig.writer, rig.handle);
+    let popped = stage.pop();
+    let text = format!("{popped:?} {:?} {:?}", stage.writer, stage.handle);
     assert!(
         text.contains("Deletion { key: b, last_known: Some(ConfigMap b @1)"),
         "{text}"

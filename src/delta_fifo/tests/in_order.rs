@@ -9,37 +9,37 @@ use super::*;
 /// RQ-1, `TestRealFIFO_addUpdate`: each change is a pop of its own.
 #[test]
 fn rq_1_each_change_is_a_pop() {
-    let mut rig = Rig::in_order("");
-    rig.feed("+a10 ~a12 -a15");
-    assert_eq!(rig.handle.len(), 3);
-    assert_eq!(rig.drain(), ["+a10", "~a12", "-a15"]);
+    let mut stage = Stage::in_order("");
+    stage.feed("+a10 ~a12 -a15");
+    assert_eq!(stage.handle.len(), 3);
+    assert_eq!(stage.drain(), ["+a10", "~a12", "-a15"]);
 }
 
 /// RQ-1, `TestRealFIFO_basic`: with any pops in between, nothing of two series is lost or
 /// overtakes.
 #[test]
 fn rq_1_the_order_of_two_interleaved_series_is_kept() {
-    let mut rig = Rig::in_order("");
+    let mut stage = Stage::in_order("");
     let (mut popped, mut expected) = (Vec::new(), Vec::new());
     for number in 1..=300 {
-        rig.feed(&format!("~a{number} ~b{number}"));
+        stage.feed(&format!("~a{number} ~b{number}"));
         expected.extend([format!("~a{number}"), format!("~b{number}")]);
         if number % 7 == 0 {
-            popped.push(shown(&rig.pop()));
+            popped.push(shown(&stage.pop()));
         }
     }
-    popped.extend(rig.drain());
+    popped.extend(stage.drain());
     assert_eq!(popped, expected);
 }
 
 /// RQ-1, `TestRealFIFO_detectLineJumpers`: the order is that of the watch, across objects too.
 #[test]
 fn rq_1_the_order_of_the_watch_is_kept() {
-    let mut rig = Rig::in_order("");
-    rig.feed("+a10 +b1 +c11 +c13 +d30");
-    assert_eq!(shown(&rig.pop()), "+a10");
-    rig.feed("+a14");
-    assert_eq!(rig.drain(), ["+b1", "+c11", "+c13", "+d30", "+a14"]);
+    let mut stage = Stage::in_order("");
+    stage.feed("+a10 +b1 +c11 +c13 +d30");
+    assert_eq!(shown(&stage.pop()), "+a10");
+    stage.feed("+a14");
+    assert_eq!(stage.drain(), ["+b1", "+c11", "+c13", "+d30", "+a14"]);
 }
 
 /// RQ-2, `TestRealFIFO_enqueueingNoLister`, `...WithLister`, `...DeleteExistingNonPropagated`: a
@@ -47,10 +47,10 @@ fn rq_1_the_order_of_the_watch_is_kept() {
 #[test]
 fn rq_2_a_deletion_is_always_queued() {
     for known in ["", "a5 b6 c7"] {
-        let mut rig = Rig::in_order(known);
-        rig.feed("+a10 ~b15 +c17 -c18 -d20");
+        let mut stage = Stage::in_order(known);
+        stage.feed("+a10 ~b15 +c17 -c18 -d20");
         assert_eq!(
-            rig.drain(),
+            stage.drain(),
             ["+a10", "~b15", "+c17", "-c18", "-d20"],
             "{known}"
         );
@@ -74,13 +74,13 @@ fn rq_3_a_list_deletes_first_and_replaces_then() {
     ];
     for (input, output) in table {
         assert_eq!(
-            Rig::in_order("a5 b6 c7").feed(input).drain(),
+            Stage::in_order("a5 b6 c7").feed(input).drain(),
             output,
             "{input}"
         );
     }
     assert_eq!(
-        Rig::in_order("").feed("+c10 =a5").drain(),
+        Stage::in_order("").feed("+c10 =a5").drain(),
         ["+c10", "?c10", "=a5"],
         "the consumer holds nothing"
     );
@@ -99,18 +99,18 @@ fn rq_3_lists_over_objects_that_only_wait() {
         ("+a1 -a2 =a3", &["+a1", "-a2", "=a3"]),
     ];
     for (input, output) in table {
-        assert_eq!(Rig::in_order("").feed(input).drain(), output, "{input}");
+        assert_eq!(Stage::in_order("").feed(input).drain(), output, "{input}");
     }
 }
 
 /// RQ-4: the deletion of an object that waits holds its last state as it waits.
 #[test]
 fn rq_4_a_deletion_holds_the_last_state_that_waits() {
-    let mut rig = Rig::in_order("a1");
-    rig.feed("~a2 ~a3 =");
+    let mut stage = Stage::in_order("a1");
+    stage.feed("~a2 ~a3 =");
     let mut last = None;
-    while !rig.handle.is_empty() {
-        let popped = rig.pop();
+    while !stage.handle.is_empty() {
+        let popped = stage.pop();
         let object = Arc::clone(popped.newest().object().unwrap());
         if popped.newest().is_deletion() {
             assert!(Arc::ptr_eq(&object, last.as_ref().unwrap()));
@@ -124,28 +124,35 @@ fn rq_4_a_deletion_holds_the_last_state_that_waits() {
 #[test]
 fn rq_8_each_object_is_transformed_once() {
     let known = view("z1");
-    let mut rig = Rig::new(marking(in_order_over(&known)), known);
-    rig.feed("+a1 ~a2 -a3 +b1 =c1 !");
+    let mut stage = Stage::new(marking(in_order_over(&known)), known);
+    stage.feed("+a1 ~a2 -a3 +b1 =c1 !");
     for expected in ["a1'", "a2'", "a3'", "b1'", "b1'", "z1", "c1'"] {
-        assert_eq!(marks(&rig.pop()), expected);
+        assert_eq!(marks(&stage.pop()), expected);
     }
-    assert!(rig.handle.is_empty(), "the resync found everything waiting");
+    assert!(
+        stage.handle.is_empty(),
+        "the resync found everything waiting"
+    );
 }
 
 /// RQ-9, `TestRealFIFO_Resync`, `...ResyncNonExisting`, `...UpdateResyncRace`.
 #[test]
 fn rq_9_a_resync_brings_up_what_nothing_waits_for() {
     for (known, input, output) in RESYNCS {
-        assert_eq!(Rig::in_order(known).feed(input).drain(), output, "{input}");
+        assert_eq!(
+            Stage::in_order(known).feed(input).drain(),
+            output,
+            "{input}"
+        );
     }
 }
 
 /// The batches of up to `max` that wait.
-fn batches(rig: &mut Rig, max: usize) -> Vec<Vec<String>> {
+fn batches(stage: &mut Stage, max: usize) -> Vec<Vec<String>> {
     let max = NonZeroUsize::new(max).unwrap();
     let mut batches = Vec::new();
-    while !rig.handle.is_empty() {
-        let batch = rig.queue.pop_batch(max, at_once(), |batch, _| batch);
+    while !stage.handle.is_empty() {
+        let batch = stage.queue.pop_batch(max, at_once(), |batch, _| batch);
         batches.push(batch.unwrap().iter().map(shown).collect());
     }
     batches
@@ -168,7 +175,7 @@ fn rq_14_the_tables_of_batches() {
     ];
     for (max, input, output) in table {
         assert_eq!(
-            batches(Rig::in_order("").feed(input), max),
+            batches(Stage::in_order("").feed(input), max),
             output,
             "{max}: {input}"
         );
@@ -178,13 +185,16 @@ fn rq_14_the_tables_of_batches() {
 /// RQ-13: the special deltas come alone; a compressed queue gives batches of objects.
 #[test]
 fn rq_13_what_is_about_everything_comes_alone() {
-    let mut rig = Rig::atomic(false);
-    rig.feed("=a1 ~a2 ~b2 ! ~c3");
+    let mut stage = Stage::atomic(false);
+    stage.feed("=a1 ~a2 ~b2 ! ~c3");
     assert_eq!(
-        batches(&mut rig, 9),
+        batches(&mut stage, 9),
         [vec!["[a1]@100"], vec!["~a2", "~b2"], vec!["!"], vec!["~c3"]]
     );
-    let mut rig = Rig::compressed("");
-    rig.feed("=a1,b1 ~b2 ~c3");
-    assert_eq!(batches(&mut rig, 9), [vec!["=a1", "=b1,~b2"], vec!["~c3"]]);
+    let mut stage = Stage::compressed("");
+    stage.feed("=a1,b1 ~b2 ~c3");
+    assert_eq!(
+        batches(&mut stage, 9),
+        [vec!["=a1", "=b1,~b2"], vec!["~c3"]]
+    );
 }

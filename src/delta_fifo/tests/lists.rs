@@ -4,11 +4,11 @@ use super::*;
 use crate::object::Object as _;
 
 /// The deltas that wait for `a`, after a list without it.
-fn unlisted(mut rig: Rig, words: &str) -> String {
-    rig.feed(words);
+fn unlisted(mut stage: Stage, words: &str) -> String {
+    stage.feed(words);
     let mut told = Vec::new();
-    while !rig.handle.is_empty() {
-        let popped = rig.pop();
+    while !stage.handle.is_empty() {
+        let popped = stage.pop();
         for delta in popped.iter() {
             let Delta::Deleted(deletion) = delta else {
                 continue;
@@ -30,7 +30,7 @@ fn unlisted(mut rig: Rig, words: &str) -> String {
 /// marks it, so that it counts.
 #[test]
 fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
-    for rig in [Rig::compressed, Rig::in_order] {
+    for stage in [Stage::compressed, Stage::in_order] {
         let table = [
             ("-a2", "a2 seen"),
             ("-a2 =", "a2 unlisted"),
@@ -40,12 +40,12 @@ fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
             ("~a6 =", "a6 unlisted"),
         ];
         for (words, expected) in table {
-            assert_eq!(unlisted(rig("a5"), words), expected, "{words}");
+            assert_eq!(unlisted(stage("a5"), words), expected, "{words}");
         }
     }
-    let told = unlisted(Rig::compressed("a5"), "= -a6");
+    let told = unlisted(Stage::compressed("a5"), "= -a6");
     assert_eq!(told, "a6 unlisted", "the mark outlasts what it stood on");
-    let told = unlisted(Rig::in_order("a5"), "= -a6");
+    let told = unlisted(Stage::in_order("a5"), "= -a6");
     assert_eq!(told, "a5 unlisted, a6 seen");
 }
 
@@ -53,10 +53,10 @@ fn b18_rq_3_df_6_a_list_marks_the_deletion_that_waits() {
 /// consumer refused it, so its view still shows the object, and the list ends that.
 #[test]
 fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
-    for mut rig in [Rig::compressed("a5"), Rig::in_order("a5")] {
-        rig.feed("-a2");
-        assert_eq!(shown(&rig.pop()), "-a2");
-        assert_eq!(rig.feed("=").drain(), ["?a5"]);
+    for mut stage in [Stage::compressed("a5"), Stage::in_order("a5")] {
+        stage.feed("-a2");
+        assert_eq!(shown(&stage.pop()), "-a2");
+        assert_eq!(stage.feed("=").drain(), ["?a5"]);
     }
 }
 
@@ -64,21 +64,25 @@ fn b18_rq_3_a_list_ends_what_a_refused_deletion_left() {
 /// it, so that the reflector asks for the most recent, which counts whatever its version.
 #[test]
 fn b4_b18_a_list_that_is_too_old_is_refused() {
-    for mut rig in [Rig::compressed(""), Rig::in_order(""), Rig::atomic(false)] {
-        rig.feed("+a5");
-        let stale = rig.writer.begin();
-        let error = rig.writer.commit(stale, &at("3")).unwrap_err();
+    for mut stage in [
+        Stage::compressed(""),
+        Stage::in_order(""),
+        Stage::atomic(false),
+    ] {
+        stage.feed("+a5");
+        let stale = stage.writer.begin();
+        let error = stage.writer.commit(stale, &at("3")).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stale);
         let text = "the list at version 3 is older than version 5";
         assert_eq!(error.to_string(), text);
-        assert_eq!(rig.handle.len(), 1);
+        assert_eq!(stage.handle.len(), 1);
         let consistent = Replacement {
             consistent: true,
             ..at("3")
         };
         for of in [consistent, at("3"), at("4")] {
-            let staging = rig.writer.begin();
-            rig.writer.commit(staging, &of).unwrap();
+            let staging = stage.writer.begin();
+            stage.writer.commit(staging, &of).unwrap();
         }
     }
 }
@@ -86,30 +90,30 @@ fn b4_b18_a_list_that_is_too_old_is_refused() {
 /// B12: a deletion that does not decode keeps the watch's report, and gets the list's mark, too.
 #[test]
 fn b18_b12_a_list_marks_a_deletion_that_does_not_decode() {
-    for mut rig in [Rig::compressed("a1"), Rig::in_order("a1")] {
+    for mut stage in [Stage::compressed("a1"), Stage::in_order("a1")] {
         let event = ObjectEvent::deleted(undecodable("a3"));
-        rig.writer.apply(event).unwrap();
-        rig.feed("=");
-        let popped = rig.pop();
+        stage.writer.apply(event).unwrap();
+        stage.feed("=");
+        let popped = stage.pop();
         assert_eq!(shown(&popped), "?a1");
         let Delta::Deleted(deletion) = popped.newest() else {
             panic!("{popped:?}")
         };
         assert!(deletion.seen.is_some() && deletion.unlisted);
-        assert!(rig.handle.is_empty());
+        assert!(stage.handle.is_empty());
     }
 }
 
 /// B12: the state before the end, wherever the end stands among the changes that waited together.
 #[test]
 fn b12_each_deletion_that_does_not_decode_gets_the_state_before_it() {
-    let mut rig = Rig::compressed("a1");
+    let mut stage = Stage::compressed("a1");
     let ends = ["a2", "a4"].map(|word| ObjectEvent::deleted(undecodable(word)));
     let [first, second] = ends;
-    rig.writer.apply(first).unwrap();
-    rig.feed("+a3");
-    rig.writer.apply(second).unwrap();
-    assert_eq!(rig.drain(), ["?a1,+a3,?a3"]);
+    stage.writer.apply(first).unwrap();
+    stage.feed("+a3");
+    stage.writer.apply(second).unwrap();
+    assert_eq!(stage.drain(), ["?a1,+a3,?a3"]);
 }
 
 /// An unchanged object of a list keeps its allocation if the view knows it.
@@ -122,12 +126,12 @@ fn rq_10_unchanged_objects_of_a_list_keep_their_allocation() {
         compressed_over(&known).atomic_lists(),
     ];
     for options in modes {
-        let mut rig = Rig::new(options, Arc::clone(&known));
-        rig.feed("=a1,b2,c1");
+        let mut stage = Stage::new(options, Arc::clone(&known));
+        stage.feed("=a1,b2,c1");
         let mut shared = Vec::new();
-        while !rig.handle.is_empty() {
+        while !stage.handle.is_empty() {
             let mut listed = Vec::new();
-            for delta in rig.pop() {
+            for delta in stage.pop() {
                 if let Delta::ReplacedAll(all) = delta {
                     listed.extend(all.items);
                 } else if let Delta::Replaced(item) = delta {
@@ -147,13 +151,13 @@ fn rq_10_unchanged_objects_of_a_list_keep_their_allocation() {
 /// Another uid, or no version, is another state.
 #[test]
 fn what_may_have_changed_is_taken_from_the_list() {
-    let mut rig = Rig::compressed("a1 b");
+    let mut stage = Stage::compressed("a1 b");
     let mut again = ConfigMap::clone(&stored("a1"));
     again.metadata.uid = Some("another".to_owned());
     let listed = [Arc::new(StoredObject::new(again)), stored("b")];
-    replace(&mut rig.writer, listed.to_vec()).unwrap();
+    replace(&mut stage.writer, listed.to_vec()).unwrap();
     for object in listed {
-        let popped = rig.pop();
+        let popped = stage.pop();
         assert!(Arc::ptr_eq(popped.newest().object().unwrap(), &object));
     }
 }
@@ -161,12 +165,13 @@ fn what_may_have_changed_is_taken_from_the_list() {
 /// RQ-16: the queue holds no taken entry.
 #[test]
 fn rq_16_what_was_taken_is_not_held() {
-    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
+    for mut stage in [Stage::compressed(""), Stage::in_order("")] {
         let object = stored("a1");
-        rig.writer
+        stage
+            .writer
             .apply(ObjectEvent::added(Arc::clone(&object)))
             .unwrap();
-        drop(rig.pop());
+        drop(stage.pop());
         assert_eq!(Arc::strong_count(&object), 1);
     }
 }
@@ -189,17 +194,17 @@ fn a_view_that_panics_fails_the_list_alone() {
     let known = view("a1");
     let bad = Arc::new(Bad(Arc::clone(&known), Mutex::new(true)));
     let options = Options::default().known(Arc::<Bad>::clone(&bad));
-    let mut rig = Rig::new(options, known);
+    let mut stage = Stage::new(options, known);
     let text = "the known objects of a ConfigMap queue panicked: made up";
     for word in ["=b1", "!"] {
-        let error = rig.write(word).unwrap_err();
+        let error = stage.write(word).unwrap_err();
         assert_eq!(
             (error.kind(), &*error.to_string()),
             (ErrorKind::Panicked, text)
         );
     }
-    assert!(rig.handle.is_empty() && !rig.handle.has_synced());
-    assert_eq!(rig.feed("-c2").drain(), ["-c2"], "it may be known (DF-5)");
+    assert!(stage.handle.is_empty() && !stage.handle.has_synced());
+    assert_eq!(stage.feed("-c2").drain(), ["-c2"], "it may be known (DF-5)");
     *bad.1.lock() = false;
-    assert_eq!(rig.feed("=b1").drain(), ["=b1", "?a1"]);
+    assert_eq!(stage.feed("=b1").drain(), ["=b1", "?a1"]);
 }

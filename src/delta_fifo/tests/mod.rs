@@ -89,7 +89,7 @@ const RESYNCS: [(&str, &str, &[&str]); 4] = [
 ];
 
 /// A queue with both of its ends, and the view it was given.
-pub(super) struct Rig {
+pub(super) struct Stage {
     pub(super) queue: DeltaFifo<ConfigMap>,
     pub(super) writer: DeltaFifoWriter<ConfigMap>,
     pub(super) handle: DeltaFifoHandle<ConfigMap>,
@@ -118,7 +118,7 @@ pub(super) fn in_order_over(known: &Arc<View>) -> Options {
     compressed_over(known).in_order()
 }
 
-impl Rig {
+impl Stage {
     pub(super) fn new(options: Options, known: Arc<View>) -> Self {
         let (queue, writer) = DeltaFifo::new(options);
         Self {

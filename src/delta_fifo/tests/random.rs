@@ -200,13 +200,13 @@ fn number(object: &ConfigMap) -> u64 {
 }
 
 /// Takes one entry or a batch, which another thread then processes.
-fn take(rig: &Rig, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
+fn take(stage: &Stage, dice: &mut Dice) -> Option<Vec<Deltas<ConfigMap>>> {
     let max = [1, 2, 9][usize::try_from(dice.roll(3)).unwrap()];
-    let taken = rig.handle.state.lock().take(max, other_thread());
+    let taken = stage.handle.state.lock().take(max, other_thread());
     let (first, more, _) = taken?;
     let mut batch: Vec<_> = std::iter::once(first).chain(more).collect();
     for deltas in &mut batch {
-        rig.queue.complete(deltas);
+        stage.queue.complete(deltas);
     }
     Some(batch)
 }
@@ -224,34 +224,34 @@ fn history(options: Options, view: Arc<View>, dice: &mut Dice, context: &str) {
         view: Arc::clone(&view),
         ..Consumer::default()
     };
-    let mut rig = Rig::new(options, view);
-    server.list(dice, &mut rig.writer);
+    let mut stage = Stage::new(options, view);
+    server.list(dice, &mut stage.writer);
     for _ in 0..STEPS {
-        let taken = take(&rig, dice);
+        let taken = take(&stage, dice);
         for _ in 0..dice.roll(3) {
-            step(&mut server, dice, &mut rig.writer);
+            step(&mut server, dice, &mut stage.writer);
         }
         for deltas in taken.iter().flatten() {
             consumer.process(deltas, context);
         }
-        finish(&rig.handle);
+        finish(&stage.handle);
         for _ in 0..dice.roll(2) {
-            pass(&mut server, dice, &mut rig.writer);
+            pass(&mut server, dice, &mut stage.writer);
         }
     }
     // The history ends with a list that succeeds, while old news may still wait.
-    server.repeat(dice, &mut rig.writer);
+    server.repeat(dice, &mut stage.writer);
     server.watched = false;
     while !server.watched {
         drop(server.change(dice));
-        server.list(dice, &mut rig.writer);
+        server.list(dice, &mut stage.writer);
     }
-    let Rig {
+    let Stage {
         mut queue,
         writer,
         handle,
         ..
-    } = rig;
+    } = stage;
     drop(writer);
     while !handle.is_empty() {
         let process = |deltas: Deltas<_>, _| consumer.process(&deltas, context);

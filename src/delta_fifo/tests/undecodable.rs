@@ -2,26 +2,27 @@
 
 use super::*;
 
-fn stage_bad(rig: &mut Rig, good: &str, bad: &str) {
-    let mut staging = rig.writer.begin();
-    rig.writer
+fn stage_bad(stage: &mut Stage, good: &str, bad: &str) {
+    let mut staging = stage.writer.begin();
+    stage
+        .writer
         .stage(&mut staging, ObjectEvent::added(stored(good)));
     let bad = Listed::from(undecodable(bad));
-    rig.writer.stage(&mut staging, ObjectEvent::added(bad));
-    rig.writer.commit(staging, &at("100")).unwrap();
+    stage.writer.stage(&mut staging, ObjectEvent::added(bad));
+    stage.writer.commit(staging, &at("100")).unwrap();
 }
 
 /// B12: an undecodable object counts as present in a list, so that no false deletion is queued.
 #[test]
 fn b12_a_listed_object_that_does_not_decode_is_not_deleted() {
     let table = [
-        (Rig::compressed("a1 b1"), vec!["=a1", "Xb2"]),
-        (Rig::in_order("a1 b1"), vec!["=a1", "Xb2"]),
-        (Rig::atomic(false), vec!["[a1+Xb2]@100"]),
+        (Stage::compressed("a1 b1"), vec!["=a1", "Xb2"]),
+        (Stage::in_order("a1 b1"), vec!["=a1", "Xb2"]),
+        (Stage::atomic(false), vec!["[a1+Xb2]@100"]),
     ];
-    for (mut rig, expected) in table {
-        stage_bad(&mut rig, "a1", "b2");
-        assert_eq!(rig.drain(), expected);
+    for (mut stage, expected) in table {
+        stage_bad(&mut stage, "a1", "b2");
+        assert_eq!(stage.drain(), expected);
     }
 }
 
@@ -30,16 +31,17 @@ fn b12_a_listed_object_that_does_not_decode_is_not_deleted() {
 #[test]
 fn b12_a_change_that_does_not_decode_keeps_the_order() {
     let table = [
-        (Rig::compressed(""), vec!["+a1,Xa2,?a1"]),
-        (Rig::in_order(""), vec!["+a1", "Xa2", "?a1"]),
+        (Stage::compressed(""), vec!["+a1,Xa2,?a1"]),
+        (Stage::in_order(""), vec!["+a1", "Xa2", "?a1"]),
     ];
-    for (mut rig, expected) in table {
-        rig.feed("+a1");
-        rig.writer
+    for (mut stage, expected) in table {
+        stage.feed("+a1");
+        stage
+            .writer
             .apply(ObjectEvent::updated(undecodable("a2")))
             .unwrap();
-        rig.feed("=");
-        assert_eq!(rig.drain(), expected);
+        stage.feed("=");
+        assert_eq!(stage.drain(), expected);
     }
 }
 
@@ -47,16 +49,16 @@ fn b12_a_change_that_does_not_decode_keeps_the_order() {
 /// queue or the consumer.
 #[test]
 fn b12_a_deletion_that_does_not_decode_carries_the_last_good_state() {
-    for mut rig in [Rig::compressed("a1 b1"), Rig::in_order("a1 b1")] {
-        rig.feed("~a2");
+    for mut stage in [Stage::compressed("a1 b1"), Stage::in_order("a1 b1")] {
+        stage.feed("~a2");
         for gone in ["a3", "b3"] {
             let event = ObjectEvent::deleted(undecodable(gone));
-            rig.writer.apply(event).unwrap();
+            stage.writer.apply(event).unwrap();
         }
         let mut deleted = Vec::new();
-        while !rig.handle.is_empty() {
-            let popped = rig.pop();
-            apply(&rig.known, &popped);
+        while !stage.handle.is_empty() {
+            let popped = stage.pop();
+            apply(&stage.known, &popped);
             if let Delta::Deleted(end) = popped.newest() {
                 let seen = end.seen.as_ref().unwrap();
                 let last = word(end.last_known.as_ref().unwrap());
@@ -80,10 +82,10 @@ fn b12_rq_10_a_deletion_that_does_not_decode_carries_what_the_view_shows() {
         (Options::default(), None),
     ];
     for (options, expected) in table {
-        let mut rig = Rig::new(options.atomic_lists(), Arc::clone(&known));
+        let mut stage = Stage::new(options.atomic_lists(), Arc::clone(&known));
         let event = ObjectEvent::deleted(undecodable("a3"));
-        rig.writer.apply(event).unwrap();
-        let popped = rig.pop();
+        stage.writer.apply(event).unwrap();
+        let popped = stage.pop();
         let last = popped.newest().object().map(|object| word(object));
         assert_eq!(last.as_deref(), expected);
     }
@@ -92,10 +94,10 @@ fn b12_rq_10_a_deletion_that_does_not_decode_carries_what_the_view_shows() {
 /// DF-5 holds for them too.
 #[test]
 fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
-    for (mut rig, expected) in [(Rig::compressed(""), 0), (Rig::in_order(""), 1)] {
+    for (mut stage, expected) in [(Stage::compressed(""), 0), (Stage::in_order(""), 1)] {
         let event = ObjectEvent::deleted(undecodable("a3"));
-        rig.writer.apply(event).unwrap();
-        assert_eq!(rig.drain().len(), expected);
+        stage.writer.apply(event).unwrap();
+        assert_eq!(stage.drain().len(), expected);
     }
 }
 
@@ -104,18 +106,18 @@ fn b12_an_unknown_deletion_that_does_not_decode_is_left_out_when_compressed() {
 #[test]
 fn b12_many_objects_that_never_decoded_are_deleted_by_a_list_without_them() {
     const MANY: usize = 20_000;
-    for mut rig in [Rig::compressed(""), Rig::in_order("")] {
-        let mut staging = rig.writer.begin();
+    for mut stage in [Stage::compressed(""), Stage::in_order("")] {
+        let mut staging = stage.writer.begin();
         for number in 0..MANY {
             let mut bad = undecodable("a1");
             bad.key = key(&format!("bad-{number}"));
-            rig.writer.stage(&mut staging, ObjectEvent::added(bad));
+            stage.writer.stage(&mut staging, ObjectEvent::added(bad));
         }
-        rig.writer.commit(staging, &at("100")).unwrap();
-        rig.feed("=");
+        stage.writer.commit(staging, &at("100")).unwrap();
+        stage.feed("=");
         let mut deleted = 0;
-        while !rig.handle.is_empty() {
-            let popped = rig.pop();
+        while !stage.handle.is_empty() {
+            let popped = stage.pop();
             if let Delta::Deleted(end) = popped.newest() {
                 assert!(end.last_known.is_none() && end.unlisted);
                 deleted += 1;
@@ -134,12 +136,12 @@ fn b12_b18_a_deletion_by_a_list_does_not_carry_what_an_old_deletion_told() {
         ("a5", "-a2", "-a2,Xa6,?a5"),
     ];
     for (known, before, expected) in table {
-        for mut rig in [Rig::compressed(known), Rig::in_order(known)] {
-            rig.feed(before);
+        for mut stage in [Stage::compressed(known), Stage::in_order(known)] {
+            stage.feed(before);
             let event = ObjectEvent::updated(undecodable("a6"));
-            rig.writer.apply(event).unwrap();
-            rig.feed("=");
-            assert_eq!(rig.drain().join(","), expected, "{:?}", rig.writer);
+            stage.writer.apply(event).unwrap();
+            stage.feed("=");
+            assert_eq!(stage.drain().join(","), expected, "{:?}", stage.writer);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! and the transport reads the context of the thread it runs on.
 
 use std::cell::RefCell;
-use std::io;
+use std::io::{self, Read};
 use std::net::TcpStream;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -34,6 +34,10 @@ const FRAMING_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 /// The stop, the limits and the state of one call.
 #[derive(Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that are known or not, each for itself"
+)]
 pub(crate) struct CallContext {
     /// Ends every wait at once.
     pub(crate) stop: StopToken,
@@ -64,6 +68,8 @@ pub(crate) struct CallContext {
     pub(crate) is_retry: bool,
     /// Whether waits fail instead of blocking.
     pub(crate) is_nonblocking: bool,
+    /// Whether the last read without blocking found less in the socket than it had room for.
+    pub(crate) is_drained: bool,
     /// The slot, released during a long wait.
     pub(crate) slot: Option<Arc<Slot>>,
     /// Receives each phase of the request.
@@ -170,6 +176,7 @@ impl CallContext {
             bytes_out: 0,
             is_retry: false,
             is_nonblocking: false,
+            is_drained: false,
             account: None,
             head_bytes_left: None,
             framing: Arc::default(),
@@ -211,14 +218,15 @@ impl CallContext {
     }
 
     /// Sets a copy of this context on the calling thread until the guard drops. The waits of the
-    /// copy fail.
+    /// copy fail. If `is_drained`, its reads pass over the socket.
     ///
     /// The copy is made in a frame of its own: the stack of a watching thread stays resident as
     /// deep as its reads go.
     #[inline(never)]
-    pub(crate) fn enter_nonblocking(&self) -> ContextGuard {
+    pub(crate) fn enter_nonblocking(&self, is_drained: bool) -> ContextGuard {
         let copy = Self {
             is_nonblocking: true,
+            is_drained,
             ..self.clone()
         };
         CURRENT.set(Some(copy));
@@ -469,6 +477,27 @@ pub(crate) fn current<T>(
         let outside = || io::Error::other("a transport was used outside of a call");
         run(current.as_mut().ok_or_else(|| Interrupt::Io(outside()))?)
     })
+}
+
+/// Reads from a socket. Saves a call without blocking the second read, which only says that the
+/// first one has taken all bytes: poll(2) reports later ones.
+pub(crate) fn receive(mut socket: impl Read, into: &mut [u8]) -> io::Result<usize> {
+    if is_drained() {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let count = socket.read(into)?;
+    // 0 is the end.
+    let is_short = (1..into.len()).contains(&count);
+    let _noted = current(|call| {
+        call.is_drained = call.is_nonblocking && is_short;
+        Ok(())
+    });
+    Ok(count)
+}
+
+/// Whether a read without blocking would find nothing in the socket.
+pub(crate) fn is_drained() -> bool {
+    current(|call| Ok(call.is_drained)).unwrap_or_default()
 }
 
 /// Notes that the body of the current response yielded bytes.

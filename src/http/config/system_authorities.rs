@@ -81,9 +81,9 @@ mod tests {
     }
 
     /// Directories of certificates.
-    struct Bed(TempDirectory);
+    struct Stage(TempDirectory);
 
-    impl Bed {
+    impl Stage {
         fn new(name: &str) -> Self {
             let path = TempDirectory::new(name);
             for directory in ["a", "b", "empty"] {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_variables_name_a_file_and_directories() {
-        let bed = Bed::new("ssl-cert");
+        let stage = Stage::new("ssl-cert");
         let rows: [(&[(&str, &str)], &str); 5] = [
             (&[("SSL_CERT_FILE", "@/a/one.pem")], "authority"),
             (&[("SSL_CERT_DIR", "@/a")], "authority"),
@@ -144,16 +144,16 @@ mod tests {
             ),
         ];
         for (variables, expected) in rows {
-            assert_eq!(bed.read(variables), expected, "{variables:?}");
+            assert_eq!(stage.read(variables), expected, "{variables:?}");
         }
-        let pem = bed.find(&[("SSL_CERT_FILE", "/mine.pem"), ("SSL_CERT_DIR", "/x:/y")]);
+        let pem = stage.find(&[("SSL_CERT_FILE", "/mine.pem"), ("SSL_CERT_DIR", "/x:/y")]);
         let expected = "SSL_CERT_FILE and SSL_CERT_DIR: /mine.pem, /x, /y";
         assert_eq!(pem.origin(), expected);
     }
 
     #[test]
     fn what_cannot_be_read_is_named_if_nothing_else_is_there() {
-        let bed = Bed::new("ssl-cert-broken");
+        let stage = Stage::new("ssl-cert-broken");
         let rows: [(&[(&str, &str)], &str); 3] = [
             (
                 &[("SSL_CERT_FILE", "@/missing.pem"), ("SSL_CERT_DIR", "@/a")],
@@ -169,23 +169,23 @@ mod tests {
             ),
         ];
         for (variables, expected) in rows {
-            assert_eq!(bed.read(variables), expected, "{variables:?}");
+            assert_eq!(stage.read(variables), expected, "{variables:?}");
         }
-        let empty = bed.0.join("empty");
+        let empty = stage.0.join("empty");
         symlink("loop.pem", empty.join("../loop.pem")).unwrap();
         symlink("../loop.pem", empty.join("loop.pem")).unwrap();
         fs::write(empty.join("broken.pem"), "-----BEGIN CERTIFICATE-----\n!\n").unwrap();
-        let told = bed.read(&[("SSL_CERT_DIR", "@/empty")]);
+        let told = stage.read(&[("SSL_CERT_DIR", "@/empty")]);
         let expected = "SSL_CERT_DIR: @/empty/broken.pem: not PEM, @/empty/loop.pem: ";
         assert!(told.starts_with(expected), "{told}");
-        let beside = bed.read(&[("SSL_CERT_DIR", "@/empty:@/a")]);
+        let beside = stage.read(&[("SSL_CERT_DIR", "@/empty:@/a")]);
         assert_eq!(beside, "authority");
     }
 
     #[test]
     fn links_beside_files_and_whatever_is_no_certificate_do_not_count() {
-        let bed = Bed::new("ssl-cert-odd");
-        let directory = bed.0.join("a");
+        let stage = Stage::new("ssl-cert-odd");
+        let directory = stage.0.join("a");
         symlink("one.pem", directory.join("5ad8a5d6.0")).unwrap();
         symlink("../b/two.crt", directory.join("two.pem")).unwrap();
         symlink("nowhere", directory.join("dangling")).unwrap();
@@ -196,7 +196,7 @@ mod tests {
             .status();
         assert!(pipe.unwrap().success());
         assert_eq!(
-            bed.read(&[("SSL_CERT_DIR", "@/a")]),
+            stage.read(&[("SSL_CERT_DIR", "@/a")]),
             "authority other-authority"
         );
     }

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::super::calls::call_context;
 use super::session::Session;
 use crate::sync::Arc;
 
@@ -39,7 +40,7 @@ impl ByteStream {
 impl Read for ByteStream {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match &mut self.proxy {
-            None => (&*self.socket).read(into),
+            None => call_context::receive(&*self.socket, into),
             Some(session) => session.read(&mut &*self.socket, into),
         }
     }

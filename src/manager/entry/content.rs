@@ -34,6 +34,8 @@ pub(crate) struct EntryContent<K: Object> {
     guard: VersionGuard,
     /// A uid that a consistent read found gone: later events about it are old.
     tombstone: Option<Box<str>>,
+    /// The uid of the object that was forgotten. It may be gone since.
+    forgotten: Option<Box<str>>,
     /// The revision at which a consistent read found that there is no such object.
     absent_at: Option<u64>,
     /// The object as an earlier process knew it, until the first admitted write.
@@ -52,6 +54,7 @@ impl<K: Object> EntryContent<K> {
             reads: 0,
             guard: VersionGuard::of_entry(),
             tombstone: None,
+            forgotten: None,
             absent_at: None,
             seed: None,
         }
@@ -164,26 +167,10 @@ impl<K: Object> EntryContent<K> {
         listed: &mut Option<Listed<K>>,
         of: &Replacement,
     ) -> Result<bool, Error> {
-        let uid = match &*listed {
-            Some(Listed::Object(object)) => Some(object.uid()),
-            Some(Listed::Undecodable(set_aside)) => Some(&*set_aside.uid),
-            None => None,
-        };
-        // A fresh read during the list may have found a newer state than any list.
-        let overtaken = began != self.revision;
-        let judged = Replacement {
-            resource_version: of.resource_version.clone(),
-            consistent: of.consistent && !overtaken,
-            history_expired: of.history_expired && !overtaken,
-        };
-        // An absence has no version. Of an object that was never held, not even a uid is known.
-        let found_none = overtaken && self.absent_at == Some(self.revision);
-        let from_the_past =
-            uid.is_some_and(|uid| found_none || self.has_tombstone(uid)) && !judged.consistent;
-        if from_the_past {
+        let Some(judged) = self.judge_list(began, listed.as_ref(), of) else {
             self.guard.refuse();
             return Err(self.guard.stale(of));
-        }
+        };
         self.guard.admits_replacement(&judged)?;
         self.tombstone = None;
         Ok(self.take_in(listed))
@@ -194,8 +181,41 @@ impl<K: Object> EntryContent<K> {
     /// # Errors
     ///
     /// `Stale` for an answer older than the known state (B18).
-    pub(crate) fn admits_list(&self, of: &Replacement) -> Result<(), Error> {
-        self.guard.clone().admits_replacement(of)
+    pub(crate) fn admits_list(
+        &self,
+        began: u64,
+        listed: Option<&Listed<K>>,
+        of: &Replacement,
+    ) -> Result<(), Error> {
+        let judged = self.judge_list(began, listed, of);
+        let judged = judged.ok_or_else(|| self.guard.stale(of))?;
+        self.guard.clone().admits_replacement(&judged)
+    }
+
+    /// How a list counts that began at a revision. `None` if it has an object that is known to be
+    /// gone.
+    fn judge_list(
+        &self,
+        began: u64,
+        listed: Option<&Listed<K>>,
+        of: &Replacement,
+    ) -> Option<Replacement> {
+        // A fresh read during the list may have found a newer state than any list.
+        let overtaken = began != self.revision;
+        let consistent = of.consistent && !overtaken;
+        // An absence has no version. Of an object that was never held, not even a uid is known.
+        let found_none = overtaken && self.absent_at == Some(self.revision);
+        let is_gone = listed.is_some_and(|listed| found_none || self.has_tombstone(listed.uid()));
+        (!is_gone || consistent).then(|| Replacement {
+            resource_version: of.resource_version.clone(),
+            consistent,
+            history_expired: of.history_expired && !overtaken,
+        })
+    }
+
+    /// The error for a list that is older than the known state (B18).
+    pub(crate) fn stale(&self, of: &Replacement) -> Error {
+        self.guard.stale(of)
     }
 
     /// Takes in an added or modified state of the object, or one that does not decode (B12). `None`
@@ -274,11 +294,13 @@ impl<K: Object> EntryContent<K> {
         self.revision != position.revision
     }
 
-    /// Drops the known state of the object, and keeps its version.
+    /// Drops the known state of the object, and keeps its version and its uid.
     pub(crate) fn forget(&mut self) {
         self.undecodable = None;
-        self.tombstone = None;
-        self.object = None;
+        let object = self.object.take();
+        self.forgotten = object
+            .map(|object| object.uid().into())
+            .or(self.forgotten.take());
     }
 
     /// Takes in the answer of a consistent read: the object, or that there is none. `None` if a
@@ -360,7 +382,8 @@ impl<K: Object> EntryContent<K> {
         if self.has_overtaken(position) && (stored.is_none() || stored != position.uid.as_deref()) {
             return None;
         }
-        if let Some(uid) = stored.filter(|uid| !uid.is_empty()) {
+        let gone = stored.or(self.forgotten.as_deref());
+        if let Some(uid) = gone.filter(|uid| !uid.is_empty()) {
             self.tombstone = Some(uid.into());
         }
         let is_news = self.put(&mut None);
@@ -512,6 +535,38 @@ mod tests {
         let began = content.revision();
         let listed = content.replace(began, &mut Some(listed("8")), &of);
         assert_eq!(listed.ok(), Some(true), "begun after the read");
+    }
+
+    /// B18. Seen: one more pod referred to an object that was gone, and a read at a version had it
+    /// again from a cache of the server that was behind.
+    #[test]
+    fn what_was_forgotten_and_found_gone_does_not_come_back() {
+        let mut content = EntryContent::<Secret>::new(KindTraits::default());
+        let now = Clock::system().now();
+        let object = || Some(Arc::new(StoredObject::new(secret("s", "9"))));
+        let fresh = |content: &mut EntryContent<Secret>| {
+            content.begin_read(ResourceVersion::most_recent(), now)
+        };
+        let read = fresh(&mut content);
+        assert_eq!(content.found(&read, &mut object()), Some(true));
+        content.forget();
+        let read = fresh(&mut content);
+        assert_eq!(
+            content.found(&read, &mut object()),
+            Some(true),
+            "it is there"
+        );
+        content.forget();
+        let read = fresh(&mut content);
+        assert_eq!(content.found(&read, &mut None), Some(false), "it is gone");
+        for _ in 0..2 {
+            let read = content.begin_read("9".into(), now);
+            assert_eq!(content.found(&read, &mut object()), None);
+            assert_eq!(content.answer(&mut object()), None);
+            content.forget();
+        }
+        let read = fresh(&mut content);
+        assert_eq!(content.found(&read, &mut object()), Some(true), "put back");
     }
 
     /// The drop of an object overwrites its secrets: a refused state stays with the caller, which

@@ -132,6 +132,29 @@ fn what_settles_the_absence_meanwhile_saves_the_request() {
     nothing_more(&stage, 0);
 }
 
+/// Seen: a read at a version, which a cache that is behind may answer, settled that it was gone.
+#[test]
+fn an_absence_at_a_version_settles_nothing_and_is_doubtful_itself() {
+    let absent_at_a_version = |stage: &Stage| {
+        let read = stage.begin("s", "10").unwrap();
+        let absent = stage.complete(&read, Err(failed(404, "not found")));
+        assert!(absent.unwrap_err().is_not_found());
+    };
+    let stage = stuck();
+    absent_at_a_version(&stage);
+    stage.getter.answer(Ok(secret("s", "15")));
+    pause(&stage);
+    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
+    // What it took away comes back, too.
+    absent_at_a_version(&stage);
+    assert!(stage.get("s").unwrap_err().is_not_found());
+    stage
+        .getter
+        .answer(Ok(with_uid(secret("s", "16"), "again")));
+    pause(&stage);
+    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 16);
+}
+
 #[test]
 fn an_object_that_is_let_go_is_asked_for_no_more() {
     let stage = stuck();

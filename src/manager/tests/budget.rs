@@ -5,7 +5,7 @@ use super::fake::{immutable, secret};
 use super::stage::{MINUTE, SECOND, Stage, failed, refused, unavailable};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::manager::{Changed, ManagerOptions, ObjectState, PastLimit};
+use crate::manager::{Changed, ManagerOptions, ObjectState, PastLimit, WatchScope};
 use crate::object::ObjectKey;
 
 /// Waits for what another thread brings about.
@@ -244,6 +244,33 @@ fn b18_a_poll_that_comes_after_the_watch_has_taken_over_is_void() {
     stage.getter.wait_for_asked(3);
     assert_eq!(stage.version_now("p"), 8);
     assert!(!stage.get_now("p").unwrap().is_polled());
+}
+
+/// A poll that began after the watch of the namespace took note of the object misses nothing,
+/// though the object's own version is older than the watch.
+#[test]
+fn a_polled_object_goes_over_to_the_watch_of_its_namespace_with_its_next_poll() {
+    let scope = WatchScope::Namespace { above: 1 };
+    let stage = Stage::watching().options(|all| options(all).watches_max(3).watch_scope(scope));
+    let stage = stage.by_hand();
+    for name in ["a", "b"] {
+        stage.add(name, "pod");
+    }
+    // The thread of the watch of `a`, which has ended, takes the room.
+    stage.runs.hold(true);
+    let listed = ["a", "b"].map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    stage.add("p", "pod");
+    stage.getter.wait_for_asked(1);
+    stage.runs.hold(false);
+    stage.getter.answer(Ok(secret("p", "5")));
+    assert!(stage.get("p").unwrap().is_polled());
+    stage.clock.wait_for_timer(INTERVAL);
+    stage.clock.advance(INTERVAL);
+    stage.getter.answer(Ok(secret("p", "5")));
+    until(|| !stage.get_now("p").unwrap().is_polled());
+    stage.runs.modified_in_namespace(0, secret("p", "21"));
+    assert_eq!(stage.version_now("p"), 21);
 }
 
 /// Without room for a single watch all objects are polled.

@@ -53,6 +53,8 @@ pub(crate) struct FakeRuns {
 struct Gate {
     shut: bool,
     reached: bool,
+    /// A thread may pass although the gate is shut.
+    admits_one: bool,
 }
 
 struct FakeHandle {
@@ -263,7 +265,7 @@ impl FakeRuns {
     ) -> Result<(), Error> {
         self.write_namespace(index, |sink| {
             let staging = sink.begin();
-            commit_namespace(sink, staging, version, objects)
+            commit_namespace(sink, staging, &cached_at(version), objects)
         })
     }
 
@@ -280,18 +282,22 @@ impl FakeRuns {
 pub(crate) fn commit_namespace(
     sink: &mut NamespaceSink<Secret>,
     mut staging: <NamespaceSink<Secret> as Sink<Secret>>::Staging,
-    version: &str,
+    of: &Replacement,
     objects: impl IntoIterator<Item = Secret>,
 ) -> Result<(), Error> {
     for object in objects {
         let listed = Listed::Object(Arc::new(StoredObject::new(object)));
         sink.stage(&mut staging, ObjectEvent::added(listed));
     }
-    let of = Replacement {
+    sink.commit(staging, of)
+}
+
+/// The list of a cache of the server's.
+pub(crate) fn cached_at(version: &str) -> Replacement {
+    Replacement {
         resource_version: version.into(),
         ..Replacement::default()
-    };
-    sink.commit(staging, &of)
+    }
 }
 
 impl FakeRuns {
@@ -339,9 +345,19 @@ impl FakeRuns {
         let mut gate = self.gate.lock();
         gate.reached |= gate.shut;
         self.gate.notify_all();
-        while gate.shut {
+        while gate.shut && !gate.admits_one {
             gate = self.gate.wait(gate);
         }
+        gate.admits_one = false;
+    }
+
+    /// Lets the thread at the shut gate pass, and waits until a thread stands there again.
+    pub(crate) fn admit_one(&self) {
+        let mut gate = self.gate.lock();
+        (gate.admits_one, gate.reached) = (true, false);
+        drop(gate);
+        self.gate.notify_all();
+        self.wait_at_gate();
     }
 
     /// Whether the threads of runs that are told to stop go on nevertheless.
@@ -458,6 +474,13 @@ impl FakeRuns {
         let held = Arc::new(StoredObject::new(object));
         self.write(self.index_of(&name), |writer| {
             writer.apply(ObjectEvent::updated(held)).unwrap();
+        });
+    }
+
+    /// The last run of the object sees that nothing changed up to a version.
+    pub(crate) fn bookmark(&self, name: &str, version: &str) {
+        self.write(self.index_of(name), |writer| {
+            writer.bookmark(&version.into());
         });
     }
 

@@ -231,11 +231,7 @@ impl History {
         let names = self.referenced();
         let are_right = |history: &mut Self| names.iter().all(|name| history.is_right(name));
         let settled = self.settle(are_right);
-        let reports = || {
-            let objects: Vec<_> = self.manager.inspect().into_values().collect();
-            format!("{objects:#?}\n{:#?}", self.manager.namespace_reports())
-        };
-        assert!(settled, "{seed}: {names:?}\n{}", reports());
+        assert!(settled, "{seed}: {names:?}\n{}", self.reports());
         // By now nothing refuses the namespace for longer than the pause after a refusal.
         self.clock.advance(MINUTE.saturating_mul(6));
         if self.watches_max == usize::MAX {
@@ -262,9 +258,15 @@ impl History {
         });
         assert!(
             as_few,
-            "{seed}: {names:?}: {} watches",
-            source.open_watches()
+            "{seed}: {names:?}: {} watches\n{}",
+            source.open_watches(),
+            self.reports()
         );
+    }
+
+    fn reports(&self) -> String {
+        let objects: Vec<_> = self.manager.inspect().into_values().collect();
+        format!("{objects:#?}\n{:#?}", self.manager.namespace_reports())
     }
 }
 

@@ -1,8 +1,8 @@
 //! One watch for the objects of a namespace: when it begins and ends, who takes over from whom, and
 //! that no read in between fails, waits or goes back.
 
-use super::fake::{commit_namespace, immutable, opened, secret};
-use super::stage::{Stage, failed, refused, until};
+use super::fake::{cached_at, commit, commit_namespace, immutable, opened, secret};
+use super::stage::{Stage, failed, refused, until, version};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
@@ -10,10 +10,12 @@ use crate::list_watch::{ObjectEvent, Selection as _};
 use crate::manager::object_manager::counter;
 use crate::manager::watch::entry::ABSENCE_PAUSE;
 use crate::manager::watch::sources::namespace::NamespaceSink;
+use crate::manager::watch::sources::namespace_table::DRAIN_PAUSE;
+use crate::manager::watch::state_machine::WatchInput;
 use crate::manager::watch::writer::Writer;
 use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
 use crate::object::StoredObject;
-use crate::reflector::{ReflectorStatus, Sink};
+use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 
@@ -284,7 +286,7 @@ fn a_list_under_way_does_not_count_for_an_object_that_is_referenced_meanwhile() 
         "the list may be at any version"
     );
     let listed = NAMES.map(|name| secret(name, "9"));
-    let commit = |sink: &mut _| commit_namespace(sink, staging, "30", listed);
+    let commit = |sink: &mut _| commit_namespace(sink, staging, &cached_at("30"), listed);
     stage.runs.write_namespace(0, commit).unwrap();
     let bookmark = |sink: &mut NamespaceSink<Secret>| sink.bookmark(&"30".into());
     stage.runs.write_namespace(0, bookmark);
@@ -657,6 +659,135 @@ fn a_held_list_without_an_order_puts_nothing_back() {
     assert!(stage.runs.is_stopped("b"), "nothing has overtaken its list");
 }
 
+/// The namespace is listed at 20 by a consistent list, whose watch is not open yet.
+fn listed_consistently(stage: &Stage) {
+    let of = Replacement {
+        consistent: true,
+        ..cached_at("20")
+    };
+    let listed = NAMES.map(|name| secret(name, "9"));
+    let list = |sink: &mut NamespaceSink<Secret>| {
+        let staging = sink.begin();
+        commit_namespace(sink, staging, &of, listed)
+    };
+    stage.runs.write_namespace(0, list).unwrap();
+}
+
+/// B18: what a watch by name brings before the watch of the namespace opens stays, and the watch of
+/// the namespace takes over all the same: it brings what comes after its list.
+#[test]
+fn a_consistent_list_that_was_overtaken_hands_over() {
+    let stage = crossed();
+    listed_consistently(&stage);
+    stage.runs.modified(secret("a", "25"));
+    assert!(!stage.runs.is_stopped("a"));
+    stage.runs.write_namespace(0, |sink| sink.report(&opened()));
+    let versions = NAMES.map(|name| stage.version_now(name));
+    assert_eq!(versions, [25, 9, 9]);
+    assert!(stage.runs.is_stopped("a") && stage.runs.is_stopped("b"));
+    stage.runs.modified_in_namespace(0, secret("a", "26"));
+    assert_eq!(stage.version_now("a"), 26);
+}
+
+/// A fresh read that found none has no version: the list is old for that object. The watch of the
+/// namespace takes it over with the next event that says so.
+#[test]
+fn a_held_list_of_an_object_that_a_read_found_gone_hands_over_later() {
+    let stage = crossed();
+    listed_consistently(&stage);
+    let read = stage.begin("a", "").unwrap();
+    stage.complete(&read, Err(failed(404, "gone"))).unwrap_err();
+    stage.runs.write_namespace(0, |sink| sink.report(&opened()));
+    assert!(stage.get_now("a").unwrap_err().is_not_found());
+    assert!(stage.runs.is_stopped("b") && !stage.runs.is_stopped("a"));
+    let gone = Arc::new(StoredObject::new(secret("a", "22")));
+    let deleted = ObjectEvent::deleted(gone);
+    stage
+        .runs
+        .write_namespace(0, |sink| sink.apply(deleted))
+        .unwrap();
+    assert!(stage.runs.is_stopped("a"));
+    assert!(stage.get_now("a").unwrap_err().is_not_found());
+}
+
+/// Neither does a watch by name wait for ever with a list that was overtaken.
+#[test]
+fn a_list_by_name_that_was_overtaken_hands_over() {
+    for gone in [false, true] {
+        let stage = taken_over();
+        stage.delete("c", "pod");
+        stage.delete("b", "pod");
+        stage.runs.wait_for_count(3);
+        let list = |writer: &mut Arc<Writer<Secret>>| {
+            commit(writer, "21", Some(secret("a", "9")), true).unwrap();
+        };
+        stage.runs.write(2, list);
+        if gone {
+            let read = stage.begin("a", "").unwrap();
+            stage.complete(&read, Err(failed(404, "gone"))).unwrap_err();
+        } else {
+            stage.runs.modified_in_namespace(0, secret("a", "25"));
+        }
+        let open = |writer: &mut Arc<Writer<Secret>>| writer.report(&opened());
+        stage.runs.write(2, open);
+        if gone {
+            // The list is of no use: another watch by name begins.
+            stage.clock.advance(DRAIN_PAUSE);
+            stage.runs.wait_for_count(4);
+            stage.runs.list("a", "30", None).unwrap();
+        }
+        stage.runs.wait_for_namespace_end(0);
+        let version = stage.get_now("a").ok().map(|read| version(&read));
+        assert_eq!(version, (!gone).then_some(25));
+    }
+}
+
+/// Such a list is refused when it comes, so that the reflector lists anew after its backoff. A run
+/// that gave up later would be followed by another at once.
+#[test]
+fn a_list_by_name_of_an_object_that_is_gone_is_refused_at_once() {
+    let stage = taken_over();
+    stage.delete("c", "pod");
+    stage.delete("b", "pod");
+    stage.runs.wait_for_count(3);
+    let read = stage.begin("a", "").unwrap();
+    stage.complete(&read, Err(failed(404, "gone"))).unwrap_err();
+    let list = |writer: &mut Arc<Writer<Secret>>| {
+        commit(writer, "21", Some(secret("a", "9")), false).unwrap_err()
+    };
+    assert_eq!(stage.runs.write(2, list).kind(), ErrorKind::Stale);
+    let list = |writer: &mut Arc<Writer<Secret>>| commit(writer, "22", None, true).unwrap();
+    stage.runs.write(2, list);
+    let open = |writer: &mut Arc<Writer<Secret>>| writer.report(&opened());
+    stage.runs.write(2, open);
+    stage.runs.wait_for_namespace_end(0);
+    assert!(stage.get_now("a").unwrap_err().is_not_found());
+}
+
+/// Seen with polls: an object that was about to change to a watch of its own when the watch of its
+/// namespace began.
+#[test]
+fn an_object_that_was_left_out_is_attached_in_the_next_sweep() {
+    let stage = crossed();
+    let entry = stage.entry("a");
+    let successor = entry.state.lock().successor().unwrap();
+    let keeper = stage.manager.store().keeper();
+    keeper.act(&entry, |entry| entry.act(WatchInput::Ended(successor)));
+    let listed = NAMES.map(|name| secret(name, "9"));
+    stage.runs.list_namespace(0, "20", listed).unwrap();
+    assert!(stage.runs.is_stopped("b") && !stage.runs.is_stopped("a"));
+    assert_eq!(report(&stage).objects, 2);
+    stage.round();
+    assert_eq!(report(&stage).objects, 3);
+    stage.runs.bookmark("a", "20");
+    assert!(stage.runs.is_stopped("a"));
+    stage.runs.modified_in_namespace(0, secret("a", "21"));
+    assert_eq!(stage.version_now("a"), 21);
+    stage.round();
+    assert_eq!(report(&stage).objects, 3);
+    assert_eq!(stage.version_now("a"), 21);
+}
+
 /// The watch of the namespace is refused so often at these seconds.
 fn refuse_at(stage: &Stage, seconds: &[u64], error: &Error) {
     let mut failures = Failures::default();
@@ -771,7 +902,7 @@ mod over_the_fake_server {
         objects.iter().all(|object| {
             let name = object.metadata.name.as_deref().unwrap();
             let read = stage.get_now(name);
-            let version = super::super::stage::version(object);
+            let version = version(object);
             read.is_ok_and(|read| super::super::stage::version(&read) == version)
         })
     }

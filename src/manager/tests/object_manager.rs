@@ -428,6 +428,28 @@ fn a_shutdown_joins_everything() {
     });
 }
 
+/// A thread that ends while others are still told to stop would compete with who tells them.
+#[test]
+fn a_stop_raises_all_stops_before_it_hands_over_a_thread_to_join() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["a", "b", "c"]));
+    let (runs, manager) = (stage.runs.clone(), stage.manager.clone());
+    runs.shut_gate(true);
+    runs.hold(true);
+    let stopping = Worker::spawn("t-stop", move |_| manager.stop()).unwrap();
+    runs.wait_at_gate();
+    let mut early = Vec::new();
+    for _ in 0..2 {
+        runs.admit_one();
+        early.extend(stage.manager.store().keeper().context.work.lock().late());
+    }
+    runs.shut_gate(false);
+    runs.hold(false);
+    stopping.join().unwrap();
+    stage.manager.shutdown(Deadline::NEVER).unwrap();
+    assert_eq!(early, [""; 0]);
+}
+
 #[test]
 fn a_shutdown_names_the_thread_of_a_run_that_is_late() {
     let stage = Stage::by_hand();

@@ -98,6 +98,8 @@ struct ModelEntry {
     updated: Option<Instant>,
     known: u64,
     gone: Option<u64>,
+    /// The object that was dropped last.
+    dropped: Option<u64>,
     past_cache: bool,
     failure: Option<ErrorKind>,
     backoff: Option<Duration>,
@@ -145,8 +147,9 @@ impl ModelEntry {
             }
             self.gone = None;
             self.known = self.known.max(found.version);
-        } else if let Some(held) = self.object {
-            self.gone = Some(held.made);
+        } else {
+            let held = self.object.map(|held| held.made);
+            self.gone = held.or(self.dropped).or(self.gone);
         }
         self.known = self.known.max(at_least);
         self.object = found;
@@ -226,8 +229,11 @@ impl Naive {
             // OS-2: an added reference drops what is cached.
             if self.invalidates || !held.contains(name) {
                 let entry = self.entries.entry(name.clone()).or_default();
+                let held = entry.object.map(|held| held.made);
                 *entry = ModelEntry {
                     known: entry.known,
+                    gone: entry.gone,
+                    dropped: held.or(entry.dropped),
                     ..ModelEntry::default()
                 };
             }

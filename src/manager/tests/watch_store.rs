@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::fake::{ROUND, commit, immutable, pod, secret, with_uid};
-use super::stage::Stage;
+use super::stage::{Stage, failed};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::clock::Deadline;
@@ -681,6 +681,53 @@ fn an_immutable_object_made_again_is_noticed() {
         .unwrap();
     assert_eq!(stage.version_now("s"), 20);
     stage.runs.wait_for_join(1);
+}
+
+/// Seen: the first read stopped the watch, which had not brought yet that the object was gone, and
+/// the pod that came after its end had it for ever.
+#[test]
+fn b7_a_watch_goes_on_until_it_has_confirmed_the_object_for_the_last_reference() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage
+        .runs
+        .list("s", "5", Some(immutable("s", "5")))
+        .unwrap();
+    stage.clock.advance(Duration::from_secs(1));
+    stage.manager.register_pod(&pod("q", &["s"]));
+    assert!(stage.get("s").is_ok());
+    assert!(!stage.runs.is_stopped("s"), "nothing confirms it yet");
+    stage
+        .runs
+        .modified(with_uid(immutable("s", "6"), "another"));
+    assert!(stage.get("s").is_ok());
+    assert!(!stage.runs.is_stopped("s"), "its end may be on its way");
+    stage.clock.advance(Duration::from_secs(1));
+    stage.runs.bookmark("s", "7");
+    assert!(!stage.runs.is_stopped("s"), "nobody reads it");
+    assert!(stage.get("s").is_ok());
+    assert!(stage.runs.is_stopped("s"));
+}
+
+/// Seen: an event that was on its way brought an object that was gone, and its watch stopped.
+#[test]
+fn b7_what_comes_after_a_fresh_read_that_found_none_is_watched_until_it_is_confirmed() {
+    let stage = Stage::by_hand();
+    stage.manager.register_pod(&pod("p", &["s"]));
+    stage.runs.list("s", "5", None).unwrap();
+    let read = stage.begin("s", "").unwrap();
+    assert!(
+        stage
+            .complete(&read, Err(failed(404, "not found")))
+            .is_err()
+    );
+    stage.runs.modified(immutable("s", "6"));
+    assert!(stage.get("s").is_ok());
+    assert!(!stage.runs.is_stopped("s"));
+    stage.clock.advance(Duration::from_secs(1));
+    stage.runs.bookmark("s", "7");
+    assert!(stage.get("s").is_ok());
+    assert!(stage.runs.is_stopped("s"));
 }
 
 /// B7: an object that is gone restarts the watch too, and its old state is not taken back.

@@ -55,26 +55,35 @@ impl<K: Object> RunContext<K> {
         action.effect
     }
 
+    /// Raises the stop of each run. Then it leaves the joins to the keeper, or joins them if the
+    /// keeper has ended.
     pub(crate) fn end_all(&self, runs: impl IntoIterator<Item = Run>) {
-        for run in runs {
-            match run {
-                Run::ByName(run) => self.end_thread(run),
-                Run::Shared(run) => run.stop(),
+        let stopped = runs.into_iter().filter_map(|run| match run {
+            Run::ByName(run) => {
+                run.handle.stop();
+                Some(run)
             }
+            Run::Shared(run) => {
+                run.stop();
+                None
+            }
+        });
+        let stopped: Vec<_> = stopped.collect();
+        if stopped.is_empty() {
+            return;
         }
-    }
-
-    /// Raises a run's stop and leaves the join to the keeper, or joins it if the keeper has ended.
-    pub(crate) fn end_thread(&self, run: ThreadRun) {
-        run.handle.stop();
         let mut work = self.work.lock();
         if work.is_closed {
             drop(work);
-            return run.handle.join();
+            return stopped.into_iter().for_each(|run| run.handle.join());
         }
-        work.ended.push(run);
+        work.ended.extend(stopped);
         drop(work);
         self.work.notify_all();
+    }
+
+    pub(crate) fn end_thread(&self, run: ThreadRun) {
+        self.end_all([Run::ByName(run)]);
     }
 
     /// Works on a thread of the manager until `work` returns. A panic fails the manager's health.

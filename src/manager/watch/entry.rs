@@ -49,6 +49,11 @@ pub(crate) struct WatchEntry<K: Object> {
     filled_by: Option<RunId>,
     pub(super) contact: Option<Instant>,
     began: Instant,
+    /// When an owner came to share the object, or a read past the watch found none. `None` once the
+    /// server has confirmed its state since.
+    unconfirmed_since: Option<Instant>,
+    /// When the last consistent read began whose answer, or a newer state, is known.
+    consistent_at: Option<Instant>,
     /// When the present check of an immutable object was requested (B7).
     check_began: Option<Instant>,
     /// The earliest time of the next check, which the server named when the last one failed.
@@ -152,6 +157,8 @@ impl<K: Object> WatchEntry<K> {
             filled_by: None,
             contact: None,
             began: clock.now(),
+            unconfirmed_since: None,
+            consistent_at: None,
             check_began: None,
             check_after: None,
             status: Self::new_run(clock.now()),
@@ -228,7 +235,8 @@ impl<K: Object> WatchEntry<K> {
     pub(crate) fn hand_over(&mut self, now: Instant) -> WatchAction {
         let known = self.content.known_version();
         let shared = self.successor.as_ref().and_then(Run::shared);
-        let is_covered = self.is_filled() && shared.is_some_and(|run| run.covers(known));
+        let covers = |run: &dyn SharedRun| run.covers(known, self.consistent_at);
+        let is_covered = self.is_filled() && shared.is_some_and(covers);
         match self.machine.successor().filter(|_| is_covered) {
             Some(successor) => self.succeed(successor, now),
             None => WatchAction::nothing(),
@@ -272,7 +280,12 @@ impl<K: Object> WatchEntry<K> {
         matches!(self.handle, Some(Run::ByName(_))) && self.is_filled()
     }
 
-    pub(super) fn successor(&self) -> Option<RunId> {
+    /// Whether neither its run nor a successor is the watch of its namespace.
+    pub(super) fn is_left_out(&self) -> bool {
+        self.successor().is_none() && (self.is_watched_by_name() || self.is_polled())
+    }
+
+    pub(crate) fn successor(&self) -> Option<RunId> {
         self.machine.successor()
     }
 
@@ -329,9 +342,11 @@ impl<K: Object> WatchEntry<K> {
     }
 
     /// Decides after a reader got the object. An immutable object needs no watch from then on
-    /// (OC-15). Before its first read, the watch must see its deletion or replacement.
+    /// (OC-15). Before its first read, the watch must see its deletion or replacement. So it must
+    /// for an owner that came since the last confirmation (B7).
     pub(crate) fn on_given(&mut self) -> WatchAction {
-        if !self.is_filled() || !self.content.is_immutable() {
+        let is_unconfirmed = self.unconfirmed_since.is_some();
+        if !self.is_filled() || !self.content.is_immutable() || is_unconfirmed {
             return WatchAction::nothing();
         }
         let action = self.act(WatchInput::ImmutableRead);
@@ -352,6 +367,9 @@ impl<K: Object> WatchEntry<K> {
     /// Decides after one more reference, or in the keeper's sweep. A failed check may be tried
     /// again, but not before the time that the server named.
     pub(crate) fn try_again(&mut self, input: WatchInput, now: Instant) -> WatchAction {
+        if input == WatchInput::Referenced {
+            self.unconfirmed_since = Some(now);
+        }
         let failed = self.state() == WatchState::Rechecking(CheckState::Failed);
         let too_early = self.check_after.is_some_and(|after| now < after);
         if failed && too_early {
@@ -431,18 +449,28 @@ impl<K: Object> WatchEntry<K> {
     ///
     /// # Errors
     ///
-    /// `Stopped` for a run that has ended; `Stale` for a list that is older than the known state.
-    pub(super) fn holds_back(&self, run: RunId, of: &Replacement) -> Result<bool, Error> {
+    /// `Stopped` for a run that has ended; `Stale` for a list that is older than the known state,
+    /// or that has an object which is known to be gone.
+    pub(super) fn holds_back(
+        &self,
+        run: RunId,
+        (began, listed): (u64, Option<&Listed<K>>),
+        of: &Replacement,
+    ) -> Result<bool, Error> {
         self.check_run(run)?;
         if self.machine.is_current(run) {
             return Ok(false);
         }
-        self.content.admits_list(of).map(|()| true)
+        self.content.admits_list(began, listed, of).map(|()| true)
     }
 
     /// Takes in the list of a successor, whose watch is open, and hands over to it. A list that was
     /// overtaken meanwhile changes nothing, and hands over if versions say that the successor
     /// misses nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Stopped` for a run that has ended; `Stale` for an overtaken list if versions say nothing.
     pub(super) fn take_over(
         &mut self,
         run: RunId,
@@ -452,12 +480,13 @@ impl<K: Object> WatchEntry<K> {
     ) -> Result<(bool, WatchAction), Error> {
         self.check_run(run)?;
         let known = self.content.known_version();
-        if self.is_filled() && !of.consistent && is_reached(known, &of.resource_version) {
+        let is_overtaken = began != self.content.revision();
+        let may_be_behind = is_overtaken || !of.consistent;
+        if self.is_filled() && may_be_behind && is_reached(known, &of.resource_version) {
             return Ok((false, self.succeed(run, asked_at)));
         }
-        let is_overtaken = began != self.content.revision();
         if is_overtaken && known.numeric_order(&of.resource_version).is_none() {
-            return Ok((false, WatchAction::nothing()));
+            return Err(self.content.stale(of));
         }
         self.replace(run, (began, listed), of, asked_at)
     }
@@ -483,14 +512,28 @@ impl<K: Object> WatchEntry<K> {
         let was_filled = self.is_filled();
         let was_absent = self.was_filled() && self.is_absent();
         let is_news = self.content.replace(began, listed, of)? || !was_filled;
+        if of.consistent {
+            self.consistent_at = self.consistent_at.max(Some(asked_at));
+        }
         if of.consistent || !self.is_absent() {
             self.absence = Absence::Sure;
         } else if !was_absent {
             // An absence that was known before stays as certain as it was.
-            self.absence = Absence::Doubtful(asked_at);
-            self.doubted_after = self.content.reads();
+            self.doubt_absence(asked_at);
         }
         Ok((is_news, self.fill(run, asked_at)))
+    }
+
+    /// The server said the whole state of the object at this time. An event does not: the next one
+    /// may be on its way.
+    fn confirmed(&mut self, at: Instant) {
+        self.contact = self.contact.max(Some(at));
+        self.unconfirmed_since.take_if(|since| *since <= at);
+    }
+
+    fn doubt_absence(&mut self, asked_at: Instant) {
+        self.absence = Absence::Doubtful(asked_at);
+        self.doubted_after = self.content.reads();
     }
 
     /// Notes that the run has brought the whole state of the object.
@@ -501,7 +544,7 @@ impl<K: Object> WatchEntry<K> {
             self.succeed(run, contact)
         };
         self.filled_by = Some(run);
-        self.contact = self.contact.max(Some(contact));
+        self.confirmed(contact);
         self.reset_failures();
         action
     }
@@ -525,6 +568,7 @@ impl<K: Object> WatchEntry<K> {
             Err(undecodable) => self.content.found_undecodable(read, undecodable),
         };
         self.expires = Some(expires);
+        self.consistent_at = self.consistent_at.max(Some(read.began));
         Ok((
             written == Some(true) || !was_filled,
             self.fill(run, read.began),
@@ -593,7 +637,7 @@ impl<K: Object> WatchEntry<K> {
     /// The server confirmed the known state, up to `version`.
     pub(crate) fn confirm(&mut self, run: RunId, version: &ResourceVersion, now: Instant) {
         if self.machine.is_current(run) {
-            self.contact = Some(now);
+            self.confirmed(now);
             self.content.raise_version(version);
         }
     }
@@ -630,14 +674,26 @@ impl<K: Object> WatchEntry<K> {
         object: &mut Option<Arc<StoredObject<K>>>,
     ) -> (bool, WatchAction) {
         let before: Option<Box<str>> = self.content.object().map(|object| object.uid().into());
+        let (was_absent, is_absence) = (self.is_absent(), object.is_none());
         let found = self.content.found(position, object);
-        // An answer without an object is certain, even if bookmarks overtook it.
-        let is_sure = object.is_none() && self.is_after_doubt(position);
-        self.settle_absence(found.or_else(|| is_sure.then_some(false)));
+        if position.version.is_empty() || !is_absence {
+            // An answer without an object is certain, even if bookmarks overtook it.
+            let is_sure = is_absence && self.is_after_doubt(position);
+            self.settle_absence(found.or_else(|| is_sure.then_some(false)));
+        } else if found.is_some() && !was_absent {
+            // A cache of the server may have said so.
+            self.doubt_absence(position.began);
+        }
         let Some(is_news) = found else {
             return (false, WatchAction::nothing());
         };
         self.contact = self.contact.max(Some(position.began));
+        if is_absence {
+            // An event that is on its way may still bring one that came and went before.
+            self.unconfirmed_since = Some(position.began);
+        } else if position.version.is_empty() {
+            self.confirmed(position.began);
+        }
         let is_stopped = matches!(
             self.state(),
             WatchState::Stopped(StopReason::Immutable) | WatchState::Rechecking(_)

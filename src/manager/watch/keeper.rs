@@ -145,13 +145,16 @@ impl<K: Object> Keeper<K> {
         false
     }
 
-    /// Does the present work of the housekeeper and of the checks, without blocking. Returns
-    /// whether the housekeeper has ended.
+    /// Does the present work of the housekeeper, of the checks and of the poller, without blocking.
+    /// Returns whether the housekeeper has ended.
     #[cfg(feature = "testing")]
     pub(crate) fn step(self: &Arc<Self>, sweep_at: &mut Deadline, stop: &StopToken) -> bool {
         let now = Deadline::at(self.context.registry.clock().now());
         let has_ended = self.work_once(sweep_at, now, stop);
         self.check_all(&self.context.registry.stop.token());
+        if let Some(poller) = &self.starts.poller {
+            poller.step();
+        }
         has_ended
     }
 
@@ -231,6 +234,7 @@ impl<K: Object> Keeper<K> {
             if changed {
                 registry.changes.notify(&object.key);
             }
+            self.starts.attach_left_out(&object);
         }
         // The limits of the process may have been raised.
         self.starts.promote();

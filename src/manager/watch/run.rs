@@ -30,8 +30,9 @@ pub(crate) trait SharedRun: Send {
     /// Removes the object from the watch or the poller; returns at once.
     fn stop(&self);
 
-    /// Whether the run, which is a successor, has missed nothing of the object since `version`.
-    fn covers(&self, _version: &ResourceVersion) -> bool {
+    /// Whether the run, which is a successor, has missed nothing of the object since `version`, or
+    /// since the consistent read that began at that time.
+    fn covers(&self, _version: &ResourceVersion, _read: Option<Instant>) -> bool {
         false
     }
 

@@ -339,10 +339,16 @@ impl<K: Object> Strategy<K> for WatchStore<K> {
     fn stop(&self) {
         self.registry().stop.stop();
         self.keeper.starts.close_namespaces();
-        for object in self.registry().entries() {
-            self.keeper
-                .act(&object, |entry| entry.act(WatchInput::ShutDown));
-            self.keeper.context.notify(&object, true);
+        let (registry, context) = (self.registry(), &self.keeper.context);
+        let objects = registry.entries();
+        let shut_down = |entry: &mut WatchEntry<K>| entry.act(WatchInput::ShutDown);
+        let ending = objects
+            .iter()
+            .map(|object| registry.change(object, shut_down).ending);
+        // In one batch: no thread is joined before all stops are raised.
+        context.end_all(ending.flatten().collect::<Vec<_>>());
+        for object in &objects {
+            context.notify(object, true);
         }
         if let Some(poller) = &self.keeper.starts.poller {
             poller.close();

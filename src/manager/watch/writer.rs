@@ -77,24 +77,32 @@ impl<K: Object> Writer<K> {
     }
 
     /// Makes the run, whose watch is open, the current one of its object, if it has listed the
-    /// object or misses nothing of it.
-    pub(crate) fn take_over(&self) {
+    /// object or misses nothing of it. Returns the version of its list if that was overtaken: the
+    /// list is gone then, and the watch brings what came after it.
+    pub(crate) fn take_over(&self) -> Option<ResourceVersion> {
         let held = self.held.lock().take();
-        let taken = match held {
-            Some((mut staging, of)) => {
-                let asked_at = staging.asked_at;
-                self.take_list(&mut staging, &of, |entry, listed| {
-                    entry.take_over(self.run, listed, &of, asked_at)
-                })
-            }
-            None => self.write(None, |_| Ok((false, WatchAction::nothing()))),
+        let Some((mut staging, of)) = held else {
+            // It fails for a run that has ended.
+            drop(self.write(None, |_| Ok((false, WatchAction::nothing()))));
+            return None;
         };
-        if let Err(error) = taken {
-            log::debug!(
-                "{} is watched or polled as before: {error}",
-                self.object.key
-            );
-        }
+        let asked_at = staging.asked_at;
+        let taken = self.take_list(&mut staging, &of, |entry, listed| {
+            entry.take_over(self.run, listed, &of, asked_at)
+        });
+        let error = taken.err().filter(|error| !error.is_stopped())?;
+        log::debug!(
+            "{} is watched or polled as before: {error}",
+            self.object.key
+        );
+        Some(of.resource_version)
+    }
+
+    /// Tells the entry that the run has ended.
+    fn end(&self) {
+        let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(self.run));
+        let action = self.context.registry.change(&self.object, ended);
+        self.finish(action, false);
     }
 
     /// Writes the state of the object in a list.
@@ -193,7 +201,7 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     fn commit(&mut self, mut staging: Self::Staging, of: &Replacement) -> Result<(), Error> {
         let (asked_at, mut is_held) = (staging.asked_at, false);
         self.take_list(&mut staging, of, |entry, listed| {
-            is_held = entry.holds_back(self.run, of)?;
+            is_held = entry.holds_back(self.run, (listed.0, listed.1.as_ref()), of)?;
             if is_held {
                 return Ok((false, WatchAction::nothing()));
             }
@@ -239,8 +247,11 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
     }
 
     fn report(&mut self, status: &ReflectorStatus) {
-        if status.phase == Phase::Watching && self.held.lock().is_some() {
-            self.take_over();
+        let takes_over = status.phase == Phase::Watching && self.held.lock().is_some();
+        if takes_over && self.take_over().is_some() {
+            // Another run lists the object anew.
+            self.end();
+            self.context.tend_namespaces();
         }
         self.update(status);
     }
@@ -248,8 +259,6 @@ impl<K: Object> Sink<K> for Arc<Writer<K>> {
 
 impl<K: Object> Drop for Writer<K> {
     fn drop(&mut self) {
-        let ended = |entry: &mut WatchEntry<K>| entry.act(WatchInput::Ended(self.run));
-        let action = self.context.registry.change(&self.object, ended);
-        self.finish(action, false);
+        self.end();
     }
 }

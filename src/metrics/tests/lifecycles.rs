@@ -10,11 +10,11 @@ use crate::worker::Worker;
 /// Kubernetes removed its reflector metrics because their series were never freed.
 #[test]
 fn rf_51_a_reflectors_series_are_gone_when_it_has_ended() {
-    let world = World::new();
-    let (_store, reflector) = world.reflector("settings", 1);
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+    let stage = Stage::new();
+    let (_store, reflector) = stage.reflector("settings", 1);
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "1");
     reflector.join().unwrap();
-    assert_eq!(world.exposition.text(), "");
+    assert_eq!(stage.exposition.text(), "");
 }
 
 /// A series that an informer has while it runs.
@@ -22,81 +22,81 @@ const UNDECODABLE: &str = "kubecache_informer_undecodable_objects";
 
 #[test]
 fn rf_52_an_informers_series_are_gone_when_it_has_ended() {
-    let world = World::new();
-    let informer = world.informer("settings");
-    world.run(&informer);
-    assert_eq!(world.of(UNDECODABLE, "settings").unwrap(), "0");
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+    let stage = Stage::new();
+    let informer = stage.informer("settings");
+    stage.run(&informer);
+    assert_eq!(stage.of(UNDECODABLE, "settings").unwrap(), "0");
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "1");
     informer.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(world.exposition.text(), "");
-    let dropped = world.informer("settings");
-    world.run(&dropped);
-    assert!(world.of(UNDECODABLE, "settings").is_some());
+    assert_eq!(stage.exposition.text(), "");
+    let dropped = stage.informer("settings");
+    stage.run(&dropped);
+    assert!(stage.of(UNDECODABLE, "settings").is_some());
     drop(dropped);
-    assert_eq!(world.exposition.text(), "");
+    assert_eq!(stage.exposition.text(), "");
 }
 
 /// It has counted nothing yet, but has a hook, so its counters exist.
 #[test]
 fn an_informer_that_was_not_started_has_counters_and_no_readings() {
-    let world = World::new();
-    let informer = world.informer("settings");
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "0");
-    assert_eq!(world.of(UNDECODABLE, "settings"), None);
+    let stage = Stage::new();
+    let informer = stage.informer("settings");
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "0");
+    assert_eq!(stage.of(UNDECODABLE, "settings"), None);
     informer.stop();
-    assert_eq!(world.exposition.text(), "");
+    assert_eq!(stage.exposition.text(), "");
 }
 
 #[test]
 fn a_managers_series_are_gone_when_it_is_dropped() {
     for mode in ChangeDetection::ALL {
-        let world = World::new();
-        let (_source, manager) = world.manager(mode);
+        let stage = Stage::new();
+        let (_source, manager) = stage.manager(mode);
         manager.register_pod(&objects::pod("shop", "till", "node", &["s"], &[]));
         let objects =
             format!(r#"kubecache_object_cache_objects{{kind="Secret",strategy="{mode}"}}"#);
-        assert_eq!(world.value(&objects).unwrap(), "1");
+        assert_eq!(stage.value(&objects).unwrap(), "1");
         drop(manager);
-        assert_eq!(world.exposition.text(), "", "{mode}");
+        assert_eq!(stage.exposition.text(), "", "{mode}");
     }
 }
 
 #[test]
 fn who_keeps_a_handle_keeps_what_was_counted_and_no_reading() {
-    let world = World::new();
-    let kept = world.exposition.reflector::<ConfigMap>("settings").unwrap();
-    let (_store, reflector) = world.reflector("settings", 1);
+    let stage = Stage::new();
+    let kept = stage.exposition.reflector::<ConfigMap>("settings").unwrap();
+    let (_store, reflector) = stage.reflector("settings", 1);
     let silence = "kubecache_reflector_silence_seconds";
-    assert_eq!(world.of(silence, "settings").unwrap(), "0");
+    assert_eq!(stage.of(silence, "settings").unwrap(), "0");
     reflector.join().unwrap();
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
-    assert_eq!(world.of(silence, "settings"), None);
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "1");
+    assert_eq!(stage.of(silence, "settings"), None);
     drop(kept);
-    assert_eq!(world.exposition.text(), "");
+    assert_eq!(stage.exposition.text(), "");
 }
 
 #[test]
 fn owners_with_the_same_labels_share_a_series_until_the_last_has_ended() {
-    let world = World::new();
-    let (_store, first) = world.reflector("settings", 1);
-    let (_other, second) = world.reflector("settings", 2);
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "2");
+    let stage = Stage::new();
+    let (_store, first) = stage.reflector("settings", 1);
+    let (_other, second) = stage.reflector("settings", 2);
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "2");
     first.join().unwrap();
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "2");
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "2");
     second.join().unwrap();
     // A new owner begins at zero.
-    let (_store, _third) = world.reflector("settings", 1);
-    assert_eq!(world.of("reflector_lists_total", "settings").unwrap(), "1");
+    let (_store, _third) = stage.reflector("settings", 1);
+    assert_eq!(stage.of("reflector_lists_total", "settings").unwrap(), "1");
 }
 
 #[test]
 fn expositions_know_nothing_of_each_other() {
-    let world = World::new();
-    let (_store, _reflector) = world.reflector("settings", 1);
+    let stage = Stage::new();
+    let (_store, _reflector) = stage.reflector("settings", 1);
     assert_eq!(Exposition::new().text(), "");
     assert_eq!(
-        world.exposition.clone().text(),
-        world.exposition.text(),
+        stage.exposition.clone().text(),
+        stage.exposition.text(),
         "a clone is the same one"
     );
 }
@@ -139,14 +139,14 @@ fn a_manager_of_another_kind_or_strategy_is_refused() {
 /// A scrape holds no lock while it reads owners, and an owner holds none while it calls a hook.
 #[test]
 fn a_handler_can_ask_for_the_text() {
-    let world = World::new();
-    world.set("a");
-    let informer = world.informer("settings");
+    let stage = Stage::new();
+    stage.set("a");
+    let informer = stage.informer("settings");
     let (send, texts) = crossbeam_channel::unbounded();
-    let exposition = world.exposition.clone();
+    let exposition = stage.exposition.clone();
     let handler = Handlers::new().on_add(move |_, _| drop(send.send(exposition.text())));
     informer.add_handler(handler).unwrap();
-    world.run(&informer);
+    stage.run(&informer);
     let text = texts.recv().unwrap();
     assert!(text.contains("kubecache_informer_handler_lag_seconds"));
 }
@@ -154,10 +154,10 @@ fn a_handler_can_ask_for_the_text() {
 /// Owners come and go while others scrape: each text is whole, and in the end nothing is left.
 #[test]
 fn scrapes_bear_owners_that_come_and_go() {
-    let world = World::new();
-    world.set("a");
+    let stage = Stage::new();
+    stage.set("a");
     let (done, over) = crossbeam_channel::bounded::<()>(0);
-    let exposition = world.exposition.clone();
+    let exposition = stage.exposition.clone();
     let scraper = Worker::spawn("t-scraper", move |_| {
         while over.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
             let text = exposition.text();
@@ -165,16 +165,16 @@ fn scrapes_bear_owners_that_come_and_go() {
         }
     });
     for round in 0..20 {
-        let informer = world.informer(&format!("settings {}", round % 3));
+        let informer = stage.informer(&format!("settings {}", round % 3));
         let (handler, _told) = Forward::unbounded();
         informer.add_handler(handler).unwrap();
-        world.run(&informer);
+        stage.run(&informer);
         drop(informer);
-        world.source.wait_for_watches(0);
+        stage.source.wait_for_watches(0);
     }
     drop(done);
     scraper.unwrap().join().unwrap();
-    assert_eq!(world.exposition.text(), "");
+    assert_eq!(stage.exposition.text(), "");
 }
 
 /// A manager's reflectors come and go by the thousand; the readings do not accumulate.

@@ -19,14 +19,14 @@ use crate::sync::Arc;
 use crate::testing::{FakeSource, objects};
 
 /// A fake server on a fake clock, and an exposition.
-struct World {
+struct Stage {
     fake: FakeClock,
     clock: Clock,
     source: FakeSource<ConfigMap>,
     exposition: Exposition,
 }
 
-impl World {
+impl Stage {
     fn new() -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());

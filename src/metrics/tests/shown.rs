@@ -13,23 +13,23 @@ use crate::testing::{RequestKind, SourceFault};
 /// The whole text of an informer, a reflector, a manager and a client, against one checked by hand.
 #[test]
 fn rf_51_rf_52_the_whole_text() {
-    let world = World::new();
-    world.set("a");
-    world.source.set_undecodable("shop", "odd");
-    let informer = world.informer("settings");
+    let stage = Stage::new();
+    stage.set("a");
+    stage.source.set_undecodable("shop", "odd");
+    let informer = stage.informer("settings");
     let (told, was_told) = crossbeam_channel::unbounded();
     let handler = Handlers::new().on_add(move |_, _| told.send(()).unwrap());
     let options = HandlerOptions::default().name("printer");
     let registration = informer.add_handler_with(handler, options).unwrap();
-    world.run(&informer);
+    stage.run(&informer);
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert!(was_told.recv().is_ok());
     // The reflector's thread counts a change after all handlers have got it.
-    let pops = || world.of("informer_processing_latency_seconds_count", "settings");
+    let pops = || stage.of("informer_processing_latency_seconds_count", "settings");
     while pops().unwrap() == "0" {
         std::thread::yield_now();
     }
-    let (secrets, manager) = world.manager(ChangeDetection::Cache);
+    let (secrets, manager) = stage.manager(ChangeDetection::Cache);
     secrets.set(objects::secret(
         "shop",
         "db",
@@ -39,7 +39,7 @@ fn rf_51_rf_52_the_whole_text() {
     manager.register_pod(&objects::pod("shop", "till", "node", &["db", "gone"], &[]));
     manager.get("shop", "db").unwrap();
     manager.get("shop", "gone").unwrap_err();
-    let client = world.exposition.client("agent").unwrap();
+    let client = stage.exposition.client("agent").unwrap();
     for (exit_code, end) in [
         (0, PluginEnd::Success),
         (3, PluginEnd::ExitCode),
@@ -57,7 +57,7 @@ fn rf_51_rf_52_the_whole_text() {
     for metric in requests() {
         client.tell("t", &metric);
     }
-    let text = world.exposition.text();
+    let text = stage.exposition.text();
     assert_eq!(text, include_str!("golden.txt"));
 }
 
@@ -99,8 +99,8 @@ fn requests() -> [ClientMetric; 9] {
 /// A server chooses the code. It cannot make series without bound.
 #[test]
 fn codes_that_http_does_not_have_share_a_series() {
-    let world = World::new();
-    let client = world.exposition.client("agent").unwrap();
+    let stage = Stage::new();
+    let client = stage.exposition.client("agent").unwrap();
     for code in 0..=u16::MAX {
         let host = "10.0.0.1:6443".into();
         let (code, is_retry) = (Some(code), true);
@@ -113,7 +113,7 @@ fn codes_that_http_does_not_have_share_a_series() {
             },
         );
     }
-    let text = world.exposition.text();
+    let text = stage.exposition.text();
     for name in ["requests_total", "request_retries_total"] {
         let name = format!("rest_client_{name}{{");
         let series = text.lines().filter(|line| line.starts_with(&name)).count();
@@ -133,10 +133,10 @@ fn started(
 
 #[test]
 fn the_first_certificate_that_expires_is_shown_for_as_long_as_its_client_lives() {
-    let world = World::new();
-    let client = world.exposition.client("agent").unwrap();
+    let stage = Stage::new();
+    let client = stage.exposition.client("agent").unwrap();
     let of = |name: &str| -> Option<f64> {
-        let value = world.value(&format!("{name}{{name=\"agent\"}}"))?;
+        let value = stage.value(&format!("{name}{{name=\"agent\"}}"))?;
         Some(value.parse().unwrap())
     };
     let all = || {
@@ -176,17 +176,17 @@ fn the_first_certificate_that_expires_is_shown_for_as_long_as_its_client_lives()
 
 #[test]
 fn b14_silence_grows_until_the_server_is_heard_again() {
-    let world = World::new();
-    let (store, _reflector) = world.reflector("settings", 1);
+    let stage = Stage::new();
+    let (store, _reflector) = stage.reflector("settings", 1);
     let silence = || {
-        world
+        stage
             .of("kubecache_reflector_silence_seconds", "settings")
             .unwrap()
     };
     assert_eq!(silence(), "0");
-    world.fake.advance(seconds(90));
+    stage.fake.advance(seconds(90));
     assert_eq!(silence(), "90");
-    world.set("a");
+    stage.set("a");
     store
         .wait_until_at_least(&"2".into(), Deadline::NEVER)
         .unwrap();
@@ -198,46 +198,46 @@ fn b14_silence_grows_until_the_server_is_heard_again() {
 
 #[test]
 fn b14_a_server_that_never_answers_is_silent_since_the_start() {
-    let world = World::new();
+    let stage = Stage::new();
     let error = crate::Error::from_status(Status::new(500, "made up"));
-    world
+    stage
         .source
         .fail_next(RequestKind::List, SourceFault::Fail(error));
-    let mut options = world.options();
-    options.metrics = Some(world.exposition.reflector::<ConfigMap>("settings").unwrap());
-    let source = Arc::new(world.source.clone());
+    let mut options = stage.options();
+    options.metrics = Some(stage.exposition.reflector::<ConfigMap>("settings").unwrap());
+    let source = Arc::new(stage.source.clone());
     let (_store, _reflector) = Store::spawn("t", source, Indexers::new(), options).unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
-    world.fake.advance(Duration::from_millis(500));
+    stage.fake.wait_for_timer(Duration::from_millis(800));
+    stage.fake.advance(Duration::from_millis(500));
     assert_eq!(
-        world
+        stage
             .of("kubecache_reflector_silence_seconds", "settings")
             .unwrap(),
         "0.5"
     );
     assert_eq!(
-        world
+        stage
             .of("kubecache_reflector_consecutive_failures", "settings")
             .unwrap(),
         "1"
     );
     assert_eq!(
-        world
+        stage
             .of("reflector_last_resource_version", "settings")
             .unwrap(),
         "0"
     );
-    world.fake.advance(Duration::from_millis(300));
-    world.source.wait_for_watches(1);
-    world.fake.wait_for_next_timer();
+    stage.fake.advance(Duration::from_millis(300));
+    stage.source.wait_for_watches(1);
+    stage.fake.wait_for_next_timer();
     assert_eq!(
-        world
+        stage
             .of("kubecache_reflector_consecutive_failures", "settings")
             .unwrap(),
         "0"
     );
     assert_eq!(
-        world
+        stage
             .of("reflector_last_resource_version", "settings")
             .unwrap(),
         "1"
@@ -246,9 +246,9 @@ fn b14_a_server_that_never_answers_is_silent_since_the_start() {
 
 #[test]
 fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
-    let world = World::new();
-    world.set("a");
-    let informer = world.informer("settings");
+    let stage = Stage::new();
+    stage.set("a");
+    let informer = stage.informer("settings");
     let (enter, entered) = crossbeam_channel::unbounded();
     let (leave, may_leave) = crossbeam_channel::unbounded::<bool>();
     let handler = Handlers::new().on_add(move |_, _| {
@@ -257,9 +257,9 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     });
     let options = HandlerOptions::default().name("slow");
     let registration = informer.add_handler_with(handler, options).unwrap();
-    world.run(&informer);
+    stage.run(&informer);
     entered.recv().unwrap();
-    world.set("b");
+    stage.set("b");
     informer
         .store()
         .wait_until_at_least(&"3".into(), Deadline::NEVER)
@@ -267,11 +267,11 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     while registration.readings().queued == 0 {
         std::thread::yield_now();
     }
-    world.fake.advance(seconds(4));
+    stage.fake.advance(seconds(4));
     let of = |metric: &str| {
         let labels =
             r#"{group="",handler="slow",name="settings",resource="configmaps",version="v1"}"#;
-        world
+        stage
             .value(&format!("kubecache_informer_handler_{metric}{labels}"))
             .unwrap()
     };
@@ -296,20 +296,20 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
 /// share one series.
 #[test]
 fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() {
-    let world = World::new();
-    world.set("a");
-    let informer = world.informer("settings");
+    let stage = Stage::new();
+    stage.set("a");
+    let informer = stage.informer("settings");
     let of = |handler: &str, metric: &str| {
         let labels = format!(
             r#"{{group="",handler="{handler}",name="settings",resource="configmaps",version="v1"}}"#
         );
-        world.value(&format!("kubecache_informer_handler_{metric}{labels}"))
+        stage.value(&format!("kubecache_informer_handler_{metric}{labels}"))
     };
     let bad = || Handlers::<ConfigMap>::new().on_add(|_, _| panic!("made up"));
     let options = HandlerOptions::default().name("bad");
     let named = informer.add_handler_with(bad(), options).unwrap();
     let unnamed = [(); 2].map(|()| informer.add_handler(bad()).unwrap());
-    world.run(&informer);
+    stage.run(&informer);
     named.wait_until_synced(Deadline::NEVER).unwrap();
     for handler in &unnamed {
         handler.wait_until_synced(Deadline::NEVER).unwrap();
@@ -324,14 +324,14 @@ fn rf_52_si_18_panics_stay_counted_and_handlers_without_a_name_are_one_series() 
     assert_eq!(of("unnamed", "panics_total").unwrap(), "2");
     assert_eq!(of("bad", "queued_items"), None, "a reading of nobody");
     informer.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(world.exposition.text(), "");
+    assert_eq!(stage.exposition.text(), "");
 }
 
 /// Reads from memory and waits share a histogram; failures are split by kind, never by object.
 #[test]
 fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
-    let world = World::new();
-    let (secrets, manager) = world.manager(ChangeDetection::Watch);
+    let stage = Stage::new();
+    let (secrets, manager) = stage.manager(ChangeDetection::Watch);
     secrets.set(objects::secret(
         "shop",
         "db",
@@ -345,7 +345,7 @@ fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
     manager.get("shop", "gone").unwrap_err();
     manager.get("shop", "unknown").unwrap_err();
     let of = |metric: &str, labels: &str| {
-        world.value(&format!(
+        stage.value(&format!(
             "kubecache_object_cache_{metric}{{kind=\"Secret\",{labels}}}"
         ))
     };
@@ -359,8 +359,8 @@ fn reads_of_a_manager_are_counted_by_strategy_and_reason() {
     assert_eq!(of("references", watch).unwrap(), "2");
     let lists =
         r#"reflector_lists_total{group="",name="object-cache",resource="secrets",version="v1"}"#;
-    assert_eq!(world.value(lists).unwrap(), "2");
-    let text = world.exposition.text();
+    assert_eq!(stage.value(lists).unwrap(), "2");
+    let text = stage.exposition.text();
     for secret in ["shop", "\"db", "gone", "unknown", "made-up", "till"] {
         assert!(!text.contains(secret), "{secret}");
     }

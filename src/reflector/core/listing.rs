@@ -2,7 +2,7 @@
 //! PG-1..PG-6).
 
 use crate::error::Error;
-use crate::list_watch::{ListPage, ListRequest, Pages};
+use crate::list_watch::{ListPage, ListRequest, Pages, VersionMatch};
 use crate::object::ResourceVersion;
 use crate::policy::{NextRequest, PolicyRequest, WaitRule};
 use crate::reflector::Phase;
@@ -60,8 +60,12 @@ impl Core {
     /// Asks for the first page of a list, at most `limit` items.
     fn ask(&mut self, mut listing: Listing, limit: u32) -> Action {
         self.state.status.phase = Phase::Listing;
+        // With a limit alone, the server takes the version for the exact one: such a list tells
+        // nothing of what came later, and would confirm an old state.
+        let at_least = limit > 0 && !listing.asked.is_unset();
         let request = ListRequest {
             resource_version: listing.asked.clone(),
+            version_match: at_least.then_some(VersionMatch::NotOlderThan),
             limit,
             urgent: self.facts.urgent,
             ..ListRequest::default()
@@ -158,7 +162,6 @@ impl Core {
             (NextRequest::MostRecent, wait) => {
                 self.state.history = History::Unavailable;
                 if wait == WaitRule::AtOnce && !was_most_recent {
-                    listing.cycle.most_recent = true;
                     return self.ask_most_recent(listing);
                 }
             }

@@ -190,6 +190,10 @@ impl Core {
     /// Notes a failure and pauses before `next`, as the policy's `wait` says.
     fn fail(&mut self, error: Error, wait: WaitRule, next: AfterPause) -> Action {
         let (until, on_demand) = self.state.failed(error, wait, &self.facts);
+        if self.state.status.refusal.is_some() && !self.state.status.synced {
+            // The refusal is the answer until the next request, however rare those are.
+            self.state.unconfirmed_since = until;
+        }
         self.pause(until, on_demand, next)
     }
 
@@ -254,7 +258,6 @@ impl Core {
 
     fn end(&mut self) -> Action {
         self.state.status.end();
-        self.step = CoreStep::Ended;
         Action::End
     }
 

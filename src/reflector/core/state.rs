@@ -42,6 +42,15 @@ pub(super) enum History {
     Unavailable,
 }
 
+/// What the server has said of the content since the last watch was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Confirmation {
+    Given,
+    Missing,
+    /// A watch was found dead, and no later one has served. Changes may get lost on the way.
+    Doubted,
+}
+
 #[derive(Debug)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -76,13 +85,10 @@ pub(super) struct ReflectorState {
     pub(super) one_object: bool,
     /// Since when the server's confirmation is missing: from the start of the run, or from a
     /// refusal that is an answer.
-    unconfirmed_since: Instant,
+    pub(super) unconfirmed_since: Instant,
     /// Until when an open watch may be quiet if bookmarks are not known to come (B14).
     pub(super) quiet_until: Option<Instant>,
-    /// Whether the server has confirmed the content since the last watch was opened.
-    pub(super) confirmed: bool,
-    /// A watch was found dead, and no later one has served. Changes may get lost on the way.
-    doubted: bool,
+    pub(super) confirmation: Confirmation,
     /// When part of a running list last came.
     progress: Option<Instant>,
     known_version: ResourceVersion,
@@ -131,8 +137,7 @@ impl ReflectorState {
         Self {
             unconfirmed_since: now,
             quiet_until: None,
-            confirmed: false,
-            doubted: false,
+            confirmation: Confirmation::Missing,
             progress: None,
             status,
             effects: Vec::new(),
@@ -196,7 +201,6 @@ impl ReflectorState {
 
     /// Notes that a streamed list was complete.
     pub(super) fn streams_work(&mut self) {
-        self.streams_from = None;
         self.stream_pauses.restart();
     }
 
@@ -267,28 +271,32 @@ impl ReflectorState {
 
     /// Notes that the server confirmed the content.
     pub(super) fn contact(&mut self, at: Instant) {
-        (self.confirmed, self.doubted) = (true, false);
-        if self.status.last_contact.is_none_or(|last| last < at) {
-            self.status.last_contact = Some(at);
-        }
+        self.confirmation = Confirmation::Given;
+        self.status.last_contact = self.status.last_contact.max(Some(at));
     }
 
     /// Notes that a watch was found dead. What was confirmed before counts no more, and the opening
     /// of the next watch confirms nothing.
     pub(super) fn found_dead(&mut self) {
-        (self.confirmed, self.doubted) = (false, true);
+        self.confirmation = Confirmation::Doubted;
     }
 
     /// Notes that the server ended a watch. The end comes behind all events, so none was lost.
     pub(super) fn ended_by_server(&mut self) {
-        self.doubted = false;
+        if self.confirmation == Confirmation::Doubted {
+            self.confirmation = Confirmation::Missing;
+        }
     }
 
     /// Notes an answer to a probe that was asked for at `at`. It confirms the content if nothing
-    /// `has_changed`. The next watch brings the changes, unless the one before was found dead.
+    /// `has_changed`. Else it is a sign of life: the next watch brings the changes, unless the one
+    /// before was found dead.
     pub(super) fn probed(&mut self, has_changed: bool, at: Instant) {
-        if !(has_changed && self.doubted) {
+        if !has_changed {
             self.contact(at);
+        } else if self.confirmation != Confirmation::Doubted {
+            self.confirmation = Confirmation::Given;
+            self.progress = Some(at);
         }
         self.lives_again();
         self.succeeded();
@@ -384,7 +392,9 @@ impl ReflectorState {
     /// Notes that a watch is open, which ends a series of failures.
     pub(super) fn recovered(&mut self, now: Instant) {
         self.status.watches = self.status.watches.saturating_add(1);
-        self.confirmed = false;
+        if self.confirmation == Confirmation::Given {
+            self.confirmation = Confirmation::Missing;
+        }
         if self.healthy_since.is_none() {
             self.healthy_since = Some(now);
         }
@@ -455,10 +465,6 @@ impl ReflectorState {
             Some(end) => until.min(end.max(later(facts.now, WAIT_MIN))),
             None => until,
         };
-        if is_refused && !self.status.synced {
-            // The refusal is the answer until the next request, however rare those are.
-            self.unconfirmed_since = until;
-        }
         let expedited = if self.status.synced {
             answer != AnswerKind::TooMany
         } else {
@@ -528,9 +534,6 @@ impl ReflectorState {
         // R4: a refusal that outlasts the grace becomes an answer. So does a resource that the
         // server does not know.
         self.status.refusal = self.status.failures.refusal(self.forbidden_grace).cloned();
-        if self.status.refusal.is_some() && !self.status.synced {
-            self.unconfirmed_since = facts.now;
-        }
         self.backoff.after(health);
         if proves_life(&error) {
             self.lives_again();

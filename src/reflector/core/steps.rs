@@ -73,8 +73,6 @@ pub(super) struct Cycle {
     pub(super) most_recent: bool,
     /// One full list instead of pages: PG-6.
     pub(super) full_list: bool,
-    /// A plain list instead of a streamed one: WL-9.
-    pub(super) plain_list: bool,
     /// Streamed lists of this cycle that ended early (WL-6).
     pub(super) streams: u8,
     /// Streamed lists of this cycle that were refused in a way that calls for another.

@@ -105,8 +105,7 @@ impl Core {
             } => self.stream_complete(streaming, version),
             Seen::Bookmark { .. } => self.collect(streaming),
             Seen::Skipped { reason, .. } => {
-                self.state.status.skipped = self.state.status.skipped.saturating_add(1);
-                self.state.log(log::Level::Debug, reason);
+                self.skipped(reason);
                 self.collect(streaming)
             }
             Seen::Error(error) => self.stream_failed(streaming, error),
@@ -163,7 +162,7 @@ impl Core {
         self.state.fell_behind(self.facts.now);
         let next = match (step.next, step.wait) {
             (NextRequest::ListPlainly, WaitRule::AtOnce) => {
-                return self.fall_back(cycle, error);
+                return self.fall_back(cycle, &error);
             }
             (NextRequest::ListPlainly, _) => {
                 if answer == AnswerKind::OverLimit {
@@ -180,10 +179,7 @@ impl Core {
     }
 
     /// WL-9: a plain list for this cycle; the next cycle streams again.
-    pub(super) fn fall_back(&mut self, mut cycle: Cycle, error: Error) -> Action {
-        if !use_up(&mut cycle.plain_list) {
-            return self.fail(error, WaitRule::Longer, AfterPause::Cycle);
-        }
+    pub(super) fn fall_back(&mut self, cycle: Cycle, error: &Error) -> Action {
         let why = format!(
             "Data couldn't be fetched in watchlist mode. Falling back to regular list. err={error}"
         );
@@ -200,15 +196,15 @@ impl Core {
         let text = format!("the streamed list ended before its final bookmark: {why}");
         let error = Error::new(ErrorKind::Protocol, text);
         if streaming.last_event.is_none() && lived < VERY_SHORT {
-            return self.fall_back(cycle, error);
+            return self.fall_back(cycle, &error);
         }
         if lived >= streaming.timeout {
             // The server's own time-out came before the bookmark: it does not know streamed lists.
             self.state.give_up_streams();
-            return self.fall_back(cycle, error);
+            return self.fall_back(cycle, &error);
         }
         if cycle.streams >= STREAMS_MAX {
-            return self.fall_back(cycle, error);
+            return self.fall_back(cycle, &error);
         }
         self.state.log(log::Level::Debug, error.to_string());
         self.reopen_after(lived, AfterPause::Stream(cycle))
@@ -244,6 +240,6 @@ impl Core {
         self.state.log(log::Level::Warn, warning.clone());
         self.state.give_up_streams();
         let error = Error::new(ErrorKind::Timeout, warning);
-        self.fall_back(streaming.cycle, error)
+        self.fall_back(streaming.cycle, &error)
     }
 }

@@ -11,7 +11,7 @@ use crate::policy::{AnswerKind, NextRequest, PolicyRequest, WaitRule};
 use crate::reflector::Phase;
 
 use super::messages::{Action, Effect, Seen};
-use super::state::History;
+use super::state::{Confirmation, History};
 use super::steps::{AfterPause, Committing, Core, CoreStep, VERY_SHORT, Watching, use_up};
 
 /// How late a server may be in ending a watch by its own time-out (B11).
@@ -80,7 +80,8 @@ impl Core {
         self.state.expect_bookmarks(self.facts.bookmarks);
         let timeout = self.state.draw_timeout();
         let watching = Watching::asked(timeout, self.facts.now);
-        if self.state.status.failures.count() == 0 && self.state.confirmed {
+        if self.state.status.failures.count() == 0 && self.state.confirmation == Confirmation::Given
+        {
             self.state.quiet_until = Some(watching.outlived_at());
         }
         self.step = CoreStep::Opening(watching);
@@ -107,7 +108,7 @@ impl Core {
     pub(super) fn opened(&mut self, opening: Watching) -> Action {
         let watching = Watching {
             withheld: self.state.version().is_unset(),
-            may_be_quiet: self.state.confirmed,
+            may_be_quiet: self.state.confirmation == Confirmation::Given,
             ..opening.opened(self.facts.now)
         };
         self.state.recovered(self.facts.now);
@@ -166,7 +167,7 @@ impl Core {
         }
         if streamed {
             let error = error.context("unable to sync watch-list result");
-            return self.fall_back(cycle, error);
+            return self.fall_back(cycle, &error);
         }
         let error = error.context("unable to sync list result");
         self.fail(error, WaitRule::Longer, AfterPause::Cycle)
@@ -250,7 +251,7 @@ impl Core {
     }
 
     /// RF-25, RF-28: logs an event that is not a change, the first one at a visible level.
-    fn skipped(&mut self, reason: String) {
+    pub(super) fn skipped(&mut self, reason: String) {
         let level = if self.state.status.skipped == 0 {
             log::Level::Warn
         } else {
@@ -381,8 +382,6 @@ impl Core {
         if self.state.relist_due.is_none_or(|due| due > self.facts.now) {
             return self.read(watching);
         }
-        self.state.relist_due = None;
-        self.state.status.phase = Phase::Listing;
         self.pause(self.facts.now, false, AfterPause::Cycle)
     }
 }

@@ -14,20 +14,20 @@ use crate::worker::StopToken;
 /// version (RF-21).
 #[test]
 fn a_list_and_then_a_watch_fill_the_store() {
-    let world = World::new();
-    let listed = world.set("a", "1");
-    let (store, reflector) = world.synced();
+    let stage = Stage::new();
+    let listed = stage.set("a", "1");
+    let (store, reflector) = stage.synced();
     assert_eq!(
-        world.requests(),
+        stage.requests(),
         ["list 0".to_owned(), format!("watch {listed}")]
     );
-    world.set("b", "2");
-    world.catch_up(&store);
+    stage.set("b", "2");
+    stage.catch_up(&store);
     assert_eq!(value(&store, "b").as_deref(), Some("2"));
-    world.source.delete("shop", "a").unwrap();
-    world.catch_up(&store);
+    stage.source.delete("shop", "a").unwrap();
+    stage.catch_up(&store);
     assert_eq!(value(&store, "a"), None);
-    world.fake.wait_for_parked(1);
+    stage.fake.wait_for_parked(1);
     assert_eq!(reflector.status().resource_version.as_str(), "4", "RF-50");
     reflector.join().unwrap();
 }
@@ -36,24 +36,24 @@ fn a_list_and_then_a_watch_fill_the_store() {
 /// addition at 32; the position stays at 55 (B18 instead of RF-29).
 #[test]
 fn the_watch_handler_table_of_upstream() {
-    let world = World::new();
-    world.set("foo", "1");
-    world.set("bar", "1");
-    let (store, reflector) = world.synced();
-    world.source.send(|| WatchEvent::Skipped {
+    let stage = Stage::new();
+    stage.set("foo", "1");
+    stage.set("bar", "1");
+    let (store, reflector) = stage.synced();
+    stage.source.send(|| WatchEvent::Skipped {
         reason: "foreign".to_owned(),
         resource_version: ResourceVersion::default(),
     });
-    world
+    stage
         .source
         .send(|| ObjectEvent::deleted(held("foo", "uid-1", "50")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::updated(held("bar", "uid-2", "55")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::added(held("baz", "uid-3", "32")).into());
-    world.source.send(|| WatchEvent::Bookmark {
+    stage.source.send(|| WatchEvent::Bookmark {
         resource_version: ResourceVersion::from("56"),
         initial_events_end: false,
     });
@@ -78,25 +78,25 @@ fn the_watch_handler_table_of_upstream() {
 /// resurrection.
 #[test]
 fn nothing_goes_back_in_time() {
-    let world = World::new();
-    world.set("a", "1");
-    world.set("b", "1");
-    let (store, _reflector) = world.synced();
-    world.set("a", "2");
-    world.source.delete("shop", "b");
-    world.catch_up(&store);
-    world
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage.set("b", "1");
+    let (store, _reflector) = stage.synced();
+    stage.set("a", "2");
+    stage.source.delete("shop", "b");
+    stage.catch_up(&store);
+    stage
         .source
         .send(|| ObjectEvent::updated(held("a", "uid-1", "2")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::deleted(held("a", "uid-1", "3")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::added(held("b", "uid-2", "3")).into());
-    world.source.skip_to(90);
-    world.source.bookmark();
-    world.catch_up(&store);
+    stage.source.skip_to(90);
+    stage.source.bookmark();
+    stage.catch_up(&store);
     assert_eq!(value(&store, "a").as_deref(), Some("2"));
     assert_eq!(names(&store), ["a"]);
     assert_eq!(store.refused(), 3);
@@ -106,20 +106,20 @@ fn nothing_goes_back_in_time() {
 /// leads to.
 #[test]
 fn a_restored_server_is_followed_back() {
-    let world = World::new();
-    let before = world.set("a", "old");
-    world.set("a", "new");
-    world.source.skip_to(100);
-    let (store, _reflector) = world.synced();
+    let stage = Stage::new();
+    let before = stage.set("a", "old");
+    stage.set("a", "new");
+    stage.source.skip_to(100);
+    let (store, _reflector) = stage.synced();
     assert_eq!(value(&store, "a").as_deref(), Some("new"));
-    world.source.restore(before);
-    world.pass(millis(800));
-    world.source.wait_for_requests(5);
-    world.source.wait_for_watches(1);
+    stage.source.restore(before);
+    stage.pass(millis(800));
+    stage.source.wait_for_requests(5);
+    stage.source.wait_for_watches(1);
     assert_eq!(value(&store, "a").as_deref(), Some("old"));
     assert_eq!(store.resource_version().as_str(), "2");
     assert_eq!(
-        world.requests()[2..],
+        stage.requests()[2..],
         ["list 100", "list most-recent", "watch 2"],
         "the watch broke off within a second"
     );
@@ -129,29 +129,29 @@ fn a_restored_server_is_followed_back() {
 /// the known version.
 #[test]
 fn a_restart_asks_once_more_when_the_cache_lags() {
-    let mut world = World::new();
-    let old = world.set("a", "old");
-    let known = world.set("a", "new");
-    world.source.lag(Some(old));
-    world.options.known_version = Some(ResourceVersion::from(known.to_string()));
-    let (store, _reflector) = world.synced();
-    assert_eq!(world.requests(), ["list 0", "list most-recent", "watch 3"]);
+    let mut stage = Stage::new();
+    let old = stage.set("a", "old");
+    let known = stage.set("a", "new");
+    stage.source.lag(Some(old));
+    stage.options.known_version = Some(ResourceVersion::from(known.to_string()));
+    let (store, _reflector) = stage.synced();
+    assert_eq!(stage.requests(), ["list 0", "list most-recent", "watch 3"]);
     assert_eq!(value(&store, "a").as_deref(), Some("new"));
 }
 
 /// PG-1..PG-5: pages reach the store as one replacement.
 #[test]
 fn pages_are_one_list() {
-    let mut world = World::new();
+    let mut stage = Stage::new();
     for name in ["a", "b", "c", "d", "e"] {
-        world.set(name, "1");
+        stage.set(name, "1");
     }
-    world.source.page_at_zero(true);
-    world.options.page_size = Some(2);
-    let (store, _reflector) = world.synced();
+    stage.source.page_at_zero(true);
+    stage.options.page_size = Some(2);
+    let (store, _reflector) = stage.synced();
     assert_eq!(names(&store), ["a", "b", "c", "d", "e"]);
     assert_eq!(
-        world.requests(),
+        stage.requests(),
         [
             "list 0 limit=2",
             "list most-recent limit=2 continue=6:shop/c",
@@ -165,15 +165,15 @@ fn pages_are_one_list() {
 /// is kept.
 #[test]
 fn a_page_that_expired_is_no_list() {
-    let mut world = World::new();
+    let mut stage = Stage::new();
     for name in ["a", "b", "c"] {
-        world.set(name, "1");
+        stage.set(name, "1");
     }
-    world.source.page_at_zero(true);
-    world.options.page_size = Some(2);
-    let source = world.source.clone();
+    stage.source.page_at_zero(true);
+    stage.options.page_size = Some(2);
+    let source = stage.source.clone();
     let mut pages = 0;
-    world.source.plan(move |request| {
+    stage.source.plan(move |request| {
         pages += usize::from(request.kind == RequestKind::List);
         let expired = Status::from(k8s_openapi::apimachinery::pkg::apis::meta::v1::Status {
             code: Some(410),
@@ -182,33 +182,33 @@ fn a_page_that_expired_is_no_list() {
         });
         (pages == 2).then(|| SourceFault::Fail(Error::from_status(expired)))
     });
-    let (store, _reflector) = world.synced();
+    let (store, _reflector) = stage.synced();
     assert_eq!(source.requests().len(), 4);
-    assert_eq!(world.requests()[2], "list 0", "limit 0: everything");
+    assert_eq!(stage.requests()[2], "list 0", "limit 0: everything");
     assert_eq!(names(&store), ["a", "b", "c"]);
 }
 
 /// A list that breaks off in its middle leaves the content as it was (ST-5, RF-17).
 #[test]
 fn half_a_list_is_no_list() {
-    let world = World::new();
-    world.set("a", "1");
-    world.set("b", "1");
-    let (store, _reflector) = world.synced();
-    world
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage.set("b", "1");
+    let (store, _reflector) = stage.synced();
+    stage
         .source
         .fail_next(RequestKind::List, SourceFault::CutAfter(1));
-    world.source.send(|| WatchEvent::Error(status(403)));
-    world.pass(millis(800));
-    world.source.wait_for_requests(3);
-    world.fake.wait_for_timer(millis(1600));
+    stage.source.send(|| WatchEvent::Error(status(403)));
+    stage.pass(millis(800));
+    stage.source.wait_for_requests(3);
+    stage.fake.wait_for_timer(millis(1600));
     assert_eq!(
         names(&store),
         ["a", "b"],
         "the list of one item is not taken"
     );
-    world.fake.advance(millis(1600));
-    world.source.wait_for_watches(1);
+    stage.fake.advance(millis(1600));
+    stage.source.wait_for_watches(1);
     assert_eq!(store.status().lists, 2);
 }
 
@@ -216,24 +216,24 @@ fn half_a_list_is_no_list() {
 /// memory.
 #[test]
 fn a_relist_keeps_what_has_not_changed() {
-    let world = World::new();
-    world.set("a", "1");
-    world.set("b", "1");
-    let (store, _reflector) = world.synced();
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage.set("b", "1");
+    let (store, _reflector) = stage.synced();
     let before = (
         store.get("shop", "a").unwrap().unwrap(),
         store.get("shop", "b").unwrap().unwrap(),
     );
-    world
+    stage
         .source
         .fail_next(RequestKind::Watch, SourceFault::Fail(status(410)));
-    world.set("b", "2");
-    world.catch_up(&store);
-    world.source.end_watches(None);
-    world.pass(millis(50));
-    world.soon();
-    world.source.wait_for_requests(5);
-    world.source.wait_for_watches(1);
+    stage.set("b", "2");
+    stage.catch_up(&store);
+    stage.source.end_watches(None);
+    stage.pass(millis(50));
+    stage.soon();
+    stage.source.wait_for_requests(5);
+    stage.source.wait_for_watches(1);
     assert_eq!(store.status().lists, 2);
     assert!(Arc::ptr_eq(
         &before.0,
@@ -249,10 +249,10 @@ fn a_relist_keeps_what_has_not_changed() {
 /// false delete.
 #[test]
 fn one_bad_object_does_not_hold_up_the_rest() {
-    let world = World::new();
-    world.set("good", "1");
-    world.source.set_undecodable("shop", "bad");
-    let (store, _reflector) = world.synced();
+    let stage = Stage::new();
+    stage.set("good", "1");
+    stage.source.set_undecodable("shop", "bad");
+    let (store, _reflector) = stage.synced();
     assert_eq!(names(&store), ["bad", "good"], "it is present");
     assert_eq!(store.list().len(), 1);
     let error = store.get("shop", "bad").unwrap_err();
@@ -260,8 +260,8 @@ fn one_bad_object_does_not_hold_up_the_rest() {
     assert!(store.get_last_good("shop", "bad").is_none());
     assert_eq!(store.undecodable()[0].key.name(), "bad");
 
-    world.source.set_undecodable("shop", "good");
-    world.catch_up(&store);
+    stage.source.set_undecodable("shop", "good");
+    stage.catch_up(&store);
     assert_eq!(
         store.get("shop", "good").unwrap_err().kind(),
         ErrorKind::Undecodable
@@ -274,9 +274,9 @@ fn one_bad_object_does_not_hold_up_the_rest() {
     );
     assert!(store.by_index("namespace", "shop").unwrap().is_empty());
 
-    world.set("bad", "mended");
-    world.source.delete("shop", "good");
-    world.catch_up(&store);
+    stage.set("bad", "mended");
+    stage.source.delete("shop", "good");
+    stage.catch_up(&store);
     assert_eq!(value(&store, "bad").as_deref(), Some("mended"));
     assert_eq!(
         names(&store),
@@ -289,27 +289,27 @@ fn one_bad_object_does_not_hold_up_the_rest() {
 /// B14: phase, contact, age and freshness, while a watch is silent and after it spoke.
 #[test]
 fn freshness_can_be_read() {
-    let world = World::new();
-    world.set("a", "1");
-    let (store, reflector) = world.synced();
-    world.fake.wait_for_parked(1);
+    let stage = Stage::new();
+    stage.set("a", "1");
+    let (store, reflector) = stage.synced();
+    stage.fake.wait_for_parked(1);
     assert_eq!(reflector.status().phase, Phase::Watching);
-    assert!(world.is_fresh_within(seconds(1), &reflector));
-    world.fake.advance(seconds(60));
-    assert_eq!(world.age(&reflector), Some(seconds(60)));
+    assert!(stage.is_fresh_within(seconds(1), &reflector));
+    stage.fake.advance(seconds(60));
+    assert_eq!(stage.age(&reflector), Some(seconds(60)));
     assert_eq!(store.age(), Some(seconds(60)));
-    assert!(!world.is_fresh_within(seconds(59), &reflector));
-    world.source.skip_to(70);
-    world.source.bookmark();
-    world.catch_up(&store);
-    world.fake.wait_for_timer(seconds(180));
+    assert!(!stage.is_fresh_within(seconds(59), &reflector));
+    stage.source.skip_to(70);
+    stage.source.bookmark();
+    stage.catch_up(&store);
+    stage.fake.wait_for_timer(seconds(180));
     assert_eq!(
-        world.age(&reflector),
+        stage.age(&reflector),
         Some(Duration::ZERO),
         "a bookmark is a contact"
     );
     reflector.stop();
-    world.source.wait_for_watches(0);
+    stage.source.wait_for_watches(0);
     let status = store.status();
     assert!(status.synced && status.failures.last().is_none());
 }
@@ -318,21 +318,21 @@ fn freshness_can_be_read() {
 /// reflector's owner and for readers; its return mends it.
 #[test]
 fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
-    let world = World::new();
-    world.set("a", "1");
-    let (store, reflector) = world.synced();
-    world.source.skip_to(9);
-    world.source.bookmark();
-    world.catch_up(&store);
-    world.fake.wait_for_timer(seconds(130));
-    world
+    let stage = Stage::new();
+    stage.set("a", "1");
+    let (store, reflector) = stage.synced();
+    stage.source.skip_to(9);
+    stage.source.bookmark();
+    stage.catch_up(&store);
+    stage.fake.wait_for_timer(seconds(130));
+    stage
         .source
         .fail_next(RequestKind::Watch, SourceFault::Hang);
-    world.fake.advance(seconds(129));
+    stage.fake.advance(seconds(129));
     reflector.health().unwrap();
     store.health().unwrap();
-    world.fake.advance(seconds(1));
-    world.source.wait_for_requests(3);
+    stage.fake.advance(seconds(1));
+    stage.source.wait_for_requests(3);
     for health in [reflector.health(), store.health()] {
         let error = health.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
@@ -343,16 +343,16 @@ fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
         let cause = "no event came on the watch for 130s: it is opened again";
         assert!(text.ends_with(cause), "{text}");
     }
-    world.source.heal();
-    world.set("a", "2");
-    world.catch_up(&store);
+    stage.source.heal();
+    stage.set("a", "2");
+    stage.catch_up(&store);
     // The status follows the content.
     while reflector.health().is_err() || store.health().is_err() {
         std::thread::yield_now();
     }
     reflector.stop();
-    world.source.wait_for_watches(0);
-    world.fake.advance(seconds(1_000));
+    stage.source.wait_for_watches(0);
+    stage.fake.advance(seconds(1_000));
     while !reflector.is_finished() {
         std::thread::yield_now();
     }
@@ -364,17 +364,17 @@ fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
 /// connection.
 #[test]
 fn silence_opens_the_watch_anew() {
-    let world = World::new();
-    world.set("a", "1");
-    let (store, _reflector) = world.synced();
-    world.source.skip_to(9);
-    world.source.bookmark();
-    world.catch_up(&store);
-    world.pass(seconds(130));
-    world.source.wait_for_requests(3);
-    assert_eq!(world.requests()[2], "watch 9");
-    world.set("a", "2");
-    world.catch_up(&store);
+    let stage = Stage::new();
+    stage.set("a", "1");
+    let (store, _reflector) = stage.synced();
+    stage.source.skip_to(9);
+    stage.source.bookmark();
+    stage.catch_up(&store);
+    stage.pass(seconds(130));
+    stage.source.wait_for_requests(3);
+    assert_eq!(stage.requests()[2], "watch 9");
+    stage.set("a", "2");
+    stage.catch_up(&store);
     assert_eq!(value(&store, "a").as_deref(), Some("2"));
     assert_eq!(store.status().lists, 1);
 }
@@ -383,8 +383,8 @@ fn silence_opens_the_watch_anew() {
 /// watch is noticed.
 #[test]
 fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
-    let world = World::new();
-    let (_store, first) = world.synced();
+    let stage = Stage::new();
+    let (_store, first) = stage.synced();
     let due = |reflector: &Reflector| {
         let watching = |status: &ReflectorStatus| status.phase == Phase::Watching;
         let status = loop {
@@ -395,54 +395,54 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
             std::thread::yield_now();
         };
         let due = status.contact_deadline.unwrap();
-        due.saturating_duration_since(world.options.clock.now())
+        due.saturating_duration_since(stage.options.clock.now())
     };
     assert!(due(&first) >= seconds(330), "the watch's own time-out");
-    world.source.bookmark();
-    let source: &dyn ListerWatcher<ConfigMap> = &world.source;
+    stage.source.bookmark();
+    let source: &dyn ListerWatcher<ConfigMap> = &stage.source;
     while source.bookmark_interval().is_none() {
         std::thread::yield_now();
     }
     first.join().unwrap();
-    let (_store, second) = world.synced();
+    let (_store, second) = stage.synced();
     assert_eq!(due(&second), seconds(130));
 }
 
 /// F21: a wait of the longest possible duration never ends, and does not end at once either.
 #[test]
 fn the_longest_durations_are_without_end() {
-    let mut world = World::new();
-    world.options.watch_timeout_min = Duration::MAX;
-    world.options.idle_limit = Duration::MAX;
-    world.options.resync_period = Some(Duration::MAX);
-    world.options.internal_error_retry = Duration::MAX;
-    world.options.forbidden_grace = Duration::MAX;
-    world.options.backoff.reset_after = Duration::MAX;
-    world.set("a", "1");
-    let (store, reflector) = world.synced();
+    let mut stage = Stage::new();
+    stage.options.watch_timeout_min = Duration::MAX;
+    stage.options.idle_limit = Duration::MAX;
+    stage.options.resync_period = Some(Duration::MAX);
+    stage.options.internal_error_retry = Duration::MAX;
+    stage.options.forbidden_grace = Duration::MAX;
+    stage.options.backoff.reset_after = Duration::MAX;
+    stage.set("a", "1");
+    let (store, reflector) = stage.synced();
     for day in 0..3 {
-        world.fake.wait_for_parked(1);
-        world.fake.advance(Duration::from_secs(24 * 60 * 60));
-        world.set("a", &format!("{day}"));
-        world.catch_up(&store);
+        stage.fake.wait_for_parked(1);
+        stage.fake.advance(Duration::from_secs(24 * 60 * 60));
+        stage.set("a", &format!("{day}"));
+        stage.catch_up(&store);
     }
-    assert_eq!(world.requests().len(), 2, "{:?}", world.requests());
+    assert_eq!(stage.requests().len(), 2, "{:?}", stage.requests());
     drop(reflector);
 }
 
 /// F21: also between two tries.
 #[test]
 fn the_longest_backoff_is_without_end() {
-    let mut world = World::new();
-    world.options.backoff.initial = Duration::MAX;
-    world.options.backoff.cap = Duration::MAX;
-    world.source.fail_all(RequestKind::List, status(500));
-    let (_store, reflector) = world.start();
+    let mut stage = Stage::new();
+    stage.options.backoff.initial = Duration::MAX;
+    stage.options.backoff.cap = Duration::MAX;
+    stage.source.fail_all(RequestKind::List, status(500));
+    let (_store, reflector) = stage.start();
     for _ in 0..3 {
-        world.fake.wait_for_parked(1);
-        world.fake.advance(Duration::from_secs(24 * 60 * 60));
+        stage.fake.wait_for_parked(1);
+        stage.fake.advance(Duration::from_secs(24 * 60 * 60));
     }
-    assert_eq!(world.requests().len(), 1, "{:?}", world.requests());
+    assert_eq!(stage.requests().len(), 1, "{:?}", stage.requests());
     drop(reflector);
 }
 
@@ -451,24 +451,24 @@ fn the_longest_backoff_is_without_end() {
 /// stands, and follows it back.
 #[test]
 fn b11_a_server_that_opens_silent_watches_after_a_restore_is_followed_back() {
-    let world = World::new();
-    let before = world.set("a", "old");
-    world.set("a", "new");
-    world.source.skip_to(100);
-    world.source.silent_futures(true);
-    let (store, reflector) = world.synced();
-    world.source.bookmark();
-    world.fake.wait_for_timer(seconds(130));
-    world.fake.advance(seconds(10));
-    world.source.restore(before);
-    world.source.wait_for_requests(3);
+    let stage = Stage::new();
+    let before = stage.set("a", "old");
+    stage.set("a", "new");
+    stage.source.skip_to(100);
+    stage.source.silent_futures(true);
+    let (store, reflector) = stage.synced();
+    stage.source.bookmark();
+    stage.fake.wait_for_timer(seconds(130));
+    stage.fake.advance(seconds(10));
+    stage.source.restore(before);
+    stage.source.wait_for_requests(3);
     // The watch is opened again where it was, and nothing comes on it any more.
-    world.pass(seconds(130));
-    world.soon();
-    world.source.wait_for_requests(6);
-    world.source.wait_for_watches(1);
+    stage.pass(seconds(130));
+    stage.soon();
+    stage.source.wait_for_requests(6);
+    stage.source.wait_for_watches(1);
     assert_eq!(
-        world.requests()[2..],
+        stage.requests()[2..],
         [
             "watch 100",
             "list most-recent limit=1",
@@ -484,24 +484,24 @@ fn b11_a_server_that_opens_silent_watches_after_a_restore_is_followed_back() {
 /// for no moment.
 #[test]
 fn b14_a_trickle_is_no_contact_and_ends() {
-    let world = World::new();
-    world.set("a", "1");
-    world
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage
         .source
         .fail_next(RequestKind::Watch, SourceFault::Trickle);
-    let source: &dyn ListerWatcher<ConfigMap> = &world.source;
+    let source: &dyn ListerWatcher<ConfigMap> = &stage.source;
     source.bookmark_came(seconds(7));
-    let (store, reflector) = world.synced();
-    world.fake.wait_for_timer(seconds(130));
-    world.fake.advance(seconds(130));
-    world.fake.wait_for_timer(seconds(60));
-    assert_eq!(world.age(&reflector), Some(seconds(130)));
+    let (store, reflector) = stage.synced();
+    stage.fake.wait_for_timer(seconds(130));
+    stage.fake.advance(seconds(130));
+    stage.fake.wait_for_timer(seconds(60));
+    assert_eq!(stage.age(&reflector), Some(seconds(130)));
     assert!(store.health().is_err());
-    world.fake.advance(seconds(60));
-    world.source.wait_for_requests(4);
-    world.source.wait_for_watches(1);
+    stage.fake.advance(seconds(60));
+    stage.source.wait_for_requests(4);
+    stage.source.wait_for_watches(1);
     assert_eq!(
-        world.requests()[1..],
+        stage.requests()[1..],
         ["watch 2", "list most-recent limit=1", "watch 2"]
     );
     while reflector.health().is_err() {
@@ -512,27 +512,27 @@ fn b14_a_trickle_is_no_contact_and_ends() {
 /// B10: a read during a backoff shortens it to its first step.
 #[test]
 fn b10_a_read_shortens_a_backoff() {
-    let world = World::new();
-    world.set("a", "1");
+    let stage = Stage::new();
+    stage.set("a", "1");
     let refused = || Error::new(ErrorKind::Unreachable, "connection refused");
-    let (store, _reflector) = world.synced();
-    world.source.skip_to(9);
-    world.source.bookmark();
-    world.catch_up(&store);
-    world.source.fail_all(RequestKind::Watch, refused());
-    world.fake.advance(seconds(10));
-    world.source.end_watches(Some(&refused()));
+    let (store, _reflector) = stage.synced();
+    stage.source.skip_to(9);
+    stage.source.bookmark();
+    stage.catch_up(&store);
+    stage.source.fail_all(RequestKind::Watch, refused());
+    stage.fake.advance(seconds(10));
+    stage.source.end_watches(Some(&refused()));
     for wait in [800, 1600, 3200] {
-        world.pass(millis(wait));
+        stage.pass(millis(wait));
     }
-    world.fake.wait_for_timer(millis(6400));
-    world.fake.advance(millis(300));
+    stage.fake.wait_for_timer(millis(6400));
+    stage.fake.advance(millis(300));
     store.waiters().expedite();
-    world.fake.wait_for_timer(millis(500));
+    stage.fake.wait_for_timer(millis(500));
     store.waiters().expedite();
-    world.source.heal();
-    world.fake.advance(millis(500));
-    world.source.wait_for_watches(1);
+    stage.source.heal();
+    stage.fake.advance(millis(500));
+    stage.source.wait_for_watches(1);
 }
 
 /// A server's objects, with one selected.
@@ -574,22 +574,22 @@ impl ListerWatcher<ConfigMap> for Selected {
 fn b9_pages_of_which_nothing_is_selected_are_no_empty_pages() {
     let names_of_objects: Vec<_> = (0..20).map(|number| format!("n{number:02}")).collect();
     for selected in ["n00", "n10", "n19", "none"] {
-        let world = World::new();
-        world.source.page_at_zero(true);
+        let stage = Stage::new();
+        stage.source.page_at_zero(true);
         for name in &names_of_objects {
-            world.set(name, "1");
+            stage.set(name, "1");
         }
-        let source = Arc::new(Selected(world.source.clone(), selected));
-        let options = world.options.clone().page_size(1);
+        let source = Arc::new(Selected(stage.source.clone(), selected));
+        let options = stage.options.clone().page_size(1);
         let (store, reflector) = Store::spawn("t", source, Indexers::new(), options).unwrap();
         store.wait_until_synced(Deadline::NEVER).unwrap();
-        world.source.wait_for_watches(1);
+        stage.source.wait_for_watches(1);
         let expected: Vec<_> = names_of_objects
             .iter()
             .filter(|name| *name == selected)
             .collect();
         assert!(names(&store).iter().eq(expected), "{selected}");
         let failures = reflector.status().failures.count();
-        assert_eq!((failures, world.requests().len()), (0, 21), "{selected}");
+        assert_eq!((failures, stage.requests().len()), (0, 21), "{selected}");
     }
 }

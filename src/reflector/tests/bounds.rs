@@ -5,19 +5,19 @@ use super::*;
 use crate::ErrorKind;
 use crate::testing::RequestKind;
 
-/// The time after which a list follows the end of an object: the waits of this world have no jitter
+/// The time after which a list follows the end of an object: the waits of this stage have no jitter
 /// but this one.
 const LONGEST: Duration = Duration::from_secs(10 * 60);
 
-impl World {
-    /// A world with these objects, whose stores hold two.
+impl Stage {
+    /// A stage with these objects, whose stores hold two.
     fn bounded(names: &[&str]) -> Self {
-        let world = Self::new();
-        world.source.limit_objects(2);
+        let stage = Self::new();
+        stage.source.limit_objects(2);
         for name in names {
-            world.set(name, "1");
+            stage.set(name, "1");
         }
-        world
+        stage
     }
 
     fn lists(&self) -> usize {
@@ -53,9 +53,9 @@ fn told(left_out: usize) -> String {
 #[test]
 fn a_store_beyond_its_bound_goes_on_and_its_health_says_why() {
     for streams in [false, true] {
-        let world = World::bounded(&["a", "b", "c"]);
-        world.source.stream_lists(streams);
-        let (store, reflector) = world.synced();
+        let stage = Stage::bounded(&["a", "b", "c"]);
+        stage.source.stream_lists(streams);
+        let (store, reflector) = stage.synced();
         let held = names(&store);
         assert_eq!(held.len(), 2, "{streams}: {held:?}");
         // The status comes soon after the content.
@@ -67,29 +67,29 @@ fn a_store_beyond_its_bound_goes_on_and_its_health_says_why() {
             assert_eq!(error.kind(), ErrorKind::TooLarge);
             assert!(error.to_string().ends_with(&told(1)), "{error}");
         }
-        world.set("d", "1");
-        world.set(&held[0], "2");
-        world.catch_up(&store);
+        stage.set("d", "1");
+        stage.set(&held[0], "2");
+        stage.catch_up(&store);
         assert_eq!(value(&store, &held[0]).as_deref(), Some("2"));
         assert_eq!(names(&store), held);
-        world.source.wait_for_watches(1);
+        stage.source.wait_for_watches(1);
         let status = reflector.status();
         let last = status.failures.last().unwrap().to_string();
         assert!(last.ends_with(&told(2)), "{last}");
         assert_eq!(status.failures.count(), 0, "no request has failed");
-        assert_eq!((status.lists, world.source.open_watches()), (1, 1));
+        assert_eq!((status.lists, stage.source.open_watches()), (1, 1));
     }
 }
 
 #[test]
 fn once_an_object_has_gone_a_list_brings_what_there_is_room_for() {
-    let world = World::bounded(&["a", "b", "c", "d"]);
-    let (store, reflector) = world.synced();
-    world.source.delete("shop", "a");
-    world.catch_up(&store);
+    let stage = Stage::bounded(&["a", "b", "c", "d"]);
+    let (store, reflector) = stage.synced();
+    stage.source.delete("shop", "a");
+    stage.catch_up(&store);
     assert_eq!(names(&store), ["b"]);
     assert!(store.health().is_err());
-    let waited = world.until_lists(&store, 2);
+    let waited = stage.until_lists(&store, 2);
     assert!(
         LONGEST / 2 <= waited && waited <= LONGEST + seconds(30),
         "{waited:?}"
@@ -98,12 +98,12 @@ fn once_an_object_has_gone_a_list_brings_what_there_is_room_for() {
     assert!(store.health().is_err(), "one is still left out");
 
     // Many ends lead to one list, and objects that take the room meanwhile are kept.
-    world.source.delete("shop", "b");
-    world.source.delete("shop", "c");
-    world.set("e", "1");
-    world.catch_up(&store);
+    stage.source.delete("shop", "b");
+    stage.source.delete("shop", "c");
+    stage.set("e", "1");
+    stage.catch_up(&store);
     assert_eq!(names(&store), ["e"]);
-    let waited = world.until_lists(&store, 3);
+    let waited = stage.until_lists(&store, 3);
     assert!(
         LONGEST / 2 <= waited && waited <= LONGEST + seconds(30),
         "{waited:?}"
@@ -111,18 +111,18 @@ fn once_an_object_has_gone_a_list_brings_what_there_is_room_for() {
     assert_eq!(names(&store), ["d", "e"]);
     store.health().unwrap();
     assert!(reflector.status().failures.last().is_none());
-    assert_eq!(world.lists(), 3);
+    assert_eq!(stage.lists(), 3);
 }
 
 /// Only a list knows that nothing is missing any more.
 #[test]
 fn the_end_of_an_object_that_was_left_out_leads_to_a_list_too() {
-    let world = World::bounded(&["a", "b", "c"]);
-    let (store, _reflector) = world.synced();
-    world.source.delete("shop", "c");
-    world.catch_up(&store);
+    let stage = Stage::bounded(&["a", "b", "c"]);
+    let (store, _reflector) = stage.synced();
+    stage.source.delete("shop", "c");
+    stage.catch_up(&store);
     assert!(store.health().is_err());
-    world.until_lists(&store, 2);
+    stage.until_lists(&store, 2);
     store.health().unwrap();
     assert_eq!(names(&store), ["a", "b"]);
 }

@@ -20,16 +20,16 @@ fn waiter(store: &Store<ConfigMap>, deadline: Deadline) -> Waiter {
 }
 
 /// Starts a reflector for whose first sync a caller waits already.
-fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflector, Waiter) {
-    let clock = world.options.clock.clone();
+fn start_waited(stage: &Stage, deadline: Deadline) -> (Store<ConfigMap>, Reflector, Waiter) {
+    let clock = stage.options.clock.clone();
     let (store, writer) = Store::new(Indexers::new(), clock);
     let waiter = waiter(&store, deadline);
-    world.fake.wait_for_parked(1);
+    stage.fake.wait_for_parked(1);
     let options = ReflectorOptions {
         waiters: Some(store.waiters()),
-        ..world.options.clone()
+        ..stage.options.clone()
     };
-    let source = Arc::new(world.source.clone());
+    let source = Arc::new(stage.source.clone());
     let reflector = Reflector::spawn("t", source, writer, options).unwrap();
     (store, reflector, waiter)
 }
@@ -38,21 +38,21 @@ fn start_waited(world: &World, deadline: Deadline) -> (Store<ConfigMap>, Reflect
 /// failed.
 #[test]
 fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
-    let world = World::new();
-    world.source.fail_all(RequestKind::List, status(500));
-    let deadline = world.options.clock.after(seconds(1));
-    let (_store, _reflector, (_worker, told)) = start_waited(&world, deadline);
+    let stage = Stage::new();
+    stage.source.fail_all(RequestKind::List, status(500));
+    let deadline = stage.options.clock.after(seconds(1));
+    let (_store, _reflector, (_worker, told)) = start_waited(&stage, deadline);
     while told.is_empty() {
-        let next = world.fake.wait_for_timers(2);
-        let end = deadline.remaining(world.fake.now()).unwrap();
-        world.fake.advance(next);
+        let next = stage.fake.wait_for_timers(2);
+        let end = deadline.remaining(stage.fake.now()).unwrap();
+        stage.fake.advance(next);
         if next == end {
             break;
         }
     }
     let error = told.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
-    assert_eq!(world.source.requests().len(), 5);
+    assert_eq!(stage.source.requests().len(), 5);
     assert_eq!(error.attempts(), 5);
     // D14: which failure, and for how long the reflector backs off after it.
     let text = error.to_string();
@@ -61,7 +61,7 @@ fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
          now backing off for ";
     assert!(text.starts_with(told), "{text}");
     assert!(
-        world
+        stage
             .source
             .requests()
             .iter()
@@ -73,40 +73,40 @@ fn a_read_of_one_second_makes_five_attempts_and_says_why_they_failed() {
 /// B3: while no caller waits the same second sees two requests.
 #[test]
 fn nobody_waits_nobody_hurries() {
-    let world = World::new();
-    world.source.fail_all(RequestKind::List, status(500));
-    let (_store, _reflector) = world.start();
-    world.pass(millis(800));
-    world.fake.wait_for_timer(millis(1600));
-    assert_eq!(world.source.requests().len(), 2);
+    let stage = Stage::new();
+    stage.source.fail_all(RequestKind::List, status(500));
+    let (_store, _reflector) = stage.start();
+    stage.pass(millis(800));
+    stage.fake.wait_for_timer(millis(1600));
+    assert_eq!(stage.source.requests().len(), 2);
 }
 
 /// B3: a reader that comes in the middle of a steady backoff does not wait for its end.
 #[test]
 fn a_late_reader_wakes_the_backoff() {
-    let world = World::new();
-    world.set("a", "1");
-    world
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage
         .source
         .fail_next(RequestKind::List, SourceFault::Fail(status(500)));
-    let (store, _reflector) = world.start();
-    world.fake.wait_for_timer(millis(800));
-    world.fake.advance(millis(300));
+    let (store, _reflector) = stage.start();
+    stage.fake.wait_for_timer(millis(800));
+    stage.fake.advance(millis(300));
     let (_worker, told) = waiter(&store, Deadline::NEVER);
     assert!(told.recv().unwrap().is_ok(), "without any more time");
-    assert_eq!(world.requests()[..2], ["list 0", "list 0"]);
+    assert_eq!(stage.requests()[..2], ["list 0", "list 0"]);
 }
 
 /// R4: a refusal that lasts ends the wait as the answer it is; a later success ends that again.
 #[test]
 fn a_refusal_ends_the_wait() {
-    let world = World::new();
-    world.source.fail_all(RequestKind::List, status(403));
-    let (store, _reflector, (_worker, told)) = start_waited(&world, Deadline::NEVER);
-    let began = world.fake.now();
-    while world.fake.now() - began < seconds(3) {
-        let next = world.fake.wait_for_timers(1);
-        world.fake.advance(next);
+    let stage = Stage::new();
+    stage.source.fail_all(RequestKind::List, status(403));
+    let (store, _reflector, (_worker, told)) = start_waited(&stage, Deadline::NEVER);
+    let began = stage.fake.now();
+    while stage.fake.now() - began < seconds(3) {
+        let next = stage.fake.wait_for_timers(1);
+        stage.fake.advance(next);
     }
     let error = told.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Forbidden);
@@ -120,37 +120,37 @@ fn a_refusal_ends_the_wait() {
 /// B16: a reflector ends in every phase, and ends the waits on its store.
 #[test]
 fn a_stop_ends_every_phase_and_every_wait() {
-    type Prepare = fn(&World);
+    type Prepare = fn(&Stage);
     let phases: [(&str, Prepare); 4] = [
-        ("a list that hangs", |world| {
-            world.source.fail_next(RequestKind::List, SourceFault::Hang);
+        ("a list that hangs", |stage| {
+            stage.source.fail_next(RequestKind::List, SourceFault::Hang);
         }),
-        ("a watch that does not open", |world| {
-            world
+        ("a watch that does not open", |stage| {
+            stage
                 .source
                 .fail_next(RequestKind::Watch, SourceFault::Hang);
         }),
-        ("a backoff", |world| {
-            world
+        ("a backoff", |stage| {
+            stage
                 .source
                 .fail_next(RequestKind::List, SourceFault::Fail(status(500)));
         }),
         ("an open watch", |_| {}),
     ];
     for (phase, prepare) in phases {
-        let world = World::new();
-        prepare(&world);
-        let (store, reflector) = world.start();
+        let stage = Stage::new();
+        prepare(&stage);
+        let (store, reflector) = stage.start();
         match phase {
-            "a backoff" => world.fake.wait_for_timer(millis(800)),
-            "an open watch" => world.source.wait_for_watches(1),
-            "a list that hangs" => world.source.wait_for_requests(1),
-            _ => world.source.wait_for_requests(2),
+            "a backoff" => stage.fake.wait_for_timer(millis(800)),
+            "an open watch" => stage.source.wait_for_watches(1),
+            "a list that hangs" => stage.source.wait_for_requests(1),
+            _ => stage.source.wait_for_requests(2),
         }
         let synced = store.has_synced();
         reflector.stop();
         assert!(reflector.join().is_ok(), "{phase}");
-        assert_eq!(world.source.open_watches(), 0, "{phase}: RF-44");
+        assert_eq!(stage.source.open_watches(), 0, "{phase}: RF-44");
         match store.wait_until_synced(Deadline::NEVER) {
             Ok(()) => assert!(synced, "{phase}"),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Stopped, "{phase}"),
@@ -161,37 +161,37 @@ fn a_stop_ends_every_phase_and_every_wait() {
 /// RF-5, B16: a list during which a stop comes is not taken.
 #[test]
 fn a_stopped_list_is_not_taken() {
-    let world = World::new();
-    world.set("a", "1");
-    world.source.fail_next(RequestKind::List, SourceFault::Hang);
-    let (store, reflector) = world.start();
-    world.source.wait_for_requests(1);
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage.source.fail_next(RequestKind::List, SourceFault::Hang);
+    let (store, reflector) = stage.start();
+    stage.source.wait_for_requests(1);
     let (_worker, told) = waiter(&store, Deadline::NEVER);
     reflector.stop();
     assert_eq!(told.recv().unwrap().unwrap_err().kind(), ErrorKind::Stopped);
     assert!(!store.has_synced() && store.is_empty());
     reflector.join().unwrap();
-    assert_eq!(world.source.requests().len(), 1);
+    assert_eq!(stage.source.requests().len(), 1);
 }
 
 /// `TestNoRelistOnTooManyRequests`: four 429 at the opening: one list, five watches (RF-23).
 #[test]
 fn too_many_requests_costs_no_list() {
-    let world = World::new();
-    world.set("a", "1");
+    let stage = Stage::new();
+    stage.set("a", "1");
     for _ in 0..4 {
-        world
+        stage
             .source
             .fail_next(RequestKind::Watch, SourceFault::Fail(status(429)));
     }
-    let (store, _reflector) = world.start();
+    let (store, _reflector) = stage.start();
     for wait in [800, 1600, 3200, 6400] {
-        world.pass(millis(wait));
+        stage.pass(millis(wait));
     }
-    world.source.wait_for_watches(1);
-    world.fake.wait_for_parked(1);
+    stage.source.wait_for_watches(1);
+    stage.fake.wait_for_parked(1);
     assert_eq!(
-        world.requests(),
+        stage.requests(),
         [
             "list 0", "watch 2", "watch 2", "watch 2", "watch 2", "watch 2"
         ]
@@ -203,14 +203,14 @@ fn too_many_requests_costs_no_list() {
 /// server could not read.
 #[test]
 fn an_unreadable_object_leads_to_a_list() {
-    let world = World::new();
-    world.set("a", "1");
-    world.set("b", "1");
-    let (store, _reflector) = world.synced();
-    world
+    let stage = Stage::new();
+    stage.set("a", "1");
+    stage.set("b", "1");
+    let (store, _reflector) = stage.synced();
+    stage
         .source
         .fail_next(RequestKind::Watch, SourceFault::Fail(status(500)));
-    world.source.send(|| {
+    stage.source.send(|| {
         let status = k8s_openapi::apimachinery::pkg::apis::meta::v1::Status {
             code: Some(500),
             reason: Some("StoreReadError".to_owned()),
@@ -218,12 +218,12 @@ fn an_unreadable_object_leads_to_a_list() {
         };
         WatchEvent::Error(Error::from_status(Status::from(status)))
     });
-    world.fake.wait_for_timer(millis(800));
-    world.source.delete("shop", "b");
-    world.fake.advance(millis(800));
-    world.source.wait_for_requests(4);
+    stage.fake.wait_for_timer(millis(800));
+    stage.source.delete("shop", "b");
+    stage.fake.advance(millis(800));
+    stage.source.wait_for_requests(4);
     // The list was a proof of life: the failed opening after it waits for the first step.
-    world.fake.wait_for_timer(millis(800));
+    stage.fake.wait_for_timer(millis(800));
     assert_eq!(names(&store), ["a"]);
 }
 
@@ -231,20 +231,20 @@ fn an_unreadable_object_leads_to_a_list() {
 /// between.
 #[test]
 fn a_server_that_closes_every_watch_is_not_hammered() {
-    let world = World::new();
-    world.set("a", "1");
-    let (_store, _reflector) = world.synced();
-    let opened = world.fake.now();
+    let stage = Stage::new();
+    stage.set("a", "1");
+    let (_store, _reflector) = stage.synced();
+    let opened = stage.fake.now();
     let mut reopened = 0;
-    while world.fake.now() - opened < seconds(60) {
-        world.source.skip_to(world.source.version() + 1);
-        world.source.bookmark();
-        world.source.end_watches(None);
-        let requests = world.source.requests().len();
-        let next = world.fake.wait_for_next_timer();
-        world.fake.advance(next);
-        world.source.wait_for_requests(requests + 1);
-        world.source.wait_for_watches(1);
+    while stage.fake.now() - opened < seconds(60) {
+        stage.source.skip_to(stage.source.version() + 1);
+        stage.source.bookmark();
+        stage.source.end_watches(None);
+        let requests = stage.source.requests().len();
+        let next = stage.fake.wait_for_next_timer();
+        stage.fake.advance(next);
+        stage.source.wait_for_requests(requests + 1);
+        stage.source.wait_for_watches(1);
         reopened += 1;
     }
     assert!(
@@ -256,20 +256,20 @@ fn a_server_that_closes_every_watch_is_not_hammered() {
 /// Every reader sees the phase `Stopped` once the thread has ended.
 #[test]
 fn the_status_outlives_the_thread() {
-    let world = World::new();
-    let (store, reflector) = world.synced();
+    let stage = Stage::new();
+    let (store, reflector) = stage.synced();
     reflector.stop();
-    world.source.wait_for_watches(0);
+    stage.source.wait_for_watches(0);
     drop(reflector);
     assert!(store.has_synced(), "the content stays");
     assert_eq!(store.status().phase, Phase::Stopped);
 }
 
 /// The calls of the error hook, as `phase attempts: error`.
-fn told(world: &mut World) -> crossbeam_channel::Receiver<String> {
+fn told(stage: &mut Stage) -> crossbeam_channel::Receiver<String> {
     let (tell, told) = crossbeam_channel::unbounded();
-    let options = std::mem::take(&mut world.options);
-    world.options = options.on_error(move |failed| {
+    let options = std::mem::take(&mut stage.options);
+    stage.options = options.on_error(move |failed| {
         assert_eq!((&*failed.reflector, &*failed.what), ("t", "configmaps"));
         let text = format!("{:?} {}: {}", failed.phase, failed.attempts, failed.error);
         tell.send(text).unwrap();
@@ -280,26 +280,26 @@ fn told(world: &mut World) -> crossbeam_channel::Receiver<String> {
 /// A program that prints the hook's calls shows the cause of each failed attempt.
 #[test]
 fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
-    let mut world = World::new();
-    let told = told(&mut world);
-    world.source.fail_all(RequestKind::List, status(403));
-    let (store, _reflector) = world.start();
+    let mut stage = Stage::new();
+    let told = told(&mut stage);
+    stage.source.fail_all(RequestKind::List, status(403));
+    let (store, _reflector) = stage.start();
     let refused = |attempts| format!("Listing {attempts}: failed to list configmaps: made up 403");
     assert_eq!(told.recv(), Ok(refused(1)));
-    world.pass(millis(800));
+    stage.pass(millis(800));
     assert_eq!(told.recv(), Ok(refused(2)));
-    world.source.heal();
-    world
+    stage.source.heal();
+    stage
         .source
         .fail_next(RequestKind::Watch, SourceFault::Fail(status(429)));
-    world.fake.wait_for_timer(millis(1600));
-    world.fake.advance(millis(1600));
+    stage.fake.wait_for_timer(millis(1600));
+    stage.fake.advance(millis(1600));
     store.wait_until_synced(Deadline::NEVER).unwrap();
     let opening = "Opening 1: failed to watch configmaps: made up 429";
     assert_eq!(told.recv().unwrap(), opening, "the list had succeeded");
-    world.pass(millis(3200));
-    world.source.wait_for_watches(1);
-    world.source.send(|| WatchEvent::Error(status(500)));
+    stage.pass(millis(3200));
+    stage.source.wait_for_watches(1);
+    stage.source.send(|| WatchEvent::Error(status(500)));
     let watching = "Watching 1: the watch of configmaps ended: made up 500";
     assert_eq!(told.recv().unwrap(), watching);
     assert!(told.is_empty());
@@ -308,20 +308,20 @@ fn the_error_hook_hears_of_each_refused_list_and_each_broken_watch() {
 /// A stop is not a failure, and a hook that panics harms no caller.
 #[test]
 fn an_error_hook_that_panics_ends_nothing_and_a_stop_is_not_told() {
-    let mut world = World::new();
+    let mut stage = Stage::new();
     let (tell, told) = crossbeam_channel::unbounded();
-    let options = std::mem::take(&mut world.options);
-    world.options = options.on_error(move |failed| {
+    let options = std::mem::take(&mut stage.options);
+    stage.options = options.on_error(move |failed| {
         tell.send(failed.attempts).unwrap();
         panic!("made so for a test");
     });
-    world
+    stage
         .source
         .fail_next(RequestKind::List, SourceFault::Fail(status(500)));
-    let (store, reflector) = world.start();
-    world.pass(millis(800));
+    let (store, reflector) = stage.start();
+    stage.pass(millis(800));
     store.wait_until_synced(Deadline::NEVER).unwrap();
-    world.source.wait_for_watches(1);
+    stage.source.wait_for_watches(1);
     reflector.join().unwrap();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), [1]);
 }

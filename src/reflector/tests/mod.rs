@@ -23,13 +23,13 @@ use crate::sync::Arc;
 use crate::testing::{FakeSource, objects};
 
 /// A fake server, a fake clock, and the options that make waits exact.
-struct World {
+struct Stage {
     fake: FakeClock,
     source: FakeSource<ConfigMap>,
     options: ReflectorOptions,
 }
 
-impl World {
+impl Stage {
     fn new() -> Self {
         let fake = FakeClock::new();
         let clock = Clock::from(fake.clone());

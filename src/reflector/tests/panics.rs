@@ -7,16 +7,16 @@ use crate::hooks::Hook;
 use crate::reflector::ReflectorMetric;
 use crate::testing::bad::{Bad, Faulty};
 
-fn started(world: &World, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflector) {
+fn started(stage: &Stage, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflector) {
     let source = Arc::new(source.clone());
-    Store::spawn("t", source, Indexers::new(), world.options.clone()).unwrap()
+    Store::spawn("t", source, Indexers::new(), stage.options.clone()).unwrap()
 }
 
 /// Passes as much time as the reflector waits, until the store holds the objects.
-fn pass_until(world: &World, store: &Store<ConfigMap>, wanted: &[&str]) {
+fn pass_until(stage: &Stage, store: &Store<ConfigMap>, wanted: &[&str]) {
     while names(store) != wanted {
         assert!(!store.has_ended(), "the reflector ended");
-        world.fake.advance(seconds(1));
+        stage.fake.advance(seconds(1));
         std::thread::yield_now();
     }
 }
@@ -40,11 +40,11 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
             "the source of reflector t, reading its watch, panicked: a bad source",
         ),
     ] {
-        let world = World::new();
-        let source = Bad::new(world.source.clone());
+        let stage = Stage::new();
+        let source = Bad::new(stage.source.clone());
         source.faulty.panic_in(method, 1);
-        let (store, reflector) = started(&world, &source);
-        world.fake.wait_for_timer(millis(800));
+        let (store, reflector) = started(&stage, &source);
+        stage.fake.wait_for_timer(millis(800));
         let error = reflector.status().failures.last().cloned().unwrap();
         assert_eq!(error.kind(), ErrorKind::Panicked, "{method}");
         assert!(error.to_string().ends_with(port), "{method}: {error}");
@@ -52,16 +52,16 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
         assert_eq!(told.to_string(), error.to_string(), "{method}");
         if method == "list" {
             let waited = store
-                .wait_until_synced(Deadline::at(world.fake.now()))
+                .wait_until_synced(Deadline::at(stage.fake.now()))
                 .unwrap_err();
             assert_eq!(waited.kind(), ErrorKind::NotSynced);
             assert_eq!(waited.last_error().unwrap().kind(), ErrorKind::Panicked);
         }
-        world.set("a", "1");
-        pass_until(&world, &store, &["a"]);
+        stage.set("a", "1");
+        pass_until(&stage, &store, &["a"]);
         // The store is full before the watch is open that ends the series of failures.
         while reflector.status().failures.last().is_some() {
-            world.fake.advance(seconds(1));
+            stage.fake.advance(seconds(1));
             std::thread::yield_now();
         }
         assert!(reflector.join().is_ok(), "{method}");
@@ -81,22 +81,22 @@ fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
         "last_contact",
         "drop of the stream",
     ] {
-        let world = World::new();
-        let source = Bad::new(world.source.clone());
+        let stage = Stage::new();
+        let source = Bad::new(stage.source.clone());
         source.faulty.panic_in(method, 1);
-        let (store, reflector) = started(&world, &source);
-        world.source.wait_for_watches(1);
-        world.source.skip_to(5);
-        world.source.bookmark();
-        world.catch_up(&store);
-        world.set("a", "1");
-        pass_until(&world, &store, &["a"]);
-        world.source.end_watches(None);
-        world.set("b", "1");
-        pass_until(&world, &store, &["a", "b"]);
+        let (store, reflector) = started(&stage, &source);
+        stage.source.wait_for_watches(1);
+        stage.source.skip_to(5);
+        stage.source.bookmark();
+        stage.catch_up(&store);
+        stage.set("a", "1");
+        pass_until(&stage, &store, &["a"]);
+        stage.source.end_watches(None);
+        stage.set("b", "1");
+        pass_until(&stage, &store, &["a", "b"]);
         if method != "disconnect" {
             while source.faulty.left() > 0 {
-                world.fake.advance(seconds(1));
+                stage.fake.advance(seconds(1));
                 std::thread::yield_now();
             }
         }
@@ -108,11 +108,11 @@ fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
 
 #[test]
 fn a_source_that_panics_when_it_is_asked_what_it_is_fails_the_start() {
-    let world = World::new();
-    let source = Bad::new(world.source.clone());
+    let stage = Stage::new();
+    let source = Bad::new(stage.source.clone());
     source.faulty.panic_in("describe", 1);
     let source = Arc::new(source);
-    let error = Store::spawn("t", source, Indexers::new(), world.options.clone()).unwrap_err();
+    let error = Store::spawn("t", source, Indexers::new(), stage.options.clone()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panicked);
     assert_eq!(
         error.to_string(),
@@ -123,7 +123,7 @@ fn a_source_that_panics_when_it_is_asked_what_it_is_fails_the_start() {
 /// A number that is not counted costs nothing else.
 #[test]
 fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
-    let mut world = World::new();
+    let mut stage = Stage::new();
     let faulty = Faulty::default();
     for hook in [
         "list_started",
@@ -136,7 +136,7 @@ fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
         faulty.panic_in(hook, 1);
     }
     let in_hook = faulty.clone();
-    world.options.metrics = Some(Hook::new(move |metric| match metric {
+    stage.options.metrics = Some(Hook::new(move |metric| match metric {
         ReflectorMetric::Started(_) => {}
         ReflectorMetric::ListStarted => in_hook.call("list_started"),
         ReflectorMetric::Listed { .. } => in_hook.call("listed"),
@@ -145,15 +145,15 @@ fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
         ReflectorMetric::ShortWatch => in_hook.call("short_watch"),
         ReflectorMetric::Undecodable => in_hook.call("undecodable"),
     }));
-    let (store, reflector) = world.synced();
-    world.source.end_watches(None);
-    world.fake.wait_for_timer(millis(800));
-    world.set("a", "1");
-    world.source.set_undecodable("shop", "b");
-    pass_until(&world, &store, &["a", "b"]);
+    let (store, reflector) = stage.synced();
+    stage.source.end_watches(None);
+    stage.fake.wait_for_timer(millis(800));
+    stage.set("a", "1");
+    stage.source.set_undecodable("shop", "b");
+    pass_until(&stage, &store, &["a", "b"]);
     // The status follows the content.
     while reflector.status().failures.last().is_some() {
-        world.fake.advance(seconds(1));
+        stage.fake.advance(seconds(1));
         std::thread::yield_now();
     }
     reflector.join().unwrap();

@@ -43,7 +43,7 @@ struct Made {
 struct Simulation {
     seed: u64,
     chance: Chance,
-    world: World,
+    stage: Stage,
     store: Store<ConfigMap>,
     driver: ReflectorDriver<ConfigMap, Watched>,
     stop: StopSource,
@@ -130,15 +130,15 @@ impl Sink<ConfigMap> for Watched {
 impl Simulation {
     fn new(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let mut world = World::new();
-        world.options.backoff.jitter = 1.0;
-        world.options.seed = seed;
-        world.options.page_size = (chance.below(3) == 0).then_some(3);
-        world.options.internal_error_retry = seconds(30 * chance.below(2));
-        world.source.stream_lists(chance.below(2) == 0);
-        world.source.page_at_zero(chance.below(4) == 0);
+        let mut stage = Stage::new();
+        stage.options.backoff.jitter = 1.0;
+        stage.options.seed = seed;
+        stage.options.page_size = (chance.below(3) == 0).then_some(3);
+        stage.options.internal_error_retry = seconds(30 * chance.below(2));
+        stage.source.stream_lists(chance.below(2) == 0);
+        stage.source.page_at_zero(chance.below(4) == 0);
         let (store, writer) =
-            Store::new(Indexers::new().by_namespace(), world.options.clock.clone());
+            Store::new(Indexers::new().by_namespace(), stage.options.clock.clone());
         let commits = Arc::new(Mutex::new(0));
         let sink = Watched {
             writer,
@@ -149,9 +149,9 @@ impl Simulation {
         };
         let options = ReflectorOptions {
             waiters: Some(store.waiters()),
-            ..world.options.clone()
+            ..stage.options.clone()
         };
-        let source = Arc::new(world.source.clone());
+        let source = Arc::new(stage.source.clone());
         let source = Guarded::new("sim", source).unwrap();
         let source = Arc::new(source);
         let driver = ReflectorDriver::new("sim".to_owned(), source, sink, options, Arc::default());
@@ -159,7 +159,7 @@ impl Simulation {
         Self {
             seed,
             chance,
-            world,
+            stage,
             store,
             driver,
             stop: StopSource::new(),
@@ -173,14 +173,14 @@ impl Simulation {
     }
 
     fn now(&self) -> Instant {
-        self.world.fake.now()
+        self.stage.fake.now()
     }
 
     /// Plans faults: the server fails some requests, in some of the ways servers do.
     fn break_server(&mut self) {
         let mut chance = Chance::new(self.seed.wrapping_mul(31));
         let (rate, mean) = (2 + chance.below(8), chance.below(2) == 0);
-        self.world.source.plan(move |request| {
+        self.stage.source.plan(move |request| {
             if chance.below(rate) != 0 && !(mean && chance.below(3) == 0) {
                 return None;
             }
@@ -200,40 +200,40 @@ impl Simulation {
         let name = format!("o{}", self.chance.below(6));
         match self.chance.below(23) {
             0..=5 => {
-                self.world.set(&name, "x");
-                let changed = self.world.source.objects();
+                self.stage.set(&name, "x");
+                let changed = self.stage.source.objects();
                 let changed = changed
                     .iter()
                     .max_by_key(|object| number(&object.resource_version()));
                 self.recent.extend(changed.cloned().map(Repeat::Changed));
             }
             6..=8 => {
-                let objects = self.world.source.objects();
+                let objects = self.stage.source.objects();
                 let gone = objects
                     .iter()
                     .find(|o| o.metadata.name.as_deref() == Some(&name));
-                if let (Some(gone), Some(version)) = (gone, self.world.source.delete("shop", &name))
+                if let (Some(gone), Some(version)) = (gone, self.stage.source.delete("shop", &name))
                 {
                     let uid = gone.metadata.uid.clone().unwrap();
                     let last = held(&name, &uid, &version.to_string());
                     self.recent.push(Repeat::Deleted(last));
                 }
             }
-            9 => self.world.source.bookmark(),
-            10 => self.world.source.end_watches(None),
-            11 => self.world.source.end_watches(Some(&status(500))),
-            12 => self.world.source.expire_watches(),
-            13 => self.world.source.compact(),
-            14 => self.world.source.skip_to(self.world.source.version() + 3),
+            9 => self.stage.source.bookmark(),
+            10 => self.stage.source.end_watches(None),
+            11 => self.stage.source.end_watches(Some(&status(500))),
+            12 => self.stage.source.expire_watches(),
+            13 => self.stage.source.compact(),
+            14 => self.stage.source.skip_to(self.stage.source.version() + 3),
             15 => {
-                let known = self.world.source.version();
+                let known = self.stage.source.version();
                 let lag = self.chance.below(2) == 0;
-                self.world
+                self.stage
                     .source
                     .lag(lag.then(|| known.saturating_sub(2).max(1)));
             }
-            16 => self.world.source.send(|| WatchEvent::Error(status(429))),
-            17 => self.world.source.send(|| WatchEvent::Skipped {
+            16 => self.stage.source.send(|| WatchEvent::Error(status(429))),
+            17 => self.stage.source.send(|| WatchEvent::Skipped {
                 reason: "foreign".to_owned(),
                 resource_version: ResourceVersion::default(),
             }),
@@ -259,7 +259,7 @@ impl Simulation {
         let Some(repeat) = sent.get(at) else {
             return;
         };
-        self.world.source.send(|| match repeat.clone() {
+        self.stage.source.send(|| match repeat.clone() {
             Repeat::Changed(object) => ObjectEvent::added(object).into(),
             Repeat::Deleted(object) => ObjectEvent::deleted(object).into(),
         });
@@ -292,7 +292,7 @@ impl Simulation {
                     self.happen();
                 }
                 if *on_demand && self.waiting.is_some() {
-                    self.world.fake.advance(millis(self.chance.below(100)));
+                    self.stage.fake.advance(millis(self.chance.below(100)));
                     return Input::Demanded;
                 }
                 self.advance_to(*until);
@@ -326,21 +326,21 @@ impl Simulation {
             "seed {}: a pause of {wait:?}",
             self.seed
         );
-        self.world.fake.advance(wait);
+        self.stage.fake.advance(wait);
     }
 
     /// Reads without blocking, after some time and some events.
     fn read(&mut self, until: Instant, calm: bool) -> Input {
         let rest = until.saturating_duration_since(self.now());
         if calm {
-            self.world.fake.advance(rest.min(seconds(1)));
+            self.stage.fake.advance(rest.min(seconds(1)));
         } else {
             let wait = match self.chance.below(10) {
                 0..=5 => millis(self.chance.below(50)),
                 6..=8 => seconds(self.chance.below(20)),
                 _ => rest,
             };
-            self.world.fake.advance(wait.min(rest));
+            self.stage.fake.advance(wait.min(rest));
             self.happen();
         }
         let token = self.stop.token();
@@ -362,7 +362,7 @@ impl Simulation {
         };
         let mut held: Vec<_> = self.store.list().iter().map(identity).collect();
         held.sort();
-        let there: Vec<_> = self.world.source.objects().iter().map(identity).collect();
+        let there: Vec<_> = self.stage.source.objects().iter().map(identity).collect();
         held == there
     }
 
@@ -408,8 +408,8 @@ fn whatever_the_server_does_the_store_converges() {
         for _ in 0..STEPS {
             input = simulation.step(input, false);
         }
-        simulation.world.source.heal();
-        simulation.world.source.lag(None);
+        simulation.stage.source.heal();
+        simulation.stage.source.lag(None);
         let mut steps = 0;
         let mut calm_since = 0;
         // The store may look right by chance in the middle of things: it has to stay so.

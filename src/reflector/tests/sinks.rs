@@ -66,32 +66,32 @@ impl Sink<ConfigMap> for Probe {
     }
 }
 
-fn probed(world: &World, refuse: &'static str) -> (Reflector, Arc<Mutex<Vec<String>>>) {
+fn probed(stage: &Stage, refuse: &'static str) -> (Reflector, Arc<Mutex<Vec<String>>>) {
     let calls = Arc::new(Mutex::new(Vec::new()));
     let probe = Probe {
         calls: Arc::clone(&calls),
         refuse,
     };
-    let source = Arc::new(world.source.clone());
-    let reflector = Reflector::spawn("probe", source, probe, world.options.clone()).unwrap();
+    let source = Arc::new(stage.source.clone());
+    let reflector = Reflector::spawn("probe", source, probe, stage.options.clone()).unwrap();
     (reflector, calls)
 }
 
 /// RF-26, RF-27, RF-30: each event reaches the sink, bookmarks too.
 #[test]
 fn the_sink_hears_everything_in_order() {
-    let world = World::new();
-    world.set("a", "1");
-    let (_reflector, calls) = probed(&world, "");
-    world.source.wait_for_watches(1);
-    world.set("b", "1");
-    world.set("b", "2");
-    world.source.set_undecodable("shop", "c");
-    world.source.delete("shop", "a");
-    world.source.delete("shop", "c");
-    world.source.skip_to(50);
-    world.source.bookmark();
-    world.fake.wait_for_timer(seconds(130));
+    let stage = Stage::new();
+    stage.set("a", "1");
+    let (_reflector, calls) = probed(&stage, "");
+    stage.source.wait_for_watches(1);
+    stage.set("b", "1");
+    stage.set("b", "2");
+    stage.source.set_undecodable("shop", "c");
+    stage.source.delete("shop", "a");
+    stage.source.delete("shop", "c");
+    stage.source.skip_to(50);
+    stage.source.bookmark();
+    stage.fake.wait_for_timer(seconds(130));
     assert_eq!(
         *calls.lock(),
         [
@@ -110,20 +110,20 @@ fn the_sink_hears_everything_in_order() {
 /// begins anew.
 #[test]
 fn resync_delivers_what_is_known_and_may_fail() {
-    let mut world = World::new();
-    world.options.resync_period = Some(seconds(60));
-    let (_reflector, calls) = probed(&world, "");
-    world.pass(seconds(60));
-    world.pass(seconds(60));
-    world.fake.wait_for_timer(seconds(60));
+    let mut stage = Stage::new();
+    stage.options.resync_period = Some(seconds(60));
+    let (_reflector, calls) = probed(&stage, "");
+    stage.pass(seconds(60));
+    stage.pass(seconds(60));
+    stage.fake.wait_for_timer(seconds(60));
     assert_eq!(*calls.lock(), ["commit 0 at 1", "resync", "resync"]);
 
-    let mut world = World::new();
-    world.options.resync_period = Some(seconds(60));
-    let (_reflector, calls) = probed(&world, "resync");
-    world.pass(seconds(60));
-    world.pass(millis(800));
-    world.fake.wait_for_timer(seconds(60));
+    let mut stage = Stage::new();
+    stage.options.resync_period = Some(seconds(60));
+    let (_reflector, calls) = probed(&stage, "resync");
+    stage.pass(seconds(60));
+    stage.pass(millis(800));
+    stage.fake.wait_for_timer(seconds(60));
     assert_eq!(
         *calls.lock(),
         [
@@ -133,19 +133,19 @@ fn resync_delivers_what_is_known_and_may_fail() {
             "commit 0 at 1"
         ]
     );
-    assert_eq!(world.requests(), ["list 0", "watch 1", "list 1", "watch 1"]);
+    assert_eq!(stage.requests(), ["list 0", "watch 1", "list 1", "watch 1"]);
 }
 
 /// RF-17, and RF-26 done better: the reflector lists again after the sink refuses a change.
 #[test]
 fn what_the_sink_refuses_is_listed_again() {
-    let world = World::new();
-    let (_reflector, calls) = probed(&world, "added");
-    world.source.wait_for_watches(1);
-    world.set("a", "1");
-    world.pass(millis(800));
-    world.source.wait_for_requests(4);
-    world.source.wait_for_watches(1);
+    let stage = Stage::new();
+    let (_reflector, calls) = probed(&stage, "added");
+    stage.source.wait_for_watches(1);
+    stage.set("a", "1");
+    stage.pass(millis(800));
+    stage.source.wait_for_requests(4);
+    stage.source.wait_for_watches(1);
     assert_eq!(
         *calls.lock(),
         [
@@ -160,11 +160,11 @@ fn what_the_sink_refuses_is_listed_again() {
 /// A sink that panics ends its reflector; the panic is reported, the source dropped.
 #[test]
 fn a_panic_in_the_sink_is_reported() {
-    let world = World::new();
-    let (reflector, _calls) = probed(&world, "panic at added");
-    world.source.wait_for_watches(1);
-    world.set("a", "1");
-    world.source.wait_for_watches(0);
+    let stage = Stage::new();
+    let (reflector, _calls) = probed(&stage, "panic at added");
+    stage.source.wait_for_watches(1);
+    stage.set("a", "1");
+    stage.source.wait_for_watches(0);
     let told = reflector.join().unwrap_err();
     assert_eq!(told.kind(), crate::ErrorKind::Panicked);
     assert!(told.to_string().contains("panic at added"), "{told}");
@@ -174,19 +174,19 @@ fn a_panic_in_the_sink_is_reported() {
 /// that index, not the run.
 #[test]
 fn ix_6_a_panic_in_an_index_function_does_not_end_the_run() {
-    let world = World::new();
-    world.set("good", "1");
+    let stage = Stage::new();
+    stage.set("good", "1");
     let indexers = Indexers::new().with("odd", |object: &ConfigMap| {
         assert_ne!(object.metadata.name.as_deref(), Some("bad"), "made up");
         vec!["even".to_owned()]
     });
-    let source = Arc::new(world.source.clone());
-    let (store, reflector) = Store::spawn("t", source, indexers, world.options.clone()).unwrap();
+    let source = Arc::new(stage.source.clone());
+    let (store, reflector) = Store::spawn("t", source, indexers, stage.options.clone()).unwrap();
     store.wait_until_synced(Deadline::NEVER).unwrap();
-    world.source.wait_for_watches(1);
-    world.set("bad", "1");
-    world.set("late", "1");
-    let last = ResourceVersion::from(world.source.version().to_string());
+    stage.source.wait_for_watches(1);
+    stage.set("bad", "1");
+    stage.set("late", "1");
+    let last = ResourceVersion::from(stage.source.version().to_string());
     store.wait_until_at_least(&last, Deadline::NEVER).unwrap();
     assert_eq!(names(&store), ["bad", "good", "late"]);
     assert_eq!(store.by_index("odd", "even").unwrap().len(), 2);
@@ -250,25 +250,25 @@ impl Sink<ConfigMap> for Slow {
 /// silence counts.
 #[test]
 fn b11_events_that_have_come_are_no_silence() {
-    let mut world = World::new();
-    world.options.idle_limit = seconds(130);
-    let source: &dyn ListerWatcher<ConfigMap> = &world.source;
+    let mut stage = Stage::new();
+    stage.options.idle_limit = seconds(130);
+    let source: &dyn ListerWatcher<ConfigMap> = &stage.source;
     source.bookmark_came(seconds(1));
     let (came, told) = crossbeam_channel::unbounded();
     let (let_pass, pass) = crossbeam_channel::bounded(0);
-    let source = Arc::new(world.source.clone());
+    let source = Arc::new(stage.source.clone());
     let sink = Slow { came, pass };
-    let reflector = Reflector::spawn("slow", source, sink, world.options.clone()).unwrap();
-    world.source.wait_for_watches(1);
-    world.set("a", "1");
+    let reflector = Reflector::spawn("slow", source, sink, stage.options.clone()).unwrap();
+    stage.source.wait_for_watches(1);
+    stage.set("a", "1");
     assert_eq!(told.recv().unwrap(), "a");
-    world.set("b", "1");
-    world.fake.advance(seconds(150));
+    stage.set("b", "1");
+    stage.fake.advance(seconds(150));
     let_pass.send(()).unwrap();
     assert_eq!(told.recv().unwrap(), "b");
     let_pass.send(()).unwrap();
-    world.fake.wait_for_timer(seconds(130));
-    assert_eq!(world.requests().len(), 2, "the watch is not opened again");
+    stage.fake.wait_for_timer(seconds(130));
+    assert_eq!(stage.requests().len(), 2, "the watch is not opened again");
     let status = reflector.status();
     assert_eq!((status.failures.count(), status.watches), (0, 1));
     reflector.join().unwrap();
@@ -363,13 +363,13 @@ impl Sink<ConfigMap> for CutSource {
 /// event.
 #[test]
 fn the_sink_is_told_that_nothing_has_come_before_the_reflector_waits_for_the_rest_of_an_event() {
-    let world = World::new();
+    let stage = Stage::new();
     let source = CutSource {
         calls: Arc::new(Mutex::new(Vec::new())),
-        clock: world.options.clock.clone(),
+        clock: stage.options.clock.clone(),
     };
     let (sink, calls) = (source.clone(), Arc::clone(&source.calls));
-    let options = world.options.clone();
+    let options = stage.options.clone();
     let reflector = Reflector::spawn("cut", Arc::new(source), sink, options).unwrap();
     while calls.lock().last().is_none_or(|call| call != "waits") {
         std::thread::yield_now();

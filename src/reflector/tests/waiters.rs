@@ -49,11 +49,11 @@ impl ListerWatcher<ConfigMap> for Queued {
 /// A2: the first sync of a registration is queued as background work; then a reader comes.
 #[test]
 fn a_reader_makes_the_first_list_urgent_that_is_under_way() {
-    let world = World::new();
+    let stage = Stage::new();
     let (begun, lists) = bounded(9);
     let expedited = bounded(9);
     let source = Arc::new(Queued { begun, expedited });
-    let options = world.options.clone();
+    let options = stage.options.clone();
     let (store, reflector) = Store::spawn("t", source, Indexers::new(), options).unwrap();
     assert_eq!(lists.recv(), Ok(false));
     store.wait_until_synced(Deadline::NEVER).unwrap();

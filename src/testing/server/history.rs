@@ -336,13 +336,10 @@ impl HistoryReader<'_> {
             "ADDED" => {
                 names.insert(name_of(object));
             }
-            "BOOKMARK" => {
-                let end = ["metadata", "annotations", "k8s.io/initial-events-end"];
-                if text(object, &end) == "true" {
-                    let (scope, names) = (scope.clone(), std::mem::take(names));
-                    self.tell(at, &version_of(object), Tells::All { scope, names });
-                    return true;
-                }
+            "BOOKMARK" if ends_initial_events(object) => {
+                let (scope, names) = (scope.clone(), std::mem::take(names));
+                self.tell(at, &version_of(object), Tells::All { scope, names });
+                return true;
             }
             _ => {}
         }
@@ -378,18 +375,24 @@ fn place(resource: &PathResource, object: PathName) -> PathPlace {
     }
 }
 
-fn name_of(object: &Value) -> PathName {
+/// Whether this bookmark is the end of a streamed list.
+pub(super) fn ends_initial_events(bookmark: &Value) -> bool {
+    let end = ["metadata", "annotations", "k8s.io/initial-events-end"];
+    text(bookmark, &end) == "true"
+}
+
+pub(super) fn name_of(object: &Value) -> PathName {
     PathName {
         namespace: text(object, &["metadata", "namespace"]).to_owned(),
         name: text(object, &["metadata", "name"]).to_owned(),
     }
 }
 
-fn version_of(object: &Value) -> String {
+pub(super) fn version_of(object: &Value) -> String {
     text(object, &["metadata", "resourceVersion"]).to_owned()
 }
 
-fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
+pub(super) fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
     let found = path
         .iter()
         .try_fold(value, |value, field| value.get(*field));

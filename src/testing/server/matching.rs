@@ -1,5 +1,5 @@
 //! Finds the answer to a request: the recorded one by verb, path, selectors and the number of
-//! earlier requests of its kind. For an unrecorded get of one object, derives it from the
+//! earlier requests of its kind. For an unrecorded get of one object, or list, derives it from the
 //! recording.
 
 use std::cmp::Reverse;
@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
 use super::history::{PlayedHistory, Point};
+use super::plain::Halves;
 use super::single;
 use crate::sync::Arc;
 use crate::testing::recording::{Exchange, PathPlace, Recording, Target, is_true};
@@ -31,7 +32,7 @@ const LISTED_MAX: usize = 5;
 const FLAGS: [&str; 2] = ["watch", "sendInitialEvents"];
 
 /// The question of a request, independent of the order of its parameters and selector terms.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
     method: String,
     path: String,
@@ -56,6 +57,17 @@ impl Question {
             path: target.path.clone(),
             parameters: asked.collect(),
         }
+    }
+
+    /// The question of a client that has the same objects listed as a stream.
+    fn streamed(&self) -> Self {
+        let mut streamed = self.clone();
+        for flag in FLAGS {
+            streamed
+                .parameters
+                .insert(flag.to_owned(), "true".to_owned());
+        }
+        streamed
     }
 }
 
@@ -103,12 +115,23 @@ pub(super) struct Now<'a> {
 /// The answer to a request.
 #[derive(Debug)]
 pub(super) enum Taken {
-    /// An exchange, and its number for [`Book::sent`].
-    Recorded(Arc<Exchange>, usize),
-    /// A get of one object, answered from the recording so far.
+    /// An exchange, and how much of it.
+    Recorded(Arc<Exchange>, Part),
+    /// A get of one object, or a list, answered from the recording so far.
     Derived(Arc<Exchange>),
     /// A watch after the end of an endless recording: it opens and stays silent.
     Silence,
+}
+
+/// What to send of an exchange.
+#[derive(Debug)]
+pub(super) struct Part {
+    /// Its number for [`Book::sent`].
+    pub(super) number: usize,
+    /// The first piece.
+    pub(super) first: usize,
+    /// The instant from which its times count.
+    pub(super) begun: Instant,
 }
 
 #[derive(Debug)]
@@ -117,8 +140,10 @@ struct Page {
     question: Question,
     /// Whether its recording has times: a handmade one has none between its exchanges.
     timed: bool,
-    /// When it was used.
+    /// When its use began.
     begun: Option<Instant>,
+    /// Whether only its beginning was used, for a plain list: the question is now the watch's.
+    halved: bool,
     /// How many pieces of its answer were sent.
     sent: usize,
 }
@@ -130,12 +155,13 @@ impl Page {
             exchange: Arc::new(exchange),
             timed,
             begun: None,
+            halved: false,
             sent: 0,
         }
     }
 
     fn used(&self) -> bool {
-        self.begun.is_some()
+        self.begun.is_some() && !self.halved
     }
 
     /// The position to which it has brought the replay, after `passed` of recorded time since its
@@ -184,24 +210,69 @@ impl Book {
         let mut pages = self.pages.iter_mut().enumerate();
         let unused = pages.find(|(_, page)| !page.used() && page.exchange.at <= due && alike(page));
         if let Some((number, page)) = unused {
-            page.begun = Some(now.instant);
-            return Ok(Taken::Recorded(Arc::clone(&page.exchange), number));
+            page.halved = false;
+            let part = Part {
+                number,
+                first: page.sent,
+                begun: *page.begun.get_or_insert(now.instant),
+            };
+            return Ok(Taken::Recorded(Arc::clone(&page.exchange), part));
         }
-        if let Some(answer) = single {
+        let lists = method == "GET" && !target.is_watch();
+        let plain = |book: &mut Self| lists.then(|| book.plain_list(target, now)).flatten();
+        if let Some(answer) = single.or_else(|| plain(self)) {
             return Ok(Taken::Derived(Arc::new(answer)));
         }
         let last = self.pages.iter().enumerate().rfind(|(_, page)| alike(page));
+        let again = |number, page: &Page| {
+            let part = Part {
+                number,
+                first: 0,
+                begun: now.instant,
+            };
+            Ok(Taken::Recorded(Arc::clone(&page.exchange), part))
+        };
         match last {
             // A client that was refused is refused again each time it asks.
-            Some((number, page)) if page.exchange.answer.status >= 400 => {
-                Ok(Taken::Recorded(Arc::clone(&page.exchange), number))
-            }
+            Some((number, page)) if page.exchange.answer.status >= 400 => again(number, page),
             Some(_) if self.endless && target.is_watch() => Ok(Taken::Silence),
-            Some((number, page)) if self.endless => {
-                Ok(Taken::Recorded(Arc::clone(&page.exchange), number))
+            Some((number, page)) if self.endless => again(number, page),
+            _ => {
+                let again = (self.endless && lists).then(|| self.last_plain_list(target));
+                let again = again.flatten().map(Arc::new).map(Taken::Derived);
+                again.ok_or_else(|| self.missing(method, target, &question))
             }
-            _ => Err(self.missing(method, target, &question)),
         }
+    }
+
+    /// The list out of the first unused streamed list of the same objects. The rest of that, the
+    /// watch, is then to come.
+    fn plain_list(&mut self, target: &Target, now: &Now<'_>) -> Option<Exchange> {
+        let streamed = Question::of("GET", target).streamed();
+        let unused = self.pages.iter_mut().find_map(|page| {
+            let alike = page.question == streamed && conditions_hold(&page.exchange, target);
+            let halves = (alike && !page.used()).then(|| Halves::of(&page.exchange, target));
+            Some((page, halves.flatten()?))
+        });
+        let (page, halves) = unused?;
+        page.begun = Some(now.instant);
+        page.halved = true;
+        page.sent = halves.first;
+        page.question.parameters.remove("sendInitialEvents");
+        page.exchange = Arc::new(halves.whole);
+        // It numbers pieces, one of which may be two now.
+        self.history = None;
+        Some(halves.list)
+    }
+
+    /// The list out of the last streamed list of the same objects.
+    fn last_plain_list(&self, target: &Target) -> Option<Exchange> {
+        let streamed = Question::of("GET", target).streamed();
+        self.pages.iter().rev().find_map(|page| {
+            let recorded = Question::of(&page.exchange.method, &page.exchange.target);
+            let halves = (recorded == streamed).then(|| Halves::of(&page.exchange, target));
+            Some(halves.flatten()?.list)
+        })
     }
 
     /// Notes that one more piece of an answer is sent.

@@ -4,6 +4,7 @@
 mod history;
 mod matching;
 mod pace;
+mod plain;
 mod replay;
 mod single;
 
@@ -27,6 +28,12 @@ pub use self::pace::{Speed, Step};
 /// `timeoutSeconds` and their like count only if the recording has them. A request without a
 /// recorded answer gets a 404 with the question and the recorded ones. The server repeats a
 /// recorded refusal (status 400 and above) for each such request.
+///
+/// The server answers an unrecorded plain list out of a recorded streamed one
+/// (`sendInitialEvents`) that no request has used. The next watch of the same objects gets the
+/// later events, in the recorded time; [`unused`](Self::unused) has the exchange until then. So a
+/// recording of either way serves a client that lists plainly. A client that streams needs a
+/// recorded stream.
 ///
 /// The server answers an unrecorded get of one object from the recorded lists and watches, up to
 /// the present position of the replay. The answer is the object, the API server's 404 while the

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::matching::{Book, Now, Taken};
+use super::matching::{Book, Now, Part, Taken};
 use super::pace::{Passage, Speed, Step, StepPace};
 use crate::sync::{Arc, Mutex};
 use crate::testing::http::message::RequestMessage;
@@ -29,10 +29,8 @@ impl Backend for Replay {
             .lock()
             .take(&request.method, &request.target, &now);
         match taken {
-            Ok(Taken::Recorded(exchange, number)) => {
-                self.play(exchange, Some(number), at, Answered::Recorded)
-            }
-            Ok(Taken::Derived(exchange)) => self.play(exchange, None, at, Answered::Derived),
+            Ok(Taken::Recorded(exchange, part)) => self.play(exchange, at, Some(part)),
+            Ok(Taken::Derived(exchange)) => self.play(exchange, at, None),
             Ok(Taken::Silence) => Reply {
                 status: 200,
                 headers: vec![("content-type".to_owned(), "application/json".to_owned())],
@@ -48,13 +46,8 @@ impl Backend for Replay {
 }
 
 impl Replay {
-    fn play(
-        &self,
-        exchange: Arc<Exchange>,
-        number: Option<usize>,
-        arrived: Instant,
-        answered: Answered,
-    ) -> Reply<'_> {
+    /// Plays that part of an exchange, or all of one that is not recorded.
+    fn play(&self, exchange: Arc<Exchange>, arrived: Instant, part: Option<Part>) -> Reply<'_> {
         let answer = &exchange.answer;
         let mut headers = answer.headers.clone();
         if !keeps_its_length(&exchange) {
@@ -63,14 +56,16 @@ impl Replay {
         Reply {
             status: answer.status,
             headers,
-            answered,
+            answered: part
+                .as_ref()
+                .map_or(Answered::Derived, |_| Answered::Recorded),
             body: Box::new(Play {
                 replay: self,
                 exchange,
-                number,
-                arrived,
+                number: part.as_ref().map(|part| part.number),
+                begun: part.as_ref().map_or(arrived, |part| part.begun),
                 passage: Passage::new(&self.pace.gate),
-                at: 0,
+                at: part.map_or(0, |part| part.first),
             }),
         }
     }
@@ -103,7 +98,8 @@ struct Play<'a> {
     exchange: Arc<Exchange>,
     /// Its number in the book; none if it is not recorded.
     number: Option<usize>,
-    arrived: Instant,
+    /// When its times began.
+    begun: Instant,
     passage: Passage<'a>,
     /// The next piece.
     at: usize,
@@ -112,7 +108,7 @@ struct Play<'a> {
 impl Pieces for Play<'_> {
     fn begin(&mut self, stop: &StopToken) -> bool {
         let after = self.exchange.answer.after;
-        self.replay.pace.wait(self.arrived, after, stop)
+        self.replay.pace.wait(self.begun, after, stop)
     }
 
     fn next(&mut self, stop: &StopToken) -> Piece {
@@ -146,7 +142,7 @@ impl Play<'_> {
     fn turn(&mut self, after: Duration, text: &str, stop: &StopToken) -> bool {
         let pace = &self.replay.pace;
         if pace.speed != Speed::Stepped || !self.exchange.target.is_watch() {
-            return pace.wait(self.arrived, after, stop);
+            return pace.wait(self.begun, after, stop);
         }
         let piece = Step {
             path: self.exchange.target.path.clone(),

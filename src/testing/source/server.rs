@@ -7,7 +7,9 @@ use super::faults::{FaultPlan, SeenRequest, SourceFault};
 use super::feed::Feed;
 use super::model::{Model, expired, number, selects, too_large};
 use crate::error::Error;
-use crate::list_watch::{ListPage, ListRequest, Listed, Next, OBJECTS_MAX, WatchRequest};
+use crate::list_watch::{
+    ListPage, ListRequest, Listed, Next, OBJECTS_MAX, VersionMatch, WatchRequest,
+};
 use crate::object::{Object, ObjectKey, ResourceVersion, Scope};
 
 /// Everything under the fake's one mutex.
@@ -106,7 +108,7 @@ impl<K: Object> Server<K> {
         if asked > current {
             return Err(too_large(asked, current));
         }
-        if request.limit == 0 {
+        if request.limit == 0 || request.version_match == Some(VersionMatch::NotOlderThan) {
             return Ok(current);
         }
         if asked < self.model.compacted() {

@@ -72,7 +72,14 @@ impl WorldManager {
             // A fresh read may have found rightly that there was none.
             let held = self.held_since.get(key).copied().flatten();
             let is_older = truth.exists_since(key) < held;
-            if exists && is_older && self.is_referenced(key) && self.mode == ChangeDetection::Watch
+            // A watch may have brought the end of an earlier one, which is no list.
+            let ended = truth.stuck().and_then(|at| truth.last(key, at));
+            let is_listed = ended.is_none_or(|state| state.kind != StateKind::Gone);
+            if exists
+                && is_older
+                && is_listed
+                && self.is_referenced(key)
+                && self.mode == ChangeDetection::Watch
             {
                 let now = Deadline::at(self.clock.now());
                 let found = self.manager.get_by(namespace, own, now);

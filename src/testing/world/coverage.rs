@@ -53,6 +53,13 @@ const EXPECTED: &[(&str, &[&str])] = &[
         "error in a watch",
         &["cut", "expired", "too many", "internal"],
     ),
+    (
+        "manager",
+        &[
+            "watches a namespace as a whole",
+            "polls objects without room",
+        ],
+    ),
 ];
 
 impl Coverage {

@@ -7,14 +7,15 @@ use super::informer::WorldInformer;
 use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::play::{MOMENT, Play};
+use super::stepped::Steppable as _;
 use crate::policy::Chance;
 
 /// The longest pause between two tries, after a refusal.
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 /// For how much longer bytes that are no news keep a watch alive.
 const BYTES: Duration = Duration::from_secs(60);
-/// The requests and the shorter pauses after the end of a long one.
-const REQUESTS: Duration = Duration::from_secs(60);
+/// The requests and the shorter pauses after the end of a long one, then the next bookmark.
+const REQUESTS: Duration = Duration::from_secs(120);
 /// The most steps that healing may take.
 const HEALING_STEPS: u64 = 20_000;
 

@@ -1,13 +1,8 @@
 //! Immutable objects of a manager: nothing watches one after its first read (B7, OC-16).
 
-use std::time::Duration;
-
 use super::manager::WorldManager;
 use super::truth::{Shown, Truth};
 use crate::manager::ChangeDetection;
-
-/// After this time without a fault a watch has brought what changed.
-const SETTLED: Duration = Duration::from_secs(5);
 
 impl WorldManager {
     /// Whether readers may have an immutable state that the server has replaced: nothing watches it
@@ -18,11 +13,7 @@ impl WorldManager {
             return false;
         };
         let referenced = self.referenced_at.get(shown.key).copied().flatten();
-        let first = self.first_read.get(&shown.serial).copied();
-        let was_late = first.is_some_and(|first| {
-            self.weather.is_calm() && first > replaced.checked_add(SETTLED).unwrap_or(replaced)
-        });
-        let is_due = was_late || referenced.is_some_and(|referenced| referenced > replaced);
+        let is_due = referenced.is_some_and(|referenced| referenced > replaced);
         // A cache that lags may have given it after its end.
         self.mode == ChangeDetection::Watch && (self.weather.lags || !is_due)
     }

@@ -9,7 +9,7 @@ use super::coverage::Counts;
 use super::handler::SteppedHandler;
 use super::link::Link;
 use super::oracle::{BrokenPromise, Oracle};
-use super::stepped::{Stepped, SteppedReflector};
+use super::stepped::{Steppable as _, Stepped, SteppedReflector};
 use super::truth::{Content, KEYS, Shown, Truth, UNDECODABLE, key_of, name};
 use super::weather::Weather;
 use crate::clock::Clock;
@@ -107,6 +107,7 @@ impl WorldInformer {
     ) -> Result<Self, Error> {
         let mut options = ReflectorOptions::default()
             .clock(clock.clone())
+            .watch_list(true)
             .seed(chance.below(u64::MAX))
             .internal_error_retry(Duration::from_secs(30 * chance.below(2)));
         options.page_size = weather.page_size;
@@ -275,12 +276,11 @@ impl WorldInformer {
         let Some(since) = truth.missed_since(version, self.namespace) else {
             return Ok(());
         };
-        // One watch may be silent for that time, and so may the one after a probe. Without
-        // bookmarks a silent watch may end in time, which is no sign of its death.
+        // One watch may be silent for that time, and so may the one after a probe. A third may
+        // bring an old change first, or end in time without bookmarks, which is no sign of death.
         let behind = awake.saturating_sub(since.at.max(self.began.0));
         let limit = self.link.idle_limit(TIMEOUT_MAX);
-        let watches = if limit.is_some() { 2 } else { 3 };
-        if behind > self.finds_dead_within() * watches + HANG {
+        if behind > self.finds_dead_within() * 3 + HANG {
             let seen = format!(
                 "informer {} is at {version} and has missed a change for {behind:?}, and is well",
                 self.number

@@ -11,8 +11,8 @@ use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{
-    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, WatchEvent,
-    WatchRequest, WatchStream,
+    Api as _, Backlog, Getter, ListPage, ListRequest, Listed, ListerWatcher, Next, Selection,
+    WatchEvent, WatchRequest, WatchStream,
 };
 use crate::object::{Object as _, ObjectKey, ResourceVersion, Scope, Status, StoredObject};
 use crate::policy::Chance;
@@ -47,7 +47,7 @@ struct State {
     unknowing: usize,
     /// Whether bookmarks were known to come when the last watch was opened.
     knows: bool,
-    /// The last event of each scope that says what the server had.
+    /// The events that say what the server had, each with the scope of its watch.
     read: Vec<(Scope, ReadEvent)>,
     /// Called by the next get, as by another thread.
     interrupt: Option<Meanwhile>,
@@ -82,6 +82,8 @@ pub(super) struct Link {
     server: FakeSource<ConfigMap>,
     scope: Scope,
     scoped: Arc<dyn ListerWatcher<ConfigMap>>,
+    /// Selects the objects that come; `None` for all.
+    selection: Option<Arc<dyn Selection>>,
     clock: Clock,
     state: Arc<Mutex<State>>,
     learned: Arc<Mutex<Learned>>,
@@ -126,6 +128,7 @@ impl Link {
             server: server.clone(),
             scoped: server.lister_watcher(scope.clone()),
             scope,
+            selection: None,
             clock,
             state: Arc::new(Mutex::new(state)),
             learned: Arc::default(),
@@ -138,6 +141,14 @@ impl Link {
             scoped: self.server.lister_watcher(scope.clone()),
             scope,
             ..self.clone()
+        }
+    }
+
+    /// The same network, for those objects of another scope that `selection` selects.
+    pub(super) fn selecting(&self, scope: Scope, selection: Arc<dyn Selection>) -> Self {
+        Self {
+            selection: Some(selection),
+            ..self.with_scope(scope)
         }
     }
 
@@ -186,11 +197,12 @@ impl Link {
         state.down_until = None;
     }
 
-    /// The last event that a watch of the scope has read.
-    pub(super) fn last_read(&self, scope: &Scope) -> Option<ReadEvent> {
+    /// What the last event said that a watch of one of the scopes read at that instant.
+    pub(super) fn read_at(&self, scopes: &[Scope], at: Instant) -> Option<Says> {
         let state = self.state.lock();
-        let mut read = state.read.iter();
-        read.find(|(own, _)| own == scope).map(|(_, event)| *event)
+        let mut read = state.read.iter().rev();
+        let (_, event) = read.find(|(own, event)| event.at == at && scopes.contains(own))?;
+        Some(event.says)
     }
 
     /// For how long an open watch may be silent before it counts as dead, if it must count so at
@@ -307,7 +319,11 @@ impl ListerWatcher<ConfigMap> for Link {
         each: &mut dyn FnMut(Listed<ConfigMap>),
     ) -> Result<ListPage, Error> {
         self.pass(RequestKind::List)?;
-        self.scoped.list(request, stop, each)
+        self.scoped.list(request, stop, &mut |object| {
+            if is_selected(self.selection.as_deref(), &object) {
+                each(object);
+            }
+        })
     }
 
     fn watch(
@@ -327,6 +343,7 @@ impl ListerWatcher<ConfigMap> for Link {
             inner,
             number: state.cut,
             scope: self.scope.clone(),
+            selection: self.selection.clone(),
             opened_at: self.clock.now(),
             knows,
             held: None,
@@ -400,6 +417,7 @@ struct LinkStream {
     /// The cuts before it.
     number: u64,
     scope: Scope,
+    selection: Option<Arc<dyn Selection>>,
     opened_at: Instant,
     /// Whether bookmarks were known to come.
     knows: bool,
@@ -445,12 +463,10 @@ impl WatchStream<ConfigMap> for LinkStream {
             && let Some(says) = self.says(event)
         {
             let at = self.clock.now();
-            let mut state = self.state.lock();
-            state.read.retain(|(scope, _)| *scope != self.scope);
-            let read = ReadEvent { at, says };
-            state.read.push((self.scope.clone(), read));
+            let read = (self.scope.clone(), ReadEvent { at, says });
+            self.state.lock().read.push(read);
         }
-        Ok(next)
+        Ok(self.select(next))
     }
 
     fn last_contact(&self) -> Instant {
@@ -467,7 +483,27 @@ impl WatchStream<ConfigMap> for LinkStream {
     }
 }
 
+/// Whether the selection has the object. It asks at the moment when the object is decoded.
+fn is_selected(selection: Option<&dyn Selection>, object: &Listed<ConfigMap>) -> bool {
+    let key = object.key_ref();
+    let (_, version) = object.identity();
+    selection.is_none_or(|it| it.selects(key.namespace, key.name, version))
+}
+
 impl LinkStream {
+    /// Passes over the event of an object that is not selected, as the client does.
+    fn select(&self, next: Next<ConfigMap>) -> Next<ConfigMap> {
+        if let Next::Event(WatchEvent::Object(event)) = &next
+            && !is_selected(self.selection.as_deref(), &event.object)
+        {
+            return Next::Event(WatchEvent::Unselected {
+                kind: event.kind,
+                resource_version: event.object.resource_version(),
+            });
+        }
+        next
+    }
+
     fn says(&self, event: &WatchEvent<ConfigMap>) -> Option<Says> {
         match event {
             WatchEvent::Object(event) => {

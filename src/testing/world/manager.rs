@@ -9,9 +9,10 @@ use crossbeam_channel::{Receiver, TryRecvError};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::coverage::Counts;
+use super::launcher::{RunSlot, RunSlots, WorldLauncher};
 use super::link::Link;
 use super::oracle::{BrokenPromise, Oracle};
-use super::stepped::{SETTLE_STEPS, Stepped, SteppedReflector};
+use super::stepped::{SETTLE_STEPS, Stepped};
 use super::truth::{KEYS, Key, Shown, StateKind, Truth, key_of, name};
 use super::weather::Weather;
 use crate::clock::{Clock, Deadline};
@@ -20,17 +21,13 @@ use crate::manager::kinds::KindTraits;
 use crate::manager::registry::Registry;
 use crate::manager::ttl::store::TtlStore;
 use crate::manager::watch::keeper::Keeper;
-use crate::manager::watch::run::RunHandle;
-use crate::manager::watch::sources::namespace::NamespaceSink;
-use crate::manager::watch::starts::launch::Launcher;
 use crate::manager::watch::store::WatchStore;
-use crate::manager::watch::writer::Writer;
-use crate::manager::{ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions};
-use crate::object::{ObjectKey, ResourceVersion, Scope};
+use crate::manager::{
+    ChangeDetection, Changed, Changes, ConfigMapManager, ManagerOptions, NamespaceState, PastLimit,
+    WatchScope,
+};
+use crate::object::ResourceVersion;
 use crate::policy::Chance;
-use crate::reflector::ReflectorOptions;
-use crate::reflector::driver::ReflectorDriver;
-use crate::reflector::guarded::Guarded;
 use crate::sync::{Arc, Mutex};
 use crate::testing::objects;
 use crate::worker::StopSource;
@@ -44,92 +41,6 @@ const TIMEOUT_SLACK: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_secs(1);
 /// How long a read may wait for the server.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The run of one object.
-pub(super) struct RunSlot {
-    key: ObjectKey,
-    /// `None` while it is stepped, and after its end.
-    reflector: Option<SteppedReflector<Arc<Writer<ConfigMap>>>>,
-    /// The runs that must end before it begins.
-    start_after: Vec<Receiver<Infallible>>,
-    stop: StopSource,
-    pub(super) has_ended: bool,
-}
-
-pub(super) type RunSlots = Arc<Mutex<Vec<Arc<Mutex<RunSlot>>>>>;
-
-/// Makes runs that the world steps.
-struct WorldLauncher {
-    link: Link,
-    latency: Duration,
-    slots: RunSlots,
-    seeds: Mutex<Chance>,
-}
-
-impl Launcher<ConfigMap> for WorldLauncher {
-    fn launch(
-        &self,
-        writer: Arc<Writer<ConfigMap>>,
-        mut options: ReflectorOptions,
-    ) -> Result<Box<dyn RunHandle>, Error> {
-        let key = writer.object.key.clone();
-        options.seed = self.seeds.lock().below(u64::MAX);
-        let start_after = std::mem::take(&mut options.start_after);
-        let source = Arc::new(self.link.with_scope(Scope::object(&key)));
-        let source = Arc::new(Guarded::new("sim", source)?);
-        let driver =
-            ReflectorDriver::new("sim".to_owned(), source, writer, options, Arc::default())?;
-        let reflector = SteppedReflector::new(driver, self.latency);
-        let slot = RunSlot {
-            key,
-            stop: reflector.stop_source(),
-            reflector: Some(reflector),
-            start_after,
-            has_ended: false,
-        };
-        let slot = Arc::new(Mutex::new(slot));
-        self.slots.lock().push(Arc::clone(&slot));
-        Ok(Box::new(SteppedRun(slot)))
-    }
-
-    fn launch_namespace(
-        &self,
-        _sink: NamespaceSink<ConfigMap>,
-        _options: ReflectorOptions,
-    ) -> Result<Box<dyn RunHandle>, Error> {
-        Err(Error::new(
-            ErrorKind::Resources,
-            "the world has no watches of namespaces",
-        ))
-    }
-}
-
-/// The handle by which the manager ends a run.
-struct SteppedRun(Arc<Mutex<RunSlot>>);
-
-impl RunHandle for SteppedRun {
-    fn thread_name(&self) -> String {
-        "rf-sim".to_owned()
-    }
-
-    fn is_finished(&self) -> bool {
-        self.0.lock().has_ended
-    }
-
-    fn stop(&self) {
-        let stop = self.0.lock().stop.clone();
-        stop.stop();
-    }
-
-    fn join(self: Box<Self>) {
-        self.stop();
-        let mut slot = self.0.lock();
-        slot.has_ended = true;
-        let reflector = slot.reflector.take();
-        drop(slot);
-        drop(reflector);
-    }
-}
 
 /// One manager, its runs and its users.
 pub(super) struct WorldManager {
@@ -147,8 +58,8 @@ pub(super) struct WorldManager {
     pub(super) latest: [Option<Shown>; KEYS.len()],
     /// The end of each object that readers were told of: no earlier state may come back.
     pub(super) ended: [usize; KEYS.len()],
-    /// When each state that was read first was read.
-    pub(super) first_read: BTreeMap<usize, Instant>,
+    /// When the object of each uid was first read.
+    pub(super) uids: BTreeMap<u64, Instant>,
     /// When a pod last began to reference each object.
     pub(super) referenced_at: [Option<Instant>; KEYS.len()],
     /// Since when some pod references each object.
@@ -162,6 +73,8 @@ pub(super) struct WorldManager {
     /// When each object was last referenced anew, or read so that its watch goes on.
     wanted: [Instant; KEYS.len()],
     idle_max: Duration,
+    /// With fewer watches than objects, the others are polled.
+    watches_max: usize,
     healed: bool,
 }
 
@@ -183,6 +96,18 @@ impl WorldManager {
             .change_detection(mode)
             .idle_max(idle_max);
         options.reflector.seed = chance.below(u64::MAX);
+        // A stream of its own, so that a run with a watch for each object is the same.
+        let mut own = Chance::new(options.reflector.seed ^ 0x2f72_b4b0_1c3c_9d77);
+        let above = usize::try_from(own.below(3)).unwrap_or_default();
+        let watches_namespaces = mode == ChangeDetection::Watch && own.below(3) == 0;
+        if watches_namespaces {
+            options.watch_scope = WatchScope::Namespace { above };
+        }
+        let mut watches_max = usize::MAX;
+        if own.below(4) == 0 {
+            watches_max = 2 + usize::try_from(own.below(3)).unwrap_or_default();
+            options = options.watches_max(watches_max).past_limit(PastLimit::Poll);
+        }
         let getter = Arc::new(link.clone());
         let slots = RunSlots::default();
         let mut keeper = None;
@@ -214,7 +139,7 @@ impl WorldManager {
             pods: BTreeMap::new(),
             latest: [None; KEYS.len()],
             ended: [0; KEYS.len()],
-            first_read: BTreeMap::new(),
+            uids: BTreeMap::new(),
             referenced_at: [None; KEYS.len()],
             held_since: [None; KEYS.len()],
             weather: weather.clone(),
@@ -222,6 +147,7 @@ impl WorldManager {
             absent: [None; KEYS.len()],
             wanted: [clock.now(); KEYS.len()],
             idle_max,
+            watches_max,
             healed: false,
         })
     }
@@ -292,8 +218,8 @@ impl WorldManager {
 
     fn forget(&mut self, key: Key) {
         let mut forgotten = vec![&mut self.told];
-        // The list of a new watch may come from a cache that lags.
-        if self.mode == ChangeDetection::Watch {
+        // Nothing is kept of it, and the next answer may come from a cache that lags.
+        if self.mode == ChangeDetection::Watch || self.weather.lags {
             forgotten.push(&mut self.latest);
             if let Some(place) = self.ended.get_mut(key) {
                 *place = 0;
@@ -400,6 +326,12 @@ impl WorldManager {
                 }
             }
             if steps == before {
+                if self.watches_namespace() {
+                    counts.met("manager", "watches a namespace as a whole");
+                }
+                if self.watches_max < self.pods.values().flatten().count() {
+                    counts.met("manager", "polls objects without room");
+                }
                 return self.check_runs();
             }
         }
@@ -411,17 +343,25 @@ impl WorldManager {
         for slot in self.slots.lock().iter() {
             let slot = slot.lock();
             let is_at_work = !slot.has_ended && !slot.stop.token().is_stopped();
-            if let Some(count) = key_of(&slot.key).and_then(|key| at_work.get_mut(key)) {
+            let key = slot.key.as_ref().and_then(key_of);
+            if let Some(count) = key.and_then(|key| at_work.get_mut(key)) {
                 *count = count.saturating_add(usize::from(is_at_work));
             }
         }
         at_work
     }
 
+    /// Whether the objects are watched with their namespace, or about to be.
+    fn watches_namespace(&self) -> bool {
+        let slots = self.slots.lock();
+        slots.iter().any(|slot| slot.lock().key.is_none())
+    }
+
     /// Each referenced object has one run at most, and no other object has one. A watch stops only
     /// where no reader has asked for the object for the idle time.
     fn check_runs(&self) -> Result<(), BrokenPromise> {
         let at_work = self.runs_at_work();
+        let watches_namespace = self.watches_namespace();
         let now = self.clock.now();
         for ((key, count), wanted) in at_work.into_iter().enumerate().zip(self.wanted) {
             let most = usize::from(self.is_referenced(key));
@@ -429,12 +369,19 @@ impl WorldManager {
             // A run may have ended because its object is immutable.
             let is_watched = self.mode == ChangeDetection::Watch
                 && idle < self.idle_max
-                && !self.weather.immutables;
+                && !self.weather.immutables
+                && !watches_namespace
+                && self.watches_max == usize::MAX;
             let least = most * usize::from(is_watched);
             if count < least || count > most {
                 let seen = format!("{count} runs of {} are at work, not {most}", name(key));
                 return Err(BrokenPromise::new(Oracle::References, seen));
             }
+        }
+        let (open, _) = self.link.watches();
+        if open > self.watches_max {
+            let seen = format!("{open} watches are open, not {}", self.watches_max);
+            return Err(BrokenPromise::new(Oracle::Watches, seen));
         }
         Ok(())
     }
@@ -443,9 +390,17 @@ impl WorldManager {
         let slots = self.slots.lock().clone();
         let reflectors = slots.iter().filter_map(|slot| {
             let slot = slot.lock();
-            slot.reflector.as_ref().and_then(SteppedReflector::wakes_at)
+            slot.reflector.as_ref().and_then(|run| run.wakes_at())
         });
-        reflectors.chain(self.sweep_at.instant()).collect()
+        let poller = self
+            .keeper
+            .as_ref()
+            .and_then(|it| it.starts.poller.as_ref());
+        let polls = poller.and_then(|poller| poller.wakes_at());
+        reflectors
+            .chain(self.sweep_at.instant())
+            .chain(polls)
+            .collect()
     }
 
     /// A user reads an object, in one of the ways there are.
@@ -601,7 +556,17 @@ impl WorldManager {
                 )));
             }
         }
-        Ok(None)
+        Ok(self.double_watches().filter(|_| weather.bookmarks))
+    }
+
+    /// The namespaces whose objects are watched both by name and with their namespace. One of the
+    /// two watches takes over and ends the other, with the next bookmark at the latest.
+    fn double_watches(&self) -> Option<String> {
+        let reports = self.manager.namespace_reports();
+        let double = reports
+            .iter()
+            .find(|report| report.state != NamespaceState::ByName && report.watches_by_name > 0);
+        double.map(|report| format!("{report:?}"))
     }
 }
 

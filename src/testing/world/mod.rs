@@ -32,9 +32,8 @@
 //!   A pause ends early for a caller that waits, and not for one that reads.
 //! - The loop of a handler's thread is five lines, and the world has its own.
 //! - A manager is the real one: references, entries, state machines, writers, keeper and fetches.
-//!   Its launcher makes runs that the world steps. The work of its housekeeper and of its checks is
-//!   done in the world's thread. It has no watches of namespaces and no poller, whose threads block
-//!   on each other.
+//!   Its launcher makes runs that the world steps, those of whole namespaces included. The work of
+//!   its housekeeper, of its checks and of its poller is done in the world's thread.
 //! - A call that waits for time, such as the backoff of a fetch, moves the clock to its end.
 //! - The server is [`FakeSource`](crate::testing::FakeSource), without sockets, so the rooms `http`
 //!   and `wire` take no part.
@@ -52,6 +51,7 @@ mod handler;
 mod healing;
 mod immutables;
 mod informer;
+mod launcher;
 mod link;
 mod manager;
 mod oracle;

@@ -10,7 +10,7 @@ use super::manager::WorldManager;
 use super::oracle::{BrokenPromise, Oracle};
 use super::pods::WorldPods;
 use super::sent::Sent;
-use super::stepped::{SETTLE_STEPS, Stepped};
+use super::stepped::{SETTLE_STEPS, Steppable as _, Stepped};
 use super::truth::Truth;
 use super::weather::Weather;
 use crate::clock::{Clock, FakeClock};

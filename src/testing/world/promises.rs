@@ -1,6 +1,6 @@
 //! What a manager of the world must hold: its answers, their ages, and its stop.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
@@ -17,6 +17,9 @@ use crate::object::{ObjectKey, Scope};
 use crate::policy::Chance;
 use crate::sync::{Arc, Mutex};
 use crate::testing::objects;
+
+/// How long a manager keeps what it polls, unless told otherwise.
+const TTL: Duration = Duration::from_secs(60);
 
 impl WorldManager {
     /// Holds an answer that there is no such object against the server: of a fresh read, of one at
@@ -38,10 +41,7 @@ impl WorldManager {
             return Err(BrokenPromise::new(Oracle::AtLeast, seen));
         }
         let before = self.latest.get(key).copied().flatten();
-        // What was read before a release is no floor: nothing is kept of it.
-        let held = self.held_since.get(key).copied().flatten();
-        let is_held = |shown: &Shown| self.first_read.get(&shown.serial).copied() >= held;
-        let before = before.filter(|it| self.keeps(weather) && is_held(it));
+        let before = before.filter(|_| self.keeps(weather));
         if before.is_some_and(|it| !truth.was_absent_since(key, it.version)) {
             let seen = format!("{story} after {before:?}");
             return Err(BrokenPromise::new(Oracle::Backwards, seen));
@@ -85,8 +85,10 @@ impl WorldManager {
             return Err(BrokenPromise::new(Oracle::Backwards, seen));
         }
         let now = self.clock.now();
-        self.first_read.entry(shown.serial).or_insert(now);
-        let absent = self.absent.get(key).copied().flatten().filter(|_| keeps);
+        // An absence has no version, and that of an object which was never read has no uid.
+        let known = *self.uids.entry(shown.uid).or_insert(now);
+        let absent = self.absent.get(key).copied().flatten();
+        let absent = absent.filter(|absent| keeps && known < *absent);
         let replaced = truth.replaced(&shown);
         // The absence had no version that a list from the server's cache could be held against.
         let replaced = replaced.filter(|state| !Self::is_cached(cached, state, truth, weather));
@@ -130,11 +132,17 @@ impl WorldManager {
             return Ok(());
         };
         let contact = cached.last_contact();
-        let scope = Scope::object(&ObjectKey::new(*namespace, *own));
-        let read = self.link.last_read(&scope);
+        // Until its time to live is over, a polled state may be as old as its poll.
+        if cached.is_polled() && !cached.is_stale() && cached.age() >= TTL {
+            let seen = format!("{}: {shown:?} was polled {:?} ago", name(key), cached.age());
+            return Err(BrokenPromise::new(Oracle::Age, seen));
+        }
+        let scopes = [
+            Scope::object(&ObjectKey::new(*namespace, *own)),
+            Scope::namespace(*namespace),
+        ];
         // An event counts from when it is read, and says what the server had when it was sent.
-        let says = read.filter(|read| read.at == contact).map(|read| read.says);
-        let confirmed = match says {
+        let confirmed = match self.link.read_at(&scopes, contact) {
             Some(Says::Version(version)) => truth.written(version).unwrap_or(contact),
             Some(Says::Until(until)) => until,
             None => contact,

@@ -90,6 +90,64 @@ pub(super) struct SteppedReflector<S: Sink<ConfigMap>> {
     heard: Option<Instant>,
 }
 
+/// A reflector of whatever sink, between two steps.
+pub(super) trait Steppable: Send {
+    /// Requests take no time from now on.
+    fn heal(&mut self);
+
+    /// The broken promise about delays, if one broke.
+    fn take_storm(&mut self) -> Option<BrokenPromise>;
+
+    /// When it goes on by itself; `None` if it could at once, or has ended.
+    fn wakes_at(&self) -> Option<Instant>;
+
+    /// Goes on until the next point at which another thread could run.
+    fn step(&mut self, now: Instant, chance: &mut Chance, counts: &mut Counts) -> Stepped;
+}
+
+impl<S: Sink<ConfigMap> + Send> Steppable for SteppedReflector<S> {
+    fn heal(&mut self) {
+        self.latency = Duration::ZERO;
+        self.hangs = false;
+    }
+
+    fn take_storm(&mut self) -> Option<BrokenPromise> {
+        self.storm.take()
+    }
+
+    fn wakes_at(&self) -> Option<Instant> {
+        match &self.doing {
+            Doing::Sending { until, .. }
+            | Doing::Answered { until, .. }
+            | Doing::Pausing { until, .. }
+            | Doing::Reading { until } => Some(*until),
+            Doing::Decide(_) | Doing::Ended => None,
+        }
+    }
+
+    fn step(&mut self, now: Instant, chance: &mut Chance, counts: &mut Counts) -> Stepped {
+        let doing = std::mem::replace(&mut self.doing, Doing::Ended);
+        let input = if self.driver.is_none() {
+            return Stepped::Ended;
+        } else if self.token.is_stopped() {
+            Input::Stop
+        } else {
+            match self.go_on(doing, now, chance) {
+                Ok(input) => input,
+                Err(stepped) => return stepped,
+            }
+        };
+        note_answer(&input, counts);
+        let is_heard = matches!(
+            input,
+            Input::Page { page: Ok(_), .. }
+                | Input::Seen(Seen::Object { .. } | Seen::Bookmark { .. })
+        );
+        self.heard = is_heard.then_some(now).or(self.heard);
+        self.decide(input, now, chance, counts)
+    }
+}
+
 impl<S: Sink<ConfigMap>> SteppedReflector<S> {
     pub(super) fn new(driver: ReflectorDriver<ConfigMap, S>, latency: Duration) -> Self {
         let stop = StopSource::new();
@@ -104,12 +162,6 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
             hangs: !latency.is_zero(),
             heard: None,
         }
-    }
-
-    /// Requests take no time from now on.
-    pub(super) fn heal(&mut self) {
-        self.latency = Duration::ZERO;
-        self.hangs = false;
     }
 
     /// The stop of its thread.
@@ -133,50 +185,6 @@ impl<S: Sink<ConfigMap>> SteppedReflector<S> {
     /// Whether it waits for an event, with nothing in hand.
     pub(super) fn is_reading(&self) -> bool {
         matches!(self.doing, Doing::Reading { .. })
-    }
-
-    /// The broken promise about delays, if one broke.
-    pub(super) fn take_storm(&mut self) -> Option<BrokenPromise> {
-        self.storm.take()
-    }
-
-    /// When it goes on by itself; `None` if it could at once, or has ended.
-    pub(super) fn wakes_at(&self) -> Option<Instant> {
-        match &self.doing {
-            Doing::Sending { until, .. }
-            | Doing::Answered { until, .. }
-            | Doing::Pausing { until, .. }
-            | Doing::Reading { until } => Some(*until),
-            Doing::Decide(_) | Doing::Ended => None,
-        }
-    }
-
-    /// Goes on until the next point at which another thread could run.
-    pub(super) fn step(
-        &mut self,
-        now: Instant,
-        chance: &mut Chance,
-        counts: &mut Counts,
-    ) -> Stepped {
-        let doing = std::mem::replace(&mut self.doing, Doing::Ended);
-        let input = if self.driver.is_none() {
-            return Stepped::Ended;
-        } else if self.token.is_stopped() {
-            Input::Stop
-        } else {
-            match self.go_on(doing, now, chance) {
-                Ok(input) => input,
-                Err(stepped) => return stepped,
-            }
-        };
-        note_answer(&input, counts);
-        let is_heard = matches!(
-            input,
-            Input::Page { page: Ok(_), .. }
-                | Input::Seen(Seen::Object { .. } | Seen::Bookmark { .. })
-        );
-        self.heard = is_heard.then_some(now).or(self.heard);
-        self.decide(input, now, chance, counts)
     }
 
     /// The next input of the core, or the result of a step that has none.

@@ -230,6 +230,11 @@ impl Truth {
         self.lags.push((now, version));
     }
 
+    /// The version at which a cache of the server stands still now.
+    pub(super) fn stuck(&self) -> Option<u64> {
+        self.lags.last()?.1
+    }
+
     /// The oldest version that a cache of the server had between these times, if it lagged.
     pub(super) fn lagged(&self, from: Instant, to: Instant) -> Option<u64> {
         let ends = self.lags.iter().skip(1).map(|(end, _)| Some(*end));

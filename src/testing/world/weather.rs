@@ -68,13 +68,6 @@ pub(super) struct Weather {
 const CODES: [u16; 9] = [400, 401, 403, 404, 410, 422, 429, 500, 503];
 
 impl Weather {
-    /// Whether nothing holds up what the server says.
-    pub(super) fn is_calm(&self) -> bool {
-        let server = self.lags || self.expires || self.ends || self.compacts || self.odd_events;
-        let network = self.cuts || self.silences || self.outages || self.jumps;
-        self.fault_rate == 0 && self.latency.is_zero() && !server && !network
-    }
-
     pub(super) fn draw(chance: &mut Chance) -> Self {
         let storm = chance.below(4);
         let mut coin = || chance.below(4) < storm.max(1);

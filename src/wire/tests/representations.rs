@@ -174,6 +174,59 @@ fn b19_every_representation_trims_itself() {
     assert_eq!(left, [("a".to_owned(), "b".to_owned())].into());
 }
 
+/// B19: the text is what the server sent, byte by byte, but for what is passed over.
+#[test]
+fn b19_the_text_stands_as_it_was_sent() {
+    const LAST: &str = "kubectl.kubernetes.io/last-applied-configuration";
+    let last = format!(r#""{LAST}":"{{\"a\":1}}\n""#);
+    let rows = [
+        (
+            r#"{"metadata":{"name":"a"},"n": [ 1.50e2,-0, "\u003c\t" ,{}]}"#.to_owned(),
+            None,
+        ),
+        (
+            r#"{"metadata":{"managedFields":[{"f":{}}],"name":"a"}}"#.to_owned(),
+            Some(r#"{"metadata":{"name":"a"}}"#),
+        ),
+        (
+            r#"{"metadata":{"name":"a" , "managedFields":[ ] }}"#.to_owned(),
+            Some(r#"{"metadata":{"name":"a"}}"#),
+        ),
+        (
+            format!(r#"{{"metadata":{{"managedFields":1,"annotations":{{{last}}},"name":"a"}}}}"#),
+            Some(r#"{"metadata":{"annotations":{},"name":"a"}}"#),
+        ),
+        (
+            format!(r#"{{"metadata":{{"annotations":{{"a":"b",{last},"c":"d"}},"name":"a"}}}}"#),
+            Some(r#"{"metadata":{"annotations":{"a":"b","c":"d"},"name":"a"}}"#),
+        ),
+        (
+            format!(r#"{{"metadata":{{"annotations":{{ {last} ,"c":"d"}},"name":"a"}},"x":1}}"#),
+            Some(r#"{"metadata":{"annotations":{"c":"d"},"name":"a"},"x":1}"#),
+        ),
+    ];
+    for (sent, expected) in rows {
+        let options = DecodeOptions::default();
+        let kept = decode_object::<Dynamic>(sent.as_bytes(), &options, &mut 0).unwrap();
+        let text = std::str::from_utf8(kept.json()).unwrap();
+        assert_eq!(text, expected.unwrap_or(&sent));
+        assert_eq!(kept.name(), "a");
+    }
+    for broken in [
+        "[1,]",
+        "{\"a\":01}",
+        "\"\\x\"",
+        "\"\\ud800\"",
+        "tru",
+        "\"\t\"",
+        "{\"a\" 1}",
+    ] {
+        let json = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"x":[0,{broken}]}}}}"#);
+        let error = decode_object::<Dynamic>(json.as_bytes(), &DecodeOptions::default(), &mut 0);
+        assert!(error.is_err(), "{json}");
+    }
+}
+
 #[test]
 fn a_name_that_needs_escapes_is_no_name() {
     let of = |name: &str| {
@@ -181,6 +234,9 @@ fn a_name_that_needs_escapes_is_no_name() {
         serde_json::from_str::<Dynamic>(&json)
     };
     assert_eq!(of("a\\u0062").unwrap().name(), "ab");
+    let json = br#"{"metadata":{"labels":{"a\u0062":"c\u0064"},"name":"a\u0062"},"data":"\u0065"}"#;
+    let sent = decode_object::<Dynamic>(json, &DecodeOptions::default(), &mut 0).unwrap();
+    assert_eq!((sent.name(), sent.label("ab")), ("ab", Some("cd")));
     let error = of("a\\\"b").unwrap_err().to_string();
     assert!(
         error.starts_with("metadata.name: expected a string"),

@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::super::decode_object;
-use super::super::json::{Decoder, Skipped};
+use super::super::json::Decoder;
+use super::super::place::Skipped;
 use super::*;
 use crate::tests::dice::Dice;
 

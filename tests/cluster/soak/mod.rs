@@ -197,8 +197,8 @@ impl Soak {
         let admin = client_of("admin.yaml");
         let proxy = Proxy::start("http", "127.0.0.1:0");
         let rotation = Rotation::new("soak-trusted.crt");
-        let bed = site("soak", (NAMESPACE, "soak-user"), &proxy, &rotation);
-        let mut caches = Caches::start(&client_of("admin.yaml"), &bed.client("soak"));
+        let stage = site("soak", (NAMESPACE, "soak-user"), &proxy, &rotation);
+        let mut caches = Caches::start(&client_of("admin.yaml"), &stage.client("soak"));
         let fence = Arc::new(WriteFence::new(Clock::system()));
         let writer = Writer {
             client: client_of("admin.yaml"),

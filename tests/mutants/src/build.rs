@@ -126,6 +126,8 @@ fn cargo(tree: &Path) -> io::Result<Vec<Value>> {
             FEATURES,
         ])
         .current_dir(tree)
+        // Beside the copy, which is made anew: so the dependencies are built once.
+        .env("CARGO_TARGET_DIR", tree.with_file_name("build"))
         .stderr(Stdio::inherit())
         .output()?;
     let lines = String::from_utf8_lossy(&output.stdout);

@@ -194,6 +194,13 @@ fn try_all(
 fn try_near_first(program: &Path, tree: &Path, id: usize, file: &str) -> io::Result<Verdict> {
     let path = file.trim_start_matches("src/").trim_end_matches(".rs");
     let mut module = format!("{}::", path.trim_end_matches("/mod").replace('/', "::"));
+    if let Some((folder, name)) = module.trim_end_matches("::").rsplit_once("::") {
+        let of_file = format!("{folder}::tests::{name}::");
+        let verdict = try_one(program, tree, Some(id), &of_file, None)?;
+        if !matches!(verdict, Verdict::Survived) {
+            return Ok(verdict);
+        }
+    }
     let mut tried = None;
     loop {
         let verdict = try_one(program, tree, Some(id), &module, tried.as_deref())?;

@@ -138,9 +138,9 @@ fn a_channel_without_receiver_has_finished() {
 
 #[test]
 fn a_channel_closes_when_its_handler_is_removed() {
-    let world = World::new();
+    let stage = Stage::new();
     let (forward, receiver) = Forward::bounded(0);
-    let registration = world.add(forward, HandlerOptions::default(), &["a1", "b1"]);
+    let registration = stage.add(forward, HandlerOptions::default(), &["a1", "b1"]);
     assert!(receiver.recv().is_ok());
     // The thread blocks in its second send, or soon will; the test receives nothing.
     registration.remove(Deadline::NEVER).unwrap();
@@ -149,23 +149,23 @@ fn a_channel_closes_when_its_handler_is_removed() {
 
 #[test]
 fn a_handler_whose_receiver_is_gone_ends_by_itself() {
-    let world = World::new();
+    let stage = Stage::new();
     let (forward, receiver) = Forward::bounded(0);
-    let registration = world.add(forward, HandlerOptions::default(), &[]);
+    let registration = stage.add(forward, HandlerOptions::default(), &[]);
     let (stays, others) = collector();
-    world.add(stays, HandlerOptions::default(), &[]);
+    stage.add(stays, HandlerOptions::default(), &[]);
     drop(receiver);
-    world.tell(&["+a1"]);
+    stage.tell(&["+a1"]);
     assert!(
         registration
             .wait_until_synced(Deadline::NEVER)
             .unwrap_err()
             .is_stopped()
     );
-    world.tell(&["+b1"]);
+    stage.tell(&["+b1"]);
     assert_eq!(next(&others, 2), ["+a1", "+b1"]);
     assert_eq!(
-        world.source.processor.registrations().len(),
+        stage.source.processor.registrations().len(),
         1,
         "it is forgotten"
     );

@@ -10,20 +10,20 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn si_14_a_removed_handler_is_not_called_again_and_its_queue_is_dropped() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
-    world.tell(&["+a1", "+b1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
+    stage.tell(&["+a1", "+b1"]);
     steps.begun.recv().unwrap();
     let removing = registration.clone();
     let (_worker, removed) = apart(move || removing.remove(Deadline::NEVER));
-    world.fake.wait_for_parked(1);
+    stage.fake.wait_for_parked(1);
     assert_eq!(registration.readings().queued, 0);
     assert!(!registration.readings().has_ended, "a call still runs");
     steps.how.send(Step::Return).unwrap();
     removed.recv().unwrap().unwrap();
     assert!(registration.readings().has_ended);
-    world.tell(&["+c1"]);
+    stage.tell(&["+c1"]);
     assert!(
         steps.begun.recv().is_err(),
         "the handler is dropped, uncalled"
@@ -34,15 +34,15 @@ fn si_14_a_removed_handler_is_not_called_again_and_its_queue_is_dropped() {
 /// `TestRemoveWhileActive`: the others go on.
 #[test]
 fn si_14_removing_one_handler_while_running_leaves_the_others() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, removed) = collector();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1"]);
     let (handler, stays) = collector();
-    world.add(handler, HandlerOptions::default(), &["a1"]);
-    world.tell(&["a1>2"]);
+    stage.add(handler, HandlerOptions::default(), &["a1"]);
+    stage.tell(&["a1>2"]);
     assert_eq!(next(&removed, 2), ["*a1", "a1>2"]);
     registration.remove(Deadline::NEVER).unwrap();
-    world.tell(&["a2>3", "-a3"]);
+    stage.tell(&["a2>3", "-a3"]);
     assert_eq!(
         next(&removed, 1),
         Vec::<String>::new(),
@@ -54,25 +54,25 @@ fn si_14_removing_one_handler_while_running_leaves_the_others() {
 /// `TestRemovingRemovedSharedInformer`, and after the stop (`TestRemoveOnStoppedSharedInformer`).
 #[test]
 fn si_14_removing_twice_or_after_the_stop_is_no_error() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, _receiver) = collector();
-    let first = world.add(handler, HandlerOptions::default(), &[]);
+    let first = stage.add(handler, HandlerOptions::default(), &[]);
     let (handler, _receiver) = collector();
-    let second = world.add(handler, HandlerOptions::default(), &[]);
+    let second = stage.add(handler, HandlerOptions::default(), &[]);
     first.remove(Deadline::NEVER).unwrap();
-    first.remove(world.now()).unwrap();
-    world.source.processor.stop(Deadline::NEVER).unwrap();
-    second.remove(world.now()).unwrap();
-    drop(world);
+    first.remove(stage.now()).unwrap();
+    stage.source.processor.stop(Deadline::NEVER).unwrap();
+    second.remove(stage.now()).unwrap();
+    drop(stage);
     second.remove(Deadline::NEVER).unwrap();
 }
 
 /// `TestRemoveEventHandler_SynchronousShutdown`: in client-go this call deadlocks.
 #[test]
 fn si_15_a_handler_may_remove_itself_and_that_call_is_its_last() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1", "b1"]);
     steps.begun.recv().unwrap();
     let own = registration.clone();
     let (done, removed) = unbounded();
@@ -87,13 +87,13 @@ fn si_15_a_handler_may_remove_itself_and_that_call_is_its_last() {
 
 #[test]
 fn si_15_a_removal_that_comes_to_its_deadline_names_the_handler() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
     let options = HandlerOptions::default().name("audit");
-    let registration = world.add(handler, options, &["a1"]);
+    let registration = stage.add(handler, options, &["a1"]);
     steps.begun.recv().unwrap();
-    world.fake.advance(3 * SECOND);
-    let error = registration.remove(world.now()).unwrap_err();
+    stage.fake.advance(3 * SECOND);
+    let error = registration.remove(stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
         error.to_string(),
@@ -106,9 +106,9 @@ fn si_15_a_removal_that_comes_to_its_deadline_names_the_handler() {
 /// `TestShutDownEventHandler_Lifecycles`: never admitted; admitted and idle; with a call under way.
 #[test]
 fn si_15_removal_ends_a_handler_in_every_phase() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, joining) = Stepped::new();
-    let registration = world
+    let registration = stage
         .source
         .processor
         .add(handler, HandlerOptions::default())
@@ -117,19 +117,19 @@ fn si_15_removal_ends_a_handler_in_every_phase() {
     assert!(joining.begun.recv().is_err());
 
     let (handler, idle) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
     registration.remove(Deadline::NEVER).unwrap();
     assert!(idle.begun.recv().is_err());
-    assert!(world.source.processor.registrations().is_empty());
+    assert!(stage.source.processor.registrations().is_empty());
 }
 
 #[test]
 fn si_12_after_the_stop_no_handler_is_added() {
-    let world = World::new();
-    world.source.processor.stop(Deadline::NEVER).unwrap();
+    let stage = Stage::new();
+    stage.source.processor.stop(Deadline::NEVER).unwrap();
     let (handler, receiver) = collector();
     let options = HandlerOptions::default().name("audit");
-    let error = world
+    let error = stage
         .source
         .processor
         .register(handler, options)
@@ -144,30 +144,30 @@ fn si_12_after_the_stop_no_handler_is_added() {
 
 #[test]
 fn si_5_a_stop_drops_what_was_not_delivered() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1", "b1"]);
     steps.begun.recv().unwrap();
-    let error = world.source.processor.stop(world.now()).unwrap_err();
+    let error = stage.source.processor.stop(stage.now()).unwrap_err();
     assert!(error.to_string().contains(registration.name()), "{error}");
     assert_eq!(registration.readings().queued, 0);
     steps.how.send(Step::Return).unwrap();
-    world.source.processor.stop(Deadline::NEVER).unwrap();
+    stage.source.processor.stop(Deadline::NEVER).unwrap();
     assert_eq!(registration.readings().delivered, 1);
 }
 
 #[test]
 fn a_stop_with_a_deadline_names_who_is_late_and_nobody_else() {
-    let world = World::new();
+    let stage = Stage::new();
     let (late, steps) = Stepped::new();
-    world.add(late, HandlerOptions::default().name("late"), &["a1"]);
+    stage.add(late, HandlerOptions::default().name("late"), &["a1"]);
     let (idle, _receiver) = collector();
-    let idle = world.add(idle, HandlerOptions::default().name("idle"), &[]);
+    let idle = stage.add(idle, HandlerOptions::default().name("idle"), &[]);
     steps.begun.recv().unwrap();
-    let (clock, fake) = (world.clock.clone(), world.fake.clone());
+    let (clock, fake) = (stage.clock.clone(), stage.fake.clone());
     let (_worker, ended) = apart(move || {
-        let stopped = world.source.processor.stop(clock.after(SECOND));
-        (stopped, world)
+        let stopped = stage.source.processor.stop(clock.after(SECOND));
+        (stopped, stage)
     });
     idle.remove(Deadline::NEVER).unwrap();
     fake.wait_for_timer(SECOND);
@@ -182,10 +182,10 @@ fn a_stop_with_a_deadline_names_who_is_late_and_nobody_else() {
 
 #[test]
 fn a_processor_that_is_dropped_ends_and_joins_its_handlers() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
-    drop(world);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
+    drop(stage);
     assert!(registration.readings().has_ended);
     assert!(
         steps
@@ -197,11 +197,11 @@ fn a_processor_that_is_dropped_ends_and_joins_its_handlers() {
 
 #[test]
 fn a_processor_that_is_dropped_by_its_handler_does_not_wait_for_itself() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1"]);
     steps.begun.recv().unwrap();
-    let last_owner = move || drop(world);
+    let last_owner = move || drop(stage);
     steps.how.send(Step::Do(Box::new(last_owner))).unwrap();
     registration.remove(Deadline::NEVER).unwrap();
     assert!(registration.readings().has_ended);
@@ -209,12 +209,12 @@ fn a_processor_that_is_dropped_by_its_handler_does_not_wait_for_itself() {
 
 #[test]
 fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1"]);
     steps.begun.recv().unwrap();
-    world.source.processor.stop(world.now()).unwrap_err();
-    drop(world);
+    stage.source.processor.stop(stage.now()).unwrap_err();
+    drop(stage);
     assert!(
         !registration.readings().has_ended,
         "its call still runs, detached"
@@ -227,9 +227,9 @@ fn a_handler_that_was_named_as_late_is_not_waited_for_again() {
 /// between.
 #[test]
 fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
-    let world = World::new();
+    let stage = Stage::new();
     let calls = Arc::new(crate::sync::atomic::AtomicUsize::new(0));
-    world.hold(&["a1"]);
+    stage.hold(&["a1"]);
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -238,7 +238,7 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
                     let handler = Handlers::<ConfigMap>::new().on_add(move |_, _| {
                         calls.fetch_add(1, crate::sync::atomic::Ordering::SeqCst);
                     });
-                    let added = world
+                    let added = stage
                         .source
                         .processor
                         .register(handler, HandlerOptions::default());
@@ -250,65 +250,65 @@ fn adding_telling_and_removing_at_once_ends_with_no_call_left() {
         }
         scope.spawn(|| {
             for _ in 0..500 {
-                world.tell(&["+b1", "-b1"]);
+                stage.tell(&["+b1", "-b1"]);
             }
-            world.source.processor.stop(Deadline::NEVER).unwrap();
+            stage.source.processor.stop(Deadline::NEVER).unwrap();
         });
     });
     let after = calls.load(crate::sync::atomic::Ordering::SeqCst);
-    world.tell(&["+c1"]);
-    drop(world);
+    stage.tell(&["+c1"]);
+    drop(stage);
     assert_eq!(calls.load(crate::sync::atomic::Ordering::SeqCst), after);
 }
 
 /// Each stop waits for the handlers, also while another thread's stop does.
 #[test]
 fn si_5_a_stop_beside_another_one_waits_for_the_handler_as_well() {
-    let world = World::new();
+    let stage = Stage::new();
     let (late, steps) = Stepped::new();
-    world.add(late, HandlerOptions::default().name("late"), &["a1"]);
+    stage.add(late, HandlerOptions::default().name("late"), &["a1"]);
     steps.begun.recv().unwrap();
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| world.source.processor.stop(world.clock.after(SECOND)));
-        world.fake.wait_for_timer(SECOND);
-        let second = world
+        let first = scope.spawn(|| stage.source.processor.stop(stage.clock.after(SECOND)));
+        stage.fake.wait_for_timer(SECOND);
+        let second = stage
             .source
             .processor
-            .stop(world.now())
+            .stop(stage.now())
             .map_err(|error| error.to_string());
-        world.source.processor.end();
-        let third = world.source.processor.stop(world.now());
+        stage.source.processor.end();
+        let third = stage.source.processor.stop(stage.now());
         drop(steps);
         first.join().unwrap().unwrap();
         let text = "timed out waiting for handlers that still run: late (on_add for 0.0ns)";
         assert_eq!(second, Err(text.to_owned()));
         assert!(third.is_err());
     });
-    world.source.processor.stop(world.now()).unwrap();
+    stage.source.processor.stop(stage.now()).unwrap();
 }
 
 /// SI-12: an addition that loses the race against the stop does not wait for the thread that it has
 /// started; the end of the processor does.
 #[test]
 fn si_12_an_addition_that_the_stop_overtakes_does_not_block() {
-    let world = World::new();
+    let stage = Stage::new();
     let named = HandlerOptions::default().name("late");
-    let listener = Arc::new(world.source.processor.listener(named, "Late", "hd"));
+    let listener = Arc::new(stage.source.processor.listener(named, "Late", "hd"));
     let (go, gate) = unbounded::<()>();
     let body = Arc::clone(&listener);
     let worker = Worker::spawn("t-late", move |_| {
         let _open = gate.recv();
         body.run(Handlers::<ConfigMap>::new(), None);
     });
-    world.source.processor.stop(Deadline::NEVER).unwrap();
-    let entered = world
+    stage.source.processor.stop(Deadline::NEVER).unwrap();
+    let entered = stage
         .source
         .processor
         .enter(&listener, worker.ok(), Duration::ZERO);
     assert!(entered.unwrap_err().is_stopped());
-    world.source.processor.stop(world.now()).unwrap_err();
+    stage.source.processor.stop(stage.now()).unwrap_err();
     drop(go);
-    world.source.processor.stop(Deadline::NEVER).unwrap();
+    stage.source.processor.stop(Deadline::NEVER).unwrap();
     assert_eq!(listener.phase(), HandlerPhase::Ended);
 }
 
@@ -321,8 +321,8 @@ fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
             self.0.send(()).unwrap();
         }
     }
-    let world = World::new();
-    let listener = world
+    let stage = Stage::new();
+    let listener = stage
         .source
         .processor
         .listener(HandlerOptions::default(), "Late", "hd");
@@ -335,28 +335,28 @@ fn si_5_a_handler_that_was_stopped_before_its_thread_ran_is_not_called() {
 
 #[test]
 fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
-    assert_eq!(world.source.processor.registrations().len(), 1);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
+    assert_eq!(stage.source.processor.registrations().len(), 1);
     drop(receiver);
-    world.tell(&["+a1"]);
+    stage.tell(&["+a1"]);
     while !registration.readings().has_ended {
         std::thread::yield_now();
     }
-    assert!(world.source.processor.registrations().is_empty());
+    assert!(stage.source.processor.registrations().is_empty());
     assert_eq!(registration.readings().delivered, 1, "its counts stay");
 }
 
 /// Runs handlers each of which removes the next one, and the last the first. Returns the results.
 fn remove_each_other(count: usize) -> Vec<Result<(), String>> {
-    let world = World::new();
+    let stage = Stage::new();
     let mut handlers = Vec::new();
     for number in 0..count {
         let (handler, steps) = Stepped::new();
         let name = ["first", "second", "third"][number];
         let options = HandlerOptions::default().name(name);
-        let registration = world.add(handler, options, &["a1"]);
+        let registration = stage.add(handler, options, &["a1"]);
         steps.begun.recv().unwrap();
         handlers.push((registration, steps));
     }
@@ -400,12 +400,12 @@ fn si_15_a_longer_circle_of_removals_is_told_as_well() {
 /// SI-5, SI-15: one handler stops all of them while another one removes it.
 #[test]
 fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_other() {
-    let world = Arc::new(World::new());
-    world.hold(&["a1"]);
+    let stage = Arc::new(Stage::new());
+    stage.hold(&["a1"]);
     let add = |name| {
         let (handler, steps) = Stepped::new();
         let options = HandlerOptions::default().name(name);
-        let registration = world.source.processor.register(handler, options).unwrap();
+        let registration = stage.source.processor.register(handler, options).unwrap();
         (registration, steps)
     };
     let ((stopping, stopper), (_, remover)) = (add("stopping"), add("removing"));
@@ -413,7 +413,7 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
         steps.begun.recv().unwrap();
     }
     let (done, ended) = unbounded();
-    let (theirs, tell) = (Arc::clone(&world), done.clone());
+    let (theirs, tell) = (Arc::clone(&stage), done.clone());
     let stop = move || {
         let end = theirs.source.processor.stop(Deadline::NEVER);
         drop(theirs);
@@ -435,5 +435,5 @@ fn si_5_a_stop_by_a_handler_and_its_removal_by_another_one_do_not_wait_for_each_
         };
         assert!(fine, "{which}: {text:?}");
     }
-    world.source.processor.stop(Deadline::NEVER).unwrap();
+    stage.source.processor.stop(Deadline::NEVER).unwrap();
 }

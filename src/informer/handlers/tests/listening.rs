@@ -7,10 +7,10 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn si_17_a_handler_is_called_in_order_one_at_a_time() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
-    world.tell(&["a1>2", "+b1", "?a2", "+a3"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1"]);
+    stage.tell(&["a1>2", "+b1", "?a2", "+a3"]);
     assert_eq!(next(&receiver, 5), ["*a1", "a1>2", "+b1", "?a2", "+a3"]);
     registration.remove(Deadline::NEVER).unwrap();
     assert_eq!(registration.readings().delivered, 5);
@@ -18,12 +18,12 @@ fn si_17_a_handler_is_called_in_order_one_at_a_time() {
 
 #[test]
 fn si_17_a_handler_that_stands_still_holds_up_nobody() {
-    let world = World::new();
+    let stage = Stage::new();
     let (slow, steps) = Stepped::new();
-    let slow = world.add(slow, HandlerOptions::default(), &[]);
+    let slow = stage.add(slow, HandlerOptions::default(), &[]);
     let (fast, receiver) = collector();
-    world.add(fast, HandlerOptions::default(), &[]);
-    world.tell(&["+a1", "+b1", "+c1"]);
+    stage.add(fast, HandlerOptions::default(), &[]);
+    stage.tell(&["+a1", "+b1", "+c1"]);
     assert_eq!(next(&receiver, 3), ["+a1", "+b1", "+c1"]);
     assert_eq!(steps.begun.recv().unwrap(), "+a1");
     assert_eq!(
@@ -37,12 +37,12 @@ fn si_17_a_handler_that_stands_still_holds_up_nobody() {
 /// `TestEventPanics`, without the pause of a second (SI-18).
 #[test]
 fn si_18_a_panic_loses_one_notification_and_is_reported() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
     let (other, receiver) = collector();
-    world.add(other, HandlerOptions::default(), &[]);
-    world.tell(&["+a1", "a1>2", "-a2"]);
+    stage.add(other, HandlerOptions::default(), &[]);
+    stage.tell(&["+a1", "a1>2", "-a2"]);
     assert_eq!(steps.begun.recv().unwrap(), "+a1");
     steps.panic();
     assert_eq!(steps.pass(), "a1>2");
@@ -83,10 +83,10 @@ fn si_18_a_panic_outside_of_a_notification_does_not_end_the_thread_either() {
             assert!(std::thread::panicking(), "no end");
         }
     }
-    let world = World::new();
+    let stage = Stage::new();
     let (send, calls) = unbounded();
-    let registration = world.add(Rude(send), HandlerOptions::default(), &["a1"]);
-    world.tell(&["+b1"]);
+    let registration = stage.add(Rude(send), HandlerOptions::default(), &["a1"]);
+    stage.tell(&["+b1"]);
     assert_eq!(calls.iter().take(2).collect::<Vec<_>>(), ["a1", "b1"]);
     registration.remove(Deadline::NEVER).unwrap();
     assert!(registration.readings().has_ended);
@@ -94,12 +94,12 @@ fn si_18_a_panic_outside_of_a_notification_does_not_end_the_thread_either() {
 
 #[test]
 fn si_17_beyond_its_bound_a_queue_coalesces_and_counts() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
     let options = HandlerOptions::default().queue_max(Some(2));
-    let registration = world.add(handler, options, &["a1"]);
+    let registration = stage.add(handler, options, &["a1"]);
     steps.begun.recv().unwrap();
-    world.tell(&["a1>2", "+b1", "a2>3", "a3>4", "b1>2", "-a4"]);
+    stage.tell(&["a1>2", "+b1", "a2>3", "a3>4", "b1>2", "-a4"]);
     assert_eq!(
         (
             registration.readings().queued,
@@ -113,20 +113,20 @@ fn si_17_beyond_its_bound_a_queue_coalesces_and_counts() {
 
 #[test]
 fn the_lag_is_the_age_of_what_the_handler_is_not_done_with() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
     assert_eq!(registration.readings().lag, None);
-    world.tell(&["+a1"]);
+    stage.tell(&["+a1"]);
     steps.begun.recv().unwrap();
-    world.fake.advance(2 * SECOND);
-    world.tell(&["+b1"]);
+    stage.fake.advance(2 * SECOND);
+    stage.tell(&["+b1"]);
     assert_eq!(
         registration.readings().lag,
         Some(2 * SECOND),
         "the one in its hands"
     );
-    world.fake.advance(SECOND);
+    stage.fake.advance(SECOND);
     steps.how.send(Step::Return).unwrap();
     steps.begun.recv().unwrap();
     assert_eq!(registration.readings().lag, Some(SECOND), "the next one");

@@ -169,9 +169,9 @@ pub(super) struct Feed {
     pub(super) writer: Mutex<StoreWriter<ConfigMap>>,
 }
 
-pub(super) type World = crate::informer::tests::World<Feed>;
+pub(super) type Stage = crate::informer::tests::Stage<Feed>;
 
-impl World {
+impl Stage {
     pub(super) fn new() -> Self {
         Self::with_resync(Duration::ZERO)
     }

@@ -142,20 +142,20 @@ fn forget(deletes: &mut BTreeSet<String>, notification: &Told) {
 fn si_11_a_handler_that_joins_at_any_time_ends_with_what_the_source_has() {
     for (mut dice, seed) in Dice::histories(40) {
         let at = format!("with seed {seed}");
-        let (world, mut source) = (World::new(), Source::default());
+        let (stage, mut source) = (Stage::new(), Source::default());
         let mut receivers = Vec::new();
         for _ in 0..dice.roll(100) {
             if dice.roll(12) == 0 {
                 let (handler, receiver) = collector();
                 let options = HandlerOptions::default().queue_max(Some(3));
                 let there: Vec<_> = source.objects.values().map(String::as_str).collect();
-                world.add(handler, options, &there);
+                stage.add(handler, options, &there);
                 receivers.push(receiver);
             }
             let (news, _) = source.next(&mut dice, false);
-            world.tell(&[&news]);
+            stage.tell(&[&news]);
         }
-        world.tell(&["+z1"]);
+        stage.tell(&["+z1"]);
         source.objects.insert("z".to_owned(), "z1".to_owned());
         for receiver in receivers {
             let mut view = BTreeMap::new();

@@ -124,13 +124,13 @@ fn si_23_a_late_look_arms_from_now() {
 
 #[test]
 fn si_24_everybody_is_syncing_until_the_first_look() {
-    let world = World::with_resync(seconds(1));
+    let stage = Stage::with_resync(seconds(1));
     let (handler, never) = collector();
     let options = HandlerOptions::default().resync_period(Duration::ZERO);
-    world.add(handler, options, &["a1"]);
-    world.tell(&["a1>1"]);
-    world.source.processor.resync_is_due();
-    world.tell(&["a1>1", "a1>2"]);
+    stage.add(handler, options, &["a1"]);
+    stage.tell(&["a1>1"]);
+    stage.source.processor.resync_is_due();
+    stage.tell(&["a1>1", "a1>2"]);
     assert_eq!(next(&never, 3), ["*a1", "a1>1", "a1>2"]);
 }
 
@@ -154,10 +154,10 @@ fn si_24_an_update_within_one_version_is_a_resync() {
 /// The upstream test `TestListenerResyncPeriods`, from end to end.
 #[test]
 fn si_23_a_resync_reaches_only_the_handlers_that_are_due() {
-    let world = World::with_resync(seconds(1));
+    let stage = Stage::with_resync(seconds(1));
     let add = |period| {
         let (handler, receiver) = collector();
-        world.add(
+        stage.add(
             handler,
             HandlerOptions::default().resync_period(period),
             &["a1"],
@@ -165,18 +165,18 @@ fn si_23_a_resync_reaches_only_the_handlers_that_are_due() {
         receiver
     };
     let (never, two, three) = (add(Duration::ZERO), add(seconds(2)), add(seconds(3)));
-    world.source.processor.start();
-    assert_eq!(world.source.processor.check_period(), Some(seconds(1)));
+    stage.source.processor.start();
+    assert_eq!(stage.source.processor.check_period(), Some(seconds(1)));
     let mut due = Vec::new();
     for second in 1..=3 {
-        world.fake.advance(seconds(1));
-        if world.source.processor.resync_is_due() {
+        stage.fake.advance(seconds(1));
+        if stage.source.processor.resync_is_due() {
             due.push(second);
-            world.tell(&["a1>1"]);
+            stage.tell(&["a1>1"]);
         }
     }
     assert_eq!(due, [2, 3]);
-    world.tell(&["a1>2"]);
+    stage.tell(&["a1>2"]);
     assert_eq!(next(&never, 2), ["*a1", "a1>2"]);
     assert_eq!(next(&two, 3), ["*a1", "a1>1", "a1>2"]);
     assert_eq!(next(&three, 3), ["*a1", "a1>1", "a1>2"]);
@@ -186,19 +186,19 @@ fn si_23_a_resync_reaches_only_the_handlers_that_are_due() {
 /// handlers that resync.
 #[test]
 fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
-    let world = World::with_resync(seconds(1));
+    let stage = Stage::with_resync(seconds(1));
     let (handler, never) = collector();
-    world.add(
+    stage.add(
         handler,
         HandlerOptions::default().resync_period(Duration::ZERO),
         &["a1", "b1"],
     );
     let (handler, often) = collector();
-    world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
-    world.source.processor.start();
-    world.fake.advance(seconds(1));
-    assert!(world.source.processor.resync_is_due());
-    world.tell(&["a1>1", "b1>2", "+c3"]);
+    stage.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    stage.source.processor.start();
+    stage.fake.advance(seconds(1));
+    assert!(stage.source.processor.resync_is_due());
+    stage.tell(&["a1>1", "b1>2", "+c3"]);
     let [mut never, mut often] = [next(&never, 4), next(&often, 5)];
     // The initial list comes in no promised order.
     never[..2].sort();
@@ -209,30 +209,30 @@ fn si_24_after_a_relist_only_changes_reach_a_handler_without_resync() {
 
 #[test]
 fn si_22_a_handler_that_comes_late_gets_at_most_the_check_period() {
-    let world = World::with_resync(seconds(30));
-    world.source.processor.start();
+    let stage = Stage::with_resync(seconds(30));
+    stage.source.processor.start();
     let (handler, receiver) = collector();
-    world.add(
+    stage.add(
         handler,
         HandlerOptions::default().resync_period(seconds(5)),
         &["a1"],
     );
-    world.fake.advance(seconds(29));
-    assert!(!world.source.processor.resync_is_due());
-    world.tell(&["a1>1"]);
-    world.fake.advance(seconds(1));
-    assert!(world.source.processor.resync_is_due());
-    world.tell(&["a1>1", "-a1"]);
+    stage.fake.advance(seconds(29));
+    assert!(!stage.source.processor.resync_is_due());
+    stage.tell(&["a1>1"]);
+    stage.fake.advance(seconds(1));
+    assert!(stage.source.processor.resync_is_due());
+    stage.tell(&["a1>1", "-a1"]);
     assert_eq!(next(&receiver, 3), ["*a1", "a1>1", "-a1"]);
 }
 
 /// SI-25: a resync goes through the handler's queue like all else, so it comes after older changes.
 #[test]
 fn si_25_a_resync_does_not_overtake() {
-    let world = World::with_resync(seconds(1));
+    let stage = Stage::with_resync(seconds(1));
     let (handler, steps) = Stepped::new();
-    world.add(handler, HandlerOptions::default(), &["a1"]);
-    world.tell(&["a1>2", "a2>2", "a2>3"]);
+    stage.add(handler, HandlerOptions::default(), &["a1"]);
+    stage.tell(&["a1>2", "a2>2", "a2>3"]);
     let calls: Vec<_> = (0..4).map(|_| steps.pass()).collect();
     assert_eq!(calls, ["*a1", "a1>2", "a2>2", "a2>3"]);
 }

@@ -10,12 +10,12 @@ const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
 fn si_16_synced_is_when_the_informer_synced_and_every_initial_add_returned() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1", "b1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1", "b1"]);
     steps.pass();
     steps.begun.recv().unwrap();
-    world.source.processor.complete_initial();
+    stage.source.processor.complete_initial();
     assert!(
         !registration.has_synced(),
         "the second add has not returned"
@@ -27,35 +27,35 @@ fn si_16_synced_is_when_the_informer_synced_and_every_initial_add_returned() {
 
 #[test]
 fn si_16_the_last_add_returned_before_the_informer_synced() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
-    world.tell(&["+b1"]);
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1"]);
+    stage.tell(&["+b1"]);
     steps.pass();
     steps.begun.recv().unwrap();
     assert!(!registration.has_synced());
-    world.source.processor.complete_initial();
+    stage.source.processor.complete_initial();
     assert!(registration.has_synced(), "b is not of the initial list");
     drop(steps);
 }
 
 #[test]
 fn si_16_an_empty_list_is_synced_at_once() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, _receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
     assert!(!registration.has_synced());
-    world.source.processor.complete_initial();
-    registration.wait_until_synced(world.now()).unwrap();
+    stage.source.processor.complete_initial();
+    registration.wait_until_synced(stage.now()).unwrap();
 }
 
 /// In client-go it never becomes synced (kubernetes/kubernetes#129024).
 #[test]
 fn si_16_an_initial_add_that_panics_counts_as_returned() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
-    let registration = world.add(handler, HandlerOptions::default(), &["a1"]);
-    world.source.processor.complete_initial();
+    let registration = stage.add(handler, HandlerOptions::default(), &["a1"]);
+    stage.source.processor.complete_initial();
     steps.begun.recv().unwrap();
     steps.panic();
     registration.wait_until_synced(Deadline::NEVER).unwrap();
@@ -64,18 +64,18 @@ fn si_16_an_initial_add_that_panics_counts_as_returned() {
 
 #[test]
 fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
     let options = HandlerOptions::default().name("audit");
-    let registration = world.add(handler, options, &["a1", "b1", "c1"]);
+    let registration = stage.add(handler, options, &["a1", "b1", "c1"]);
     steps.begun.recv().unwrap();
     let began = ReflectorStatus {
-        failures: crate::failures::Failures::none_since(world.clock.now()),
+        failures: crate::failures::Failures::none_since(stage.clock.now()),
         ..ReflectorStatus::default()
     };
-    world.source.writer.lock().report(&began);
-    world.fake.advance(4 * SECOND);
-    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    stage.source.writer.lock().report(&began);
+    stage.fake.advance(4 * SECOND);
+    let error = registration.wait_until_synced(stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     assert_eq!(
         error.to_string(),
@@ -84,8 +84,8 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
          on_add has been running for 4.0s\n\
          no answer from the server yet, 4.0s after the first attempt began"
     );
-    world.source.processor.complete_initial();
-    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    stage.source.processor.complete_initial();
+    let error = registration.wait_until_synced(stage.now()).unwrap_err();
     assert!(
         !error.to_string().contains("the informer has not")
             && !error.to_string().contains("the server"),
@@ -96,25 +96,25 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_what_is_left() {
 
 #[test]
 fn wt_2_a_waiter_is_woken_by_its_deadline() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, _receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
-    let deadline = world.clock.after(SECOND);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
+    let deadline = stage.clock.after(SECOND);
     let (_worker, waited) = apart(move || registration.wait_until_synced(deadline));
-    world.fake.wait_for_timer(SECOND);
-    world.fake.advance(SECOND);
+    stage.fake.wait_for_timer(SECOND);
+    stage.fake.advance(SECOND);
     let error = waited.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
 }
 
 #[test]
 fn wt_2_success_beats_a_deadline_that_has_passed_and_an_end() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, _receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default(), &[]);
-    world.source.processor.complete_initial();
-    let passed = world.now();
-    world.fake.advance(SECOND);
+    let registration = stage.add(handler, HandlerOptions::default(), &[]);
+    stage.source.processor.complete_initial();
+    let passed = stage.now();
+    stage.fake.advance(SECOND);
     registration.wait_until_synced(passed).unwrap();
     registration.remove(Deadline::NEVER).unwrap();
     registration.wait_until_synced(passed).unwrap();
@@ -122,13 +122,13 @@ fn wt_2_success_beats_a_deadline_that_has_passed_and_an_end() {
 
 #[test]
 fn wt_2_the_end_of_the_handler_ends_the_wait_with_that_cause() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, _receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default().name("audit"), &[]);
+    let registration = stage.add(handler, HandlerOptions::default().name("audit"), &[]);
     let waiting = registration.clone();
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // The handler's own thread, and the waiter.
-    world.fake.wait_for_parked(2);
+    stage.fake.wait_for_parked(2);
     registration.remove(Deadline::NEVER).unwrap();
     let error = waited.recv().unwrap().unwrap_err();
     assert!(error.is_stopped());
@@ -141,20 +141,20 @@ fn wt_2_the_end_of_the_handler_ends_the_wait_with_that_cause() {
 /// The informer's own failures, under the handler's wait (B2, R28).
 #[test]
 fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, _receiver) = collector();
-    let registration = world.add(handler, HandlerOptions::default().name("audit"), &[]);
+    let registration = stage.add(handler, HandlerOptions::default().name("audit"), &[]);
     let status = ReflectorStatus {
         failures: crate::failures::Failures::of(
             3,
-            Some(world.clock.now()),
+            Some(stage.clock.now()),
             Error::new(ErrorKind::Unreachable, "connection refused"),
         ),
         ..ReflectorStatus::default()
     };
-    world.source.writer.lock().report(&status);
-    world.fake.advance(2 * SECOND);
-    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    stage.source.writer.lock().report(&status);
+    stage.fake.advance(2 * SECOND);
+    let error = registration.wait_until_synced(stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     assert_eq!(
         error.to_string(),
@@ -170,14 +170,14 @@ fn b2_r28_a_wait_for_a_handler_says_how_its_informer_fails() {
 /// list.
 #[test]
 fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
-    let world = World::new();
-    let add = || world.add(collector().0, HandlerOptions::default(), &[]);
+    let stage = Stage::new();
+    let add = || stage.add(collector().0, HandlerOptions::default(), &[]);
     let early = add();
     let waiting = early.clone();
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-    world.fake.wait_for_parked(2);
+    stage.fake.wait_for_parked(2);
     let refusal = Error::new(ErrorKind::Forbidden, "configmaps is forbidden");
-    world.source.processor.deny(Some(&refusal));
+    stage.source.processor.deny(Some(&refusal));
     let error = waited.recv().unwrap().unwrap_err();
     assert_eq!(error.to_string(), "configmaps is forbidden");
     let late = add();
@@ -185,17 +185,17 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
         let error = registration.wait_until_synced(Deadline::NEVER).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden);
     }
-    world.source.processor.deny(None);
-    let error = early.wait_until_synced(world.now()).unwrap_err();
+    stage.source.processor.deny(None);
+    let error = early.wait_until_synced(stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
-    world.source.processor.deny(Some(&refusal));
-    world.source.processor.complete_initial();
+    stage.source.processor.deny(Some(&refusal));
+    stage.source.processor.complete_initial();
     early.wait_until_synced(Deadline::NEVER).unwrap();
-    world.source.processor.deny(Some(&refusal));
+    stage.source.processor.deny(Some(&refusal));
     let (handler, steps) = Stepped::new();
-    let after = world.add(handler, HandlerOptions::default(), &["a1"]);
+    let after = stage.add(handler, HandlerOptions::default(), &["a1"]);
     steps.begun.recv().unwrap();
-    let error = after.wait_until_synced(world.now()).unwrap_err();
+    let error = after.wait_until_synced(stage.now()).unwrap_err();
     assert_eq!(
         error.kind(),
         ErrorKind::NotSynced,
@@ -207,14 +207,14 @@ fn r4_a_refusal_ends_the_waits_for_handlers_until_it_is_none() {
 /// B3: a wait for a handler waits for the informer's first list.
 #[test]
 fn b3_a_wait_for_a_handler_is_a_demand_until_it_ends() {
-    let world = World::new();
-    let registration = world.add(collector().0, HandlerOptions::default(), &[]);
-    let waiters = world.source.store.waiters();
+    let stage = Stage::new();
+    let registration = stage.add(collector().0, HandlerOptions::default(), &[]);
+    let waiters = stage.source.store.waiters();
     let waiting = registration.clone();
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-    world.fake.wait_for_parked(2);
+    stage.fake.wait_for_parked(2);
     assert!(waiters.any());
-    world.source.processor.complete_initial();
+    stage.source.processor.complete_initial();
     waited.recv().unwrap().unwrap();
     assert!(!waiters.any());
     registration.wait_until_synced(Deadline::NEVER).unwrap();
@@ -246,11 +246,11 @@ fn wt_4_a_handler_is_called_by_its_name_or_by_its_type_and_its_thread() {
     for (full, label) in rows {
         assert_eq!(type_label(full), label);
     }
-    let world = World::new();
-    let named = world.add(collector().0, HandlerOptions::default().name("audit"), &[]);
+    let stage = Stage::new();
+    let named = stage.add(collector().0, HandlerOptions::default().name("audit"), &[]);
     assert_eq!(named.sync_name(), "configmap + event handler audit");
     let (handler, _steps) = Stepped::new();
-    let unnamed = world.add(handler, HandlerOptions::default(), &[]);
+    let unnamed = stage.add(handler, HandlerOptions::default(), &[]);
     let thread = unnamed.name();
     let expected = format!("configmap + event handler Stepped ({thread})");
     assert_eq!(unnamed.sync_name(), expected);
@@ -286,11 +286,11 @@ fn wt_5_the_count_of_the_initial_list_includes_what_is_in_hand() {
 
 #[test]
 fn a_handler_that_waits_for_its_own_sync_is_told_that_it_cannot_come() {
-    let world = World::new();
+    let stage = Stage::new();
     let (handler, steps) = Stepped::new();
     let options = HandlerOptions::default().name("audit");
-    let registration = world.add(handler, options, &["a1", "b1"]);
-    world.source.processor.complete_initial();
+    let registration = stage.add(handler, options, &["a1", "b1"]);
+    stage.source.processor.complete_initial();
     let (own, (send, waited)) = (registration.clone(), unbounded());
     let wait = move || send.send(own.wait_until_synced(Deadline::NEVER)).unwrap();
     steps.how.send(Step::Do(Box::new(wait))).unwrap();

@@ -61,9 +61,9 @@ serve!(Secret, secrets);
 
 type Set = InformerSet<Cluster>;
 
-type World = crate::informer::tests::World<Cluster>;
+type Stage = crate::informer::tests::Stage<Cluster>;
 
-impl World {
+impl Stage {
     /// A server with one object of each type.
     fn new() -> Self {
         Self::of(|clock| {

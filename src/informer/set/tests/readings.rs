@@ -5,8 +5,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 
 #[test]
 fn is_8_members_are_read_whatever_their_types() {
-    let world = World::new();
-    let set = world.running();
+    let stage = Stage::new();
+    let set = stage.running();
     let shop = Scope::namespace("shop");
     set.informer_in::<Pod>(&shop).unwrap();
     let read: Vec<_> = set
@@ -61,14 +61,14 @@ fn is_8_names_say_the_group_and_what_sets_informers_apart() {
 /// The informer's own rule: informers whose requests keep failing are named; stopped ones are not.
 #[test]
 fn b14_a_health_check_names_the_informers_whose_requests_fail_and_says_why() {
-    let world = World::new();
-    let sources = &world.source;
+    let stage = Stage::new();
+    let sources = &stage.source;
     sources.secrets.fail_all(RequestKind::List, forbidden());
     for kind in [RequestKind::List, RequestKind::Watch] {
         sources.pods.fail_all(kind, down());
         sources.nodes.fail_all(kind, down());
     }
-    let set = world.set();
+    let set = stage.set();
     set.health().unwrap();
     set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
@@ -79,7 +79,7 @@ fn b14_a_health_check_names_the_informers_whose_requests_fail_and_says_why() {
     stopped.stop();
     // Three threads back off: the server refuses the first once more before time goes on.
     let members = set.members();
-    world.pass_among(3, || {
+    stage.pass_among(3, || {
         members[..3].iter().all(|member| member.health().is_err())
     });
     let error = set.health().unwrap_err();
@@ -102,21 +102,21 @@ fn b14_a_health_check_names_the_informers_whose_requests_fail_and_says_why() {
     sources.pods.heal();
     sources.secrets.heal();
     sources.nodes.heal();
-    world.pass_until(|| set.health().is_ok());
+    stage.pass_until(|| set.health().is_ok());
 }
 
 /// B14: an informer whose source panics keeps trying, and is not healthy.
 #[test]
 fn b14_an_informer_whose_source_panics_is_not_healthy() {
-    let world = World::new();
-    let set = world.set();
-    world.source.pods.plan(|_| panic!("a bad source"));
+    let stage = Stage::new();
+    let set = stage.set();
+    stage.source.pods.plan(|_| panic!("a bad source"));
     set.informer::<Pod>().unwrap();
     set.start().unwrap();
-    world.pass_until(|| set.health().is_err());
+    stage.pass_until(|| set.health().is_err());
     let text = set.health().unwrap_err().to_string();
     assert!(text.starts_with("pods: "), "{text}");
-    let result = set.wait_until_synced(world.now()).into_result();
+    let result = set.wait_until_synced(stage.now()).into_result();
     let text = result.unwrap_err().to_string();
     assert!(text.contains("a bad source"), "{text}");
 }
@@ -124,12 +124,12 @@ fn b14_an_informer_whose_source_panics_is_not_healthy() {
 #[test]
 fn is_8_a_set_is_shared_between_threads_and_can_be_debugged() {
     fn is_shared<T: Send + Sync + std::fmt::Debug + 'static>(_: &T) {}
-    let world = World::new();
-    let set = Arc::new(world.running());
+    let stage = Stage::new();
+    let set = Arc::new(stage.running());
     is_shared(&set);
     is_shared(&set.members()[0]);
     is_shared(&set.informer::<Pod>().unwrap());
-    is_shared(&set.wait_until_synced(world.now()));
+    is_shared(&set.wait_until_synced(stage.now()));
     let text = format!("{set:?}");
     assert!(
         text.contains("configmaps") && !text.contains("settings"),

@@ -7,8 +7,8 @@ use std::sync::Barrier;
 
 #[test]
 fn is_1_the_same_type_and_scope_asked_for_twice_give_the_same_informer() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let pods = set.informer::<Pod>().unwrap();
     let shop = Scope::namespace("shop");
     let of_shop = set.informer_in::<Pod>(&shop).unwrap();
@@ -26,15 +26,15 @@ fn is_1_the_same_type_and_scope_asked_for_twice_give_the_same_informer() {
     assert!(set.get::<ConfigMap>(&Scope::all()).is_none());
     assert!(set.get::<Secret>(&shop).is_none());
     assert_eq!(set.members().len(), 3);
-    assert!(world.source.pods.requests().is_empty(), "nothing runs yet");
+    assert!(stage.source.pods.requests().is_empty(), "nothing runs yet");
 }
 
 #[test]
 fn is_1_threads_that_ask_at_once_get_the_same_informer() {
     const ASKING: usize = 4;
-    let world = World::new();
+    let stage = Stage::new();
     for _ in 0..50 {
-        let set = Arc::new(world.set());
+        let set = Arc::new(stage.set());
         let together = Arc::new(Barrier::new(ASKING));
         let asking: Vec<_> = (0..ASKING)
             .map(|_| {
@@ -53,8 +53,8 @@ fn is_1_threads_that_ask_at_once_get_the_same_informer() {
 
 #[test]
 fn is_2_options_for_an_informer_that_exists_are_an_error_that_says_so() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let first = set
         .informer_with::<Pod>(&Scope::all(), |options| options.name("web pods"))
         .unwrap();
@@ -75,9 +75,9 @@ fn is_2_options_for_an_informer_that_exists_are_an_error_that_says_so() {
 
 #[test]
 fn is_9_the_sets_options_are_those_of_its_informers() {
-    let world = World::new();
+    let stage = Stage::new();
     let mut reflector = ReflectorOptions {
-        clock: world.clock.clone(),
+        clock: stage.clock.clone(),
         ..ReflectorOptions::default()
     };
     reflector.page_size = Some(7);
@@ -85,7 +85,7 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
     let options = InformerSetOptions::default()
         .scope(shop.clone())
         .reflector(reflector);
-    let set = world.set_with(options);
+    let set = stage.set_with(options);
     let pods = set.informer::<Pod>().unwrap();
     let nodes = set.informer::<Node>().unwrap();
     let same = set.informer_in::<Node>(&Scope::all()).unwrap();
@@ -95,10 +95,10 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
     set.wait_until_synced(Deadline::NEVER)
         .into_result()
         .unwrap();
-    let request = &world.source.pods.requests()[0];
+    let request = &stage.source.pods.requests()[0];
     assert_eq!((&request.scope, request.limit), (&shop, 7));
     assert_eq!(
-        world.source.nodes.requests()[0].scope,
+        stage.source.nodes.requests()[0].scope,
         Scope::all(),
         "nodes live in no namespace"
     );
@@ -117,10 +117,10 @@ fn is_9_the_sets_options_are_those_of_its_informers() {
 
 #[test]
 fn is_9_a_kind_without_namespaces_has_the_sets_selectors_alone() {
-    let world = World::new();
+    let stage = Stage::new();
     let web = crate::object::LabelSelector::new("app=web");
     let shop = Scope::namespace("shop").labels(web.clone());
-    let set = world.set_with(world.options().scope(shop.clone()));
+    let set = stage.set_with(stage.options().scope(shop.clone()));
     let nodes = set.informer::<Node>().unwrap();
     let pods = set.informer::<Pod>().unwrap();
     let of_scope = set.get::<Node>(&Scope::all().labels(web)).unwrap();
@@ -130,9 +130,9 @@ fn is_9_a_kind_without_namespaces_has_the_sets_selectors_alone() {
 
 #[test]
 fn is_9_an_informer_may_have_options_of_its_own() {
-    let world = World::new();
-    let options = world.options().resync_period(Duration::from_secs(10));
-    let set = world.set_with(options);
+    let stage = Stage::new();
+    let options = stage.options().resync_period(Duration::from_secs(10));
+    let set = stage.set_with(options);
     let config_maps = set.informer::<ConfigMap>().unwrap();
     let pods = set
         .informer_with::<Pod>(&Scope::all(), |options| {
@@ -155,8 +155,8 @@ fn is_9_an_informer_may_have_options_of_its_own() {
     resynced.recv().unwrap();
     let period = Duration::from_secs(10);
     for _ in 0..2 {
-        world.fake.wait_for_timer(period);
-        world.fake.advance(period);
+        stage.fake.wait_for_timer(period);
+        stage.fake.advance(period);
         resynced.recv().unwrap();
     }
     assert_eq!(not_resynced.len(), 1, "its initial list alone");
@@ -164,23 +164,23 @@ fn is_9_an_informer_may_have_options_of_its_own() {
 
 #[test]
 fn is_9_each_informer_has_its_own_chance_so_that_they_do_not_retry_in_step() {
-    let world = World::new();
+    let stage = Stage::new();
     let mut reflector = ReflectorOptions {
-        clock: world.clock.clone(),
+        clock: stage.clock.clone(),
         ..ReflectorOptions::default()
     };
     reflector.seed = 1;
-    let set = world.set_with(InformerSetOptions::default().reflector(reflector));
+    let set = stage.set_with(InformerSetOptions::default().reflector(reflector));
     set.informer::<ConfigMap>().unwrap();
     set.informer::<Pod>().unwrap();
-    let sources = &world.source;
+    let sources = &stage.source;
     sources.config_maps.fail_all(RequestKind::List, down());
     sources.pods.fail_all(RequestKind::List, down());
     set.start().unwrap();
-    let first = world.fake.wait_for_timers(2);
-    world.fake.advance(first);
+    let first = stage.fake.wait_for_timers(2);
+    stage.fake.advance(first);
     // A thread that was woken counts once it backs off again.
-    world.fake.wait_for_timers(2);
+    stage.fake.wait_for_timers(2);
     let asked = sources.config_maps.requests().len() + sources.pods.requests().len();
     assert_eq!(asked, 3, "one of them waits longer");
 }
@@ -188,8 +188,8 @@ fn is_9_each_informer_has_its_own_chance_so_that_they_do_not_retry_in_step() {
 /// An index of the namespaces is what generated listers use.
 #[test]
 fn is_1_a_lister_is_that_of_the_types_informer() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let lister = set.lister::<Pod>().unwrap();
     assert!(
         lister

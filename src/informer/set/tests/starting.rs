@@ -5,14 +5,14 @@ use super::*;
 /// As `StartWithContext`, which may be called again after more were asked for.
 #[test]
 fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     set.start().unwrap();
     let pods = set.informer::<Pod>().unwrap();
-    assert!(world.source.pods.requests().is_empty());
+    assert!(stage.source.pods.requests().is_empty());
     set.start().unwrap();
     pods.wait_until_synced(Deadline::NEVER).unwrap();
-    world.source.pods.wait_for_watches(1);
+    stage.source.pods.wait_for_watches(1);
     let secrets = set.informer::<Secret>().unwrap();
     let alone = set.wait_until_synced(Deadline::NEVER);
     assert_eq!(
@@ -27,29 +27,29 @@ fn is_3_a_start_starts_those_that_were_not_started_and_may_be_repeated() {
             .filter(|request| request.kind == RequestKind::List)
             .count()
     };
-    assert_eq!(lists(world.source.pods.requests()), 1, "it ran on");
-    assert_eq!(lists(world.source.secrets.requests()), 1);
+    assert_eq!(lists(stage.source.pods.requests()), 1, "it ran on");
+    assert_eq!(lists(stage.source.secrets.requests()), 1);
 }
 
 #[test]
 fn is_3_an_informer_that_its_user_started_or_stopped_stays_as_it_is() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let pods = set.informer::<Pod>().unwrap();
     let secrets = set.informer::<Secret>().unwrap();
     pods.start().unwrap();
     secrets.stop();
     set.start().unwrap();
     pods.wait_until_synced(Deadline::NEVER).unwrap();
-    assert!(secrets.is_stopped() && world.source.secrets.requests().is_empty());
+    assert!(secrets.is_stopped() && stage.source.secrets.requests().is_empty());
     let again = set.informer::<Secret>().unwrap();
     assert!(Arc::ptr_eq(&again, &secrets), "it is not made anew");
 }
 
 #[test]
 fn is_4_nothing_is_made_or_started_after_the_stop() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let pods = set.informer::<Pod>().unwrap();
     set.stop();
     set.stop();
@@ -71,15 +71,15 @@ fn is_4_nothing_is_made_or_started_after_the_stop() {
     assert!(set.is_stopped() && pods.is_stopped());
     let known = set.informer::<Pod>().unwrap();
     assert!(Arc::ptr_eq(&known, &pods), "its content can be read");
-    assert!(world.source.pods.requests().is_empty());
+    assert!(stage.source.pods.requests().is_empty());
 }
 
 /// A thread asks for an informer while another stops the set: the informer does not run afterwards.
 #[test]
 fn is_4_whoever_asks_and_starts_while_the_set_stops_leaves_nothing_running() {
-    let world = World::new();
+    let stage = Stage::new();
     for _ in 0..50 {
-        let set = Arc::new(world.running());
+        let set = Arc::new(stage.running());
         let asking = Arc::clone(&set);
         let (_worker, asked) = apart(move || {
             let nodes = asking.informer::<Node>();
@@ -90,7 +90,7 @@ fn is_4_whoever_asks_and_starts_while_the_set_stops_leaves_nothing_running() {
         if let Some(nodes) = asked.recv().unwrap() {
             assert!(nodes.is_stopped());
         }
-        assert_eq!(world.open_watches(), 0);
-        world.source.nodes.wait_for_watches(0);
+        assert_eq!(stage.open_watches(), 0);
+        stage.source.nodes.wait_for_watches(0);
     }
 }

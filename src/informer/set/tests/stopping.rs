@@ -5,11 +5,11 @@ use crate::informer::AnyInformer;
 
 #[test]
 fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
-    let world = World::new();
-    let set = world.running();
+    let stage = Stage::new();
+    let set = stage.running();
     let pods = set.informer::<Pod>().unwrap();
     set.shutdown(Deadline::NEVER).unwrap();
-    assert_eq!(world.open_watches(), 0);
+    assert_eq!(stage.open_watches(), 0);
     assert!(set.members().iter().all(AnyInformer::is_stopped));
     assert_eq!(pods.store().len(), 1);
     assert!(
@@ -19,7 +19,7 @@ fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
             .get("web")
             .is_ok()
     );
-    set.shutdown(world.now()).unwrap();
+    set.shutdown(stage.now()).unwrap();
 }
 
 /// The first informer's handler does not return: the others have ended nevertheless, before any
@@ -27,8 +27,8 @@ fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
 #[test]
 fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
     for drops in [false, true] {
-        let world = World::new();
-        let set = world.set();
+        let stage = Stage::new();
+        let set = stage.set();
         let config_maps = set.informer::<ConfigMap>().unwrap();
         let slow = Gated::add(&config_maps, "slow");
         let secrets = set.informer::<Secret>().unwrap();
@@ -36,7 +36,7 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
         set.start().unwrap();
         slow.begun.recv().unwrap();
         quick.wait_until_synced(Deadline::NEVER).unwrap();
-        world.source.secrets.wait_for_watches(1);
+        stage.source.secrets.wait_for_watches(1);
         let (_worker, ended) = apart(move || {
             if drops {
                 drop(set);
@@ -45,7 +45,7 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
                 set.shutdown(Deadline::NEVER)
             }
         });
-        world.source.secrets.wait_for_watches(0);
+        stage.source.secrets.wait_for_watches(0);
         while !quick.readings().has_ended {
             std::thread::yield_now();
         }
@@ -59,8 +59,8 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
 
 #[test]
 fn is_5_a_shutdown_has_one_deadline_and_names_every_straggler() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let config_maps = set.informer::<ConfigMap>().unwrap();
     let pods = set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
@@ -69,23 +69,23 @@ fn is_5_a_shutdown_has_one_deadline_and_names_every_straggler() {
     for slow in &slow {
         slow.begun.recv().unwrap();
     }
-    let before = world.clock.now();
+    let before = stage.clock.now();
     let (_worker, ended) = {
-        let deadline = world.clock.after(Duration::from_secs(5));
+        let deadline = stage.clock.after(Duration::from_secs(5));
         apart(move || (set.shutdown(deadline), set))
     };
-    world.fake.wait_for_timer(Duration::from_secs(5));
-    world.fake.advance(Duration::from_secs(5));
+    stage.fake.wait_for_timer(Duration::from_secs(5));
+    stage.fake.advance(Duration::from_secs(5));
     let (shut_down, set) = ended.recv().unwrap();
     let error = shut_down.unwrap_err();
-    assert_eq!(world.clock.now() - before, Duration::from_secs(5));
+    assert_eq!(stage.clock.now() - before, Duration::from_secs(5));
     assert_eq!(error.kind(), ErrorKind::Timeout);
     let text = error.to_string();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert!(lines[0].starts_with("configmaps: ") && lines[0].contains("one (on_add for"));
     assert!(lines[1].starts_with("pods: ") && lines[1].contains("two (on_add for"));
-    assert_eq!(world.open_watches(), 0, "the rest has ended");
+    assert_eq!(stage.open_watches(), 0, "the rest has ended");
     for slow in &slow {
         slow.gate.send(()).unwrap();
     }
@@ -95,31 +95,31 @@ fn is_5_a_shutdown_has_one_deadline_and_names_every_straggler() {
 /// The set owns its informers, also those that others hold.
 #[test]
 fn is_5_dropping_a_set_ends_everything_it_started() {
-    let world = World::new();
-    let set = world.running();
+    let stage = Stage::new();
+    let set = stage.running();
     let pods = set.informer::<Pod>().unwrap();
     let registration = pods.add_handler(Handlers::new()).unwrap();
     drop(set);
-    assert_eq!(world.open_watches(), 0);
+    assert_eq!(stage.open_watches(), 0);
     assert!(pods.is_stopped() && registration.readings().has_ended);
     assert_eq!(pods.store().len(), 1);
 }
 
 #[test]
 fn is_5_dropping_a_set_that_never_ran_ends_its_handlers() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let pods = set.informer::<Pod>().unwrap();
     let registration = pods.add_handler(Handlers::new()).unwrap();
     drop(set);
     assert!(registration.readings().has_ended && pods.is_stopped());
-    assert!(world.source.pods.requests().is_empty());
+    assert!(stage.source.pods.requests().is_empty());
 }
 
 #[test]
 fn si_5_a_handler_may_shut_its_own_set_down() {
-    let world = World::new();
-    let set = Arc::new(world.set());
+    let stage = Stage::new();
+    let set = Arc::new(stage.set());
     let (tell, told) = unbounded();
     let own = Arc::downgrade(&set);
     let handler = Handlers::<Pod>::new().on_add(move |_, _| {
@@ -139,8 +139,8 @@ fn si_5_a_handler_may_shut_its_own_set_down() {
 /// call returns; all else has ended then.
 #[test]
 fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
-    let world = World::new();
-    let set = Arc::new(world.set());
+    let stage = Stage::new();
+    let set = Arc::new(stage.set());
     let own = Arc::downgrade(&set);
     let (go, pass) = unbounded::<()>();
     let (tell, told) = unbounded();
@@ -158,13 +158,13 @@ fn is_5_a_set_may_be_dropped_on_a_handlers_own_thread() {
     let other = secrets.add_handler(Handlers::new()).unwrap();
     set.start().unwrap();
     other.wait_until_synced(Deadline::NEVER).unwrap();
-    world.source.pods.wait_for_watches(1);
-    world.source.secrets.wait_for_watches(1);
+    stage.source.pods.wait_for_watches(1);
+    stage.source.secrets.wait_for_watches(1);
     assert_eq!(told.recv(), Ok(0));
     drop(set);
     drop(go);
     assert_eq!(told.recv(), Ok(1));
     assert!(other.readings().has_ended && pods.is_stopped() && secrets.is_stopped());
-    assert_eq!(world.open_watches(), 0);
+    assert_eq!(stage.open_watches(), 0);
     own.remove(Deadline::NEVER).unwrap();
 }

@@ -52,14 +52,14 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
         ("all", &[Syncs, Syncs, Syncs, Syncs]),
     ];
     for (case, all) in table {
-        let world = World::new();
-        let set = Arc::new(world.set());
+        let stage = Stage::new();
+        let set = Arc::new(stage.set());
         for (nth, does) in all.iter().enumerate() {
             match nth {
-                0 => ask(&set, &world.source.config_maps, *does),
-                1 => ask(&set, &world.source.pods, *does),
-                2 => ask(&set, &world.source.secrets, *does),
-                _ => ask(&set, &world.source.nodes, *does),
+                0 => ask(&set, &stage.source.config_maps, *does),
+                1 => ask(&set, &stage.source.pods, *does),
+                2 => ask(&set, &stage.source.secrets, *does),
+                _ => ask(&set, &stage.source.nodes, *does),
             }
         }
         set.start().unwrap();
@@ -68,13 +68,13 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
                 std::thread::yield_now();
             }
         }
-        let deadline = world.clock.after(Duration::from_secs(5));
+        let deadline = stage.clock.after(Duration::from_secs(5));
         let waiting = Arc::clone(&set);
         let (_worker, waited) = apart(move || waiting.wait_until_synced(deadline));
         if all.contains(&Hangs) {
-            world.fake.wait_for_timer(Duration::from_secs(5));
+            stage.fake.wait_for_timer(Duration::from_secs(5));
             assert!(waited.is_empty(), "{case}");
-            world.fake.advance(Duration::from_secs(5));
+            stage.fake.advance(Duration::from_secs(5));
         }
         let result = waited.recv().unwrap();
         let ends: Vec<_> = result
@@ -100,8 +100,8 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
 
 #[test]
 fn wt_1_a_wait_for_nothing_is_over_at_once() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let result = set.wait_until_synced(Deadline::NEVER);
     assert!(result.all_synced() && result.outcomes.is_empty());
     result.into_result().unwrap();
@@ -111,9 +111,9 @@ fn wt_1_a_wait_for_nothing_is_over_at_once() {
 /// WT-1: the first look comes before the deadline.
 #[test]
 fn wt_1_success_beats_a_deadline_that_has_passed() {
-    let world = World::new();
-    let set = world.running();
-    assert!(set.wait_until_synced(world.now()).all_synced());
+    let stage = Stage::new();
+    let set = stage.running();
+    assert!(set.wait_until_synced(stage.now()).all_synced());
 }
 
 fn result(ends: Vec<(&str, Result<(), Error>)>) -> SyncResult {
@@ -185,17 +185,17 @@ fn wt_3_the_error_names_who_has_not_synced_in_order_and_then_why() {
 /// B2, R28: the last failure, the attempts and since when, of each informer by itself.
 #[test]
 fn wt_3_the_result_has_the_cause_of_each_informer() {
-    let world = World::new();
-    world.source.pods.fail_all(RequestKind::List, down());
-    let set = world.set();
+    let stage = Stage::new();
+    stage.source.pods.fail_all(RequestKind::List, down());
+    let set = stage.set();
     set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
-    let began = world.clock.now();
+    let began = stage.clock.now();
     set.start().unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
+    stage.fake.wait_for_timer(Duration::from_millis(800));
     let secrets = set.informer::<Secret>().unwrap();
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
-    let result = set.wait_until_synced(world.now());
+    let result = set.wait_until_synced(stage.now());
     assert_eq!(synced(&result), ["secrets"]);
     assert_eq!(names(result.unsynced()), ["pods"]);
     let error = error_of(&result, "pods");
@@ -213,8 +213,8 @@ fn wt_3_the_result_has_the_cause_of_each_informer() {
 /// `TestNameForHandler`: names are those of the type, and of the handler at its informer.
 #[test]
 fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     let pods = set.informer::<Pod>().unwrap();
     set.informer_in::<Pod>(&Scope::namespace("shop")).unwrap();
     let of_shop = set.get::<Pod>(&Scope::namespace("shop")).unwrap();
@@ -246,8 +246,8 @@ fn wt_4_informers_and_handlers_are_called_by_type_and_name() {
 /// the ones behind one that never comes.
 #[test]
 fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
-    let world = World::new();
-    let sources = &world.source;
+    let stage = Stage::new();
+    let sources = &stage.source;
     sources
         .config_maps
         .fail_next(RequestKind::List, SourceFault::Hang);
@@ -255,23 +255,23 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
         let fails = SourceFault::Fail(down());
         sources.secrets.fail_next(RequestKind::List, fails);
     }
-    let set = Arc::new(world.set());
+    let set = Arc::new(stage.set());
     set.informer::<ConfigMap>().unwrap();
     let secrets = set.informer::<Secret>().unwrap();
     set.start().unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
-    let before = world.clock.now();
+    stage.fake.wait_for_timer(Duration::from_millis(800));
+    let before = stage.clock.now();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // No other informer has a timer: no time passes before this one hurries.
-    while world.fake.wait_for_timers(1) >= Duration::from_millis(800) {
+    while stage.fake.wait_for_timers(1) >= Duration::from_millis(800) {
         std::thread::yield_now();
     }
-    world.pass_among(1, || sources.secrets.requests().len() >= 3);
-    let passed = world.clock.now().saturating_duration_since(before);
+    stage.pass_among(1, || sources.secrets.requests().len() >= 3);
+    let passed = stage.clock.now().saturating_duration_since(before);
     secrets.wait_until_synced(Deadline::NEVER).unwrap();
     // A watch, the request that hangs, and the waiter: all three are parked.
-    world.fake.wait_for_parked(3);
+    stage.fake.wait_for_parked(3);
     let is_still_waiting = waited.is_empty();
     // Checks that fail below this line wait for no thread.
     sources.config_maps.heal();
@@ -283,24 +283,24 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
 /// R4, R28: a refusal and an unknown resource are answers, and their informers keep trying.
 #[test]
 fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
-    let world = World::new();
-    let sources = &world.source;
+    let stage = Stage::new();
+    let sources = &stage.source;
     sources.pods.fail_all(RequestKind::List, forbidden());
     sources.secrets.fail_all(RequestKind::List, unknown());
-    let set = Arc::new(world.set());
+    let set = Arc::new(stage.set());
     let pods = set.informer::<Pod>().unwrap();
     let secrets = set.informer::<Secret>().unwrap();
     let config_maps = set.informer::<ConfigMap>().unwrap();
     set.start().unwrap();
     config_maps.wait_until_synced(Deadline::NEVER).unwrap();
     assert_eq!(config_maps.store().len(), 1, "it is there while others try");
-    let began = world.clock.now();
+    let began = stage.clock.now();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // Three threads stand in the clock when none is at work: two back off, one reads its watch.
     let refused = || pods.status().refusal.is_some() && secrets.status().refusal.is_some();
-    world.pass_among(3, refused);
-    let took = world.clock.now().saturating_duration_since(began);
+    stage.pass_among(3, refused);
+    let took = stage.clock.now().saturating_duration_since(began);
     assert!(took <= Duration::from_secs(4), "after the grace: {took:?}");
     let result = waited.recv().unwrap();
     assert_eq!(synced(&result), ["configmaps"]);
@@ -320,33 +320,33 @@ fn is_7_informers_that_the_server_refuses_or_does_not_know_hold_up_no_other() {
     );
     sources.pods.heal();
     sources.secrets.heal();
-    world.pass_until(|| pods.has_synced() && secrets.has_synced());
-    assert!(set.wait_until_synced(world.now()).all_synced());
+    stage.pass_until(|| pods.has_synced() && secrets.has_synced());
+    assert!(set.wait_until_synced(stage.now()).all_synced());
     // The store has the list before the status says so.
-    world.pass_until(|| set.members()[1].status().refusal.is_none());
+    stage.pass_until(|| set.members()[1].status().refusal.is_none());
 }
 
 /// WT-2: the final look.
 #[test]
 fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced() {
-    let world = World::new();
-    let sources = &world.source;
+    let stage = Stage::new();
+    let sources = &stage.source;
     sources.pods.fail_all(RequestKind::List, forbidden());
     sources
         .secrets
         .fail_next(RequestKind::List, SourceFault::Hang);
-    let set = Arc::new(world.set());
+    let set = Arc::new(stage.set());
     let pods = set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
     set.start().unwrap();
-    world.pass_until(|| pods.status().refusal.is_some());
+    stage.pass_until(|| pods.status().refusal.is_some());
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // It waits in the clock, along with the request that hangs and the one that backs off: it is
     // past the first.
-    world.fake.wait_for_parked(3);
+    stage.fake.wait_for_parked(3);
     sources.pods.heal();
-    world.pass_until(|| pods.has_synced());
+    stage.pass_until(|| pods.has_synced());
     assert!(waited.is_empty());
     sources.secrets.heal();
     assert!(waited.recv().unwrap().all_synced());
@@ -354,13 +354,13 @@ fn wt_2_who_was_refused_and_synced_while_another_one_was_waited_for_has_synced()
 
 #[test]
 fn wt_1_a_stop_of_the_set_ends_the_wait() {
-    let world = World::new();
-    let sources = &world.source;
+    let stage = Stage::new();
+    let sources = &stage.source;
     sources.pods.fail_next(RequestKind::List, SourceFault::Hang);
     sources
         .secrets
         .fail_next(RequestKind::List, SourceFault::Hang);
-    let set = Arc::new(world.set());
+    let set = Arc::new(stage.set());
     set.informer::<Pod>().unwrap();
     set.informer::<Secret>().unwrap();
     set.start().unwrap();
@@ -378,8 +378,8 @@ fn wt_1_a_stop_of_the_set_ends_the_wait() {
 /// Go's trap: a wait before the start says there that nothing is missing.
 #[test]
 fn is_7_an_informer_that_was_not_started_is_not_waited_for_and_says_so() {
-    let world = World::new();
-    let set = world.set();
+    let stage = Stage::new();
+    let set = stage.set();
     set.informer::<Pod>().unwrap();
     let error = set
         .wait_until_synced(Deadline::NEVER)
@@ -395,19 +395,19 @@ fn is_7_an_informer_that_was_not_started_is_not_waited_for_and_says_so() {
 /// SI-16: every handler of every informer; those of an informer that cannot sync have its reason.
 #[test]
 fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
-    let world = World::new();
-    world.source.pods.fail_all(RequestKind::List, forbidden());
-    let set = Arc::new(world.set());
+    let stage = Stage::new();
+    stage.source.pods.fail_all(RequestKind::List, forbidden());
+    let set = Arc::new(stage.set());
     let pods = set.informer::<Pod>().unwrap();
     let secrets = set.informer::<Secret>().unwrap();
     pods.add_handler_with(Handlers::new(), HandlerOptions::default().name("never"))
         .unwrap();
     let slow = Gated::add(&secrets, "slow");
     set.start().unwrap();
-    world.pass_until(|| pods.status().refusal.is_some());
+    stage.pass_until(|| pods.status().refusal.is_some());
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
-    let late = set.wait_until_handlers_synced(world.now());
+    let late = set.wait_until_handlers_synced(stage.now());
     assert_eq!(synced(&late), Vec::<String>::new());
     let (_worker, waited) = apart(move || waiting.wait_until_handlers_synced(Deadline::NEVER));
     slow.gate.send(()).unwrap();
@@ -423,22 +423,22 @@ fn si_16_a_wait_for_handlers_waits_for_those_whose_informers_sync() {
 /// WT-2: the final look, at handlers. The reason of each stands behind its name once.
 #[test]
 fn wt_2_a_handler_that_synced_while_another_one_was_waited_for_has_synced() {
-    let world = World::new();
-    world.source.pods.fail_all(RequestKind::List, forbidden());
-    let set = Arc::new(world.set());
+    let stage = Stage::new();
+    stage.source.pods.fail_all(RequestKind::List, forbidden());
+    let set = Arc::new(stage.set());
     let pods = set.informer::<Pod>().unwrap();
     let late = pods.add_handler(Handlers::new()).unwrap();
     let secrets = set.informer::<Secret>().unwrap();
     let slow = Gated::add(&secrets, "slow");
     set.start().unwrap();
-    world.pass_until(|| pods.status().refusal.is_some());
+    stage.pass_until(|| pods.status().refusal.is_some());
     slow.begun.recv().unwrap();
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_handlers_synced(Deadline::NEVER));
     // It waits in the clock, along with a backoff, a watch, and the quick handler.
-    world.fake.wait_for_parked(4);
-    world.source.pods.heal();
-    world.pass_until(|| late.has_synced());
+    stage.fake.wait_for_parked(4);
+    stage.source.pods.heal();
+    stage.pass_until(|| late.has_synced());
     assert!(waited.is_empty());
     secrets.stop();
     drop(slow.gate);

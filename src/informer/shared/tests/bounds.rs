@@ -4,11 +4,11 @@ use super::*;
 
 #[test]
 fn handlers_follow_the_objects_that_an_informer_beyond_its_bound_holds() {
-    let world = World::with(&["a", "b", "c"]);
-    world.source.limit_objects(2);
-    let informer = world.informer();
+    let stage = Stage::with(&["a", "b", "c"]);
+    stage.source.limit_objects(2);
+    let informer = stage.informer();
     let (_registration, told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
     let error = informer.health().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
@@ -17,28 +17,28 @@ fn handlers_follow_the_objects_that_an_informer_beyond_its_bound_holds() {
         "{error}"
     );
 
-    world.set("d");
-    world.set("a");
+    stage.set("d");
+    stage.set("a");
     assert_eq!(next(&told, 1), ["a2>6"], "nothing is told of d");
-    world.source.delete("", "b");
-    world.set("c");
+    stage.source.delete("", "b");
+    stage.set("c");
     assert_eq!(next(&told, 2), ["-b7", "+c8"], "it has taken the room");
 
     // A list keeps those two, although another comes before them.
-    world.behind_its_back(|world| {
-        world.set("0");
-        world.set("a");
+    stage.behind_its_back(|stage| {
+        stage.set("0");
+        stage.set("a");
     });
     assert_eq!(words(informer.store()), ["a10", "c8"]);
     assert!(informer.health().is_err());
-    world.behind_its_back(|world| {
+    stage.behind_its_back(|stage| {
         for name in ["0", "c", "d"] {
-            world.source.delete("", name);
+            stage.source.delete("", name);
         }
     });
     assert_eq!(words(informer.store()), ["a10"]);
     informer.health().unwrap();
-    world.set("e");
+    stage.set("e");
     let told: Vec<_> = told
         .iter()
         .map(|told| written(&told))

@@ -20,8 +20,8 @@ type OnCall = Box<dyn Fn(Call<'_>) + Send + Sync>;
 pub(super) struct Custom(FakeSource<ConfigMap>, OnCall);
 
 impl Custom {
-    pub(super) fn new(world: &World, act: impl Fn(Call<'_>) + Send + Sync + 'static) -> Self {
-        Self(world.source.clone(), Box::new(act))
+    pub(super) fn new(stage: &Stage, act: impl Fn(Call<'_>) + Send + Sync + 'static) -> Self {
+        Self(stage.source.clone(), Box::new(act))
     }
 }
 

@@ -12,22 +12,22 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 /// IX-6: a bad object loses its place in that index, and nothing else changes.
 #[test]
 fn ix_6_an_index_function_that_panics_costs_that_object_its_place_in_that_index() {
-    let world = World::with(&["a", "b"]);
+    let stage = Stage::with(&["a", "b"]);
     let indexers = Indexers::new()
         .by_namespace()
         .with("fussy", |object: &ConfigMap| {
             assert_ne!(object.key().name(), "a", "it does not like it");
             vec!["fine".to_owned()]
         });
-    let informer = world.informer_with(world.options().indexers(indexers));
+    let informer = stage.informer_with(stage.options().indexers(indexers));
     let (registration, told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
     let store = informer.store();
     assert_eq!(store.by_index("fussy", "fine").unwrap().len(), 1);
     assert_eq!(store.by_index("namespace", "").unwrap().len(), 2);
-    world.set("a");
+    stage.set("a");
     assert_eq!(next(&told, 1), ["a2>4"], "it goes on");
     assert_eq!(store.index_panics(), 2);
     assert!(!informer.is_stopped());
@@ -36,9 +36,9 @@ fn ix_6_an_index_function_that_panics_costs_that_object_its_place_in_that_index(
 /// SI-26: a transform that panics counts as failed.
 #[test]
 fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let (allow, allowed) = unbounded::<()>();
-    let options = world.options().transform(move |object| {
+    let options = stage.options().transform(move |object| {
         let secret = "canary".to_owned();
         assert!(
             object.key().name() != "a" || !allowed.is_empty(),
@@ -46,13 +46,13 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
         );
         Ok(object)
     });
-    let informer = world.informer_with(options);
+    let informer = stage.informer_with(options);
     let (registration, told) = follow(&informer);
     informer.start().unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
+    stage.fake.wait_for_timer(Duration::from_millis(800));
     for error in [
-        informer.wait_until_synced(world.now()).unwrap_err(),
-        registration.wait_until_synced(world.now()).unwrap_err(),
+        informer.wait_until_synced(stage.now()).unwrap_err(),
+        registration.wait_until_synced(stage.now()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::NotSynced);
         assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Panicked);
@@ -64,27 +64,27 @@ fn si_26_a_transform_that_panics_is_told_and_leads_to_a_list() {
         assert!(!text.contains("canary"), "{text}");
     }
     allow.send(()).unwrap();
-    world.pass_until(|| informer.has_synced());
+    stage.pass_until(|| informer.has_synced());
     assert_eq!(next(&told, 1), ["*a2"]);
     // The status is shown before the watch is opened.
-    world.source.wait_for_watches(1);
+    stage.source.wait_for_watches(1);
     assert_eq!(informer.status().failures.last().map(Error::kind), None);
 }
 
 /// A source that panics counts as failed: every waiter gets the panic, and the informer goes on.
 #[test]
 fn a_source_that_panics_is_told_of_and_ends_nothing() {
-    let world = World::with(&["a"]);
-    let source = Custom::new(&world, |call| {
+    let stage = Stage::with(&["a"]);
+    let source = Custom::new(&stage, |call| {
         assert!(!matches!(call, Call::List), "a bad source");
     });
-    let informer = SharedInformer::new(Arc::new(source), world.options());
+    let informer = SharedInformer::new(Arc::new(source), stage.options());
     let (registration, _told) = follow(&informer);
     informer.start().unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
+    stage.fake.wait_for_timer(Duration::from_millis(800));
     for error in [
-        informer.wait_until_synced(world.now()).unwrap_err(),
-        registration.wait_until_synced(world.now()).unwrap_err(),
+        informer.wait_until_synced(stage.now()).unwrap_err(),
+        registration.wait_until_synced(stage.now()).unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::NotSynced);
         assert_eq!(error.last_error().unwrap().kind(), ErrorKind::Panicked);
@@ -98,18 +98,18 @@ fn a_source_that_panics_is_told_of_and_ends_nothing() {
 /// The content from before a panic of the source stays readable.
 #[test]
 fn what_came_before_a_panic_of_the_source_is_in_the_store() {
-    let world = World::with(&["a", "b"]);
-    let fake = world.source.clone();
-    let source = Custom::new(&world, move |call| {
+    let stage = Stage::with(&["a", "b"]);
+    let fake = stage.source.clone();
+    let source = Custom::new(&stage, move |call| {
         assert!(
             !matches!(call, Call::Watch) || fake.version() < 3,
             "a bad source"
         );
     });
-    let informer = SharedInformer::new(Arc::new(source), world.options());
+    let informer = SharedInformer::new(Arc::new(source), stage.options());
     informer.start().unwrap();
     informer.wait_until_synced(Deadline::NEVER).unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
+    stage.fake.wait_for_timer(Duration::from_millis(800));
     let failure = informer.status().failures.last().cloned().unwrap();
     assert_eq!(failure.kind(), ErrorKind::Panicked);
     assert!(!informer.is_stopped() && informer.has_synced());
@@ -120,12 +120,12 @@ fn what_came_before_a_panic_of_the_source_is_in_the_store() {
 #[test]
 fn the_health_of_an_informer_whose_requests_are_refused_says_why_until_a_watch_serves() {
     for kind in [RequestKind::List, RequestKind::Watch] {
-        let world = World::with(&["a"]);
+        let stage = Stage::with(&["a"]);
         let refused = crate::object::Status::new(403, "configmaps is forbidden: no rule for it");
-        world.source.fail_all(kind, Error::from_status(refused));
-        let informer = world.informer();
+        stage.source.fail_all(kind, Error::from_status(refused));
+        let informer = stage.informer();
         informer.start().unwrap();
-        world.pass_until(|| informer.health().is_err());
+        stage.pass_until(|| informer.health().is_err());
         let error = informer.health().unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("configmaps: "), "{text}");
@@ -138,9 +138,9 @@ fn the_health_of_an_informer_whose_requests_are_refused_says_why_until_a_watch_s
             error.last_error().map(Error::kind),
             Some(ErrorKind::Forbidden)
         );
-        world.source.heal();
-        world.pass_until(|| world.source.open_watches() == 1);
-        world.set("b");
+        stage.source.heal();
+        stage.pass_until(|| stage.source.open_watches() == 1);
+        stage.set("b");
         informer
             .wait_until(
                 &crate::object::ObjectKey::new("", "b"),
@@ -148,7 +148,7 @@ fn the_health_of_an_informer_whose_requests_are_refused_says_why_until_a_watch_s
                 Deadline::NEVER,
             )
             .unwrap();
-        world.source.bookmark();
+        stage.source.bookmark();
         while informer.health().is_err() {
             std::thread::yield_now();
         }
@@ -176,10 +176,10 @@ fn on_drop(
 /// CT-1, CT-2: a panic that ends the reflector's thread ends the informer, with the cause.
 #[test]
 fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
-    let world = World::new();
-    let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
+    let stage = Stage::new();
+    let source = FakeSource::<Touchy>::with_clock(stage.clock.clone());
     source.set(touchy("a"));
-    let options = InformerOptions::default().reflector(world.reflector());
+    let options = InformerOptions::default().reflector(stage.reflector());
     let options = on_drop(options, |metadata| {
         let first = metadata.resource_version.as_deref() == Some("2");
         let thread = std::thread::current();
@@ -210,13 +210,13 @@ fn ct_1_a_panic_on_the_reflectors_thread_stops_the_informer() {
 /// is held.
 #[test]
 fn objects_are_dropped_under_no_lock_of_the_informer() {
-    let world = World::new();
-    let source = FakeSource::<Touchy>::with_clock(world.clock.clone());
+    let stage = Stage::new();
+    let source = FakeSource::<Touchy>::with_clock(stage.clock.clone());
     let cell: Arc<std::sync::OnceLock<std::sync::Weak<SharedInformer<Touchy>>>> = Arc::default();
     let (dropped, drops) = unbounded();
     let own = Arc::clone(&cell);
     let options = InformerOptions::default()
-        .reflector(world.reflector())
+        .reflector(stage.reflector())
         .indexers(Indexers::new().by_namespace());
     let options = on_drop(options, move |metadata| {
         let informer = own.get().and_then(std::sync::Weak::upgrade);
@@ -284,12 +284,12 @@ const HELD_UP: &str = "held up by a transform, an index function or a call of th
 
 /// Shuts the informer down with a deadline that passes while a function of the program blocks.
 /// Returns the error once only the thread of that name still runs.
-fn shut_down_late(world: &World, informer: &Arc<Informer>, thread: &str) -> String {
+fn shut_down_late(stage: &Stage, informer: &Arc<Informer>, thread: &str) -> String {
     let closing = Arc::clone(informer);
-    let deadline = world.clock.after(Duration::from_secs(5));
+    let deadline = stage.clock.after(Duration::from_secs(5));
     let (_worker, closed) = apart(move || closing.shutdown(deadline));
-    world.fake.wait_for_timer(Duration::from_secs(5));
-    world.fake.advance(Duration::from_secs(5));
+    stage.fake.wait_for_timer(Duration::from_secs(5));
+    stage.fake.advance(Duration::from_secs(5));
     let mut error = closed.recv().unwrap().unwrap_err();
     let alone = format!("timed out waiting for informer configmaps: thread {thread}-");
     loop {
@@ -299,23 +299,23 @@ fn shut_down_late(world: &World, informer: &Arc<Informer>, thread: &str) -> Stri
             return text;
         }
         std::thread::yield_now();
-        error = informer.shutdown(world.now()).unwrap_err();
+        error = informer.shutdown(stage.now()).unwrap_err();
     }
 }
 
 #[test]
 fn si_5_a_shutdown_does_not_wait_for_a_transform_beyond_its_deadline() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let (block, calls, gate) = blocks();
-    let options = world.options().transform(move |object| {
+    let options = stage.options().transform(move |object| {
         block();
         Ok(object)
     });
-    let informer = Arc::new(world.informer_with(options));
+    let informer = Arc::new(stage.informer_with(options));
     let (registration, told) = follow(&informer);
     informer.start().unwrap();
     calls.recv().unwrap();
-    let text = shut_down_late(&world, &informer, "rf");
+    let text = shut_down_late(&stage, &informer, "rf");
     assert!(text.ends_with(HELD_UP), "{text}");
     let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped, "nobody waits for it");
@@ -327,20 +327,20 @@ fn si_5_a_shutdown_does_not_wait_for_a_transform_beyond_its_deadline() {
 
 #[test]
 fn si_5_a_shutdown_does_not_wait_for_an_index_function_beyond_its_deadline() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let (block, calls, gate) = blocks();
     let indexers = Indexers::new().with("slow", move |_: &ConfigMap| {
         block();
         Vec::new()
     });
-    let options = world.options().indexers(indexers);
-    let informer = Arc::new(world.informer_with(options));
+    let options = stage.options().indexers(indexers);
+    let informer = Arc::new(stage.informer_with(options));
     let (_, told) = follow(&informer);
     informer.start().unwrap();
     calls.recv().unwrap();
     let waiting = Arc::clone(&informer);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
-    let text = shut_down_late(&world, &informer, "rf");
+    let text = shut_down_late(&stage, &informer, "rf");
     assert!(text.ends_with(HELD_UP), "{text}");
     assert_eq!(
         waited.recv().unwrap().unwrap_err().kind(),
@@ -354,16 +354,16 @@ fn si_5_a_shutdown_does_not_wait_for_an_index_function_beyond_its_deadline() {
 /// A transform that stops its own informer is not waited for on its own thread.
 #[test]
 fn si_5_a_transform_may_stop_its_own_informer() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
     let (ended, end) = unbounded();
     let own = Arc::clone(&cell);
-    let options = world.options().transform(move |object| {
+    let options = stage.options().transform(move |object| {
         let informer = own.get().unwrap();
         ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
         Ok(object)
     });
-    let informer = cell.get_or_init(|| world.informer_with(options));
+    let informer = cell.get_or_init(|| stage.informer_with(options));
     informer.start().unwrap();
     end.recv().unwrap().unwrap();
     informer.shutdown(Deadline::NEVER).unwrap();
@@ -373,23 +373,23 @@ fn si_5_a_transform_may_stop_its_own_informer() {
 /// Also while another thread waits for that one.
 #[test]
 fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
     let (block, calls, gate) = blocks();
     let (ended, end) = unbounded();
     let own = Arc::clone(&cell);
-    let options = world.options().transform(move |object| {
+    let options = stage.options().transform(move |object| {
         block();
         let informer = own.get().unwrap();
         ended.send(informer.shutdown(Deadline::NEVER)).unwrap();
         Ok(object)
     });
-    let informer = cell.get_or_init(|| world.informer_with(options));
+    let informer = cell.get_or_init(|| stage.informer_with(options));
     informer.start().unwrap();
     calls.recv().unwrap();
-    let (theirs, deadline) = (Arc::clone(&cell), world.clock.after(Duration::from_secs(7)));
+    let (theirs, deadline) = (Arc::clone(&cell), stage.clock.after(Duration::from_secs(7)));
     let (_worker, closed) = apart(move || theirs.get().unwrap().shutdown(deadline));
-    world.fake.wait_for_timer(Duration::from_secs(7));
+    stage.fake.wait_for_timer(Duration::from_secs(7));
     gate.send(()).unwrap();
     end.recv().unwrap().unwrap();
     closed.recv().unwrap().unwrap();
@@ -399,11 +399,11 @@ fn si_5_a_transform_may_stop_its_own_informer_while_another_thread_does() {
 /// hangs.
 #[test]
 fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
-    let world = World::with(&["a"]);
-    let source = Custom::new(&world, |call| {
+    let stage = Stage::with(&["a"]);
+    let source = Custom::new(&stage, |call| {
         assert!(!matches!(call, Call::Describe), "a bad source");
     });
-    let informer = SharedInformer::new(Arc::new(source), world.options());
+    let informer = SharedInformer::new(Arc::new(source), stage.options());
     let (registration, told) = follow(&informer);
     let error = informer.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Panicked);
@@ -419,13 +419,13 @@ fn ct_1_a_panic_in_the_start_is_its_error_and_the_end_of_the_informer() {
     }
     assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
     informer.shutdown(Deadline::NEVER).unwrap();
-    assert!(world.source.requests().is_empty());
+    assert!(stage.source.requests().is_empty());
 }
 
 /// The reflector's thread and a handler's would wait for each other's end.
 #[test]
 fn si_5_an_index_function_and_a_handler_may_stop_their_informer_at_once() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let cell: Arc<std::sync::OnceLock<Informer>> = Arc::default();
     let together = Arc::new(std::sync::Barrier::new(2));
     let (ended, end) = unbounded();
@@ -442,14 +442,14 @@ fn si_5_an_index_function_and_a_handler_may_stop_their_informer_at_once() {
         }
         Vec::new()
     });
-    let informer = cell.get_or_init(|| world.informer_with(world.options().indexers(indexers)));
+    let informer = cell.get_or_init(|| stage.informer_with(stage.options().indexers(indexers)));
     let own = Arc::clone(&cell);
     let handler = Handlers::<ConfigMap>::new();
     let handler = handler.on_add(move |_, _| shut_down(&own));
     informer.add_handler(handler).unwrap();
     informer.start().unwrap();
-    world.source.wait_for_watches(1);
-    world.set("b");
+    stage.source.wait_for_watches(1);
+    stage.set("b");
     for _ in 0..2 {
         end.recv().unwrap().unwrap();
     }
@@ -461,7 +461,7 @@ fn si_5_an_index_function_and_a_handler_may_stop_their_informer_at_once() {
 #[test]
 fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
     for waits in [false, true] {
-        let world = World::with(&["a"]);
+        let stage = Stage::with(&["a"]);
         let (ended, end) = unbounded();
         let informer = Arc::new_cyclic(|own| {
             let own: std::sync::Weak<Informer> = std::sync::Weak::clone(own);
@@ -477,7 +477,7 @@ fn si_5_a_stop_by_code_that_the_start_calls_is_heeded() {
                     ended.send(end).unwrap();
                 }
             });
-            world.informer_with(world.options().metrics(metrics))
+            stage.informer_with(stage.options().metrics(metrics))
         });
         informer.start().unwrap();
         let text = "informer configmaps ends when its start returns: shutdown was called on the \

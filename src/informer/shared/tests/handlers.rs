@@ -6,29 +6,29 @@ use std::collections::BTreeMap;
 
 #[test]
 fn si_10_a_handler_added_before_the_start_gets_the_initial_list_as_such() {
-    let world = World::with(&["a", "b"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a", "b"]);
+    let informer = stage.informer();
     let (_, told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     assert_eq!(next_sorted(&told, 2), ["*a2", "*b3"]);
-    world.set("c");
-    world.set("a");
-    world.source.delete("", "b");
+    stage.set("c");
+    stage.set("a");
+    stage.source.delete("", "b");
     assert_eq!(next(&told, 3), ["+c4", "a2>5", "-b6"]);
 }
 
 /// `TestAddWhileActive`, `TestSharedInformerMultipleRegistration`.
 #[test]
 fn si_11_si_13_a_handler_added_while_it_runs_gets_everything_then_what_follows() {
-    let world = World::with(&["a", "b"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a", "b"]);
+    let informer = stage.running();
     let (first, early) = follow(&informer);
     assert_eq!(next_sorted(&early, 2), ["*a2", "*b3"]);
-    world.set("a");
+    stage.set("a");
     assert_eq!(next(&early, 1), ["a2>4"]);
     let (second, late) = follow(&informer);
     assert_eq!(next_sorted(&late, 2), ["*a4", "*b3"]);
-    world.source.delete("", "a");
+    stage.source.delete("", "a");
     assert_eq!(next(&early, 1), ["-a5"]);
     assert_eq!(next(&late, 1), ["-a5"]);
     assert_ne!(first.name(), second.name());
@@ -39,24 +39,24 @@ fn si_11_si_13_a_handler_added_while_it_runs_gets_everything_then_what_follows()
 /// whenever it comes.
 #[test]
 fn si_11_a_handler_that_comes_at_any_moment_misses_nothing_and_hears_nothing_twice() {
-    let world = World::with(&["a", "b", "c"]);
-    let informer = Arc::new(world.informer());
+    let stage = Stage::with(&["a", "b", "c"]);
+    let informer = Arc::new(stage.informer());
     let adding = Arc::clone(&informer);
     let (_worker, added) = apart(move || (0..20).map(|_| follow(&adding).1).collect::<Vec<_>>());
     let churn = || {
         for round in 0..30 {
-            world.set(["a", "b", "c"][round % 3]);
+            stage.set(["a", "b", "c"][round % 3]);
             if round % 4 == 0 {
-                world.source.delete("", "b");
+                stage.source.delete("", "b");
             }
         }
     };
     churn();
     informer.start().unwrap();
     churn();
-    world.source.delete("", "a");
-    let last = world.set("z");
-    let there = world.source.objects().into_iter();
+    stage.source.delete("", "a");
+    let last = stage.set("z");
+    let there = stage.source.objects().into_iter();
     let there: BTreeMap<_, _> = there
         .map(|object| (object.key().to_string(), number(&object)))
         .collect();
@@ -96,14 +96,14 @@ fn number(object: &StoredObject<ConfigMap>) -> u64 {
 /// `TestRemoveWhileActive`, `TestSharedInformerRemoveHandler`.
 #[test]
 fn si_14_a_removed_handler_hears_nothing_more_and_the_others_go_on() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let (registration, removed) = follow(&informer);
     let (_, stays) = follow(&informer);
     assert_eq!(next(&removed, 1), ["*a2"]);
     registration.remove(Deadline::NEVER).unwrap();
     registration.remove(Deadline::NEVER).unwrap();
-    world.set("a");
+    stage.set("a");
     assert!(removed.recv().is_err());
     assert_eq!(next(&stays, 2), ["*a2", "a2>3"]);
     assert_eq!(informer.registrations().len(), 1);
@@ -111,8 +111,8 @@ fn si_14_a_removed_handler_hears_nothing_more_and_the_others_go_on() {
 
 #[test]
 fn si_20_the_store_is_never_behind_what_a_handler_is_told() {
-    let world = World::new();
-    let informer = world.informer();
+    let stage = Stage::new();
+    let informer = stage.informer();
     let store = informer.store().clone();
     let (send, seen) = unbounded();
     let handler = Handlers::<ConfigMap>::new()
@@ -133,9 +133,9 @@ fn si_20_the_store_is_never_behind_what_a_handler_is_told() {
             }
         });
     informer.add_handler(handler).unwrap();
-    world.run(&informer);
+    stage.run(&informer);
     for _ in 0..50 {
-        world.set("a");
+        stage.set("a");
     }
     for fine in seen.iter().take(50) {
         assert_eq!(fine, Some(true));
@@ -145,14 +145,14 @@ fn si_20_the_store_is_never_behind_what_a_handler_is_told() {
 /// The store decides, not the type of the event. `TestUpdate`.
 #[test]
 fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let (_, told) = follow(&informer);
     assert_eq!(next(&told, 1), ["*a2"]);
-    world
+    stage
         .source
         .send(|| ObjectEvent::added(stored("a5")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::updated(stored("b6")).into());
     assert_eq!(next(&told, 2), ["a2>5", "+b6"]);
@@ -161,19 +161,19 @@ fn ct_4_whether_an_object_is_new_is_for_the_store_to_say() {
 /// Unlike in client-go, a handler gets no delete of an object that it never had.
 #[test]
 fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let (_, told) = follow(&informer);
-    world
+    stage
         .source
         .send(|| ObjectEvent::deleted(stored("x8")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::deleted(stored("a9")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::deleted(stored("a9")).into());
-    world
+    stage
         .source
         .send(|| ObjectEvent::added(stored("c10")).into());
     assert_eq!(next(&told, 3), ["*a2", "-a9", "+c10"]);
@@ -183,8 +183,8 @@ fn ct_5_a_delete_of_what_nobody_was_told_of_is_told_to_nobody() {
 /// at once. They get nothing about the unchanged `c`, although all count as syncing (SI-24).
 #[test]
 fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
-    let world = World::with(&["a", "b", "c"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a", "b", "c"]);
+    let informer = stage.informer();
     let store = informer.store().clone();
     let (send, at_delete) = unbounded();
     let handler = Handlers::<ConfigMap>::new().on_delete(move |_| {
@@ -192,12 +192,12 @@ fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
     });
     informer.add_handler(handler).unwrap();
     let (_, told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     assert_eq!(next(&told, 3), ["*a2", "*b3", "*c4"]);
-    world.behind_its_back(|world| {
-        world.source.delete("", "a");
-        world.set("b");
-        world.set("d");
+    stage.behind_its_back(|stage| {
+        stage.source.delete("", "a");
+        stage.set("b");
+        stage.set("d");
     });
     let changes = next(&told, 3);
     assert_eq!(changes, ["?a2", "b3>6", "+d7"]);
@@ -211,9 +211,9 @@ fn ct_6_of_a_list_handlers_are_told_what_is_gone_and_what_changed() {
 #[test]
 fn ct_5_an_object_that_was_made_again_is_a_deletion_that_was_missed_and_an_addition() {
     for streams in [false, true] {
-        let world = World::with(&["a", "b", "c", "d"]);
-        world.source.stream_lists(streams);
-        let informer = world.informer();
+        let stage = Stage::with(&["a", "b", "c", "d"]);
+        stage.source.stream_lists(streams);
+        let informer = stage.informer();
         let store = informer.store().clone();
         let (send, at_delete) = unbounded();
         let handler = Handlers::<ConfigMap>::new().on_delete(move |_| {
@@ -222,19 +222,19 @@ fn ct_5_an_object_that_was_made_again_is_a_deletion_that_was_missed_and_an_addit
         informer.add_handler(handler).unwrap();
         let (_, told) = follow(&informer);
         let (_, crowded) = follow_with(&informer, HandlerOptions::default().queue_max(Some(0)));
-        world.run(&informer);
+        stage.run(&informer);
         assert_eq!(next_sorted(&told, 4), ["*a2", "*b3", "*c4", "*d5"]);
         assert_eq!(next_sorted(&crowded, 4), ["*a2", "*b3", "*c4", "*d5"]);
-        world.source.end_watches(None);
-        world.source.wait_for_watches(0);
-        world.source.delete("", "b");
-        world.set("b");
-        world.source.delete("", "a");
-        world.set("c");
-        world.source.delete("", "c");
-        world.set("c");
-        world.source.compact();
-        world.pass_until(|| !words(informer.store()).contains(&"a2".to_owned()));
+        stage.source.end_watches(None);
+        stage.source.wait_for_watches(0);
+        stage.source.delete("", "b");
+        stage.set("b");
+        stage.source.delete("", "a");
+        stage.set("c");
+        stage.source.delete("", "c");
+        stage.set("c");
+        stage.source.compact();
+        stage.pass_until(|| !words(informer.store()).contains(&"a2".to_owned()));
         for told in [&told, &crowded] {
             assert_eq!(next_sorted(told, 3), ["?a2", "?b3", "?c4"], "{streams}");
             assert_eq!(next_sorted(told, 2), ["+b7", "+c11"], "{streams}");
@@ -248,11 +248,11 @@ fn ct_5_an_object_that_was_made_again_is_a_deletion_that_was_missed_and_an_addit
 /// The watch may report it as a change, if the server merged or lost an event.
 #[test]
 fn ct_5_a_change_to_another_uid_is_a_deletion_that_was_missed_and_an_addition() {
-    let world = World::with(&["a", "b", "c"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a", "b", "c"]);
+    let informer = stage.running();
     let (_, told) = follow(&informer);
     assert_eq!(next_sorted(&told, 3), ["*a2", "*b3", "*c4"]);
-    let source = &world.source;
+    let source = &stage.source;
     source.send(|| ObjectEvent::updated(stored("b8")).into());
     source.send(|| ObjectEvent::added(stored("c9")).into());
     source.send(|| ObjectEvent::updated(stored("a10")).into());
@@ -264,13 +264,13 @@ fn ct_5_a_change_to_another_uid_is_a_deletion_that_was_missed_and_an_addition() 
 /// `TestResetWatch`.
 #[test]
 fn ct_14_what_was_missed_while_disconnected_is_no_part_of_the_initial_list() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let (_, told) = follow(&informer);
     assert_eq!(next(&told, 1), ["*a2"]);
-    world.behind_its_back(|world| {
-        world.set("a");
-        world.set("b");
+    stage.behind_its_back(|stage| {
+        stage.set("a");
+        stage.set("b");
     });
     assert_eq!(next(&told, 2), ["a2>3", "+b4"]);
 }

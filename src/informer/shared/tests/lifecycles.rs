@@ -6,64 +6,64 @@ use std::sync::OnceLock;
 
 #[test]
 fn si_2_a_second_start_is_an_error_and_changes_nothing() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let error = informer.start().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     assert_eq!(error.to_string(), "informer has already started");
     let (_, told) = follow(&informer);
     assert_eq!(next(&told, 1), ["*a2"]);
-    assert_eq!(world.source.open_watches(), 1);
+    assert_eq!(stage.source.open_watches(), 1);
 }
 
 /// `TestStateSharedInformer`, `TestShutdown`.
 #[test]
 fn si_4_a_stopped_informer_stays_stopped_and_its_content_readable() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let (registration, told) = follow(&informer);
     assert_eq!(next(&told, 1), ["*a2"]);
     assert!(!informer.is_stopped());
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(informer.is_stopped());
-    assert_eq!(world.source.open_watches(), 0, "its watch is closed");
+    assert_eq!(stage.source.open_watches(), 0, "its watch is closed");
     assert!(registration.readings().has_ended);
-    world.set("b");
+    stage.set("b");
     assert!(told.recv().is_err(), "nothing more comes");
     assert_eq!(words(informer.store()), ["a2"]);
     assert!(informer.has_synced());
     assert_eq!(informer.start().unwrap_err().kind(), ErrorKind::Stopped);
     informer.stop();
-    informer.shutdown(world.now()).unwrap();
+    informer.shutdown(stage.now()).unwrap();
 }
 
 /// `TestShutdown`: handlers of an informer that never ran end with it.
 #[test]
 fn si_4_an_informer_that_never_ran_ends_by_a_stop_or_by_being_dropped() {
-    let world = World::new();
-    let informer = world.informer();
+    let stage = Stage::new();
+    let informer = stage.informer();
     let (registration, told) = follow(&informer);
     informer.shutdown(Deadline::NEVER).unwrap();
     assert!(registration.readings().has_ended && told.recv().is_err());
     let error = informer.wait_until_synced(Deadline::NEVER).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
 
-    let informer = world.informer();
+    let informer = stage.informer();
     let (registration, told) = follow(&informer);
     drop(informer);
     assert!(registration.readings().has_ended && told.recv().is_err());
-    assert!(world.source.requests().is_empty());
+    assert!(stage.source.requests().is_empty());
 }
 
 #[test]
 fn si_4_dropping_a_running_informer_ends_everything_it_started() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     let (registration, _told) = follow(&informer);
     let store = informer.store().clone();
     drop(informer);
     assert!(registration.readings().has_ended);
-    assert_eq!(world.source.open_watches(), 0);
+    assert_eq!(stage.source.open_watches(), 0);
     assert_eq!(words(&store), ["a2"]);
     assert_eq!(store.status().phase, crate::reflector::Phase::Stopped);
 }
@@ -91,9 +91,9 @@ fn gated(
 }
 
 /// The error of a shutdown at its deadline, once the crate's own threads have ended.
-fn shut_down_but_for_the_users(informer: &Informer, world: &World) -> Error {
+fn shut_down_but_for_the_users(informer: &Informer, stage: &Stage) -> Error {
     loop {
-        let error = informer.shutdown(world.now()).unwrap_err();
+        let error = informer.shutdown(stage.now()).unwrap_err();
         if !error.to_string().contains("thread") {
             return error;
         }
@@ -103,12 +103,12 @@ fn shut_down_but_for_the_users(informer: &Informer, world: &World) -> Error {
 
 #[test]
 fn si_5_what_waits_for_a_handler_is_dropped_by_a_stop_and_the_late_one_is_named() {
-    let world = World::with(&["a", "b"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a", "b"]);
+    let informer = stage.informer();
     let (registration, calls, gate) = gated(&informer);
     informer.start().unwrap();
     assert_eq!(calls.recv().unwrap(), "a2");
-    let error = shut_down_but_for_the_users(&informer, &world);
+    let error = shut_down_but_for_the_users(&informer, &stage);
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(
         error
@@ -116,7 +116,7 @@ fn si_5_what_waits_for_a_handler_is_dropped_by_a_stop_and_the_late_one_is_named(
             .starts_with("timed out waiting for handlers that still run: slow (on_add for"),
         "{error}"
     );
-    assert_eq!(world.source.open_watches(), 0, "the rest has ended");
+    assert_eq!(stage.source.open_watches(), 0, "the rest has ended");
     gate.send(()).unwrap();
     registration.remove(Deadline::NEVER).unwrap();
     assert!(calls.recv().is_err(), "b was never told");
@@ -125,7 +125,7 @@ fn si_5_what_waits_for_a_handler_is_dropped_by_a_stop_and_the_late_one_is_named(
 
 #[test]
 fn si_5_a_handler_may_stop_its_own_informer() {
-    let world = World::with(&["a", "b"]);
+    let stage = Stage::with(&["a", "b"]);
     let cell: Arc<OnceLock<Informer>> = Arc::default();
     let informer = Arc::clone(&cell);
     let (ended, end) = unbounded();
@@ -135,7 +135,7 @@ fn si_5_a_handler_may_stop_its_own_informer() {
             .send((word(object), informer.shutdown(Deadline::NEVER)))
             .unwrap();
     });
-    let informer = cell.get_or_init(|| world.informer());
+    let informer = cell.get_or_init(|| stage.informer());
     let registration = informer.add_handler(handler).unwrap();
     informer.start().unwrap();
     let (object, shutdown) = end.recv().unwrap();
@@ -149,8 +149,8 @@ fn si_5_a_handler_may_stop_its_own_informer() {
 /// `TestAddOnStoppedSharedInformer`.
 #[test]
 fn si_12_a_handler_is_not_added_after_the_stop() {
-    let world = World::new();
-    let informer = world.running();
+    let stage = Stage::new();
+    let informer = stage.running();
     informer.stop();
     let options = HandlerOptions::default().name("late");
     let error = informer
@@ -166,8 +166,8 @@ fn si_12_a_handler_is_not_added_after_the_stop() {
 /// `TestSharedInformerHandlerAbuse`: handlers come and go while the informer stops.
 #[test]
 fn si_14_handlers_may_come_and_go_while_the_informer_stops() {
-    let world = World::with(&["a", "b"]);
-    let informer = Arc::new(world.running());
+    let stage = Stage::with(&["a", "b"]);
+    let informer = Arc::new(stage.running());
     let abusers: Vec<_> = (0..4)
         .map(|_| {
             let informer = Arc::clone(&informer);
@@ -182,7 +182,7 @@ fn si_14_handlers_may_come_and_go_while_the_informer_stops() {
         })
         .collect();
     for _ in 0..50 {
-        world.set("a");
+        stage.set("a");
     }
     informer.shutdown(Deadline::NEVER).unwrap();
     for (_worker, added) in abusers {
@@ -197,13 +197,13 @@ fn si_9_indices_are_added_before_and_while_it_runs_and_refused_after_the_stop() 
     let by_name = |index: &str| {
         Indexers::<ConfigMap>::new().with(index, |object| vec![object.key().name().to_owned()])
     };
-    let world = World::with(&["a"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.informer();
     informer.add_indexers(&by_name("before")).unwrap();
-    world.run(&informer);
+    stage.run(&informer);
     informer.add_indexers(&by_name("while")).unwrap();
     let (_, told) = follow(&informer);
-    world.set("b");
+    stage.set("b");
     next(&told, 2);
     let store = informer.store();
     for index in ["before", "while"] {
@@ -223,9 +223,9 @@ fn si_9_indices_are_added_before_and_while_it_runs_and_refused_after_the_stop() 
 /// Each of them would wait for the other one's end.
 #[test]
 fn si_5_all_handlers_may_stop_their_informer_at_once() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let cell: Arc<OnceLock<Informer>> = Arc::default();
-    let informer = cell.get_or_init(|| world.informer());
+    let informer = cell.get_or_init(|| stage.informer());
     let (ended, end) = unbounded();
     let together = Arc::new(std::sync::Barrier::new(3));
     for _ in 0..2 {

@@ -36,38 +36,38 @@ fn recorder() -> (Hook<InformerMetric>, SeenMetrics) {
 
 #[test]
 fn rf_52_each_change_is_told_with_its_latency_and_the_reflectors_part_too() {
-    let world = World::with(&["a", "b"]);
+    let stage = Stage::with(&["a", "b"]);
     let (hook, seen) = recorder();
     // A store that takes time to fill: its index function advances the clock.
-    let fake = world.fake.clone();
+    let fake = stage.fake.clone();
     let slow = Indexers::new().with("slow", move |_: &ConfigMap| {
         fake.advance(Duration::from_millis(3));
         Vec::new()
     });
-    let options = world.options().indexers(slow).metrics(hook);
-    let informer = world.informer_with(options);
-    world.run(&informer);
+    let options = stage.options().indexers(slow).metrics(hook);
+    let informer = stage.informer_with(options);
+    stage.run(&informer);
     assert_eq!(seen.listed.recv(), Ok(2));
     // The items of a list are indexed as they come, and put into the store together.
     assert_eq!(seen.processed.recv(), Ok(Duration::ZERO));
-    world.set("a");
+    stage.set("a");
     assert_eq!(seen.processed.recv(), Ok(Duration::from_millis(3)));
 }
 
 #[test]
 fn rf_52_st_9_a_reading_gives_version_and_handlers_until_the_end() {
-    let world = World::with(&["a", "b"]);
-    world.source.set_undecodable("", "odd");
+    let stage = Stage::with(&["a", "b"]);
+    stage.source.set_undecodable("", "odd");
     let (hook, seen) = recorder();
-    let informer = world.informer_with(world.options().metrics(hook));
+    let informer = stage.informer_with(stage.options().metrics(hook));
     let (registration, told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     let reading = seen.readings.recv().unwrap();
     registration.wait_until_synced(Deadline::NEVER).unwrap();
-    let state = reading.state().unwrap();
-    assert_eq!(state.undecodable, 1);
-    assert_eq!(state.resource_version.as_str(), "4");
-    let names: Vec<_> = state.handlers.iter().map(Registration::name).collect();
+    let shown = reading.state().unwrap();
+    assert_eq!(shown.undecodable, 1);
+    assert_eq!(shown.resource_version.as_str(), "4");
+    let names: Vec<_> = shown.handlers.iter().map(Registration::name).collect();
     assert_eq!(names, [registration.name()]);
     assert_eq!(next(&told, 2).len(), 2);
     informer.shutdown(Deadline::NEVER).unwrap();
@@ -77,22 +77,22 @@ fn rf_52_st_9_a_reading_gives_version_and_handlers_until_the_end() {
 /// A kept reading keeps no thread of the informer alive, and its drop waits for none.
 #[test]
 fn b16_a_reading_does_not_outlive_its_informer() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let (hook, seen) = recorder();
-    let informer = world.informer_with(world.options().metrics(hook));
-    world.run(&informer);
+    let informer = stage.informer_with(stage.options().metrics(hook));
+    stage.run(&informer);
     let reading = seen.readings.recv().unwrap();
-    let state = reading.state();
+    let shown = reading.state();
     drop(informer);
     assert!(reading.is_over());
     assert!(reading.state().is_none());
-    drop(state);
+    drop(shown);
 }
 
 #[test]
 fn b16_metrics_that_panic_at_the_start_fail_it_and_hold_up_no_end() {
     for of_the_reflector in [false, true] {
-        let world = World::with(&["a"]);
+        let stage = Stage::with(&["a"]);
         let metrics = Hook::new(move |metric| match metric {
             InformerMetric::Started(_) => assert!(of_the_reflector, "made up"),
             InformerMetric::Reflector(ReflectorMetric::Started(_)) => {
@@ -102,8 +102,8 @@ fn b16_metrics_that_panic_at_the_start_fail_it_and_hold_up_no_end() {
             | InformerMetric::HandlerPanicked(_)
             | InformerMetric::Reflector(_) => {}
         });
-        let options = world.options().metrics(metrics);
-        let informer = world.informer_with(options);
+        let options = stage.options().metrics(metrics);
+        let informer = stage.informer_with(options);
         let (registration, _told) = follow(&informer);
         let error = informer.start().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panicked);

@@ -39,20 +39,20 @@ type Informer = SharedInformer<ConfigMap>;
 /// opens the gate.
 const OPENS: Duration = Duration::from_secs(5 * 60);
 
-type World = crate::informer::tests::World<FakeSource<ConfigMap>>;
+type Stage = crate::informer::tests::Stage<FakeSource<ConfigMap>>;
 
-impl World {
+impl Stage {
     fn new() -> Self {
         Self::of(|clock| FakeSource::with_clock(clock.clone()))
     }
 
     /// A server with these objects, at the versions 2, 3, and so on.
     fn with(names: &[&str]) -> Self {
-        let world = Self::new();
+        let stage = Self::new();
         for name in names {
-            world.set(name);
+            stage.set(name);
         }
-        world
+        stage
     }
 
     fn set(&self, name: &str) -> u64 {

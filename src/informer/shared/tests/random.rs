@@ -192,7 +192,7 @@ impl Follower {
 }
 
 struct History {
-    world: World,
+    stage: Stage,
     informer: Informer,
     followers: Vec<Follower>,
     dice: Dice,
@@ -204,12 +204,12 @@ struct History {
 
 impl History {
     fn new((dice, seed): (Dice, u64)) -> Self {
-        let world = World::with(&["a", "b", "c"]);
-        let options = world
+        let stage = Stage::with(&["a", "b", "c"]);
+        let options = stage
             .options()
             .resync_period(RESYNC)
             .indexers(Indexers::new().with("digit", digits));
-        let informer = world.informer_with(options);
+        let informer = stage.informer_with(options);
         let context = format!("seed {seed}");
         let early = Follower::new(&informer, false, None, &context);
         let lazy = Follower::new(&informer, true, Some(3), &context);
@@ -219,16 +219,16 @@ impl History {
             dice,
             older: Vec::new(),
             context,
-            world,
+            stage,
             tally: Tally::default(),
         }
     }
 
     fn step(&mut self) {
-        let source = &self.world.source;
+        let source = &self.stage.source;
         let name = pick(&mut self.dice, &NAMES);
         match self.dice.roll(36) {
-            0..9 => drop(self.world.set(name)),
+            0..9 => drop(self.stage.set(name)),
             9..13 => drop(source.delete("", name)),
             13 => drop(source.set_undecodable("", name)),
             14 => source.expire_watches(),
@@ -288,7 +288,7 @@ impl History {
     /// The server repeats an old event of an object: after newer ones, or after the object has gone
     /// from server and store.
     fn repeat(&mut self) {
-        let (there, stored) = (self.world.source.objects(), self.informer.store().list());
+        let (there, stored) = (self.stage.source.objects(), self.informer.store().list());
         let is_old = |objects: &[Arc<StoredObject<ConfigMap>>], old: &StoredObject<ConfigMap>| {
             let mut objects = objects.iter();
             let now = objects.find(|now| now.uid() == old.uid());
@@ -308,20 +308,20 @@ impl History {
             } else {
                 ObjectEvent::updated(older)
             };
-            self.world.source.send(|| again.clone().into());
+            self.stage.source.send(|| again.clone().into());
         }
     }
 
     /// The watch ends, and the following changes are in no history: only a list brings them.
     fn lose(&mut self) {
-        let source = &self.world.source;
+        let source = &self.stage.source;
         source.end_watches(None);
         for _ in 0..3 {
             let name = pick(&mut self.dice, &NAMES);
             match self.dice.roll(5) {
                 0 => drop(source.set_undecodable("", name)),
                 1..3 => drop(source.delete("", name)),
-                _ => drop(self.world.set(name)),
+                _ => drop(self.stage.set(name)),
             }
         }
         source.compact();
@@ -329,9 +329,9 @@ impl History {
 
     /// Waits until the store has caught up, so that the next steps meet an idle informer.
     fn keep_up(&self) {
-        let (store, source) = (self.informer.store(), &self.world.source);
+        let (store, source) = (self.informer.store(), &self.stage.source);
         let patience = Patience::new("the store to be as the server", &self.context);
-        self.world.pass_until(|| {
+        self.stage.pass_until(|| {
             patience.check();
             view_of(&store.list()) == view_of(&source.objects())
         });
@@ -339,23 +339,23 @@ impl History {
 
     /// Advances the clock to the next timer.
     fn pass(&self) {
-        let ahead = self.world.fake.wait_for_next_timer();
-        self.world.fake.advance(ahead);
+        let ahead = self.stage.fake.wait_for_next_timer();
+        self.stage.fake.advance(ahead);
     }
 
     /// The server heals, and every object decodes.
     fn heal(&mut self) {
-        let source = &self.world.source;
+        let source = &self.stage.source;
         source.heal();
         for undecodable in NAMES {
             if self.dice.roll(2) == 0 {
-                self.world.set(undecodable);
+                self.stage.set(undecodable);
             } else {
                 source.delete("", undecodable);
             }
         }
         // The last of all changes: a handler that has it has everything.
-        self.world.set("z");
+        self.stage.set("z");
         let store = self.informer.store();
         let patience = Patience::new("the end", &self.context);
         while !store.undecodable().is_empty()
@@ -370,7 +370,7 @@ impl History {
     /// Checks that the index lists each object under its present values only.
     fn check_index(&self) {
         let mut expected: BTreeMap<String, Vec<ObjectKey>> = BTreeMap::new();
-        for object in self.world.source.objects() {
+        for object in self.stage.source.objects() {
             let mut digits = digits(&object);
             digits.sort_unstable();
             digits.dedup();
@@ -400,8 +400,8 @@ impl History {
         let patience = Patience::new("a resync", &self.context);
         while again != *there {
             patience.check();
-            let ahead = self.world.fake.wait_for_next_timer();
-            self.world.fake.advance(ahead);
+            let ahead = self.stage.fake.wait_for_next_timer();
+            self.stage.fake.advance(ahead);
             std::thread::yield_now();
             for notification in early.told.try_iter().collect::<Vec<_>>() {
                 early.follow_on(&notification, &mut self.tally);
@@ -413,7 +413,7 @@ impl History {
     }
 
     fn check(mut self) -> Tally {
-        let there = view_of(&self.world.source.objects());
+        let there = view_of(&self.stage.source.objects());
         assert!(self.informer.store().undecodable().is_empty());
         self.check_index();
         for follower in &mut self.followers {
@@ -424,7 +424,7 @@ impl History {
             follower.catch_up(&there, &mut self.tally);
             follower.remove(&mut self.tally);
         }
-        self.tally.lists += self.world.lists();
+        self.tally.lists += self.stage.lists();
         self.tally.refused += self.informer.store().refused();
         self.informer.shutdown(Deadline::NEVER).unwrap();
         assert_eq!(view_of(&self.informer.store().list()), there);

@@ -134,37 +134,37 @@ fn st_9_a_bookmark_moves_the_stores_version() {
 /// events count.
 #[test]
 fn b18_st_9_an_empty_list_that_goes_back_takes_the_version_with_it() {
-    let world = World::new();
+    let stage = Stage::new();
     let (allow, allowed) = unbounded::<()>();
-    let options = world.options().transform(move |object| {
+    let options = stage.options().transform(move |object| {
         if object.key().name() == "b" && allowed.is_empty() {
             return Err(Error::new(ErrorKind::Config, "not this one"));
         }
         Ok(object)
     });
-    let informer = world.informer_with(options);
+    let informer = stage.informer_with(options);
     let (_, told) = follow(&informer);
-    world.run(&informer);
-    world.source.skip_to(60);
-    world.source.bookmark();
+    stage.run(&informer);
+    stage.source.skip_to(60);
+    stage.source.bookmark();
     let store = informer.store();
     let ahead = ResourceVersion::from("60");
     store.wait_until_at_least(&ahead, Deadline::NEVER).unwrap();
-    world.source.end_watches(None);
-    world.source.wait_for_watches(0);
-    world.source.restore(5);
-    let lists = world.lists();
-    world.pass_until(|| world.lists() > lists);
-    world.pass_until(|| world.source.open_watches() == 1);
-    world.set("a");
+    stage.source.end_watches(None);
+    stage.source.wait_for_watches(0);
+    stage.source.restore(5);
+    let lists = stage.lists();
+    stage.pass_until(|| stage.lists() > lists);
+    stage.pass_until(|| stage.source.open_watches() == 1);
+    stage.set("a");
     assert_eq!(next(&told, 1), ["+a6"]);
 
     // A change that is refused makes the reflector list at a version that the server may choose.
-    world.set("b");
-    world.source.wait_for_watches(0);
+    stage.set("b");
+    stage.source.wait_for_watches(0);
     allow.send(()).unwrap();
-    world.pass_until(|| world.source.open_watches() == 1);
-    world.set("c");
+    stage.pass_until(|| stage.source.open_watches() == 1);
+    stage.set("c");
     while next(&told, 1) != ["+c8"] {}
     informer.shutdown(Deadline::NEVER).unwrap();
     assert_eq!(words(store), ["a6", "b7", "c8"]);

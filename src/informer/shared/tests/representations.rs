@@ -100,12 +100,12 @@ impl ListerWatcher<Compact<ConfigMap>> for Texts {
 }
 
 /// Steps the server at random; both informers meet the same faults at other moments.
-fn step(world: &World, dice: &mut Dice) {
+fn step(stage: &Stage, dice: &mut Dice) {
     let names = ["a", "b", "c", "d"];
     let name = names[usize::try_from(dice.roll(4)).unwrap()];
-    let source = &world.source;
+    let source = &stage.source;
     match dice.roll(12) {
-        0..=4 => drop(world.set(name)),
+        0..=4 => drop(stage.set(name)),
         5 | 6 => drop(source.delete("", name)),
         7 => drop(source.set_undecodable("", name)),
         8 => source.end_watches(None),
@@ -139,11 +139,11 @@ fn what_is_there<K: Object>(store: &Store<K>) -> (BTreeMap<String, String>, Vec<
 #[test]
 fn si_1_text_and_decoded_objects_come_to_the_same_content() {
     for (mut dice, _) in Dice::histories(HISTORIES) {
-        let world = World::with(&["a", "b"]);
-        let decoded = world.informer();
+        let stage = Stage::with(&["a", "b"]);
+        let decoded = stage.informer();
         let texts: Arc<dyn ListerWatcher<Compact<ConfigMap>>> =
-            Arc::new(Texts(world.source.clone()));
-        let options = InformerOptions::default().reflector(world.reflector());
+            Arc::new(Texts(stage.source.clone()));
+        let options = InformerOptions::default().reflector(stage.reflector());
         let texts = SharedInformer::new(texts, options);
         let (told_texts, of_texts) = Forward::unbounded();
         let (told_decoded, of_decoded) = Forward::unbounded();
@@ -152,11 +152,11 @@ fn si_1_text_and_decoded_objects_come_to_the_same_content() {
         decoded.start().unwrap();
         texts.start().unwrap();
         for _ in 0..STEPS {
-            step(&world, &mut dice);
+            step(&stage, &mut dice);
         }
-        world.source.heal();
-        let last = ResourceVersion::from(world.set("last").to_string());
-        world.pass_until(|| {
+        stage.source.heal();
+        let last = ResourceVersion::from(stage.set("last").to_string());
+        stage.pass_until(|| {
             let reached = |status: ReflectorStatus| status.resource_version == last;
             reached(decoded.status()) && reached(texts.status())
         });

@@ -6,10 +6,10 @@ use crate::object::Status;
 
 #[test]
 fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
-    let world = World::with(&["a", "b"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a", "b"]);
+    let informer = stage.informer();
     assert!(!informer.has_synced());
-    world.run(&informer);
+    stage.run(&informer);
     assert!(informer.has_synced() && informer.store().has_synced());
     assert_eq!(words(informer.store()), ["a2", "b3"]);
     assert_eq!(informer.store().resource_version().as_str(), "3");
@@ -18,7 +18,7 @@ fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
 /// Under endless load, too: the wait ignores events after the list.
 #[test]
 fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
-    let world = World::with(&["a", "b"]);
+    let stage = Stage::with(&["a", "b"]);
     let (begun, calls) = unbounded();
     let (gate, pass) = unbounded::<()>();
     let indexers = Indexers::new().with("held up", move |object: &ConfigMap| {
@@ -26,13 +26,13 @@ fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
         let _closed = pass.recv_timeout(OPENS);
         vec![]
     });
-    let informer = world.informer_with(world.options().indexers(indexers));
+    let informer = stage.informer_with(stage.options().indexers(indexers));
     let (registration, _told) = follow(&informer);
     informer.start().unwrap();
     while calls.recv().unwrap() != "b" {
         gate.send(()).unwrap();
     }
-    world.set("c");
+    stage.set("c");
     assert!(!informer.has_synced(), "b is not in");
     gate.send(()).unwrap();
     while calls.recv().unwrap() != "c" {
@@ -46,10 +46,10 @@ fn si_6_an_informer_has_synced_when_its_first_list_is_in_although_more_waits() {
 /// An empty list is a list.
 #[test]
 fn si_6_an_empty_first_list_syncs_informer_and_handlers() {
-    let world = World::new();
-    let informer = world.informer();
+    let stage = Stage::new();
+    let informer = stage.informer();
     let (registration, _told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     registration.wait_until_synced(Deadline::NEVER).unwrap();
     assert!(informer.store().is_empty());
 }
@@ -57,8 +57,8 @@ fn si_6_an_empty_first_list_syncs_informer_and_handlers() {
 /// `TestAddWhileActive`: each handler has a state of its own.
 #[test]
 fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
-    let world = World::with(&["a"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.informer();
     let (begun, calls) = unbounded();
     let (gate, pass) = unbounded::<()>();
     let slow = Handlers::<ConfigMap>::new().on_add(move |_, _| {
@@ -67,11 +67,11 @@ fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
     });
     let slow = informer.add_handler(slow).unwrap();
     let (quick, _told) = follow(&informer);
-    world.run(&informer);
+    stage.run(&informer);
     quick.wait_until_synced(Deadline::NEVER).unwrap();
     calls.recv().unwrap();
     assert!(informer.has_synced() && !slow.has_synced());
-    let error = slow.wait_until_synced(world.now()).unwrap_err();
+    let error = slow.wait_until_synced(stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     gate.send(()).unwrap();
     slow.wait_until_synced(Deadline::NEVER).unwrap();
@@ -82,11 +82,11 @@ fn si_16_a_handler_has_synced_when_it_returned_from_its_own_initial_list() {
 
 #[test]
 fn si_8_ct_3_the_position_is_empty_before_the_start_and_survives_the_stop() {
-    let world = World::with(&["a"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.informer();
     assert_eq!(informer.status().resource_version.as_str(), "");
     assert_eq!(informer.store().age(), None);
-    world.run(&informer);
+    stage.run(&informer);
     assert_eq!(informer.status().resource_version.as_str(), "2");
     assert_eq!(informer.store().age(), Some(Duration::ZERO));
     informer.shutdown(Deadline::NEVER).unwrap();
@@ -96,13 +96,13 @@ fn si_8_ct_3_the_position_is_empty_before_the_start_and_survives_the_stop() {
 /// R28, B2: the wait says why.
 #[test]
 fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
-    let world = World::new();
+    let stage = Stage::new();
     let down = Error::new(ErrorKind::Unreachable, "connection refused");
-    world.source.fail_all(RequestKind::List, down);
-    let informer = world.informer();
+    stage.source.fail_all(RequestKind::List, down);
+    let informer = stage.informer();
     informer.start().unwrap();
-    world.fake.wait_for_timer(Duration::from_millis(800));
-    let error = informer.wait_until_synced(world.now()).unwrap_err();
+    stage.fake.wait_for_timer(Duration::from_millis(800));
+    let error = informer.wait_until_synced(stage.now()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotSynced);
     let text = error.to_string();
     assert!(
@@ -115,7 +115,7 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
     );
     let named = HandlerOptions::default().name("audit");
     let (registration, _told) = follow_with(&informer, named);
-    let error = registration.wait_until_synced(world.now()).unwrap_err();
+    let error = registration.wait_until_synced(stage.now()).unwrap_err();
     let text = error.to_string();
     assert!(
         text.starts_with(
@@ -132,48 +132,48 @@ fn wt_2_a_wait_that_ends_at_its_deadline_says_why() {
 
 #[test]
 fn a_failed_list_is_told_to_the_error_hook() {
-    let world = World::with(&["a"]);
+    let stage = Stage::with(&["a"]);
     let refused = Status::new(403, "configmaps is forbidden");
     let refused = SourceFault::Fail(Error::from_status(refused));
-    world.source.fail_next(RequestKind::List, refused);
+    stage.source.fail_next(RequestKind::List, refused);
     let (send, failures) = unbounded();
     let hook = move |failed: &crate::reflector::FailedAttempt| {
         let _gone = send.send((failed.attempts, failed.error.kind()));
     };
-    let reflector = world.options().reflector.on_error(hook);
-    let informer = world.informer_with(InformerOptions::default().reflector(reflector));
+    let reflector = stage.options().reflector.on_error(hook);
+    let informer = stage.informer_with(InformerOptions::default().reflector(reflector));
     informer.start().unwrap();
     assert_eq!(failures.recv(), Ok((1, ErrorKind::Forbidden)));
-    world.pass_until(|| informer.has_synced());
+    stage.pass_until(|| informer.has_synced());
     assert!(failures.is_empty());
 }
 
 /// WT-1: a stop ends the wait; so does the server's refusal once it is certain (R4).
 #[test]
 fn wt_1_a_wait_ends_by_a_signal_when_nothing_can_be_hoped_for() {
-    let world = World::new();
-    world.source.fail_next(RequestKind::List, SourceFault::Hang);
-    let informer = Arc::new(world.informer());
+    let stage = Stage::new();
+    stage.source.fail_next(RequestKind::List, SourceFault::Hang);
+    let informer = Arc::new(stage.informer());
     informer.start().unwrap();
-    world.source.wait_for_requests(1);
+    stage.source.wait_for_requests(1);
     let waiting = Arc::clone(&informer);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     informer.stop();
     let error = waited.recv().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Stopped);
 
-    let world = World::new();
+    let stage = Stage::new();
     let refused = Status::new(403, "configmaps is forbidden");
-    world
+    stage
         .source
         .fail_all(RequestKind::List, Error::from_status(refused));
-    let informer = Arc::new(world.informer());
+    let informer = Arc::new(stage.informer());
     informer.start().unwrap();
     let waiting = Arc::clone(&informer);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     let (registration, _told) = follow(&informer);
     let (_worker, handler) = apart(move || registration.wait_until_synced(Deadline::NEVER));
-    world.pass_until(|| !waited.is_empty() && !handler.is_empty());
+    stage.pass_until(|| !waited.is_empty() && !handler.is_empty());
     for waited in [waited, handler] {
         let error = waited.recv().unwrap().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Forbidden);
@@ -194,22 +194,22 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
         |_, registration| registration.wait_until_synced(Deadline::NEVER),
     ];
     for wait in waits {
-        let world = World::with(&["a"]);
+        let stage = Stage::with(&["a"]);
         let down = || SourceFault::Fail(Error::new(ErrorKind::Unreachable, "refused"));
-        world.source.fail_next(RequestKind::List, down());
-        world.source.fail_next(RequestKind::List, down());
-        let informer = Arc::new(world.informer());
+        stage.source.fail_next(RequestKind::List, down());
+        stage.source.fail_next(RequestKind::List, down());
+        let informer = Arc::new(stage.informer());
         informer.start().unwrap();
-        world.fake.wait_for_timer(Duration::from_millis(800));
+        stage.fake.wait_for_timer(Duration::from_millis(800));
         let waiting = Arc::clone(&informer);
         let (registration, _told) = follow(&informer);
         let (_worker, waited) = apart(move || wait(&waiting, &registration));
-        let before = world.clock.now();
-        while world.fake.wait_for_next_timer() >= Duration::from_millis(800) {
+        let before = stage.clock.now();
+        while stage.fake.wait_for_next_timer() >= Duration::from_millis(800) {
             std::thread::yield_now();
         }
-        world.pass_until(|| world.source.requests().len() >= 3);
-        let passed = world.clock.now().saturating_duration_since(before);
+        stage.pass_until(|| stage.source.requests().len() >= 3);
+        let passed = stage.clock.now().saturating_duration_since(before);
         waited.recv().unwrap().unwrap();
         assert!(passed < Duration::from_millis(800), "{passed:?}");
     }
@@ -217,11 +217,11 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
 
 #[test]
 fn b14_status_and_age_are_the_reflectors() {
-    let world = World::with(&["a"]);
-    let informer = world.running();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.running();
     // The reflector reads the watch, so it has reported it.
-    world.fake.wait_for_next_timer();
-    world.fake.advance(Duration::from_secs(5));
+    stage.fake.wait_for_next_timer();
+    stage.fake.advance(Duration::from_secs(5));
     assert_eq!(informer.store().age(), Some(Duration::from_secs(5)));
     assert!(informer.status().synced);
     assert_eq!(informer.status().lists, 1);
@@ -231,11 +231,11 @@ fn b14_status_and_age_are_the_reflectors() {
 /// WT-4: kind, given name, handler.
 #[test]
 fn wt_4_waits_call_the_informer_and_its_handlers_by_their_names() {
-    let world = World::new();
-    let informer = world.informer();
+    let stage = Stage::new();
+    let informer = stage.informer();
     assert_eq!(informer.sync_name(), "SharedInformer ConfigMap");
-    let options = world.options().name("shop");
-    let informer = world.informer_with(options);
+    let options = stage.options().name("shop");
+    let informer = stage.informer_with(options);
     assert_eq!(informer.sync_name(), "SharedInformer ConfigMap (shop)");
     let (registration, _told) = follow_with(&informer, HandlerOptions::default().name("audit"));
     let expected = "SharedInformer ConfigMap (shop) + event handler audit";
@@ -249,14 +249,14 @@ fn wt_4_waits_call_the_informer_and_its_handlers_by_their_names() {
 /// B14: fresh is synced, confirmed within the limit, and running.
 #[test]
 fn b14_an_informer_is_fresh_while_it_runs_and_the_server_confirms() {
-    let world = World::with(&["a"]);
-    let informer = world.informer();
+    let stage = Stage::with(&["a"]);
+    let informer = stage.informer();
     let second = Duration::from_secs(1);
     assert!(!informer.store().is_fresh_within(second));
-    world.run(&informer);
+    stage.run(&informer);
     assert!(informer.store().is_fresh_within(second));
-    world.fake.wait_for_next_timer();
-    world.fake.advance(5 * second);
+    stage.fake.wait_for_next_timer();
+    stage.fake.advance(5 * second);
     assert!(
         !informer.store().is_fresh_within(second) && informer.store().is_fresh_within(5 * second)
     );

@@ -104,9 +104,9 @@ enum NamespaceLife {
 struct AttachedObject<K: Object> {
     writer: Arc<Writer<K>>,
     number: u64,
-    /// An entry that knows the object at this version or later misses nothing. `None` while that is
-    /// not known.
-    required: Option<ResourceVersion>,
+    /// An entry that knows the object at this version or later misses nothing, or one that knows
+    /// the answer of a consistent read that began after this time. `None` while that is not known.
+    required: Option<(ResourceVersion, Instant)>,
 }
 
 impl<K: Object> NamespaceWatch<K> {
@@ -135,7 +135,7 @@ impl<K: Object> NamespaceWatch<K> {
         }
         objects.attached = objects.attached.wrapping_add(1);
         let number = objects.attached;
-        let required = (!objects.is_listing).then(|| objects.position.clone());
+        let required = (!objects.is_listing).then(|| (objects.position.clone(), self.now()));
         let attached = AttachedObject {
             writer,
             number,
@@ -158,6 +158,10 @@ impl<K: Object> NamespaceWatch<K> {
         if objects.life == NamespaceLife::Open {
             objects.life = NamespaceLife::Closed;
         }
+    }
+
+    fn now(&self) -> Instant {
+        self.context.registry.clock().now()
     }
 
     /// The writers of the attached objects.
@@ -194,7 +198,7 @@ impl<K: Object> NamespaceWatch<K> {
 
     /// Whether it takes objects over from their watches by name.
     pub(crate) fn serves(&self) -> bool {
-        let now = self.context.registry.clock().now();
+        let now = self.now();
         let serves_from = self.objects.lock().serves_from;
         serves_from.is_some_and(|from| now >= from)
     }
@@ -204,10 +208,22 @@ impl<K: Object> NamespaceWatch<K> {
         let serves_from = self.objects.lock().serves_from;
         if self.serves() {
             for writer in self.writers() {
-                writer.take_over();
+                if let Some(listed) = writer.take_over() {
+                    self.require(&writer, listed);
+                    writer.take_over();
+                }
             }
         } else if let Some(from) = serves_from {
             self.context.tend_at(from);
+        }
+    }
+
+    /// The writer's entry misses nothing once it knows its object at `version`.
+    fn require(&self, writer: &Arc<Writer<K>>, version: ResourceVersion) {
+        let mut objects = self.objects.lock();
+        let attached = objects.by_name.get_mut(writer.object.key.name());
+        if let Some(attached) = attached.filter(|one| Arc::ptr_eq(&one.writer, writer)) {
+            attached.required = Some((version, self.now()));
         }
     }
 
@@ -301,7 +317,7 @@ impl<K: Object> SharedRun for Attachment<K> {
         self.watch.detach(&self.name, self.number);
     }
 
-    fn covers(&self, version: &ResourceVersion) -> bool {
+    fn covers(&self, version: &ResourceVersion, read: Option<Instant>) -> bool {
         if !self.watch.serves() {
             return false;
         }
@@ -309,9 +325,10 @@ impl<K: Object> SharedRun for Attachment<K> {
         let attached = objects.by_name.get(&self.name);
         let attached = attached.filter(|attached| attached.number == self.number);
         let required = attached.and_then(|attached| attached.required.as_ref());
-        // Without versions it is never known whether something was missed.
-        let required = required.filter(|required| !required.is_unset());
-        required.is_some_and(|required| is_reached(version, required))
+        // Versions without an order never say whether something was missed.
+        required.is_some_and(|(required, since)| {
+            read > Some(*since) || (!required.is_unset() && is_reached(version, required))
+        })
     }
 
     fn status(&self) -> Option<ReflectorStatus> {
@@ -368,7 +385,7 @@ impl<K: Object> NamespaceSink<K> {
     /// Notes an event or a bookmark: the watch is open, and the server serves it.
     fn prove(&mut self) {
         if !self.watch.serves() {
-            let now = self.watch.context.registry.clock().now();
+            let now = self.watch.now();
             let mut objects = self.watch.objects.lock();
             (objects.serves_from, objects.has_opened) = (Some(now), true);
             drop(objects);
@@ -383,6 +400,10 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
     fn begin(&mut self) -> Self::Staging {
         let mut objects = self.watch.objects.lock();
         (objects.is_listing, objects.serves_from) = (true, None);
+        // The watch before may have missed what only the list will tell.
+        for attached in objects.by_name.values_mut() {
+            attached.required = None;
+        }
         drop(objects);
         let writers = self.watch.writers().into_iter();
         let staged = writers.map(|mut writer| {
@@ -411,13 +432,14 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
                 Err(error) => stale = Err(error),
             }
         }
+        let since = self.watch.now();
         let mut objects = self.watch.objects.lock();
         (objects.is_listing, objects.has_listed) = (false, true);
         objects.position = of.resource_version.clone();
         for (name, attached) in &mut objects.by_name {
             let taken = covered.get(name);
             if !taken.is_some_and(|writer| Arc::ptr_eq(writer, &attached.writer)) {
-                attached.required = Some(of.resource_version.clone());
+                attached.required = Some((of.resource_version.clone(), since));
             }
         }
         drop(objects);
@@ -464,7 +486,7 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         objects.refusals.note(&status);
         let is_final = objects.refusals.are_final();
         let is_open = status.phase == Phase::Watching;
-        let now = self.watch.context.registry.clock().now();
+        let now = self.watch.now();
         let opens = is_open && objects.serves_from.is_none();
         // The stream of a list has carried objects.
         let proof = if self.has_committed {

@@ -134,6 +134,12 @@ impl<K: Object> Namespaces<K> {
         self.0.lock().by_name.keys().cloned().collect()
     }
 
+    /// The namespace's watch, if it takes further objects.
+    pub(crate) fn open_watch(&self, name: &str) -> Option<Arc<NamespaceWatch<K>>> {
+        let table = self.0.lock();
+        table.by_name.get(name)?.open_watch().map(Arc::clone)
+    }
+
     /// Notes the start of the watch, or its failure. Returns the run if it is no longer wanted.
     pub(crate) fn started(
         &self,

@@ -167,14 +167,10 @@ impl<K: Object> Poller<K> {
         let clock = self.context.registry.clock();
         let mut polls = self.polls.lock();
         while !stop.is_stopped() {
-            let now = clock.now();
-            let next_at = polls.next_at();
-            if next_at.is_some_and(|at| at <= now)
-                && let Some(next) = polls.next(now)
-            {
+            if let Some(next) = polls.next(clock.now()) {
                 return Some(next);
             }
-            let until = next_at.map_or(Deadline::NEVER, Deadline::at);
+            let until = polls.next_at().map_or(Deadline::NEVER, Deadline::at);
             polls = clock.wait_until(&self.polls, polls, until);
         }
         None
@@ -344,6 +340,7 @@ impl<K: Object> Polls<K> {
     /// The object to be polled at `now`: first those whose last poll did not fail, then those with
     /// readers that wait, then those that are due earlier.
     fn next(&mut self, now: Instant) -> Option<(u64, Arc<Writer<K>>)> {
+        self.next_at().filter(|at| *at <= now)?;
         let due = self.candidates().filter(|(_, poll)| poll.due <= now);
         let next = due.min_by_key(|(number, poll)| {
             (poll.has_failed, !poll.has_readers(), poll.due, **number)
@@ -407,6 +404,26 @@ impl<K: Object> SharedRun for Polled<K> {
 
     fn await_news(&self) {
         self.poller.expedite(self.number, true);
+    }
+}
+
+/// Its work on the caller's thread.
+#[cfg(feature = "testing")]
+impl<K: Object> Poller<K> {
+    /// Makes the polls that are due.
+    pub(crate) fn step(&self) {
+        let registry = &self.context.registry;
+        let stop = registry.stop.token();
+        while !stop.is_stopped() {
+            let next = self.polls.lock().next(registry.clock().now());
+            let Some((number, writer)) = next else { return };
+            self.poll(number, &writer, &stop);
+        }
+    }
+
+    /// When the next poll begins. `None` while there is none.
+    pub(crate) fn wakes_at(&self) -> Option<Instant> {
+        self.polls.lock().next_at()
     }
 }
 

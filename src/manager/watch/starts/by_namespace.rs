@@ -85,6 +85,19 @@ impl<K: Object> Starts<K> {
         self.context.end_all(action.ending.into_iter().chain(late));
     }
 
+    /// Attaches the object if it was about to change from one run to another when its namespace's
+    /// watch began. Called in each sweep.
+    pub(crate) fn attach_left_out(&self, object: &WatchedObject<K>) {
+        if !object.state.lock().is_left_out() {
+            return;
+        }
+        let watch = self.namespaces.open_watch(object.key.namespace());
+        // A trial is watched by name on purpose.
+        if let Some(watch) = watch.filter(|watch| watch.trial().0.is_none()) {
+            self.attach(&watch, object, WatchEntry::is_left_out);
+        }
+    }
+
     /// Attaches all watched objects of the namespace, and starts its reflector.
     fn start_namespace(&self, watch: &Arc<NamespaceWatch<K>>) {
         for object in self.objects_in(&watch.namespace) {

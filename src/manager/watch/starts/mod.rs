@@ -166,11 +166,7 @@ impl<K: Object> Starts<K> {
     fn launch_namespace(&self, watch: &Arc<NamespaceWatch<K>>) -> Result<ThreadRun, Error> {
         let sink = NamespaceSink::new(watch);
         self.with_room(None, |owned| {
-            let options = ReflectorOptions {
-                // A namespace may be large.
-                watch_list: true,
-                ..self.options(&watch.waiters, vec![owned])
-            };
+            let options = self.options(&watch.waiters, vec![owned]);
             self.launcher.launch_namespace(sink, options)
         })
     }

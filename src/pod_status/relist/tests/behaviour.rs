@@ -5,64 +5,64 @@ use crate::pod_status::SandboxStatus;
 use crate::pod_status::tests::later;
 use crate::sync::Arc;
 
-fn error_text(bench: &Bench, uid: &str) -> Option<String> {
-    bench.cache.get(uid).error().map(ToString::to_string)
+fn error_text(stage: &Stage, uid: &str) -> Option<String> {
+    stage.cache.get(uid).error().map(ToString::to_string)
 }
 
 #[test]
 fn pl_1_the_time_of_a_relist_is_taken_before_the_runtime_is_asked() {
-    let bench = Bench::new();
-    bench.expect(&Asked::List);
-    let asked_at = bench.now();
-    bench.fake.advance(Duration::from_secs(5));
-    bench.answers.send(Answer::List(list("a"))).unwrap();
-    bench.found("a");
-    bench.pausing();
-    assert_eq!(bench.cache.global_time(), Some(asked_at));
-    assert_eq!(bench.relist.last_relist(), asked_at);
+    let stage = Stage::new();
+    stage.expect(&Asked::List);
+    let asked_at = stage.now();
+    stage.fake.advance(Duration::from_secs(5));
+    stage.answers.send(Answer::List(list("a"))).unwrap();
+    stage.found("a");
+    stage.pausing();
+    assert_eq!(stage.cache.global_time(), Some(asked_at));
+    assert_eq!(stage.relist.last_relist(), asked_at);
 }
 
 #[test]
 fn pl_1_a_list_that_fails_updates_nothing() {
-    let bench = Bench::new();
-    bench.answer(&Asked::List, Answer::Fail("no such socket"));
-    bench.pausing();
-    assert_eq!(bench.cache.get_all().len(), 0);
-    assert_eq!(bench.cache.global_time(), None);
-    assert_eq!(bench.relist.last_relist(), Timestamp::ZERO);
+    let stage = Stage::new();
+    stage.answer(&Asked::List, Answer::Fail("no such socket"));
+    stage.pausing();
+    assert_eq!(stage.cache.get_all().len(), 0);
+    assert_eq!(stage.cache.global_time(), None);
+    assert_eq!(stage.relist.last_relist(), Timestamp::ZERO);
 
-    bench.next();
-    let asked_at = bench.now();
-    bench.list("a c1=running");
-    bench.found("a");
-    bench.next();
-    bench.answer(&Asked::List, Answer::Fail("no such socket"));
-    bench.pausing();
-    let reading = bench.cache.get("a");
+    stage.next();
+    let asked_at = stage.now();
+    stage.list("a c1=running");
+    stage.found("a");
+    stage.next();
+    stage.answer(&Asked::List, Answer::Fail("no such socket"));
+    stage.pausing();
+    let reading = stage.cache.get("a");
     assert_eq!(
         (reading.modified_time(), reading.error().is_none()),
         (Some(asked_at), true)
     );
-    assert_eq!(bench.cache.global_time(), Some(asked_at));
-    assert_eq!(bench.relist.last_relist(), asked_at);
-    let report = bench.relist.report();
+    assert_eq!(stage.cache.global_time(), Some(asked_at));
+    assert_eq!(stage.relist.last_relist(), asked_at);
+    let report = stage.relist.report();
     assert_eq!((report.relists, report.failures, report.pods), (1, 2, 1));
 }
 
 #[test]
 fn pl_2_changed_pods_are_inspected_and_set_and_others_are_left_alone() {
-    let bench = Bench::new();
-    bench.list("a c1=running, b c2=running");
-    let first = bench.now();
-    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
-    bench.found("b");
-    bench.next();
-    bench.list("a c1=running, b c2=exited");
-    bench.found("b");
-    bench.next();
-    bench.list("a c1=running, b c2=exited");
-    bench.pausing();
-    let (a, b) = (bench.cache.get("a"), bench.cache.get("b"));
+    let stage = Stage::new();
+    stage.list("a c1=running, b c2=running");
+    let first = stage.now();
+    stage.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    stage.found("b");
+    stage.next();
+    stage.list("a c1=running, b c2=exited");
+    stage.found("b");
+    stage.next();
+    stage.list("a c1=running, b c2=exited");
+    stage.pausing();
+    let (a, b) = (stage.cache.get("a"), stage.cache.get("b"));
     assert_eq!(a.modified_time(), Some(first));
     assert_eq!(a.status().unwrap().ips, ["10.0.0.1"]);
     assert_eq!(b.modified_time(), Some(later(first, PERIOD)));
@@ -72,105 +72,105 @@ fn pl_2_changed_pods_are_inspected_and_set_and_others_are_left_alone() {
 /// the list for the result of its action.
 #[test]
 fn pl_2_an_entry_has_the_time_of_its_list() {
-    let bench = Bench::new();
-    bench.expect(&Asked::List);
-    let listed = bench.now();
-    bench.fake.advance(Duration::from_secs(1));
-    bench.give(Answer::List(list("a, b")));
-    bench.expect(&Asked::Inspect("a".to_owned()));
-    bench.fake.advance(Duration::from_secs(3));
-    bench.give(Answer::Inspect(status("a", "")));
-    bench.found("b");
-    bench.pausing();
-    assert_eq!(bench.cache.get("a").modified_time(), Some(listed));
-    assert_eq!(bench.cache.get("b").modified_time(), Some(listed));
+    let stage = Stage::new();
+    stage.expect(&Asked::List);
+    let listed = stage.now();
+    stage.fake.advance(Duration::from_secs(1));
+    stage.give(Answer::List(list("a, b")));
+    stage.expect(&Asked::Inspect("a".to_owned()));
+    stage.fake.advance(Duration::from_secs(3));
+    stage.give(Answer::Inspect(status("a", "")));
+    stage.found("b");
+    stage.pausing();
+    assert_eq!(stage.cache.get("a").modified_time(), Some(listed));
+    assert_eq!(stage.cache.get("b").modified_time(), Some(listed));
 }
 
 #[test]
 fn pl_2_an_inspection_that_fails_is_set_too() {
-    let bench = Bench::new();
-    bench.list("a c1=running");
-    bench.found("a");
-    bench.next();
-    bench.list("a c1=exited");
-    bench.inspect("a", Answer::Fail("sandbox not found"));
-    bench.pausing();
-    let reading = bench.cache.get("a");
+    let stage = Stage::new();
+    stage.list("a c1=running");
+    stage.found("a");
+    stage.next();
+    stage.list("a c1=exited");
+    stage.inspect("a", Answer::Fail("sandbox not found"));
+    stage.pausing();
+    let reading = stage.cache.get("a");
     assert_eq!(
-        error_text(&bench, "a").as_deref(),
+        error_text(&stage, "a").as_deref(),
         Some("sandbox not found")
     );
     assert!(reading.status().is_none());
-    assert_eq!(reading.modified_time(), Some(bench.now()));
+    assert_eq!(reading.modified_time(), Some(stage.now()));
 }
 
 #[test]
 fn pl_2_a_pod_that_is_gone_leaves_the_cache() {
-    let bench = Bench::new();
-    bench.list("a c1=running, b c2=running");
-    bench.found("a");
-    bench.found("b");
-    bench.next();
-    bench.list("b c2=running");
-    bench.pausing();
-    assert!(!bench.cache.get("a").is_stored());
-    assert!(bench.cache.get("b").is_stored());
-    bench.next();
-    bench.list("");
-    bench.pausing();
-    assert_eq!(bench.cache.get_all().len(), 0);
+    let stage = Stage::new();
+    stage.list("a c1=running, b c2=running");
+    stage.found("a");
+    stage.found("b");
+    stage.next();
+    stage.list("b c2=running");
+    stage.pausing();
+    assert!(!stage.cache.get("a").is_stored());
+    assert!(stage.cache.get("b").is_stored());
+    stage.next();
+    stage.list("");
+    stage.pausing();
+    assert_eq!(stage.cache.get_all().len(), 0);
 }
 
 #[test]
 fn pl_3_a_failed_inspection_is_repeated_until_it_succeeds() {
-    let bench = Bench::new();
-    bench.list("a c1=running");
-    bench.found("a");
-    bench.next();
-    bench.list("a c1=exited");
-    bench.inspect("a", Answer::Fail("busy"));
-    bench.next();
+    let stage = Stage::new();
+    stage.list("a c1=running");
+    stage.found("a");
+    stage.next();
+    stage.list("a c1=exited");
+    stage.inspect("a", Answer::Fail("busy"));
+    stage.next();
     // Unchanged since the last good inspection: only the mark causes the new one.
-    bench.list("a c1=running");
-    bench.inspect("a", Answer::Fail("still busy"));
-    bench.pausing();
-    assert_eq!(error_text(&bench, "a").as_deref(), Some("still busy"));
-    assert_eq!(bench.relist.report().failing_pods, 1);
-    bench.next();
-    bench.list("a c1=running");
-    bench.found("a");
-    bench.next();
-    bench.list("a c1=running");
-    bench.pausing();
-    assert_eq!(error_text(&bench, "a"), None);
-    let report = bench.relist.report();
+    stage.list("a c1=running");
+    stage.inspect("a", Answer::Fail("still busy"));
+    stage.pausing();
+    assert_eq!(error_text(&stage, "a").as_deref(), Some("still busy"));
+    assert_eq!(stage.relist.report().failing_pods, 1);
+    stage.next();
+    stage.list("a c1=running");
+    stage.found("a");
+    stage.next();
+    stage.list("a c1=running");
+    stage.pausing();
+    assert_eq!(error_text(&stage, "a"), None);
+    let report = stage.relist.report();
     assert_eq!((report.failing_pods, report.failed_inspections), (0, 2));
 }
 
 #[test]
 fn pl_3_a_marked_pod_that_disappears_leaves_the_cache_uninspected() {
-    let bench = Bench::new();
-    bench.list("a c1=running");
-    bench.inspect("a", Answer::Fail("busy"));
-    bench.next();
-    bench.list("");
-    bench.pausing();
-    assert!(!bench.cache.get("a").is_stored());
+    let stage = Stage::new();
+    stage.list("a c1=running");
+    stage.inspect("a", Answer::Fail("busy"));
+    stage.next();
+    stage.list("");
+    stage.pausing();
+    assert!(!stage.cache.get("a").is_stored());
 }
 
 #[test]
 fn pl_4_the_global_time_moves_behind_all_pods_also_when_inspections_failed() {
-    let bench = Bench::new();
-    let asked_at = bench.now();
-    bench.list("a, b");
-    bench.inspect("a", Answer::Fail("busy"));
-    bench.expect(&Asked::Inspect("b".to_owned()));
-    assert_eq!(bench.cache.global_time(), None, "not before b");
-    bench.answers.send(Answer::Fail("busy")).unwrap();
-    bench.pausing();
-    assert_eq!(bench.cache.global_time(), Some(asked_at));
-    assert_eq!(bench.relist.last_relist(), asked_at);
-    assert!(bench.relist.health().is_ok());
+    let stage = Stage::new();
+    let asked_at = stage.now();
+    stage.list("a, b");
+    stage.inspect("a", Answer::Fail("busy"));
+    stage.expect(&Asked::Inspect("b".to_owned()));
+    assert_eq!(stage.cache.global_time(), None, "not before b");
+    stage.answers.send(Answer::Fail("busy")).unwrap();
+    stage.pausing();
+    assert_eq!(stage.cache.global_time(), Some(asked_at));
+    assert_eq!(stage.relist.last_relist(), asked_at);
+    assert!(stage.relist.health().is_ok());
 }
 
 #[test]
@@ -189,52 +189,52 @@ fn pl_5_a_status_without_addresses_keeps_those_in_the_cache_while_no_sandbox_is_
         (&[SandboxState::Ready], "10.0.0.2", &["10.0.0.2"]),
     ];
     for (sandboxes, ip, kept) in rows {
-        let bench = Bench::new();
-        bench.list("a c1=running");
-        bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
-        bench.next();
-        bench.list("a c1=exited");
+        let stage = Stage::new();
+        stage.list("a c1=running");
+        stage.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+        stage.next();
+        stage.list("a c1=exited");
         let mut after = status("a", ip);
         after.sandbox_statuses = sandboxes.iter().copied().map(sandbox).collect();
-        bench.inspect("a", Answer::Inspect(after));
-        bench.pausing();
-        let reading = bench.cache.get("a");
+        stage.inspect("a", Answer::Inspect(after));
+        stage.pausing();
+        let reading = stage.cache.get("a");
         assert_eq!(reading.status().unwrap().ips, kept, "{sandboxes:?} {ip:?}");
     }
 }
 
 #[test]
 fn pl_5_addresses_outlive_a_failed_inspection_in_between() {
-    let bench = Bench::new();
-    bench.list("a c1=running");
-    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
-    bench.next();
+    let stage = Stage::new();
+    stage.list("a c1=running");
+    stage.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    stage.next();
     for _ in 0..2 {
-        bench.list("a c1=exited");
-        bench.inspect("a", Answer::Fail("busy"));
-        bench.next();
+        stage.list("a c1=exited");
+        stage.inspect("a", Answer::Fail("busy"));
+        stage.next();
     }
-    bench.list("a c1=exited");
-    bench.found("a");
-    bench.pausing();
-    assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.1"]);
+    stage.list("a c1=exited");
+    stage.found("a");
+    stage.pausing();
+    assert_eq!(stage.cache.get("a").status().unwrap().ips, ["10.0.0.1"]);
 }
 
 #[test]
 fn pl_5_a_pod_that_comes_back_keeps_nothing_of_the_one_before() {
-    let bench = Bench::new();
-    bench.list("a c1=running");
-    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
-    bench.next();
-    bench.list("a c1=exited");
-    bench.inspect("a", Answer::Fail("busy"));
-    bench.next();
-    bench.list("");
-    bench.next();
-    bench.list("a c2=running");
-    bench.found("a");
-    bench.pausing();
-    assert!(bench.cache.get("a").status().unwrap().ips.is_empty());
+    let stage = Stage::new();
+    stage.list("a c1=running");
+    stage.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    stage.next();
+    stage.list("a c1=exited");
+    stage.inspect("a", Answer::Fail("busy"));
+    stage.next();
+    stage.list("");
+    stage.next();
+    stage.list("a c2=running");
+    stage.found("a");
+    stage.pausing();
+    assert!(stage.cache.get("a").status().unwrap().ips.is_empty());
 }
 
 #[test]
@@ -242,37 +242,37 @@ fn pc_13_a_status_that_the_cache_refuses_is_looked_for_again() {
     let fake = FakeClock::new();
     let clock = Clock::from(fake.clone());
     let cache = PodStatusCache::evented(clock.clone());
-    let bench = Bench::over(cache, fake, RelistOptions::default(), false);
-    bench.list("a c1=running");
+    let stage = Stage::over(cache, fake, RelistOptions::default(), false);
+    stage.list("a c1=running");
     // An event that came in meanwhile is newer than the inspection's result.
-    let event = later(bench.now(), PERIOD / 2);
+    let event = later(stage.now(), PERIOD / 2);
     let newer = Some(Arc::new(status("a", "10.0.0.2")));
-    assert!(bench.cache.set("a", newer, None, event));
-    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
-    bench.pausing();
-    assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.2"]);
-    bench.next();
-    bench.list("a c1=running");
-    bench.inspect("a", Answer::Inspect(status("a", "10.0.0.3")));
-    bench.next();
-    bench.list("a c1=running");
-    bench.pausing();
-    assert_eq!(bench.cache.get("a").status().unwrap().ips, ["10.0.0.3"]);
+    assert!(stage.cache.set("a", newer, None, event));
+    stage.inspect("a", Answer::Inspect(status("a", "10.0.0.1")));
+    stage.pausing();
+    assert_eq!(stage.cache.get("a").status().unwrap().ips, ["10.0.0.2"]);
+    stage.next();
+    stage.list("a c1=running");
+    stage.inspect("a", Answer::Inspect(status("a", "10.0.0.3")));
+    stage.next();
+    stage.list("a c1=running");
+    stage.pausing();
+    assert_eq!(stage.cache.get("a").status().unwrap().ips, ["10.0.0.3"]);
 }
 
 #[test]
 fn wp_8_the_pause_begins_at_the_end_of_a_relist() {
-    let bench = Bench::new();
-    bench.expect(&Asked::List);
-    bench.fake.advance(Duration::from_secs(30));
-    bench.answers.send(Answer::List(Vec::new())).unwrap();
-    bench.pausing();
-    bench.fake.advance(Duration::from_nanos(999_999_999));
-    assert!(bench.asked.is_empty());
-    bench.fake.advance(Duration::from_nanos(1));
-    bench.list("");
-    bench.pausing();
-    let report = bench.relist.report();
+    let stage = Stage::new();
+    stage.expect(&Asked::List);
+    stage.fake.advance(Duration::from_secs(30));
+    stage.answers.send(Answer::List(Vec::new())).unwrap();
+    stage.pausing();
+    stage.fake.advance(Duration::from_nanos(999_999_999));
+    assert!(stage.asked.is_empty());
+    stage.fake.advance(Duration::from_nanos(1));
+    stage.list("");
+    stage.pausing();
+    let report = stage.relist.report();
     assert_eq!(report.last_interval, Some(Duration::from_secs(31)));
     assert_eq!(report.last_duration, Some(Duration::ZERO));
 }
@@ -280,14 +280,14 @@ fn wp_8_the_pause_begins_at_the_end_of_a_relist() {
 #[test]
 fn pods_in_the_cache_from_a_loop_before_are_inspected_or_deleted() {
     let options = RelistOptions::default().close_cache(false);
-    let first = Bench::with(options.clone(), false);
+    let first = Stage::with(options.clone(), false);
     first.list("a c1=running, b c2=running");
     first.found("a");
     first.found("b");
     first.pausing();
     let (cache, fake) = (first.cache.clone(), first.fake.clone());
     drop(first);
-    let second = Bench::over(cache, fake, options, false);
+    let second = Stage::over(cache, fake, options, false);
     second.list("a c1=running");
     second.found("a");
     second.pausing();

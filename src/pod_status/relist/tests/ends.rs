@@ -7,19 +7,19 @@ use super::*;
 use crate::ErrorKind;
 
 /// A thread that waits for a pod, and reports the kind of error that ended the wait.
-fn waiter(bench: &Bench) -> WaitingThread<ErrorKind> {
-    WaitingThread::spawn(&bench.cache, |cache, tell| {
+fn waiter(stage: &Stage) -> WaitingThread<ErrorKind> {
+    WaitingThread::spawn(&stage.cache, |cache, tell| {
         let error = cache.get_newer_than("nobody", Timestamp::ZERO).unwrap_err();
         let _told = tell.send(error.kind());
     })
 }
 
 /// Waits until the thread of the loop has ended.
-fn ended(bench: &Bench) {
-    let gone = bench.asked.recv_timeout(PATIENCE);
+fn ended(stage: &Stage) {
+    let gone = stage.asked.recv_timeout(PATIENCE);
     let gone = gone.expect_err("the runtime went with its thread");
     assert_eq!(gone, RecvTimeoutError::Disconnected);
-    thread_ended(&bench.relist);
+    thread_ended(&stage.relist);
 }
 
 fn thread_ended(relist: &Relist) {
@@ -32,21 +32,21 @@ fn thread_ended(relist: &Relist) {
 
 #[test]
 fn a_stop_ends_the_loop_while_it_lists() {
-    let bench = Bench::new();
-    bench.expect(&Asked::List);
-    let cache = bench.cache.clone();
-    bench.shut_down();
+    let stage = Stage::new();
+    stage.expect(&Asked::List);
+    let cache = stage.cache.clone();
+    stage.shut_down();
     assert_eq!(cache.get_all().len(), 0);
 }
 
 #[test]
 fn a_stop_ends_the_loop_while_it_inspects_and_sets_nothing_of_it() {
-    let bench = Bench::new();
-    bench.list("a, b");
-    bench.found("a");
-    bench.expect(&Asked::Inspect("b".to_owned()));
-    let cache = bench.cache.clone();
-    bench.shut_down();
+    let stage = Stage::new();
+    stage.list("a, b");
+    stage.found("a");
+    stage.expect(&Asked::Inspect("b".to_owned()));
+    let cache = stage.cache.clone();
+    stage.shut_down();
     assert!(cache.get("a").is_stored());
     assert!(
         !cache.get("b").is_stored(),
@@ -56,54 +56,54 @@ fn a_stop_ends_the_loop_while_it_inspects_and_sets_nothing_of_it() {
 
 #[test]
 fn a_stop_ends_the_loop_while_it_pauses() {
-    let bench = Bench::new();
-    bench.list("");
-    bench.pausing();
-    bench.shut_down();
+    let stage = Stage::new();
+    stage.list("");
+    stage.pausing();
+    stage.shut_down();
 }
 
 #[test]
 fn a_stop_drops_what_the_runtime_answers_after_it() {
-    let bench = Bench::stubborn();
-    bench.list("a, b");
-    bench.expect(&Asked::Inspect("a".to_owned()));
-    bench.relist.stop();
-    bench.give(Answer::Inspect(status("a", "")));
-    let cache = bench.cache.clone();
+    let stage = Stage::stubborn();
+    stage.list("a, b");
+    stage.expect(&Asked::Inspect("a".to_owned()));
+    stage.relist.stop();
+    stage.give(Answer::Inspect(status("a", "")));
+    let cache = stage.cache.clone();
     // An inspection of b would get no answer.
-    bench.shut_down();
+    stage.shut_down();
     assert_eq!(cache.get_all().len(), 0);
 }
 
 #[test]
 fn a_stop_drops_a_list_that_comes_after_it() {
-    let bench = Bench::stubborn();
-    bench.expect(&Asked::List);
-    bench.relist.stop();
-    bench.give(Answer::List(list("a")));
-    let progress = crate::sync::Arc::clone(&bench.relist.progress);
-    bench.shut_down();
+    let stage = Stage::stubborn();
+    stage.expect(&Asked::List);
+    stage.relist.stop();
+    stage.give(Answer::List(list("a")));
+    let progress = crate::sync::Arc::clone(&stage.relist.progress);
+    stage.shut_down();
     assert_eq!(progress.lock().report.last_relist, None);
 }
 
 #[test]
 fn a_loop_that_has_ended_is_not_healthy() {
-    let bench = Bench::new();
-    bench.list("");
-    bench.pausing();
-    bench.relist.stop();
-    ended(&bench);
-    assert!(bench.relist.health().unwrap_err().is_stopped());
+    let stage = Stage::new();
+    stage.list("");
+    stage.pausing();
+    stage.relist.stop();
+    ended(&stage);
+    assert!(stage.relist.health().unwrap_err().is_stopped());
 }
 
 #[test]
 fn dropping_the_owner_joins() {
-    let bench = Bench::new();
-    bench.list("");
-    bench.pausing();
-    let Bench {
+    let stage = Stage::new();
+    stage.list("");
+    stage.pausing();
+    let Stage {
         relist, answers, ..
-    } = bench;
+    } = stage;
     within("the drop of the owner", || drop(relist));
     // The runtime went with its thread.
     assert!(
@@ -116,16 +116,16 @@ fn dropping_the_owner_joins() {
 
 #[test]
 fn a_shutdown_names_the_call_that_the_runtime_does_not_return_from() {
-    let bench = Bench::stubborn();
-    bench.list("web");
-    bench.expect(&Asked::Inspect("web".to_owned()));
-    let Bench {
+    let stage = Stage::stubborn();
+    stage.list("web");
+    stage.expect(&Asked::Inspect("web".to_owned()));
+    let Stage {
         relist,
         cache,
         fake,
         asked,
         answers,
-    } = bench;
+    } = stage;
     let deadline = Clock::from(fake.clone()).after(Duration::from_secs(5));
     let (tell, told) = bounded(1);
     let ending = Worker::spawn("t-shutdown", move |_stop| {
@@ -161,38 +161,38 @@ fn a_shutdown_names_the_call_that_the_runtime_does_not_return_from() {
 
 #[test]
 fn a_shutdown_whose_deadline_has_passed_succeeds_when_the_loop_has_ended() {
-    let bench = Bench::new();
-    bench.expect(&Asked::List);
-    bench.relist.stop();
-    ended(&bench);
-    let passed = Deadline::at(bench.fake.now());
-    bench.relist.shutdown(passed).unwrap();
+    let stage = Stage::new();
+    stage.expect(&Asked::List);
+    stage.relist.stop();
+    ended(&stage);
+    let passed = Deadline::at(stage.fake.now());
+    stage.relist.shutdown(passed).unwrap();
 }
 
 #[test]
 fn the_end_of_the_loop_ends_every_wait_on_the_cache() {
-    let bench = Bench::stubborn();
-    let waiting = waiter(&bench);
-    bench.expect(&Asked::List);
-    bench.fake.wait_for_parked(1);
+    let stage = Stage::stubborn();
+    let waiting = waiter(&stage);
+    stage.expect(&Asked::List);
+    stage.fake.wait_for_parked(1);
     // At once, even while the runtime does not return.
-    bench.relist.stop();
+    stage.relist.stop();
     assert_eq!(waiting.comes("the end of the wait"), ErrorKind::Stopped);
     waiting.join();
-    bench.give(Answer::Fail(""));
+    stage.give(Answer::Fail(""));
 }
 
 #[test]
 fn a_loop_that_leaves_the_cache_open_leaves_its_waiters_to_the_next() {
     let options = RelistOptions::default().close_cache(false);
-    let bench = Bench::with(options.clone(), false);
-    bench.expect(&Asked::List);
-    let waiting = waiter(&bench);
-    bench.fake.wait_for_parked(1);
-    let (cache, fake) = (bench.cache.clone(), bench.fake.clone());
-    drop(bench);
+    let stage = Stage::with(options.clone(), false);
+    stage.expect(&Asked::List);
+    let waiting = waiter(&stage);
+    stage.fake.wait_for_parked(1);
+    let (cache, fake) = (stage.cache.clone(), stage.fake.clone());
+    drop(stage);
     assert!(waiting.told.is_empty());
-    let next = Bench::over(cache.clone(), fake, options, false);
+    let next = Stage::over(cache.clone(), fake, options, false);
     next.expect(&Asked::List);
     cache.close();
     assert_eq!(waiting.comes("the end of the wait"), ErrorKind::Stopped);
@@ -206,18 +206,18 @@ fn a_late_end_of_a_loop_leaves_the_requests_to_its_successor() {
     let options = RelistOptions::default()
         .close_cache(false)
         .requests(&requests);
-    let Bench {
+    let Stage {
         answers,
         asked,
         relist,
         cache,
         fake,
-    } = Bench::with(options.clone(), true);
+    } = Stage::with(options.clone(), true);
     comes(&asked, "the list");
     let passed = Deadline::at(fake.now());
     let late = within("the shutdown", move || relist.shutdown(passed));
     assert_eq!(late.unwrap_err().kind(), ErrorKind::Timeout);
-    let next = Bench::over(cache, fake, options, false);
+    let next = Stage::over(cache, fake, options, false);
     next.list("a c1=running");
     next.expect(&Asked::Inspect("a".to_owned()));
     assert!(requests.request_relist("a"));
@@ -254,35 +254,35 @@ fn a_loop_that_never_ran_leaves_the_cache_open_and_takes_requests_for_another_tr
 
 #[test]
 fn a_list_that_panics_costs_one_relist() {
-    let bench = Bench::new();
-    bench.answer(&Asked::List, Answer::Panic("index out of bounds"));
-    bench.pausing();
-    let error = bench.relist.health().unwrap_err();
+    let stage = Stage::new();
+    stage.answer(&Asked::List, Answer::Panic("index out of bounds"));
+    stage.pausing();
+    let error = stage.relist.health().unwrap_err();
     let source = error.source().unwrap().to_string();
     assert_eq!(source, "the runtime panicked: index out of bounds");
-    bench.next();
-    bench.list("a");
-    bench.found("a");
-    bench.pausing();
-    assert!(bench.relist.health().is_ok());
-    assert!(bench.cache.get("a").is_stored());
+    stage.next();
+    stage.list("a");
+    stage.found("a");
+    stage.pausing();
+    assert!(stage.relist.health().is_ok());
+    assert!(stage.cache.get("a").is_stored());
 }
 
 #[test]
 fn an_inspection_that_panics_has_failed_and_the_other_pods_are_inspected() {
-    let bench = Bench::new();
-    bench.list("a, b");
-    bench.inspect("a", Answer::Panic("index out of bounds"));
-    bench.found("b");
-    bench.next();
-    let reading = bench.cache.get("a");
+    let stage = Stage::new();
+    stage.list("a, b");
+    stage.inspect("a", Answer::Panic("index out of bounds"));
+    stage.found("b");
+    stage.next();
+    let reading = stage.cache.get("a");
     let error = reading.error().unwrap().to_string();
     assert_eq!(error, "the runtime panicked: index out of bounds");
-    assert!(bench.cache.get("b").error().is_none());
-    bench.list("a, b");
-    bench.found("a");
-    bench.pausing();
-    assert!(bench.cache.get("a").error().is_none());
+    assert!(stage.cache.get("b").error().is_none());
+    stage.list("a, b");
+    stage.found("a");
+    stage.pausing();
+    assert!(stage.cache.get("a").error().is_none());
 }
 
 /// A runtime whose drop takes long: it reports its begin, and waits for the test.

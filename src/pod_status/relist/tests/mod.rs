@@ -187,7 +187,7 @@ impl<T> Drop for WaitingThread<T> {
 
 /// A running loop whose runtime, clock and cache the test controls. Its drop releases the runtime
 /// first.
-struct Bench {
+struct Stage {
     answers: Sender<Answer>,
     asked: Receiver<Asked>,
     relist: Relist,
@@ -195,7 +195,7 @@ struct Bench {
     fake: FakeClock,
 }
 
-impl Bench {
+impl Stage {
     fn new() -> Self {
         Self::with(RelistOptions::default(), false)
     }

@@ -5,9 +5,9 @@ use crate::pod_status::{ContainerStatus, PodReading};
 
 /// A pod worker: asks first with the zero time, then with the end of its previous sync, and reports
 /// its readings.
-fn pod_worker(bench: &Bench, uid: &'static str) -> WaitingThread<PodReading<PodStatus>> {
-    let clock = Clock::from(bench.fake.clone());
-    WaitingThread::spawn(&bench.cache, move |cache, tell| {
+fn pod_worker(stage: &Stage, uid: &'static str) -> WaitingThread<PodReading<PodStatus>> {
+    let clock = Clock::from(stage.fake.clone());
+    WaitingThread::spawn(&stage.cache, move |cache, tell| {
         let mut end_of_sync = Timestamp::ZERO;
         while let Ok(reading) = cache.get_newer_than(uid, end_of_sync) {
             end_of_sync = Timestamp::now(&clock);
@@ -32,63 +32,63 @@ fn exited(uid: &str, code: i32) -> PodStatus {
 
 #[test]
 fn pl_11_a_pod_that_dies_is_seen_by_the_worker_that_waits_for_it() {
-    let bench = Bench::new();
-    let worker = pod_worker(&bench, "a");
-    bench.list("a c1=running");
-    bench.expect(&Asked::Inspect("a".to_owned()));
+    let stage = Stage::new();
+    let worker = pod_worker(&stage, "a");
+    stage.list("a c1=running");
+    stage.expect(&Asked::Inspect("a".to_owned()));
     // So that the end of the worker's sync differs from the time of this relist: an equal time
     // would count (PC-8).
-    bench.fake.advance(Duration::from_millis(1));
-    bench.give(Answer::Inspect(status("a", "")));
+    stage.fake.advance(Duration::from_millis(1));
+    stage.give(Answer::Inspect(status("a", "")));
     // Its first wait takes any status.
     let first = worker.comes("the first status");
     assert!(first.status().unwrap().container_statuses.is_empty());
-    bench.next();
-    bench.list("a c1=exited");
-    bench.inspect("a", Answer::Inspect(exited("a", 3)));
+    stage.next();
+    stage.list("a c1=exited");
+    stage.inspect("a", Answer::Inspect(exited("a", 3)));
     let second = worker.comes("the exit");
     let container = second.status().unwrap().find_container("web").unwrap();
     assert_eq!(container.exit_code, Some(3));
-    bench.shut_down();
+    stage.shut_down();
     worker.join();
 }
 
 #[test]
 fn pl_11_a_worker_hears_of_a_pod_that_nobody_lists_by_the_global_time() {
-    let bench = Bench::new();
-    let worker = pod_worker(&bench, "a");
-    bench.list("");
+    let stage = Stage::new();
+    let worker = pod_worker(&stage, "a");
+    stage.list("");
     let reading = worker.comes("the global time");
     assert!(!reading.is_stored());
     assert_eq!(reading.status().unwrap().id, "a");
-    drop(bench);
+    drop(stage);
     worker.join();
 }
 
 #[test]
 fn pl_4_a_waiting_worker_may_be_given_an_error() {
-    let bench = Bench::new();
-    let worker = pod_worker(&bench, "a");
-    bench.list("a c1=running");
-    bench.inspect("a", Answer::Fail("sandbox not found"));
+    let stage = Stage::new();
+    let worker = pod_worker(&stage, "a");
+    stage.list("a c1=running");
+    stage.inspect("a", Answer::Fail("sandbox not found"));
     let reading = worker.comes("the error");
     assert_eq!(reading.error().unwrap().to_string(), "sandbox not found");
-    drop(bench);
+    drop(stage);
     worker.join();
 }
 
 #[test]
 fn pl_1_a_worker_waits_while_the_runtime_does_not_list() {
-    let bench = Bench::new();
-    let worker = pod_worker(&bench, "a");
+    let stage = Stage::new();
+    let worker = pod_worker(&stage, "a");
     for _ in 0..3 {
-        bench.answer(&Asked::List, Answer::Fail("no such socket"));
-        bench.next();
+        stage.answer(&Asked::List, Answer::Fail("no such socket"));
+        stage.next();
     }
     assert!(worker.told.is_empty());
-    bench.list("a");
-    bench.found("a");
+    stage.list("a");
+    stage.found("a");
     assert!(worker.comes("a status").error().is_none());
-    drop(bench);
+    drop(stage);
     worker.join();
 }

@@ -1,28 +1,28 @@
 //! Health (B14): the deadline for the server's next sign of life, in each state, so that quiet and
 //! silent servers are told apart.
 
-use super::{Bench, Effect, duration};
+use super::{Effect, Stage, duration};
 use crate::error::{Error, ErrorKind};
 use crate::list_watch::{RequestPhase, RequestProgress};
-use crate::reflector::{ReflectorOptions, ReflectorStatus};
+use crate::reflector::ReflectorOptions;
 use std::time::Duration;
 
 /// Plays a story whose lines have the time until the server must give a sign of life: `input =
 /// 130s`, `input = overdue`, or `input = timeout`, the requested time-out plus half a minute; or
 /// `input = opening`, the same during the wait for the head of its answer.
 fn check(options: &str, story: &str) {
-    let mut bench = Bench::new(options);
+    let mut stage = Stage::new(options);
     let mut allowed = Duration::ZERO;
     for line in super::lines(story) {
         let (input, expected) = line.rsplit_once(" = ").unwrap();
-        let action = bench.play(input.trim());
+        let action = stage.play(input.trim());
         if let Some(read) = action.strip_prefix("read ") {
             allowed = duration(read);
         }
-        let status = bench.core.status();
+        let status = stage.core.status();
         let due = status.contact_deadline.unwrap();
-        let left = due.saturating_duration_since(bench.now);
-        let healthy = status.health(bench.now).is_ok();
+        let left = due.saturating_duration_since(stage.now);
+        let healthy = status.health(stage.now).is_ok();
         match expected.trim() {
             "overdue" => assert!(!healthy, "{line}: {left:?} left\n{story}"),
             "opening" => assert!(
@@ -82,10 +82,10 @@ fn b14_an_opened_watch_confirms_nothing() {
          committed = 130s
          opened = 130s",
     );
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 5\ncommitted\n+7s opened");
-    let status = bench.core.status();
-    assert_eq!(status.age(bench.now), Some(duration("7s")));
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 5\ncommitted\n+7s opened");
+    let status = stage.core.status();
+    assert_eq!(status.age(stage.now), Some(duration("7s")));
 }
 
 /// A watch that was found dead leaves a doubt. The opening of the next one does not end it, and
@@ -167,11 +167,11 @@ fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
         "ended",
         "ended eof",
     ] {
-        let mut bench = Bench::new("bookmarks");
-        bench.tell("start\npage 5\ncommitted\nopened\nbookmark 6\napplied");
-        bench.play(&format!("+9s {nothing}"));
-        let status = bench.core.status();
-        assert_eq!(status.age(bench.now), Some(duration("9s")), "{nothing}");
+        let mut stage = Stage::new("bookmarks");
+        stage.tell("start\npage 5\ncommitted\nopened\nbookmark 6\napplied");
+        stage.play(&format!("+9s {nothing}"));
+        let status = stage.core.status();
+        assert_eq!(status.age(stage.now), Some(duration("9s")), "{nothing}");
     }
     for something in [
         "bookmark 7",
@@ -180,11 +180,11 @@ fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
         "undecodable 7",
         "skipped 7",
     ] {
-        let mut bench = Bench::new("bookmarks");
-        bench.tell("start\npage 5\ncommitted\nopened\nbookmark 6\napplied");
-        bench.play(&format!("+9s {something}"));
-        let status = bench.core.status();
-        assert_eq!(status.age(bench.now), Some(duration("0s")), "{something}");
+        let mut stage = Stage::new("bookmarks");
+        stage.tell("start\npage 5\ncommitted\nopened\nbookmark 6\napplied");
+        stage.play(&format!("+9s {something}"));
+        let status = stage.core.status();
+        assert_eq!(status.age(stage.now), Some(duration("0s")), "{something}");
     }
 }
 
@@ -244,14 +244,14 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
          committed = opening
          opened = timeout",
     );
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 5\ncommitted\nopened");
-    assert!(!bench.core.status().is_behind());
-    bench.tell("+1s added 6 -> apply\napply-error sink -> pause 800ms");
-    let status = bench.core.status();
-    assert_eq!(status.behind_since, Some(bench.now));
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 5\ncommitted\nopened");
+    assert!(!stage.core.status().is_behind());
+    stage.tell("+1s added 6 -> apply\napply-error sink -> pause 800ms");
+    let status = stage.core.status();
+    assert_eq!(status.behind_since, Some(stage.now));
     assert!(status.is_behind() && status.failures.last().is_some());
-    let later = bench.now + duration("2s");
+    let later = stage.now + duration("2s");
     let error = status.health(later).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(
@@ -264,14 +264,33 @@ fn b14_a_cache_that_is_known_to_be_behind_says_so() {
         error.last_error().map(Error::kind),
         Some(ErrorKind::Protocol)
     );
-    bench.tell("paused -> list 6 limit=0\npage 7\ncommitted");
-    assert!(!bench.core.status().is_behind());
+    stage.tell("paused -> list 6 limit=0\npage 7\ncommitted");
+    assert!(!stage.core.status().is_behind());
+    // A necessary list failed, or was too old. The refused watch before says nothing.
+    let begun = "start\npage 5\ncommitted\nopen-error 403\npaused -> list 5 limit=0";
+    let streams = "start\nopened\nfinal-bookmark 9\ncommitted\nmodified 9\napplied
+        +6s ended\nopen-error 403\npaused -> stream 9";
+    let older = format!(
+        "{streams}\nopened\nfinal-bookmark 8\nopened\n+1s ended\npaused -> stream 9\nopened"
+    );
+    for (options, story, last) in [
+        ("", begun, "page-error refused"),
+        ("", &format!("{begun}\npage 6"), "commit-error sink"),
+        ("streams", streams, "open-error 429"),
+        ("streams", &older, "final-bookmark 8"),
+    ] {
+        let mut stage = Stage::new(options);
+        stage.tell(story);
+        assert!(!stage.core.status().is_behind());
+        assert!(stage.play(last).starts_with("pause"), "{last}");
+        assert!(stage.core.status().is_behind(), "{last}");
+    }
     // A server that is away is not known to have changed.
-    bench.tell("opened\n+300s ended\nprobe-error refused");
-    assert!(!bench.core.status().is_behind());
-    let mut bench = Bench::new("one-object");
-    bench.tell("start\npage 5\ncommitted\nopened\n+300s ended\npage-error refused");
-    assert!(!bench.core.status().is_behind());
+    stage.tell("opened\n+300s ended\nprobe-error refused");
+    assert!(!stage.core.status().is_behind());
+    let mut stage = Stage::new("one-object");
+    stage.tell("start\npage 5\ncommitted\nopened\n+300s ended\npage-error refused");
+    assert!(!stage.core.status().is_behind());
 }
 
 /// B11: a bookmark is remembered by server and resource, beyond the run that saw it.
@@ -285,52 +304,57 @@ fn b11_where_bookmarks_came_to_another_run_silence_means_something_from_the_firs
          opened = 130s
          +130s quiet 130s = overdue",
     );
+    // Also while the watch is opened.
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 5\ncommitted");
+    stage.bookmarks = Some(Duration::ZERO);
+    stage.tell("opened -> read 130s");
 }
 
 #[test]
 fn b11_the_source_is_told_once_of_bookmarks_that_come_by_themselves() {
-    let told = |bench: &Bench| {
+    let told = |stage: &Stage| {
         let told = |effect: &&Effect| matches!(effect, Effect::BookmarkCame(_));
-        bench.effects.iter().filter(told).count()
+        stage.effects.iter().filter(told).count()
     };
-    let mut bench = Bench::new("streams");
-    bench.tell("start\nopened\nfinal-bookmark 5\ncommitted");
-    assert_eq!(told(&bench), 0, "every streamed list ends in one");
-    bench.tell("bookmark 6\napplied");
-    assert_eq!(told(&bench), 1);
-    bench.tell("bookmark 7\napplied\n+100s ended eof\nopened\nbookmark 8\napplied");
-    assert_eq!(told(&bench), 1);
-    bench.tell("+100s bookmark 9\napplied");
-    assert_eq!(told(&bench), 2, "and of intervals that matter");
+    let mut stage = Stage::new("streams");
+    stage.tell("start\nopened\nfinal-bookmark 5\ncommitted");
+    assert_eq!(told(&stage), 0, "every streamed list ends in one");
+    stage.tell("bookmark 6\napplied");
+    assert_eq!(told(&stage), 1);
+    stage.tell("bookmark 7\napplied\n+100s ended eof\nopened\nbookmark 8\napplied");
+    assert_eq!(told(&stage), 1);
+    stage.tell("+100s bookmark 9\napplied");
+    assert_eq!(told(&stage), 2, "and of intervals that matter");
 }
 
 #[test]
 fn b14_a_quiet_server_without_bookmarks_is_healthy_through_its_own_time_out() {
-    let mut bench = Bench::new("");
-    let read = bench.tell("start\npage 5\ncommitted").play("opened");
+    let mut stage = Stage::new("");
+    let read = stage.tell("start\npage 5\ncommitted").play("opened");
     let allowed = duration(read.strip_prefix("read ").unwrap());
-    let opened = bench.now;
+    let opened = stage.now;
     for gone in [Duration::from_secs(131), allowed - Duration::from_secs(1)] {
-        let status = bench.core.status();
+        let status = stage.core.status();
         status.health(opened + gone).unwrap();
     }
     // The server ends the watch as it was asked to. The probe after that is the sign of life.
-    bench.now = opened + allowed - Duration::from_secs(30);
-    bench.play("ended");
-    let status = bench.core.status();
-    assert_eq!(status.age(bench.now), Some(bench.now - opened));
-    status.health(bench.now + duration("29s")).unwrap();
-    bench.play("probed 5");
-    let status = bench.core.status();
-    assert_eq!(status.age(bench.now), Some(Duration::ZERO));
+    stage.now = opened + allowed - Duration::from_secs(30);
+    stage.play("ended");
+    let status = stage.core.status();
+    assert_eq!(status.age(stage.now), Some(stage.now - opened));
+    status.health(stage.now + duration("29s")).unwrap();
+    stage.play("probed 5");
+    let status = stage.core.status();
+    assert_eq!(status.age(stage.now), Some(Duration::ZERO));
     // The server does not end it, and the connection counts as dead.
-    let mut bench = Bench::new("");
-    let read = bench.tell("start\npage 5\ncommitted").play("opened");
-    bench.now += duration(read.strip_prefix("read ").unwrap());
-    bench.step(super::Input::Quiet {
+    let mut stage = Stage::new("");
+    let read = stage.tell("start\npage 5\ncommitted").play("opened");
+    stage.now += duration(read.strip_prefix("read ").unwrap());
+    stage.step(super::Input::Quiet {
         last_contact: opened,
     });
-    assert!(bench.core.status().health(bench.now).is_err());
+    assert!(stage.core.status().health(stage.now).is_err());
 }
 
 #[test]
@@ -343,7 +367,8 @@ fn b14_a_watch_that_broke_off_in_its_time_leaves_the_idle_limit_and_failures_ext
          opened = timeout
          +200s ended eof = 130s
          probe-error refused = 130s
-         paused = 129200ms",
+         paused = 129200ms
+         probed 5 = opening",
     );
     check(
         "",
@@ -404,6 +429,7 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
         "streams",
         "start = 130s
          opened = 130s
+         +9s quiet 0s = 130s
          +5s added 3 = 130s
          applied = 130s
          +5s added 4 = 130s
@@ -418,22 +444,26 @@ fn b14_a_list_on_its_way_is_no_silence_unless_the_one_before_failed() {
 #[test]
 fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_something_is() {
     let refused = "+100s page-error 403 Forbidden";
-    let mut bench = Bench::new("");
-    bench.tell(&format!("start\n{refused}\npaused"));
-    assert!(bench.core.status().refusal.is_none());
-    bench.tell(refused);
-    let status = bench.core.status();
+    let mut stage = Stage::new("");
+    stage.tell(&format!("start\n{refused}\npaused"));
+    assert!(stage.core.status().refusal.is_none());
+    stage.tell(refused);
+    let status = stage.core.status();
     assert!(status.refusal.is_some() && !status.synced);
     // From the next try on.
-    let due = bench.now + duration("1600ms") + duration("130s");
+    let due = stage.now + duration("1600ms") + duration("130s");
     assert_eq!(status.contact_deadline, Some(due));
+    // Also where the server names the time of the next try.
+    stage.tell("paused\npage-error 403 Forbidden retry-after=300 -> pause 300s");
+    let status = stage.core.status();
+    assert!(!status.is_overdue(stage.now + duration("299s")));
 
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\npaused");
-    bench.tell(&format!("{refused}\npaused\n{refused}"));
-    let status = bench.core.status();
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 5\ncommitted\nopened\nerror 403 Forbidden\npaused");
+    stage.tell(&format!("{refused}\npaused\n{refused}"));
+    let status = stage.core.status();
     assert!(status.refusal.is_some());
-    let error = status.health(bench.now).unwrap_err();
+    let error = status.health(stage.now).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert!(
         error
@@ -446,10 +476,10 @@ fn b14_r4_a_refusal_is_an_answer_where_nothing_is_held_and_a_failure_where_somet
 
 #[test]
 fn b14_an_ended_reflector_owes_nothing_and_one_that_began_says_since_when() {
-    let mut bench = Bench::new("");
-    bench.tell("start");
-    bench.now += duration("130s");
-    let error = bench.core.status().health(bench.now).unwrap_err();
+    let mut stage = Stage::new("");
+    stage.tell("start");
+    stage.now += duration("130s");
+    let error = stage.core.status().health(stage.now).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the server has confirmed nothing for 130s"
@@ -457,28 +487,26 @@ fn b14_an_ended_reflector_owes_nothing_and_one_that_began_says_since_when() {
     assert!(error.last_error().is_none());
     let progress = RequestProgress::new("api.test:6443".into());
     progress.enter(RequestPhase::LookingUp);
-    let status = ReflectorStatus {
-        progress: Some(progress),
-        ..bench.core.status().clone()
-    };
+    stage.core.shows(Some(progress));
+    let error = stage.core.status().health(stage.now).unwrap_err();
     assert_eq!(
-        status.health(bench.now).unwrap_err().to_string(),
+        error.to_string(),
         "the server has confirmed nothing for 130s: looking up api.test:6443"
     );
-    bench.tell("stop");
-    bench.core.status().health(bench.now).unwrap();
+    stage.tell("stop");
+    stage.core.status().health(stage.now).unwrap();
 }
 
 /// B11: an endless idle limit never ends, and is not taken for zero.
 #[test]
 fn b11_the_longest_idle_limit_there_is_never_ends() {
-    let mut bench = Bench::new("");
+    let mut stage = Stage::new("");
     let options = ReflectorOptions {
         idle_limit: Duration::MAX,
         ..ReflectorOptions::default()
     };
-    bench.core = super::Core::new(&options, "things".to_owned(), false, bench.now);
-    let read = bench
+    stage.core = super::Core::new(&options, "things".to_owned(), false, stage.now);
+    let read = stage
         .tell("start\npage 5\ncommitted\nopened\nbookmark 6")
         .play("applied");
     let read = duration(read.strip_prefix("read ").unwrap());
@@ -486,52 +514,59 @@ fn b11_the_longest_idle_limit_there_is_never_ends() {
         (330..631).contains(&read.as_secs()),
         "the watch's own end: {read:?}"
     );
-    let due = bench.core.status().contact_deadline.unwrap();
-    assert!(due - bench.now > duration("525600m"));
+    let due = stage.core.status().contact_deadline.unwrap();
+    assert!(due - stage.now > duration("525600m"));
 }
 
 /// The age of a list counts from the request of its first page, like the age of a get. Later pages
 /// bring nothing newer.
 #[test]
 fn what_a_list_brought_is_as_old_as_its_request() {
-    let mut bench = Bench::new("");
-    let asked_at = bench.now;
-    bench.tell(
+    let mut stage = Stage::new("");
+    let asked_at = stage.now;
+    stage.tell(
         "start -> list 0 limit=500
         +3s page 5 more=x -> list most-recent limit=500 continue=x
         +3s page 5 -> commit 5
         +1s committed -> watch 5",
     );
-    assert_eq!(bench.core.status().last_contact, Some(asked_at));
-    bench.tell("opened -> read\n+1s error 403 -> pause 800ms\npaused -> list 5 limit=500");
-    let asked_at = bench.now;
-    bench.tell("page-error 429 retry-after=2 -> pause 2s\npaused\n+5s page 6\ncommitted");
+    assert_eq!(stage.core.status().last_contact, Some(asked_at));
+    stage.tell("opened -> read\n+1s error 403 -> pause 800ms\npaused -> list at-least 5 limit=500");
+    let asked_at = stage.now;
+    stage.tell("page-error 429 retry-after=2 -> pause 2s\npaused\n+5s page 6\ncommitted");
     let asked_again_at = asked_at + Duration::from_secs(2);
-    assert_eq!(bench.core.status().last_contact, Some(asked_again_at));
-    bench.tell("opened -> read\n+6s ended -> probe");
-    let probed_at = bench.now;
-    bench.tell("+4s probed 6 -> watch 6");
-    assert_eq!(bench.core.status().last_contact, Some(probed_at));
+    assert_eq!(stage.core.status().last_contact, Some(asked_again_at));
+    stage.tell("opened -> read\n+6s ended -> probe");
+    let probed_at = stage.now;
+    stage.tell("+4s probed 6 -> watch 6");
+    assert_eq!(stage.core.status().last_contact, Some(probed_at));
+    // The content is as it was, and the server is not: a sign of life, and no confirmation.
+    stage.tell("opened -> read\n+6s ended -> probe");
+    let due = stage.core.status().contact_deadline;
+    stage.tell("probed 9 -> watch 6");
+    let status = stage.core.status();
+    assert_eq!(status.last_contact, Some(probed_at));
+    assert!(status.contact_deadline > due);
 }
 
 /// Plays a server whose lists come and whose watches fail: with the first input at their opening,
 /// or with the second once they are open. Ends in the pause that would last beyond `time`.
-fn fail_watches(bench: &mut Bench, (opens, ends): (&str, &str), time: &str) {
-    let end = bench.now + duration(time);
-    let mut action = bench.play("start");
+fn fail_watches(stage: &mut Stage, (opens, ends): (&str, &str), time: &str) {
+    let end = stage.now + duration(time);
+    let mut action = stage.play("start");
     loop {
         let input = match action.split(' ').next().unwrap() {
             "list" => "page 5",
             "commit" => "committed",
             "watch" => opens,
             "read" => ends,
-            "pause" if bench.pause_until.unwrap() > end => break,
+            "pause" if stage.pause_until.unwrap() > end => break,
             "pause" => "paused",
             _ => panic!("{action}"),
         };
-        action = bench.play(input);
+        action = stage.play(input);
     }
-    bench.now = end;
+    stage.now = end;
 }
 
 /// Lists between the watches confirm the content, and hide no failure of the watches.
@@ -547,31 +582,31 @@ fn b14_watches_that_keep_failing_are_unhealthy_until_one_serves() {
         ("opened", "ended eof", "very short watch"),
     ];
     for (opens, ends, cause) in rows {
-        let mut bench = Bench::new("bookmarks");
-        fail_watches(&mut bench, (opens, ends), "20s");
-        let error = bench.core.status().health(bench.now).unwrap_err();
+        let mut stage = Stage::new("bookmarks");
+        fail_watches(&mut stage, (opens, ends), "20s");
+        let error = stage.core.status().health(stage.now).unwrap_err();
         let text = error.to_string();
         assert!(text.contains(cause) && !text.contains('\n'), "{text}");
         assert!(error.attempts() >= 3, "{text}");
-        assert_eq!(bench.now - error.since().unwrap(), duration("20s"));
+        assert_eq!(stage.now - error.since().unwrap(), duration("20s"));
         assert!(error.last_error().unwrap().to_string().contains(cause));
 
-        let mut action = bench.play("paused");
+        let mut action = stage.play("paused");
         while action != "read 130s" {
-            action = bench.play(match action.split(' ').next().unwrap() {
+            action = stage.play(match action.split(' ').next().unwrap() {
                 "list" => "page 5",
                 "commit" => "committed",
                 _ => "opened",
             });
         }
-        let status = bench.core.status().clone();
+        let status = stage.core.status().clone();
         assert!(
-            status.health(bench.now).is_err(),
+            status.health(stage.now).is_err(),
             "{cause}: only just opened"
         );
-        assert!(status.health(bench.now + duration("5s")).is_ok(), "{cause}");
-        bench.play("bookmark 6");
-        assert!(bench.core.status().health(bench.now).is_ok(), "{cause}");
+        assert!(status.health(stage.now + duration("5s")).is_ok(), "{cause}");
+        stage.play("bookmark 6");
+        assert!(stage.core.status().health(stage.now).is_ok(), "{cause}");
     }
 }
 
@@ -582,35 +617,35 @@ fn b14_a_few_failures_or_a_few_seconds_of_them_are_healthy() {
         ("open-error refused", "9s"),
         ("open-error 403 Forbidden", "9s"),
     ] {
-        let mut bench = Bench::new("bookmarks");
-        fail_watches(&mut bench, (failure, ""), time);
-        assert!(bench.core.status().failures.count() > 0);
-        bench.core.status().health(bench.now).unwrap();
+        let mut stage = Stage::new("bookmarks");
+        fail_watches(&mut stage, (failure, ""), time);
+        assert!(stage.core.status().failures.count() > 0);
+        stage.core.status().health(stage.now).unwrap();
     }
-    let mut bench = Bench::new("bookmarks");
-    bench.tell("start\npage 5\ncommitted\nopen-error 429 retry-after=20");
-    bench.now += duration("19s");
-    bench.core.status().health(bench.now).unwrap();
+    let mut stage = Stage::new("bookmarks");
+    stage.tell("start\npage 5\ncommitted\nopen-error 429 retry-after=20");
+    stage.now += duration("19s");
+    stage.core.status().health(stage.now).unwrap();
 }
 
 /// Before the first list, too: an answer to the readers of one object is no health of a collection.
 #[test]
 fn b14_lists_that_keep_failing_say_why() {
     for cause in ["403 Forbidden", "404 NotFound", "401 Unauthorized", "500"] {
-        let mut bench = Bench::new("");
-        let mut action = bench.play("start");
-        let began = bench.now;
-        while bench.now < began + duration("20s") {
+        let mut stage = Stage::new("");
+        let mut action = stage.play("start");
+        let began = stage.now;
+        while stage.now < began + duration("20s") {
             action = if action.starts_with("list") {
-                bench.play(&format!("page-error {cause}"))
+                stage.play(&format!("page-error {cause}"))
             } else {
-                bench.play("paused")
+                stage.play("paused")
             };
         }
-        let error = bench.core.status().health(bench.now).unwrap_err();
+        let error = stage.core.status().health(stage.now).unwrap_err();
         assert!(error.to_string().contains(cause), "{error}");
         assert!(error.attempts() >= 3);
-        let is_answer = bench.core.status().refusal.is_some();
-        assert_eq!(bench.core.status().is_overdue(bench.now), !is_answer, "R4");
+        let is_answer = stage.core.status().refusal.is_some();
+        assert_eq!(stage.core.status().is_overdue(stage.now), !is_answer, "R4");
     }
 }

@@ -1,6 +1,6 @@
 //! Lists and pages: RF-5..RF-20, PG-1..PG-8, B4, B18.
 
-use super::{Bench, Row, check, row};
+use super::{Row, Stage, check, row};
 
 const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
     row(
@@ -38,14 +38,21 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
     ",
     ),
     row(
-        "RF-10, PG-2: a page size of one's own holds at every version",
+        "RF-10, PG-2: a page size of one's own holds at every version, and no page is an old one",
         "page=4",
         "
         start               -> list 0 limit=4
         page 10             -> commit 10
         committed           -> watch 10
         open-error 500      -> pause
-        paused              -> list 10 limit=4
+        paused              -> list at-least 10 limit=4
+    ",
+    ),
+    row(
+        "RF-10: a page size of zero is none",
+        "page=0",
+        "
+        start               -> list 0 limit=500
     ",
     ),
     row(
@@ -57,7 +64,7 @@ const LISTS_AND_THEIR_VERSIONS: &[Row] = &[
         page 10             -> commit 10
         committed           -> watch 10
         open-error 500      -> pause
-        paused              -> list 10 limit=500
+        paused              -> list at-least 10 limit=500
     ",
     ),
     row(
@@ -177,7 +184,7 @@ const PAGES: &[Row] = &[
         page 10             -> commit 10
         committed           -> watch 10
         open-error 500      -> pause
-        paused              -> list 10 limit=4
+        paused              -> list at-least 10 limit=4
         page 11 more=C1     -> list most-recent limit=4 continue=C1
         page-error 410 Expired -> list 10 limit=0
         page 12             -> commit 12
@@ -217,7 +224,7 @@ const PAGES: &[Row] = &[
         start               -> list 0 limit=4
         page 11 more=C1     -> list most-recent limit=4 continue=C1
         page-error 410 Expired -> list 0 limit=0
-        page 12 more=C2     -> list most-recent limit=4 continue=C2
+        page 12 more=C1     -> list most-recent limit=4 continue=C1
         page-error 410 Expired -> list most-recent limit=4
         page 13 more=C3     -> list most-recent limit=4 continue=C3
         page-error 410 Expired -> pause 800ms
@@ -319,6 +326,9 @@ const A_RESTART_NEVER_GOES_BACK: &[Row] = &[
         page 9              -> list most-recent limit=500
         page 3              -> commit 3 consistent
         committed           -> watch 3
+        open-error 500      -> pause
+        paused              -> list 3 limit=0
+        page 4              -> commit 4
     ",
     ),
     row(
@@ -364,37 +374,37 @@ fn a_stop_ends_every_state() {
         "start\npage 5\ncommitted\nopened\n+2s ended",
     ];
     for story in stories {
-        let mut bench = Bench::new("");
-        bench.tell(story);
-        assert_eq!(bench.play("stop"), "end", "after {story:?}");
-        assert_eq!(bench.play("stop"), "end", "twice after {story:?}");
+        let mut stage = Stage::new("");
+        stage.tell(story);
+        assert_eq!(stage.play("stop"), "end", "after {story:?}");
+        assert_eq!(stage.play("stop"), "end", "twice after {story:?}");
     }
-    let mut bench = Bench::new("streams");
-    bench.tell("start -> stream most-recent\nopened -> read 10s\nadded 4 -> stage");
-    assert_eq!(bench.play("stop"), "end", "WL-10");
+    let mut stage = Stage::new("streams");
+    stage.tell("start -> stream most-recent\nopened -> read 10s\nadded 4 -> stage");
+    assert_eq!(stage.play("stop"), "end", "WL-10");
 }
 
 /// RF-18 and RF-50: an empty list counts as synced; the last version is that of the last success.
 #[test]
 fn synced_is_a_list_that_reached_the_sink() {
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 5");
-    assert!(!bench.core.status().synced, "not before the sink has it");
-    assert_eq!(bench.core.status().resource_version.as_str(), "");
-    bench.tell("committed");
-    assert!(bench.core.status().synced);
-    assert_eq!(bench.core.status().resource_version.as_str(), "5");
-    bench.tell("opened\nadded 9\nstop");
-    assert_eq!(bench.core.status().resource_version.as_str(), "9");
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 5");
+    assert!(!stage.core.status().synced, "not before the sink has it");
+    assert_eq!(stage.core.status().resource_version.as_str(), "");
+    stage.tell("committed");
+    assert!(stage.core.status().synced);
+    assert_eq!(stage.core.status().resource_version.as_str(), "5");
+    stage.tell("opened\nadded 9\nstop");
+    assert_eq!(stage.core.status().resource_version.as_str(), "9");
 }
 
 /// Tokens that differ but never end are a list without end, too.
 #[test]
 fn pages_without_end_end() {
-    let mut bench = Bench::new("page=1");
-    bench.play("start");
+    let mut stage = Stage::new("page=1");
+    stage.play("start");
     let mut pages = 0_u32;
-    while !bench
+    while !stage
         .play(&format!("page 5 more=C{pages}"))
         .starts_with("pause")
     {

@@ -24,7 +24,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 
 use super::*;
 use crate::clock::Clock;
-use crate::list_watch::{EventKind, ListPage};
+use crate::list_watch::{EventKind, ListPage, VersionMatch};
 use crate::object::Status;
 
 /// A row: the ID, the options it needs, and its story.
@@ -43,7 +43,7 @@ pub(super) const fn row(id: &'static str, options: &'static str, story: &'static
 }
 
 /// A core, and the world as its driver would see it.
-pub(super) struct Bench {
+pub(super) struct Stage {
     pub(super) core: Core,
     pub(super) now: Instant,
     pub(super) urgent: bool,
@@ -54,7 +54,7 @@ pub(super) struct Bench {
     pub(super) effects: Vec<Effect>,
 }
 
-impl Bench {
+impl Stage {
     pub(super) fn new(options: &str) -> Self {
         let mut settings = ReflectorOptions::exact(Clock::system());
         let (mut urgent, mut streams, mut one_object) = (false, false, false);
@@ -149,8 +149,12 @@ impl Bench {
                     (token, fresh) => panic!("{token:?} with fresh {fresh}"),
                 };
                 let asked = version(&request.resource_version);
-                assert_eq!(request.version_match, None);
-                format!("list {asked} limit={}{page}", request.limit)
+                let at_least = match request.version_match {
+                    None => "",
+                    Some(VersionMatch::NotOlderThan) => "at-least ",
+                    Some(VersionMatch::Exact) => panic!("an old list confirms nothing"),
+                };
+                format!("list {at_least}{asked} limit={}{page}", request.limit)
             }
             Action::Probe(request) => {
                 assert_eq!((request.resource_version.as_str(), request.limit), ("", 1));
@@ -216,12 +220,12 @@ pub(super) fn matches(action: &str, expected: &str) -> bool {
 
 pub(super) fn check(rows: &[Row]) {
     for row in rows {
-        let mut bench = Bench::new(row.options);
+        let mut stage = Stage::new(row.options);
         for line in lines(row.story) {
             let (input, expected) = line
                 .split_once("->")
                 .unwrap_or_else(|| panic!("{}: no arrow in {line:?}", row.id));
-            let action = bench.play(input.trim());
+            let action = stage.play(input.trim());
             let expected = expected.trim();
             assert!(
                 matches(&action, expected),

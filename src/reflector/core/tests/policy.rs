@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::{Action, Bench, Input, Row, Seen, check, error, page, paged, row};
+use super::{Action, Input, Row, Seen, Stage, check, error, page, paged, row};
 use crate::policy::{self, Chance, NextRequest, PolicyRequest, WaitRule};
 
 const NAMED_WAITS: &[Row] = &[
@@ -78,6 +78,20 @@ const NAMED_WAITS: &[Row] = &[
         modified 6          -> apply
         applied             -> read
         error 504 too-large retry-after=1 -> pause 1s
+    ",
+    ),
+    row(
+        "B9: a named wait costs no list that follows soon",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        error 429 retry-after=1 -> pause 1s firm
+        paused              -> watch 5
+        opened              -> read
+        error 410 Expired   -> soon
     ",
     ),
 ];
@@ -157,6 +171,22 @@ const UNREADABLE: &[Row] = &[
     ",
     ),
     row(
+        "RF-9: a list that succeeds ends the row of such refusals",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 400      -> pause 800ms
+        paused              -> list 5 limit=0
+        page 6              -> commit 6
+        committed           -> watch 6
+        open-error eof      -> pause 1.6s
+        paused              -> list 6 limit=0
+        page-error 422      -> pause 800ms
+    ",
+    ),
+    row(
         "RF-9: streams that are not known do not count",
         "streams",
         "
@@ -192,8 +222,8 @@ fn one_refusal_at_a_version_is_about_the_request() {
 #[test]
 fn a_position_that_is_not_read_leads_to_the_most_recent_list() {
     for answer in ["400", "422", "500 InternalError", "400 BadRequest"] {
-        let mut bench = Bench::new("");
-        bench.tell(&format!(
+        let mut stage = Stage::new("");
+        stage.tell(&format!(
             "start -> list 0 limit=500
             page 77 -> commit 77
             committed -> watch 77
@@ -213,62 +243,72 @@ fn a_position_that_is_not_read_leads_to_the_most_recent_list() {
 /// The same where each answer names a wait: it is followed ten times.
 #[test]
 fn a_position_that_is_not_read_is_given_up_after_ten_named_waits() {
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 77\ncommitted -> watch 77");
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 77\ncommitted -> watch 77");
     for _ in 0..9 {
-        bench.tell("open-error 500 InternalError retry-after=1 -> pause 1s\npaused -> watch 77");
+        stage.tell("open-error 500 InternalError retry-after=1 -> pause 1s\npaused -> watch 77");
     }
-    bench.tell(
+    stage.tell(
         "open-error 500 InternalError retry-after=1 -> pause 1s
         paused -> list most-recent limit=500",
     );
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 77\ncommitted\nopen-error eof\npaused -> list 77 limit=0");
+    let refused = "page-error 500 InternalError retry-after=1";
+    for _ in 0..9 {
+        stage.tell(&format!("{refused} -> pause 1s\npaused -> list 77 limit=0"));
+    }
+    stage.tell(&format!(
+        "{refused} -> pause 1.6s\npaused -> list most-recent limit=500"
+    ));
 }
 
 /// R19: ten waits are followed as they are named, then they grow until a watch has served.
 #[test]
 fn named_waits_grow_after_ten_in_a_row() {
-    let mut bench = Bench::new("");
-    bench.tell("start\npage 5\ncommitted -> watch 5");
+    let mut stage = Stage::new("");
+    stage.tell("start\npage 5\ncommitted -> watch 5");
     for _ in 0..10 {
-        bench.tell("open-error 429 retry-after=1 -> pause 1s\npaused -> watch 5");
+        stage.tell("open-error 429 retry-after=1 -> pause 1s\npaused -> watch 5");
     }
     for pause in ["1s", "1.6s", "3.2s", "6.4s"] {
-        bench.tell(&format!(
+        stage.tell(&format!(
             "open-error 429 retry-after=1 -> pause {pause}\npaused -> watch 5"
         ));
     }
-    bench.tell("opened\nmodified 6\napplied\nerror 429 retry-after=1 -> pause 1s");
+    stage.tell("opened\nmodified 6\napplied\nerror 429 retry-after=1 -> pause 1s");
+    stage.tell("paused\nopen-error 429 retry-after=1 -> pause 1s");
 }
 
-/// WL-7: plain lists for a pause that grows to ten minutes at most, then a stream again.
+/// The time from the second refusal of a stream to the next one.
+fn time_without_streams(stage: &mut Stage) -> Duration {
+    stage.tell("open-error 429 -> pause\npaused\nopen-error 429 -> pause");
+    let mut asked = stage.play("paused");
+    let since = stage.now;
+    while !asked.starts_with("stream ") {
+        assert!(asked.starts_with("list "), "{asked}");
+        stage.tell("page 5\ncommitted\nopened\nerror 403 -> pause");
+        asked = stage.play("+5s paused");
+    }
+    stage.now - since
+}
+
+/// WL-7: plain lists for a pause that grows to ten minutes at most, then a stream again. A complete
+/// stream makes the next pause short.
 #[test]
 fn streams_are_tried_again_later() {
-    let mut bench = Bench::new("streams");
-    let mut asked = bench.play("start");
-    let mut pauses = Vec::new();
-    for _ in 0..8 {
-        assert!(asked.starts_with("stream "), "{asked}");
-        for _ in 0..2 {
-            assert!(bench.play("open-error 429").starts_with("pause"));
-            asked = bench.play("paused");
-        }
-        let since = bench.now;
-        loop {
-            assert!(asked.starts_with("list "), "{asked}");
-            bench.tell("page 5\ncommitted\nopened\nerror 403 -> pause");
-            asked = bench.play("+5s paused");
-            if asked.starts_with("stream ") {
-                break;
-            }
-        }
-        pauses.push(bench.now - since);
-    }
+    let mut stage = Stage::new("streams");
+    stage.tell("start -> stream most-recent");
+    let pauses: Vec<_> = (0..8).map(|_| time_without_streams(&mut stage)).collect();
     let most = Duration::from_secs(10 * 60 + 70);
     assert!(pauses.iter().all(|pause| *pause < most), "{pauses:?}");
     let first = pauses.first().copied().unwrap_or_default();
     assert!(first < Duration::from_secs(140), "{pauses:?}");
     let last = pauses.last().copied().unwrap_or_default();
     assert!(last >= Duration::from_secs(5 * 60), "{pauses:?}");
+    stage.tell("opened\nfinal-bookmark 5\ncommitted\nerror 403 -> pause\npaused -> stream 5");
+    let next = time_without_streams(&mut stage);
+    assert!(next < Duration::from_secs(140), "{next:?}");
 }
 
 /// For any answers that name waits, while no watch serves: few lists.
@@ -294,20 +334,20 @@ fn lists_stay_few_whatever_answers_name_waits() {
     ];
     for seed in 0..400 {
         let options = if seed % 2 == 0 { "streams" } else { "" };
-        let mut bench = Bench::new(options);
+        let mut stage = Stage::new(options);
         let mut chance = Chance::new(seed);
         // Half of the servers always give the same answers.
         let fixed = (seed % 4 < 2).then(|| (chance.below(3), chance.below(15)));
-        let begin = bench.now;
+        let begin = stage.now;
         let mut lists = Vec::new();
-        let mut action = bench.step(Input::Start);
-        while bench.now < begin + Duration::from_secs(60 * MINUTES) {
+        let mut action = stage.step(Input::Start);
+        while stage.now < begin + Duration::from_secs(60 * MINUTES) {
             let (fails, answer) = fixed.unwrap_or_else(|| (chance.below(3), chance.below(15)));
             let answer = answers.get(usize::try_from(answer).unwrap()).unwrap();
             let failed = || error(&format!("{answer} retry-after=1"));
             let input = match action {
                 Action::List { .. } => {
-                    lists.push(bench.now);
+                    lists.push(stage.now);
                     if fails == 0 {
                         paged(Err(failed()), true)
                     } else {
@@ -320,12 +360,12 @@ fn lists_stay_few_whatever_answers_name_waits() {
                 Action::Open(_) | Action::Commit(_) => Input::Done(Ok(())),
                 Action::Read { .. } => Input::Seen(Seen::Error(failed())),
                 Action::Pause { until, .. } | Action::PauseInList { until } => {
-                    bench.now = until;
+                    stage.now = until;
                     Input::Paused
                 }
                 other => panic!("seed {seed}: {other:?}"),
             };
-            action = bench.step(input);
+            action = stage.step(input);
         }
         let of_minute = |minute: u64| {
             let at = begin + Duration::from_secs(60 * minute);
@@ -422,20 +462,20 @@ fn the_reflector_does_what_each_row_says() {
     for (request, before, asks, same) in requests {
         for (answer, named) in ANSWERS.into_iter().flat_map(named) {
             let streams = request == PolicyRequest::Stream;
-            let mut bench = Bench::new(if streams { "streams" } else { "" });
-            bench.tell(before).tell(asks);
+            let mut stage = Stage::new(if streams { "streams" } else { "" });
+            stage.tell(before).tell(asks);
             let mut failure = error(answer);
             if named {
                 failure = failure.with_retry_after(Duration::from_secs(7));
             }
             let step = policy::after(request, &failure, 1);
             let has_status = failure.status().is_some();
-            let action = bench.step(match (request, asks) {
+            let action = stage.step(match (request, asks) {
                 (_, "opened") => Input::Seen(Seen::Error(failure)),
                 (PolicyRequest::Stream | PolicyRequest::Open, _) => Input::Done(Err(failure)),
                 _ => paged(Err(failure), true),
             });
-            let action = bench.write(&action);
+            let action = stage.write(&action);
             let row = format!("{request:?} {asks} {answer} {named}: {step:?}, got {action}");
             let in_list = action.strip_prefix("pause-in-list ");
             let pause = in_list.or_else(|| action.strip_prefix("pause "));
@@ -448,7 +488,7 @@ fn the_reflector_does_what_each_row_says() {
             };
             assert!(pauses(step.wait, pause, named, backoff), "{row}");
             let action = match pause {
-                Some(_) => bench.play("paused"),
+                Some(_) => stage.play("paused"),
                 None => action.clone(),
             };
             let action = action.split(" head=").next().unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Backoffs, fast first syncs, refusals and waits the server asks for: B3, B9, B10, R4, BK-8.
 
-use super::{Bench, Row, check, row};
+use super::{Row, Stage, check, row};
 use std::time::Duration;
 
 const BACKOFFS: &[Row] = &[
@@ -97,26 +97,32 @@ const BACKOFFS: &[Row] = &[
         page-error 500      -> pause 1.6s
     ",
     ),
-    row(
-        "BK-5: health before a Retry-After starts the backoff again as it does before any failure",
-        "",
-        "
-        start               -> list 0 limit=500
-        page-error 500      -> pause 800ms
-        paused              -> list 0 limit=500
-        page 5              -> commit 5
-        committed           -> watch 5
-        opened              -> read
-        +121s error 429 retry-after=7 -> pause 7s firm
-        paused              -> watch 5
-        open-error 429      -> pause 800ms
-    ",
-    ),
 ];
 
 #[test]
 fn backoffs() {
     check(BACKOFFS);
+}
+
+/// BK-5: two minutes without a failure start the backoff again, however short each watch was. That
+/// holds before a Retry-After, too.
+#[test]
+fn bk_5_lasting_health_starts_the_backoff_again() {
+    let healthy = |minutes: u64| {
+        let mut stage = Stage::new("");
+        stage.tell("start\npage 5\ncommitted\nopen-error 403 -> pause 800ms");
+        stage.tell("paused\npage 5\ncommitted\nopen-error 403 -> pause 1.6s");
+        stage.tell("paused\npage 5\ncommitted\nopened");
+        let end = stage.now + Duration::from_secs(60 * minutes);
+        while stage.now < end {
+            stage.tell("+4s ended -> pause\npaused -> probe\nprobed 5 -> watch 5\nopened");
+        }
+        stage
+    };
+    healthy(1).tell("error 500 -> pause 3.2s");
+    healthy(2).tell("error 500 -> pause 800ms");
+    let named = "error 429 retry-after=7 -> pause 7s firm\npaused -> watch 5";
+    healthy(2).tell(&format!("{named}\nopen-error 429 -> pause 800ms"));
 }
 
 const PROOFS_OF_LIFE: &[Row] = &[
@@ -168,6 +174,75 @@ const PROOFS_OF_LIFE: &[Row] = &[
         committed           -> watch 7
         opened              -> read
         +5s error 410 Expired -> soon
+    ",
+    ),
+    row(
+        "B10: a 410 starts the backoff again after answers, too",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 403      -> pause 800ms
+        paused              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 403      -> pause 1.6s
+        paused              -> list 5 limit=0
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error 410 Expired -> soon
+        paused              -> list 5 limit=0
+        page-error refused  -> pause 800ms
+    ",
+    ),
+    row(
+        "B10: so does the answer to a probe after failures that say nothing of life",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        opened              -> read
+        +4s ended           -> pause 50ms
+        paused              -> probe
+        probe-error refused -> pause 800ms
+        paused              -> probe
+        probe-error refused -> pause 1.6s
+        paused              -> probe
+        probed 5            -> watch 5
+        open-error refused  -> pause 800ms
+    ",
+    ),
+    row(
+        "B10: and a watch that lived, although it was silent",
+        "",
+        "
+        start               -> list 0 limit=500
+        page 5              -> commit 5
+        committed           -> watch 5
+        open-error refused  -> pause 800ms
+        paused              -> watch 5
+        open-error refused  -> pause 1.6s
+        paused              -> watch 5
+        opened              -> read
+        +630s quiet 630s    -> probe
+        probe-error refused -> pause 800ms
+    ",
+    ),
+    row(
+        "B10: and the end of a streamed list",
+        "streams",
+        "
+        start               -> stream most-recent
+        open-error refused  -> pause 800ms
+        paused              -> stream most-recent
+        open-error refused  -> pause 1.6s
+        paused              -> stream most-recent
+        opened              -> read
+        final-bookmark 5    -> commit 5 consistent
+        committed           -> read
+        error 500           -> pause 800ms
     ",
     ),
     row(
@@ -243,9 +318,9 @@ fn b10_a_proof_of_life_starts_the_backoff_again() {
 fn b9_the_list_after_a_410_is_spread_over_a_second() {
     let mut waits: Vec<Duration> = (0..200)
         .map(|seed| {
-            let mut bench = Bench::new(&format!("seed={seed}"));
-            bench.tell("start\npage 5\ncommitted\nopen-error 410 Expired -> soon");
-            bench.pause_until.unwrap() - bench.now
+            let mut stage = Stage::new(&format!("seed={seed}"));
+            stage.tell("start\npage 5\ncommitted\nopen-error 410 Expired -> soon");
+            stage.pause_until.unwrap() - stage.now
         })
         .collect();
     waits.sort_unstable();
@@ -274,7 +349,7 @@ fn b10_a_read_shortens_a_backoff_to_its_first_step() {
         +300ms demanded     -> pause 500ms firm
         paused              -> watch 5
         open-error refused  -> pause 6.4s on-demand
-        +2s demanded        -> watch 5
+        +800ms demanded     -> watch 5
         open-error refused  -> pause 12.8s on-demand
     ",
         ),
@@ -307,28 +382,28 @@ fn pause(action: &str) -> Duration {
 /// steady backoff.
 #[test]
 fn a_first_sync_somebody_waits_for_is_retried_fast() {
-    let mut bench = Bench::new("waited");
-    bench.tell("start -> list 0 limit=500");
-    let began = bench.now;
+    let mut stage = Stage::new("waited");
+    stage.tell("start -> list 0 limit=500");
+    let began = stage.now;
     let mut lists = 1;
     loop {
-        let action = bench.play("page-error 500");
+        let action = stage.play("page-error 500");
         if action.contains("on-demand") {
             break;
         }
         let wait = pause(&action);
         assert!(wait < Duration::from_millis(500), "{action}");
-        bench.tell("paused -> list 0 limit=500");
+        stage.tell("paused -> list 0 limit=500");
         lists += 1;
     }
     assert_eq!(lists, 5, "requests within the second that a read waits");
-    assert!(bench.now - began < Duration::from_secs(1));
+    assert!(stage.now - began < Duration::from_secs(1));
     assert_eq!(
-        bench.play("demanded"),
+        stage.play("demanded"),
         "pause 800ms",
         "the steady backoff from its beginning"
     );
-    bench.tell(
+    stage.tell(
         "paused -> list 0 limit=500
         page-error 500 -> pause 1.6s on-demand",
     );
@@ -338,13 +413,13 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
 /// caller waits any more.
 #[test]
 fn who_waited_and_left_costs_no_backoff() {
-    let mut bench = Bench::new("waited");
-    bench.tell("start");
+    let mut stage = Stage::new("waited");
+    stage.tell("start");
     for _ in 0..4 {
-        bench.tell("page-error 500 -> pause\npaused -> list 0 limit=500");
+        stage.tell("page-error 500 -> pause\npaused -> list 0 limit=500");
     }
-    bench.urgent = false;
-    bench.tell("page-error 500 -> pause 800ms on-demand");
+    stage.urgent = false;
+    stage.tell("page-error 500 -> pause 800ms on-demand");
 }
 
 const NOBODY_WAITS_OR_IT_IS_SYNCED_ALREADY: &[Row] = &[
@@ -378,24 +453,24 @@ fn nobody_waits_or_it_is_synced_already() {
 /// cannot keep it awake.
 #[test]
 fn a_reader_who_comes_during_a_backoff_expedites_it() {
-    let mut bench = Bench::new("");
-    bench.tell(
+    let mut stage = Stage::new("");
+    stage.tell(
         "start\npage-error 500 -> pause 800ms on-demand\npaused\npage-error 500 -> pause \
         1.6s on-demand",
     );
-    bench.urgent = true;
+    stage.urgent = true;
     assert_eq!(
-        bench.play("+1s demanded"),
+        stage.play("+1s demanded"),
         "list 0 limit=500",
         "50 ms are long over"
     );
     let mut fast = 0;
-    while !bench.play("page-error 500").contains("on-demand") {
+    while !stage.play("page-error 500").contains("on-demand") {
         fast += 1;
-        bench.play("paused");
+        stage.play("paused");
     }
     assert_eq!(fast, 3, "what is left of the series");
-    let again = bench.play("demanded");
+    let again = stage.play("demanded");
     assert!(pause(&again) <= Duration::from_secs(10), "{again}");
     assert!(
         pause(&again) > Duration::from_secs(3),
@@ -406,13 +481,13 @@ fn a_reader_who_comes_during_a_backoff_expedites_it() {
 /// R4: a refusal is retried fast for three seconds while a caller waits, and is an answer then.
 #[test]
 fn a_refusal_becomes_an_answer() {
-    let mut bench = Bench::new("waited");
-    bench.tell("start");
-    let began = bench.now;
+    let mut stage = Stage::new("waited");
+    stage.tell("start");
+    let began = stage.now;
     let mut lists = 1;
-    while bench.core.status().refusal.is_none() {
-        let action = bench.play("page-error 403");
-        if bench.core.status().refusal.is_some() {
+    while stage.core.status().refusal.is_none() {
+        let action = stage.play("page-error 403");
+        if stage.core.status().refusal.is_some() {
             assert!(
                 pause(&action) >= Duration::from_millis(800),
                 "steady now: {action}"
@@ -420,20 +495,20 @@ fn a_refusal_becomes_an_answer() {
             break;
         }
         assert!(pause(&action) < Duration::from_millis(500), "{action}");
-        bench.play("paused");
+        stage.play("paused");
         lists += 1;
     }
-    let took = bench.now - began;
+    let took = stage.now - began;
     assert!(
         took >= Duration::from_secs(3) && took < Duration::from_millis(3100),
         "{took:?}"
     );
     assert!((10..=13).contains(&lists), "{lists} lists");
-    let denied = bench.core.status().refusal.as_ref().unwrap();
+    let denied = stage.core.status().refusal.as_ref().unwrap();
     assert_eq!(denied.kind(), crate::ErrorKind::Forbidden);
-    bench.tell("paused\npage 5 -> commit 5\ncommitted -> watch 5");
+    stage.tell("paused\npage 5 -> commit 5\ncommitted -> watch 5");
     assert!(
-        bench.core.status().refusal.is_none(),
+        stage.core.status().refusal.is_none(),
         "the answer was taken back"
     );
 }
@@ -441,8 +516,8 @@ fn a_refusal_becomes_an_answer() {
 /// R4: while no caller waits, one try falls exactly on the end of the grace.
 #[test]
 fn a_refusal_nobody_waits_for() {
-    let mut bench = Bench::new("");
-    bench.tell(
+    let mut stage = Stage::new("");
+    stage.tell(
         "start
         page-error 403 -> pause 800ms on-demand
         paused -> list 0 limit=500
@@ -451,12 +526,12 @@ fn a_refusal_nobody_waits_for() {
         page-error 403 -> pause 600ms on-demand
         paused -> list 0 limit=500",
     );
-    assert!(bench.core.status().refusal.is_none());
-    bench.tell("page-error 403 -> pause 6.4s on-demand");
-    assert!(bench.core.status().refusal.is_some());
-    bench.tell("paused\npage-error 500 -> pause");
+    assert!(stage.core.status().refusal.is_none());
+    stage.tell("page-error 403 -> pause 6.4s on-demand");
+    assert!(stage.core.status().refusal.is_some());
+    stage.tell("paused\npage-error 500 -> pause");
     assert!(
-        bench.core.status().refusal.is_none(),
+        stage.core.status().refusal.is_none(),
         "another failure is no refusal"
     );
 }
@@ -504,8 +579,8 @@ fn no_wait_is_zero() {
 /// than a refusal.
 #[test]
 fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
-    let mut bench = Bench::new("");
-    bench.tell(
+    let mut stage = Stage::new("");
+    stage.tell(
         "start
         page-error 404 -> pause 800ms on-demand
         paused -> list 0 limit=500
@@ -514,13 +589,13 @@ fn a_resource_that_the_server_does_not_know_becomes_an_answer() {
         page-error 404 -> pause 600ms on-demand
         paused -> list 0 limit=500",
     );
-    assert!(bench.core.status().refusal.is_none());
-    bench.tell("page-error 404 -> pause 6.4s on-demand");
-    let unknown = bench.core.status().refusal.as_ref().unwrap();
+    assert!(stage.core.status().refusal.is_none());
+    stage.tell("page-error 404 -> pause 6.4s on-demand");
+    let unknown = stage.core.status().refusal.as_ref().unwrap();
     assert_eq!(unknown.kind(), crate::ErrorKind::NotFound);
-    bench.tell("paused\npage-error 403 -> pause");
+    stage.tell("paused\npage-error 403 -> pause");
     assert!(
-        bench.core.status().refusal.is_none(),
+        stage.core.status().refusal.is_none(),
         "a refusal begins a grace of its own"
     );
 }

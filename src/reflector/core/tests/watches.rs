@@ -1,6 +1,6 @@
 //! Watches, their events and their ends: RF-21..RF-49, B9, B11, B18.
 
-use super::{Bench, Row, check, row};
+use super::{Row, Stage, check, row};
 
 /// A story up to an open watch at version 5.
 const OPEN: &str = "start -> list 0 limit=500
@@ -8,19 +8,19 @@ const OPEN: &str = "start -> list 0 limit=500
     committed -> watch 5
     opened -> read";
 
-fn open(options: &str) -> Bench {
-    let mut bench = Bench::new(options);
-    bench.tell(OPEN);
-    bench
+fn open(options: &str) -> Stage {
+    let mut stage = Stage::new(options);
+    stage.tell(OPEN);
+    stage
 }
 
 /// Rows that begin with an open watch.
 fn check_open(rows: &[(&str, &str, &str)]) {
     for (id, options, story) in rows {
-        let mut bench = open(options);
+        let mut stage = open(options);
         for line in story.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let (input, expected) = line.split_once("->").unwrap();
-            let (action, expected) = (bench.play(input.trim()), expected.trim());
+            let (action, expected) = (stage.play(input.trim()), expected.trim());
             assert!(
                 super::matches(&action, expected),
                 "{id}: {input}-> {action}, expected {expected}"
@@ -200,8 +200,8 @@ fn synthetic_additions_do_not_move_the_position() {
         ("bookmark 30", "30"),
         ("deleted 22", "22"),
     ] {
-        let mut bench = Bench::new("");
-        bench.tell(
+        let mut stage = Stage::new("");
+        stage.tell(
             "start -> list 0 limit=500
             page none -> commit most-recent
             committed -> watch most-recent
@@ -213,11 +213,11 @@ fn synthetic_additions_do_not_move_the_position() {
             added 15 -> apply
             applied -> read",
         );
-        assert_eq!(bench.core.status().resource_version.as_str(), "");
-        bench.play(until);
-        assert_eq!(bench.core.status().resource_version.as_str(), last);
-        bench.tell("applied -> read\nadded 40 -> apply");
-        assert_eq!(bench.core.status().resource_version.as_str(), "40");
+        assert_eq!(stage.core.status().resource_version.as_str(), "");
+        stage.play(until);
+        assert_eq!(stage.core.status().resource_version.as_str(), last);
+        stage.tell("applied -> read\nadded 40 -> apply");
+        assert_eq!(stage.core.status().resource_version.as_str(), "40");
     }
 }
 
@@ -475,25 +475,24 @@ fn resync() {
     check_open(RESYNC);
 }
 
+fn disconnects(stage: &Stage) -> bool {
+    let is_told = |effect: &super::Effect| matches!(effect, super::Effect::Disconnect);
+    stage.effects.iter().any(is_told)
+}
+
 /// B11: silence opens the watch anew at the last version, without a list.
 #[test]
 fn silence() {
-    let mut bench = open("");
-    bench.tell("bookmark 7 -> bookmark 7\napplied -> read 130s");
-    bench.tell("+130s quiet 130s -> watch 7");
-    assert!(
-        bench
-            .effects
-            .iter()
-            .any(|e| matches!(e, super::Effect::Disconnect)),
-        "the dead connection is not used again"
-    );
-    assert_eq!(bench.core.status().failures.count(), 1);
-    bench.tell("opened -> read 130s");
-    assert_eq!(bench.core.status().failures.count(), 0);
+    let mut stage = open("");
+    stage.tell("bookmark 7 -> bookmark 7\napplied -> read 130s");
+    stage.tell("+130s quiet 130s -> watch 7");
+    assert!(disconnects(&stage), "the dead connection is not used again");
+    assert_eq!(stage.core.status().failures.count(), 1);
+    stage.tell("opened -> read 130s");
+    assert_eq!(stage.core.status().failures.count(), 0);
 
-    let mut bench = open("");
-    let first = bench.play("skipped");
+    let mut stage = open("");
+    let first = stage.play("skipped");
     let seconds: u64 = first
         .trim_start_matches("read ")
         .trim_end_matches('s')
@@ -503,16 +502,16 @@ fn silence() {
         (330..630).contains(&seconds),
         "before the first bookmark: the server's time-out and 30 s, {first}"
     );
-    bench.tell("+329s quiet 329s -> read");
-    bench.tell("+301s quiet 630s -> probe\nprobed 5 -> watch 5");
+    stage.tell("+329s quiet 329s -> read");
+    stage.tell("+301s quiet 630s -> probe\nprobed 5 -> watch 5");
 }
 
 /// B11: bytes of an incomplete event keep the connection for as long as the largest event takes,
 /// and no longer. The same holds for blank lines.
 #[test]
 fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
-    let mut bench = open("bookmarks");
-    bench.tell(
+    let mut stage = open("bookmarks");
+    stage.tell(
         "bookmark 7          -> bookmark 7
         applied             -> read 130s
         +130s quiet 1s      -> read 60s
@@ -528,18 +527,19 @@ fn a_trickle_of_bytes_keeps_a_connection_for_a_bounded_time() {
 /// it, it is opened again without a failure.
 #[test]
 fn a_watch_that_outlives_its_time_out_is_opened_again() {
-    let mut bench = open("bookmarks");
+    let mut stage = open("bookmarks");
     let left = loop {
-        bench.tell("+40s bookmark 7 -> bookmark 7");
-        let read = bench.play("applied");
+        stage.tell("+40s bookmark 7 -> bookmark 7");
+        let read = stage.play("applied");
         let left = super::duration(read.strip_prefix("read ").unwrap());
         if left < super::duration("40s") {
             break left.as_secs();
         }
     };
-    bench.tell(&format!("+{left}s quiet 1s -> watch 7"));
-    assert_eq!(bench.core.status().failures.count(), 0);
-    assert!(bench.core.status().failures.last().is_none());
+    stage.tell(&format!("+{left}s quiet 1s -> watch 7"));
+    assert!(disconnects(&stage), "the server would keep the request");
+    assert_eq!(stage.core.status().failures.count(), 0);
+    assert!(stage.core.status().failures.last().is_none());
 }
 
 const PROBES: &[(&str, &str, &str)] = &[
@@ -740,6 +740,15 @@ fn b11_a_head_that_is_held_back_is_a_silent_watch_and_no_list() {
     ]);
 }
 
+/// B11: neither is the connection used again.
+#[test]
+fn b11_a_head_that_is_held_back_ends_the_connection() {
+    let mut stage = Stage::new("bookmarks");
+    stage.tell("start\npage 5\ncommitted\n+130s open-error silence -> probe");
+    assert!(disconnects(&stage));
+    assert_eq!(stage.core.status().failures.count(), 1);
+}
+
 /// RF-2: unset or small gives 300..600 s, 30 min gives 1800..3600 s; whole seconds.
 #[test]
 fn watch_timeouts() {
@@ -751,6 +760,7 @@ fn watch_timeouts() {
             let options = ReflectorOptions {
                 watch_timeout_min: Duration::from_secs(minimum),
                 seed,
+                watch_list: true,
                 ..ReflectorOptions::default()
             };
             let now = options.clock.now();

@@ -1,6 +1,6 @@
 //! Mistakes in a kubeconfig, each with the text of its error.
 
-use super::{Bed, at_context, fixture, from_list, nowhere};
+use super::{Stage, at_context, fixture, from_list, nowhere};
 use crate::ErrorKind;
 use crate::http::config::kubeconfig::merge::Merged;
 use crate::http::config::kubeconfig::resolve::resolve;
@@ -164,9 +164,9 @@ const FIELDS: &[(&str, &str, &str)] = &[
 
 #[test]
 fn each_mistake_in_a_cluster_or_user_names_file_and_field() {
-    let bed = Bed::new("fields");
+    let stage = Stage::new("fields");
     for (cluster, user, expected) in FIELDS {
-        let error = bed.load(&one(cluster, user)).unwrap_err();
+        let error = stage.load(&one(cluster, user)).unwrap_err();
         assert_eq!(error, format!("DIR/config: {expected}"));
         assert!(!error.contains("nary"), "{error}");
     }
@@ -236,13 +236,13 @@ const DOCUMENTS: &[(&str, &str)] = &[
 
 #[test]
 fn each_mistake_in_the_document_is_told_with_its_place() {
-    let bed = Bed::new("documents");
+    let stage = Stage::new("documents");
     for (text, expected) in DOCUMENTS {
-        let error = bed.load(text).unwrap_err();
+        let error = stage.load(text).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
-    let options = KubeconfigOptions::default().path(bed.write("config", [0xff, 0xfe, 0x00]));
-    let error = bed
+    let options = KubeconfigOptions::default().path(stage.write("config", [0xff, 0xfe, 0x00]));
+    let error = stage
         .told(Config::infer_from(&options, &nowhere()))
         .unwrap_err();
     assert_eq!(

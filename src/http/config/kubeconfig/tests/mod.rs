@@ -20,9 +20,9 @@ fn fixture(name: &str) -> PathBuf {
 }
 
 /// A directory of one test's own.
-struct Bed(TempDirectory);
+struct Stage(TempDirectory);
 
-impl Bed {
+impl Stage {
     fn new(name: &str) -> Self {
         Self(TempDirectory::new(&format!("kubeconfig-{name}")))
     }
@@ -168,8 +168,8 @@ fn data_wins_over_files_and_impersonation_becomes_headers() {
 
 #[test]
 fn options_put_what_they_contradict_aside() {
-    let bed = Bed::new("overrides");
-    let ca = bed.write("ca.crt", "mine");
+    let stage = Stage::new("overrides");
+    let ca = stage.write("ca.crt", "mine");
     let options = at_context("shop")
         .certificate_authority(ca)
         .server("https://elsewhere")
@@ -212,8 +212,8 @@ fn a_proxy_is_named_by_its_cluster_and_an_empty_one_is_unset() {
     );
     let plain = Config::infer_from(&at_context("plain"), &environment).unwrap();
     assert_eq!(proxy(&plain), "Environment");
-    let bed = Bed::new("no-proxy");
-    let unset = bed.load(
+    let stage = Stage::new("no-proxy");
+    let unset = stage.load(
         "current-context: a\n\
          contexts: [{name: a, context: {cluster: c}}]\n\
          clusters: [{name: c, cluster: {server: 'https://x', proxy-url: ''}}]\n",
@@ -223,9 +223,9 @@ fn a_proxy_is_named_by_its_cluster_and_an_empty_one_is_unset() {
 
 #[test]
 fn where_nothing_is_found_each_place_is_named() {
-    let bed = Bed::new("nothing");
-    let empty = bed.write("empty", "");
-    let missing = bed.0.join("missing");
+    let stage = Stage::new("nothing");
+    let empty = stage.write("empty", "");
+    let missing = stage.0.join("missing");
     let rows = [
         (
             nowhere(),
@@ -246,7 +246,7 @@ fn where_nothing_is_found_each_place_is_named() {
         assert_eq!(error.kind(), ErrorKind::NotConfigured);
         let pod = "KUBERNETES_SERVICE_HOST (not set, so this is no pod)";
         assert_eq!(
-            bed.told::<()>(Err(error)),
+            stage.told::<()>(Err(error)),
             Err(format!(
                 "no cluster is configured; looked for: {looked_at}; {pod}"
             ))
@@ -256,10 +256,10 @@ fn where_nothing_is_found_each_place_is_named() {
 
 #[test]
 fn the_default_file_is_found_and_a_named_one_must_exist() {
-    let bed = Bed::new("default");
+    let stage = Stage::new("default");
     let text = std::fs::read_to_string(fixture("first.yaml")).unwrap();
-    bed.write(".kube/config", text);
-    let home = Environment::from_pairs([("HOME", bed.0.to_str().unwrap())]);
+    stage.write(".kube/config", text);
+    let home = Environment::from_pairs([("HOME", stage.0.to_str().unwrap())]);
     let config = Config::infer_from(&KubeconfigOptions::default(), &home).unwrap();
     assert!(
         config.source().ends_with("/.kube/config"),
@@ -267,18 +267,18 @@ fn the_default_file_is_found_and_a_named_one_must_exist() {
         config.source()
     );
 
-    let options = KubeconfigOptions::default().path(bed.0.join("missing"));
-    let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
+    let options = KubeconfigOptions::default().path(stage.0.join("missing"));
+    let error = stage.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR/missing: no such file");
-    let options = KubeconfigOptions::default().path(bed.0.to_path_buf());
-    let error = bed.told(Config::infer_from(&options, &home)).unwrap_err();
+    let options = KubeconfigOptions::default().path(stage.0.to_path_buf());
+    let error = stage.told(Config::infer_from(&options, &home)).unwrap_err();
     assert_eq!(error, "kubeconfig DIR: it is a directory");
 }
 
 #[test]
 fn options_say_who_asks_in_place_of_the_user() {
-    let bed = Bed::new("who");
-    let path = bed.write(
+    let stage = Stage::new("who");
+    let path = stage.write(
         "config",
         "current-context: c\n\
          contexts: [{name: c, context: {cluster: k, user: u}}]\n\
@@ -288,7 +288,7 @@ fn options_say_who_asks_in_place_of_the_user() {
     );
     let told = |change: fn(KubeconfigOptions) -> KubeconfigOptions| {
         let options = change(KubeconfigOptions::default().path(path.clone()));
-        let config = bed.told(Config::infer_from(&options, &nowhere()))?;
+        let config = stage.told(Config::infer_from(&options, &nowhere()))?;
         let mut told = vec![header(&config).unwrap(), config.compression.to_string()];
         told.extend(config.headers.iter().map(|(_, value)| value.clone()));
         Ok::<_, String>(told.join(" "))
@@ -325,7 +325,8 @@ fn options_say_who_asks_in_place_of_the_user() {
     let nobody = KubeconfigOptions::default().server("https://a.test");
     let nobody = nobody.impersonate_uid("8");
     assert_eq!(
-        bed.told(Config::infer_from(&nobody, &nowhere()))
+        stage
+            .told(Config::infer_from(&nobody, &nowhere()))
             .unwrap_err(),
         "--as is missing: --as-uid and --as-group need a user to impersonate"
     );

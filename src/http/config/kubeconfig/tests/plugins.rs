@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use super::{Bed, fixture, header};
+use super::{Stage, fixture, header};
 use crate::http::environment::Environment;
 use crate::http::{Config, KubeconfigOptions, PluginPolicy};
 
@@ -14,10 +14,10 @@ const STAND_IN: &str = "#!/bin/sh\n\
     printf '{\"apiVersion\":\"client.authentication.k8s.io/v1beta1\",\
     \"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s%s\"}}' \"$token\" \"$AWS_PROFILE\"\n";
 
-/// Puts a stand-in for `command` into the bed. Returns an environment whose `PATH` has it first.
-fn with_command(bed: &Bed, command: &str) -> Environment {
-    let text = bed.write("text", STAND_IN);
-    let path = bed.0.join(command);
+/// Puts a stand-in for `command` into the stage. Returns an environment whose `PATH` has it first.
+fn with_command(stage: &Stage, command: &str) -> Environment {
+    let text = stage.write("text", STAND_IN);
+    let path = stage.0.join(command);
     // Another process writes the file, so that no fork of this one has it open for writing.
     let copied = std::process::Command::new("cp")
         .arg(text)
@@ -25,7 +25,7 @@ fn with_command(bed: &Bed, command: &str) -> Environment {
         .status();
     assert!(copied.unwrap().success());
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let search_path = format!("{}:/usr/bin:/bin", bed.0.display());
+    let search_path = format!("{}:/usr/bin:/bin", stage.0.display());
     Environment::from_pairs([("HOME", "/nonexistent"), ("PATH", &search_path)])
 }
 
@@ -39,13 +39,13 @@ fn infer(name: &str, environment: &Environment) -> Config {
 
 #[test]
 fn a_kubeconfig_of_eks_runs_aws() {
-    let bed = Bed::new("eks");
-    let config = infer("eks.yaml", &with_command(&bed, "aws"));
+    let stage = Stage::new("eks");
+    let config = infer("eks.yaml", &with_command(&stage, "aws"));
     assert_eq!(
         header(&config).unwrap(),
         "Bearer aws_--region_eu-central-1_eks_get-token_--cluster-name_shop_--output_jsonshop"
     );
-    let info = std::fs::read_to_string(bed.0.join("info")).unwrap();
+    let info = std::fs::read_to_string(stage.0.join("info")).unwrap();
     assert!(
         info.contains("\"interactive\":false") && !info.contains("cluster"),
         "{info}"
@@ -56,10 +56,10 @@ fn a_kubeconfig_of_eks_runs_aws() {
 
 #[test]
 fn a_kubeconfig_of_gke_runs_its_plugin_and_tells_it_of_the_cluster() {
-    let bed = Bed::new("gke");
-    let config = infer("gke.yaml", &with_command(&bed, "gke-gcloud-auth-plugin"));
+    let stage = Stage::new("gke");
+    let config = infer("gke.yaml", &with_command(&stage, "gke-gcloud-auth-plugin"));
     assert_eq!(header(&config).unwrap(), "Bearer gke-gcloud-auth-plugin");
-    let info = std::fs::read_to_string(bed.0.join("info")).unwrap();
+    let info = std::fs::read_to_string(stage.0.join("info")).unwrap();
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
     let expected = serde_json::json!({
         "server": "https://192.0.2.7",
@@ -70,8 +70,8 @@ fn a_kubeconfig_of_gke_runs_its_plugin_and_tells_it_of_the_cluster() {
 
 #[test]
 fn a_kubeconfig_of_aks_runs_kubelogin() {
-    let bed = Bed::new("aks");
-    let config = infer("aks.yaml", &with_command(&bed, "kubelogin"));
+    let stage = Stage::new("aks");
+    let config = infer("aks.yaml", &with_command(&stage, "kubelogin"));
     let header = header(&config).unwrap();
     assert!(
         header.starts_with("Bearer kubelogin_get-token_--environment_Azure"),
@@ -115,14 +115,14 @@ const V1BETA1: &str = "apiVersion: client.authentication.k8s.io/v1beta1";
 
 #[test]
 fn a_relative_command_is_the_kubeconfigs_neighbour_and_gets_the_clusters_extension() {
-    let bed = Bed::new("neighbour");
-    drop(with_command(&bed, "neighbour"));
+    let stage = Stage::new("neighbour");
+    drop(with_command(&stage, "neighbour"));
     let exec = format!("exec: {{{V1BETA1}, command: ./neighbour, provideClusterInfo: true}}");
-    let path = bed.write("config", user(&exec));
+    let path = stage.write("config", user(&exec));
     let options = KubeconfigOptions::default().path(path).plugin_stdin(false);
     let config = Config::infer_from(&options, &super::nowhere()).unwrap();
     assert_eq!(header(&config).unwrap(), "Bearer neighbour");
-    let info = std::fs::read_to_string(bed.0.join("info")).unwrap();
+    let info = std::fs::read_to_string(stage.0.join("info")).unwrap();
     let info: serde_json::Value = serde_json::from_str(&info).unwrap();
     let expected = serde_json::json!({
         "server": "https://a.test",
@@ -133,7 +133,7 @@ fn a_relative_command_is_the_kubeconfigs_neighbour_and_gets_the_clusters_extensi
     assert_eq!(info["spec"]["cluster"], expected);
 
     let denied = options.plugin_policy(PluginPolicy::DenyAll);
-    let error = bed
+    let error = stage
         .told(Config::infer_from(&denied, &super::nowhere()))
         .unwrap_err();
     assert_eq!(
@@ -146,12 +146,12 @@ fn a_relative_command_is_the_kubeconfigs_neighbour_and_gets_the_clusters_extensi
 
 #[test]
 fn a_token_takes_the_place_of_the_plugin_as_in_client_go() {
-    let bed = Bed::new("beside");
+    let stage = Stage::new("beside");
     let text = user(&format!(
         "token: mine, exec: {{{V1BETA1}, command: /nonexistent}}"
     ));
     assert_eq!(
-        header(&bed.load(&text).unwrap()).as_deref(),
+        header(&stage.load(&text).unwrap()).as_deref(),
         Some("Bearer mine")
     );
 }
@@ -159,7 +159,7 @@ fn a_token_takes_the_place_of_the_plugin_as_in_client_go() {
 /// Measured with Go's `os/exec`, which client-go gives `name=value`.
 #[test]
 fn a_variables_name_with_an_equals_sign_reaches_the_plugin_as_in_go() {
-    let bed = Bed::new("names");
+    let stage = Stage::new("names");
     for (name, expected) in [
         ("A", &["A=v"][..]),
         ("A=B", &["A=B=v"]),
@@ -168,7 +168,7 @@ fn a_variables_name_with_an_equals_sign_reaches_the_plugin_as_in_go() {
         ("=", &["==v", "A=1"]),
         ("\u{fc}=x", &["A=1", "\u{fc}=x=v"]),
     ] {
-        let path = bed.0.join("environ");
+        let path = stage.0.join("environ");
         // `cp` keeps the environment that it was given. A shell would change it.
         let exec = format!(
             "exec: {{{V1BETA1}, command: cp, args: [/proc/self/environ, '{}'], env: [{{name: \
@@ -176,7 +176,7 @@ fn a_variables_name_with_an_equals_sign_reaches_the_plugin_as_in_go() {
             path.display()
         );
         let options = KubeconfigOptions::default()
-            .path(bed.write("config", user(&exec)))
+            .path(stage.write("config", user(&exec)))
             .plugin_stdin(false);
         let environment = Environment::from_pairs([("PATH", "/usr/bin:/bin"), ("A", "1")]);
         let config = Config::infer_from(&options, &environment).unwrap();
@@ -193,7 +193,7 @@ fn a_variables_name_with_an_equals_sign_reaches_the_plugin_as_in_go() {
 
 #[test]
 fn each_mistake_in_an_exec_field_names_it() {
-    let bed = Bed::new("exec-fields");
+    let stage = Stage::new("exec-fields");
     let both = "must be client.authentication.k8s.io/v1 or client.authentication.k8s.io/v1beta1";
     let v1 = "apiVersion: client.authentication.k8s.io/v1, command: c";
     let rows = [
@@ -235,7 +235,7 @@ fn each_mistake_in_an_exec_field_names_it() {
         ),
     ];
     for (exec, expected) in rows {
-        let error = bed.load(&user(&format!("exec: {{{exec}}}"))).unwrap_err();
+        let error = stage.load(&user(&format!("exec: {{{exec}}}"))).unwrap_err();
         assert_eq!(error, format!("DIR/config: users[name=u].user.{expected}"));
     }
 }

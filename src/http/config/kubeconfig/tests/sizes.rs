@@ -33,7 +33,7 @@ type Piece<'a> = &'a dyn Fn(usize) -> String;
 
 #[test]
 fn what_is_twice_as_large_is_at_most_twice_the_work() {
-    let bed = Bed::new("sizes");
+    let stage = Stage::new("sizes");
     let in_users = |part: &str| kubeconfig(part, "", "", "");
     let in_env = |part: &str| {
         let exec = format!("{{command: x, apiVersion: v1, env: [{part}]}}");
@@ -87,7 +87,7 @@ fn what_is_twice_as_large_is_at_most_twice_the_work() {
     ];
     for (name, frame, piece) in rows {
         grow_with_the_size(name, |bytes| {
-            drop(bed.load(&frame(&sized(bytes, piece))));
+            drop(stage.load(&frame(&sized(bytes, piece))));
         });
     }
 }
@@ -95,7 +95,7 @@ fn what_is_twice_as_large_is_at_most_twice_the_work() {
 /// 700 bytes of aliases, written out, would be 2 GB of a plugin's extension.
 #[test]
 fn aliases_in_an_extension_add_a_limited_amount() {
-    let bed = Bed::new("aliases");
+    let stage = Stage::new("aliases");
     let mut levels = vec!["l0: &l0 [x, x, x, x, x, x, x, x, x, x]".to_owned()];
     for level in 1..=9 {
         let below = vec![format!("*l{}", level - 1); 10].join(", ");
@@ -105,7 +105,7 @@ fn aliases_in_an_extension_add_a_limited_amount() {
     let name = "client.authentication.k8s.io/exec";
     let extension = format!("extensions: [{{name: {name}, extension: {{{levels}}}}}]");
     let cluster = format!("{{name: l, cluster: {{server: 'https://a', {extension}}}}},");
-    let why = bed.load(&kubeconfig("", &cluster, "", "")).unwrap_err();
+    let why = stage.load(&kubeconfig("", &cluster, "", "")).unwrap_err();
     let expected = "aliases and merge keys (<<) add more than 8388608 bytes at line 1";
     assert!(why.ends_with(expected), "{why}");
 }

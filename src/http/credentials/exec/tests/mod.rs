@@ -19,9 +19,9 @@ use crate::tests::temp_directory::TempDirectory;
 use crate::worker::{StopSource, StopToken, Worker};
 
 /// A directory with the script of one test, and the files that the script writes.
-struct Bed(TempDirectory);
+struct Stage(TempDirectory);
 
-impl Bed {
+impl Stage {
     fn new(name: &str) -> Self {
         Self(TempDirectory::new(&format!("plugin-{name}")))
     }
@@ -122,7 +122,7 @@ fn is_gone(pid: &str) -> bool {
 
 #[test]
 fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
-    let bed = Bed::new("told");
+    let stage = Stage::new("told");
     let body = "printf '%s\\n' \"$0\" \"$@\" >$DIR/args\nprintf '%s' \"$MARK\" >$DIR/env\n\
                 printf '%s' \"$KUBERNETES_EXEC_INFO\" >$DIR/info\ncat >$DIR/stdin\n\
                 printf '%s' \"$HOME\" >$DIR/home\n";
@@ -139,7 +139,7 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
             disable_compression: true,
             config: Some(json!({ "audience": "a" })),
         }),
-        ..bed.config(&format!(
+        ..stage.config(&format!(
             "{body}{}",
             answer("{\"token\":\"t\"}").replace("/v1", "/v1beta1")
         ))
@@ -148,13 +148,13 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
     let fetched = fetch(&plugin(config, PluginOptions::default()).unwrap()).unwrap();
     assert_eq!(token(&fetched), "Bearer t");
     assert!(fetched.valid_for.is_none() && fetched.renew_after.is_none());
-    assert_eq!(bed.read("args"), format!("{command}\nget token\n\n$x\n"));
+    assert_eq!(stage.read("args"), format!("{command}\nget token\n\n$x\n"));
     assert_eq!(
-        (bed.read("env"), bed.read("stdin")),
+        (stage.read("env"), stage.read("stdin")),
         ("set".to_owned(), String::new())
     );
-    assert_eq!(bed.read("home"), "/home/u");
-    let info: Value = serde_json::from_str(&bed.read("info")).unwrap();
+    assert_eq!(stage.read("home"), "/home/u");
+    let info: Value = serde_json::from_str(&stage.read("info")).unwrap();
     let expected = json!({
         "apiVersion": "client.authentication.k8s.io/v1beta1",
         "kind": "ExecCredential",
@@ -176,24 +176,24 @@ fn a_plugin_gets_its_arguments_its_variables_and_what_is_asked() {
 
 #[test]
 fn a_name_is_run_by_path_and_says_its_name() {
-    let bed = Bed::new("path");
+    let stage = Stage::new("path");
     let body = format!(
         "printf '%s' \"$0\" >$DIR/name\n{}",
         answer("{\"token\":\"t\"}")
     );
-    let config = bed.config(&body);
+    let config = stage.config(&body);
     let config = ExecConfig {
         command: "plugin".to_owned(),
         ..config
     };
-    let path = with_path(&*bed.0);
+    let path = with_path(&*stage.0);
     let plugin = ExecPlugin::new(config, PluginOptions::default(), path).unwrap();
     assert_eq!(token(&fetch(&plugin).unwrap()), "Bearer t");
 }
 
 #[test]
 fn each_way_to_fail_names_plugin_cause_and_remedy() {
-    let bed = Bed::new("fails");
+    let stage = Stage::new("fails");
     let rows = [
         (
             "echo canary; exit 3".to_owned(),
@@ -221,7 +221,7 @@ fn each_way_to_fail_names_plugin_cause_and_remedy() {
         ),
     ];
     for (body, expected) in rows {
-        let (kind, error) = error_of(&bed.plugin(&body));
+        let (kind, error) = error_of(&stage.plugin(&body));
         assert_eq!(kind, ErrorKind::Credentials);
         assert!(error.starts_with(expected), "{error}");
     }
@@ -229,11 +229,11 @@ fn each_way_to_fail_names_plugin_cause_and_remedy() {
 
 #[test]
 fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
-    let bed = Bed::new("missing");
+    let stage = Stage::new("missing");
     let missing = ExecConfig {
         command: "kubecache-no-such-plugin".to_owned(),
         install_hint: Some("get it at\nthe shop\u{1b}[2J".to_owned()),
-        ..bed.config("")
+        ..stage.config("")
     };
     let (_, error) = error_of(&plugin(missing, PluginOptions::default()).unwrap());
     assert_eq!(
@@ -241,30 +241,30 @@ fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
         "P cannot be run: there is no such command in PATH: install it: get it at\\nthe \
          shop\\u{1b}[2J"
     );
-    let plain = bed.plugin("");
-    fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o644)).unwrap();
+    let plain = stage.plugin("");
+    fs::set_permissions(stage.0.join("plugin"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(
         error_of(&plain).1,
         format!(
             "P cannot be run: {} is not executable: allow its execution (chmod +x)",
-            bed.0.join("plugin").display()
+            stage.0.join("plugin").display()
         )
     );
     let folder = ExecConfig {
-        command: bed.0.to_str().unwrap().to_owned(),
+        command: stage.0.to_str().unwrap().to_owned(),
         install_hint: Some("get it at the shop".to_owned()),
-        ..bed.config("")
+        ..stage.config("")
     };
     let folder = plugin(folder, PluginOptions::default()).unwrap();
     assert_eq!(
         error_of(&folder).1,
         format!(
             "P cannot be run: {} is a directory: name a program in it",
-            bed.0.display()
+            stage.0.display()
         )
     );
-    fs::write(bed.0.join("plugin"), "\0\0\0\0").unwrap();
-    fs::set_permissions(bed.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(stage.0.join("plugin"), "\0\0\0\0").unwrap();
+    fs::set_permissions(stage.0.join("plugin"), fs::Permissions::from_mode(0o755)).unwrap();
     let (_, error) = error_of(&plain);
     assert!(error.starts_with("P cannot be started: "), "{error}");
     assert!(
@@ -275,10 +275,10 @@ fn a_command_that_is_missing_or_broken_is_told_with_the_install_hint() {
 
 #[test]
 fn a_working_directory_that_the_program_names_must_be_one() {
-    let bed = Bed::new("directory");
+    let stage = Stage::new("directory");
     let body = format!("pwd >$DIR/pwd\n{}", answer("{\"token\":\"t\"}"));
     let run_in = |environment: Environment| {
-        let config = bed.config(&body);
+        let config = stage.config(&body);
         let environment = environment.variable("PATH", "/usr/bin:/bin");
         let plugin = ExecPlugin::new(config, PluginOptions::default(), Arc::new(environment));
         let plugin = plugin.unwrap();
@@ -286,10 +286,10 @@ fn a_working_directory_that_the_program_names_must_be_one() {
         fetched.map_err(|error| error.to_string().replace(&plugin.name, "P"))
     };
     let own = || Environment::from_pairs([("A", "1")]);
-    assert_eq!(run_in(own().working_directory(&*bed.0)), Ok(()));
-    assert_eq!(bed.read("pwd").trim(), bed.0.to_str().unwrap());
+    assert_eq!(run_in(own().working_directory(&*stage.0)), Ok(()));
+    assert_eq!(stage.read("pwd").trim(), stage.0.to_str().unwrap());
     assert_eq!(run_in(own()), Ok(()));
-    for missing in [bed.0.join("missing"), bed.0.join("plugin")] {
+    for missing in [stage.0.join("missing"), stage.0.join("plugin")] {
         let expected = format!(
             "P cannot be run: the working directory {} is no directory: make it, or name \
              another by Environment::working_directory",
@@ -301,7 +301,7 @@ fn a_working_directory_that_the_program_names_must_be_one() {
 
 #[test]
 fn the_end_of_standard_error_stands_in_each_error_without_tokens() {
-    let bed = Bed::new("words");
+    let stage = Stage::new("words");
     let token = "canary-of-a-token";
     let gives = answer(&format!("{{\"token\":\"{token}\"}}"));
     let rows = [
@@ -332,13 +332,13 @@ fn the_end_of_standard_error_stands_in_each_error_without_tokens() {
         ),
     ];
     for (body, expected) in rows {
-        assert_eq!(error_of(&bed.plugin(&body)).1, expected);
+        assert_eq!(error_of(&stage.plugin(&body)).1, expected);
     }
 }
 
 /// Runs a child and keeps its standard error, with a limit that no test meets.
-fn heard(bed: &Bed, body: &str, stop: &StopToken, words: &mut LastWords) -> Option<i32> {
-    let mut command = Command::new(bed.script(body));
+fn heard(stage: &Stage, body: &str, stop: &StopToken, words: &mut LastWords) -> Option<i32> {
+    let mut command = Command::new(stage.script(body));
     let command = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -362,9 +362,9 @@ fn full_pipe() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
 /// The plugin ends once it was heard: what it wrote last is passed on without a wait for a reader.
 #[test]
 fn standard_error_is_passed_on_whole() {
-    let bed = Bed::new("passed");
+    let stage = Stage::new("passed");
     let (reader, writer) = rustix::pipe::pipe().unwrap();
-    let go = bed.0.join("go");
+    let go = stage.0.join("go");
     let line = "a line of some length";
     let body = format!(
         "mkfifo {0}; yes '{line}' | head -n 30000 >&2; read _ <{0}; exit 3",
@@ -379,7 +379,10 @@ fn standard_error_is_passed_on_whole() {
         assert!(heard.next().is_none());
     });
     let mut words = LastWords::new(Some(writer));
-    assert_eq!(heard(&bed, &body, &StopToken::never(), &mut words), Some(3));
+    assert_eq!(
+        heard(&stage, &body, &StopToken::never(), &mut words),
+        Some(3)
+    );
     let shown = words.shown(None).unwrap();
     assert_eq!(shown.len(), 1024);
     assert!(shown.ends_with("a line of some length\\na line of some length"));
@@ -389,23 +392,26 @@ fn standard_error_is_passed_on_whole() {
 
 #[test]
 fn a_standard_error_that_takes_nothing_holds_up_neither_the_end_nor_a_stop() {
-    let bed = Bed::new("stalled");
+    let stage = Stage::new("stalled");
     let (_reader, writer) = full_pipe();
     let mut words = LastWords::new(Some(writer));
     let body = "yes 'some line' | head -c 20000 >&2; echo last >&2; exit 3";
-    assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
+    assert_eq!(
+        heard(&stage, body, &StopToken::never(), &mut words),
+        Some(3)
+    );
     assert!(words.shown(None).unwrap().ends_with("last"));
 
     let (_reader, writer) = full_pipe();
     let stop = StopSource::new();
     let token = stop.token();
-    let other = Bed::new("stalled-pid");
+    let other = Stage::new("stalled-pid");
     let pid = other.0.join("pid");
     let running = Worker::spawn("t-run", move |_| {
-        let bed = Bed::new("stalled-stop");
+        let stage = Stage::new("stalled-stop");
         let mut words = LastWords::new(Some(writer));
         let body = format!("echo $$ >{}\nyes >&2", pid.display());
-        assert_eq!(heard(&bed, &body, &token, &mut words), None);
+        assert_eq!(heard(&stage, &body, &token, &mut words), None);
     });
     other.wait_for("pid");
     stop.stop();
@@ -414,13 +420,16 @@ fn a_standard_error_that_takes_nothing_holds_up_neither_the_end_nor_a_stop() {
 
 #[test]
 fn a_reader_of_standard_error_that_is_gone_and_a_child_that_writes_for_ever_change_nothing() {
-    let bed = Bed::new("floods");
+    let stage = Stage::new("floods");
     let (reader, writer) = rustix::pipe::pipe().unwrap();
     drop(reader);
     let mut words = LastWords::new(Some(writer));
     // The child of the plugin goes on until its pipe has no reader.
     let body = "yes >&2 &\necho last >&2\nexit 3";
-    assert_eq!(heard(&bed, body, &StopToken::never(), &mut words), Some(3));
+    assert_eq!(
+        heard(&stage, body, &StopToken::never(), &mut words),
+        Some(3)
+    );
     assert!(words.shown(None).is_some());
 }
 
@@ -431,23 +440,23 @@ fn first_end(
     interactive_mode: InteractiveMode,
     is_executable: bool,
 ) -> Option<(i32, PluginEnd)> {
-    let bed = Bed::new("decides");
+    let stage = Stage::new("decides");
     let config = ExecConfig {
         command: command.to_owned(),
         interactive_mode,
-        ..bed.config("exit 0")
+        ..stage.config("exit 0")
     };
-    fs::remove_file(bed.0.join("plugin")).unwrap();
+    fs::remove_file(stage.0.join("plugin")).unwrap();
     let options = PluginOptions {
         policy,
         no_stdin: true,
         ..PluginOptions::default()
     };
-    let plugin = ExecPlugin::new(config, options, with_path(&*bed.0)).unwrap();
+    let plugin = ExecPlugin::new(config, options, with_path(&*stage.0)).unwrap();
     if is_executable {
-        bed.script("exit 0");
+        stage.script("exit 0");
     } else {
-        fs::write(bed.0.join("plugin"), "").unwrap();
+        fs::write(stage.0.join("plugin"), "").unwrap();
     }
     let plugin_end = Cell::new(None);
     let fetched = plugin.fetch(&FetchReason {
@@ -514,10 +523,10 @@ fn the_policy_decides_before_each_run_and_a_denied_run_is_none() {
 
 #[test]
 fn a_plugin_that_needs_a_person_is_not_run_without_a_terminal() {
-    let bed = Bed::new("terminal");
+    let stage = Stage::new("terminal");
     let always = || ExecConfig {
         interactive_mode: InteractiveMode::Always,
-        ..bed.config("")
+        ..stage.config("")
     };
     let options = PluginOptions {
         no_stdin: true,
@@ -528,7 +537,7 @@ fn a_plugin_that_needs_a_person_is_not_run_without_a_terminal() {
     assert_eq!(error, kept);
     let available = ExecConfig {
         interactive_mode: InteractiveMode::IfAvailable,
-        ..bed.config(&answer("{\"token\":\"t\"}"))
+        ..stage.config(&answer("{\"token\":\"t\"}"))
     };
     assert!(fetch(&plugin(available, options).unwrap()).is_ok());
     if !std::io::stdin().is_terminal() {
@@ -539,9 +548,9 @@ fn a_plugin_that_needs_a_person_is_not_run_without_a_terminal() {
 
 #[test]
 fn the_policy_decides_before_anything_runs() {
-    let bed = Bed::new("policy");
+    let stage = Stage::new("policy");
     let under = |policy| {
-        let config = bed.config(&format!(
+        let config = stage.config(&format!(
             "echo ran >$DIR/ran\n{}",
             answer("{\"token\":\"t\"}")
         ));
@@ -567,10 +576,10 @@ fn the_policy_decides_before_anything_runs() {
         empty.starts_with("plugin_policy: the allowlist is empty"),
         "{empty}"
     );
-    let path = bed.0.join("plugin").to_str().unwrap().to_owned();
-    assert!(!bed.0.join("ran").exists());
+    let path = stage.0.join("plugin").to_str().unwrap().to_owned();
+    assert!(!stage.0.join("ran").exists());
     fetch(&under(PluginPolicy::Allowlist(vec![path])).unwrap()).unwrap();
-    assert_eq!(bed.wait_for("ran"), "ran");
+    assert_eq!(stage.wait_for("ran"), "ran");
 }
 
 /// A plugin that forks, and then hangs: its process, the process of its child.
@@ -579,13 +588,13 @@ const HANGS: &str = "echo please sign in >&2; cat /dev/zero >/dev/null &\necho $
 
 #[test]
 fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
-    let bed = Bed::new("hangs");
+    let stage = Stage::new("hangs");
     // The limit is long enough for the script to write, even on a busy machine.
     let options = PluginOptions {
         timeout: Some(Duration::from_secs(2)),
         ..PluginOptions::default()
     };
-    let plugin = plugin(bed.config(HANGS), options).unwrap();
+    let plugin = plugin(stage.config(HANGS), options).unwrap();
     let (kind, error) = error_of(&plugin);
     assert_eq!(kind, ErrorKind::Timeout);
     assert!(
@@ -594,13 +603,13 @@ fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
         "{error}"
     );
     for name in ["pid", "child"] {
-        let pid = bed.wait_for(name);
+        let pid = stage.wait_for(name);
         // Another process reaps the child of the child.
         while !(is_gone(&pid) || is_zombie(&pid)) {
             std::thread::yield_now();
         }
     }
-    assert!(is_gone(&bed.wait_for("pid")), "reaped");
+    assert!(is_gone(&stage.wait_for("pid")), "reaped");
 }
 
 fn is_zombie(pid: &str) -> bool {
@@ -612,8 +621,8 @@ fn is_zombie(pid: &str) -> bool {
 
 #[test]
 fn a_stop_ends_a_plugin_at_once_and_reaps_it() {
-    let bed = Bed::new("stopped");
-    let plugin = Arc::new(bed.plugin(HANGS));
+    let stage = Stage::new("stopped");
+    let plugin = Arc::new(stage.plugin(HANGS));
     let stop = StopSource::new();
     let (running, token) = (Arc::clone(&plugin), stop.token());
     let (told, ended) = crossbeam_channel::bounded(1);
@@ -621,7 +630,7 @@ fn a_stop_ends_a_plugin_at_once_and_reaps_it() {
         let fetched = fetch_until(&running, &token).map(drop);
         told.send(fetched).unwrap();
     });
-    let pid = bed.wait_for("pid");
+    let pid = stage.wait_for("pid");
     stop.stop();
     assert!(ended.recv().unwrap().unwrap_err().is_stopped());
     assert!(is_gone(&pid), "reaped");
@@ -631,8 +640,8 @@ fn a_stop_ends_a_plugin_at_once_and_reaps_it() {
 #[cfg(target_os = "linux")]
 #[test]
 fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
-    let bed = Bed::new("group");
-    let script = bed.script("cut -d' ' -f5 /proc/$$/stat");
+    let stage = Stage::new("group");
+    let script = stage.script("cut -d' ' -f5 /proc/$$/stat");
     let own = rustix::process::getpgrp().as_raw_nonzero().to_string();
     for leads_group in [true, false] {
         let mut command = Command::new(&script);
@@ -649,14 +658,14 @@ fn only_an_interactive_plugin_stays_in_the_programs_process_group() {
 /// client-go waits for the pipe, which a daemon of the plugin may keep open for days.
 #[test]
 fn the_answer_ends_with_the_plugin_even_if_its_child_keeps_the_pipe() {
-    let bed = Bed::new("daemon");
+    let stage = Stage::new("daemon");
     let body = format!(
         "tail -f /dev/null &\necho $! >$DIR/child\n{}",
         answer("{\"token\":\"t\"}")
     );
-    let fetched = fetch(&bed.plugin(&body)).unwrap();
+    let fetched = fetch(&stage.plugin(&body)).unwrap();
     assert_eq!(token(&fetched), "Bearer t");
-    let pid = bed.wait_for("child");
+    let pid = stage.wait_for("child");
     assert!(!is_gone(&pid), "what a plugin starts is its own affair");
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -665,18 +674,18 @@ fn the_answer_ends_with_the_plugin_even_if_its_child_keeps_the_pipe() {
 /// The output that closes first does not end the wait for the exit code.
 #[test]
 fn a_plugin_that_closes_its_output_is_awaited() {
-    let bed = Bed::new("closes");
+    let stage = Stage::new("closes");
     let body = format!("{}\nexec >&-\nexit 4", answer("{\"token\":\"t\"}"));
-    assert!(error_of(&bed.plugin(&body)).1.contains("exit code 4"));
+    assert!(error_of(&stage.plugin(&body)).1.contains("exit code 4"));
 }
 
 #[test]
 fn a_large_answer_is_read_whole() {
-    let bed = Bed::new("large");
+    let stage = Stage::new("large");
     let body = "t=x; while [ ${#t} -lt 200000 ]; do t=$t$t; done\n\
                 printf '{\"apiVersion\":\"client.authentication.k8s.io/v1\",\
                 \"kind\":\"ExecCredential\",\"status\":{\"token\":\"%s\"}}' $t";
-    let fetched = fetch(&bed.plugin(body)).unwrap();
+    let fetched = fetch(&stage.plugin(body)).unwrap();
     assert!(token(&fetched).len() > 200_000);
 }
 
@@ -740,8 +749,8 @@ const COUNTS: &str = "echo >>$DIR/runs; n=$(wc -l <$DIR/runs)\n\
 
 #[test]
 fn a_plugin_runs_again_before_the_expiry_while_requests_go_on() {
-    let bed = Bed::new("renews");
-    let user = User::of(bed.plugin(COUNTS));
+    let stage = Stage::new("renews");
+    let user = User::of(stage.plugin(COUNTS));
     assert_eq!(user.token(), "t1");
     user.advance(75);
     assert_eq!(user.token(), "t1");
@@ -759,8 +768,8 @@ fn a_plugin_runs_again_before_the_expiry_while_requests_go_on() {
 /// The monotonic clock stands still meanwhile.
 #[test]
 fn what_expires_while_the_machine_is_suspended_is_not_used() {
-    let bed = Bed::new("suspended");
-    let user = User::of(bed.plugin(COUNTS));
+    let stage = Stage::new("suspended");
+    let user = User::of(stage.plugin(COUNTS));
     assert_eq!(user.token(), "t1");
     user.clock.suspend(Duration::from_secs(81));
     assert!(user.renewal.status().expires_in.unwrap() < Duration::from_secs(20));
@@ -773,8 +782,8 @@ fn what_expires_while_the_machine_is_suspended_is_not_used() {
 
 #[test]
 fn a_401_runs_the_plugin_once_and_not_again_for_ten_seconds() {
-    let bed = Bed::new("rejected");
-    let user = User::of(bed.plugin(COUNTS));
+    let stage = Stage::new("rejected");
+    let user = User::of(stage.plugin(COUNTS));
     let first = user.current().unwrap();
     assert!(user.renewal.rejected(&first));
     assert!(
@@ -796,9 +805,9 @@ fn a_401_runs_the_plugin_once_and_not_again_for_ten_seconds() {
 
 #[test]
 fn all_who_wait_share_one_run() {
-    let bed = Bed::new("shared");
+    let stage = Stage::new("shared");
     let body = format!("while [ ! -e $DIR/go ]; do sleep 0.01; done\n{COUNTS}");
-    let user = Arc::new(User::of(bed.plugin(&body)));
+    let user = Arc::new(User::of(stage.plugin(&body)));
     let (told, tokens) = crossbeam_channel::unbounded();
     let workers: Vec<_> = (0..8)
         .map(|number| {
@@ -808,7 +817,7 @@ fn all_who_wait_share_one_run() {
             })
         })
         .collect();
-    fs::write(bed.0.join("go"), "").unwrap();
+    fs::write(stage.0.join("go"), "").unwrap();
     let tokens: Vec<_> = tokens.iter().take(8).collect();
     assert_eq!(tokens, ["t1"; 8]);
     assert_eq!(user.renewal.status().runs, 1);
@@ -819,11 +828,11 @@ fn all_who_wait_share_one_run() {
 
 #[test]
 fn a_plugin_that_fails_is_not_run_by_every_request() {
-    let bed = Bed::new("pauses");
+    let stage = Stage::new("pauses");
     let body = format!("if [ -e $DIR/broken ]; then echo >>$DIR/failed; exit 1; fi\n{COUNTS}");
-    let user = User::of(bed.plugin(&body));
+    let user = User::of(stage.plugin(&body));
     assert_eq!(user.token(), "t1");
-    fs::write(bed.0.join("broken"), "").unwrap();
+    fs::write(stage.0.join("broken"), "").unwrap();
     user.advance(81);
     assert_eq!(
         user.token(),
@@ -845,7 +854,7 @@ fn a_plugin_that_fails_is_not_run_by_every_request() {
         user.advance(pause);
         user.advance(pause);
     }
-    fs::remove_file(bed.0.join("broken")).unwrap();
+    fs::remove_file(stage.0.join("broken")).unwrap();
     user.advance(30);
     assert_eq!(user.token(), "t2");
     let status = user.renewal.status();
@@ -858,17 +867,17 @@ fn a_plugin_that_fails_is_not_run_by_every_request() {
 /// The drop of the last client ends the plugin; a request that still waits gets an error.
 #[test]
 fn dropping_the_last_client_ends_the_plugin() {
-    let bed = Bed::new("dropped");
+    let stage = Stage::new("dropped");
     let User {
         renewal, runner, ..
-    } = User::of(bed.plugin(HANGS));
+    } = User::of(stage.plugin(HANGS));
     let asker = asker(&runner);
     let (told, ended) = crossbeam_channel::bounded(1);
     let worker = Worker::spawn("t-ask", move |_| {
         let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
         told.send(renewal.current(&asker, &call).map(drop)).unwrap();
     });
-    let pid = bed.wait_for("pid");
+    let pid = stage.wait_for("pid");
     drop(runner);
     assert!(is_gone(&pid), "reaped before the drop returns");
     assert!(ended.recv().unwrap().unwrap_err().is_stopped());

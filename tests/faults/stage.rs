@@ -53,7 +53,7 @@ pub(super) fn client_of(config: &Config, hangs: bool) -> Client {
 }
 
 /// A server and all users of it.
-pub(super) struct Bed {
+pub(super) struct Stage {
     pub(super) server: ApiServer,
     /// Of the server, and of those with a watch.
     pub(super) clock: FakeClock,
@@ -69,7 +69,7 @@ pub(super) struct Bed {
     pub(super) told: Receiver<Error>,
 }
 
-impl Bed {
+impl Stage {
     pub(super) fn new(hangs: bool) -> Self {
         Self::of(ApiServer::builder(), None, hangs)
     }
@@ -121,7 +121,7 @@ impl Bed {
             manager.register_pod(&objects::pod("shop", "web-0", "node-1", &["db"], &[]));
             manager
         };
-        let bed = Self {
+        let stage = Self {
             watching: manager(ChangeDetection::Watch),
             caching: manager(ChangeDetection::Cache),
             getting: manager(ChangeDetection::Get),
@@ -133,8 +133,8 @@ impl Bed {
             in_tls: authority.is_some(),
             told,
         };
-        bed.follow("one");
-        bed
+        stage.follow("one");
+        stage
     }
 
     /// Waits until all caches have that value of the object, while the clock goes on.
@@ -261,10 +261,10 @@ pub(super) struct Row {
 
 /// A test for each fault, named as in the table of the docs, and all rows with their names.
 macro_rules! faults {
-    ($meet:ident($bed:expr); $($name:ident { $($row:tt)* })*) => {
+    ($meet:ident($stage:expr); $($name:ident { $($row:tt)* })*) => {
         $(#[test]
         fn $name() {
-            $meet($bed, &Row { $($row)* });
+            $meet($stage, &Row { $($row)* });
         })*
         pub(super) const ROWS: &[(&str, Row)] = &[$((stringify!($name), Row { $($row)* })),*];
     };
@@ -272,15 +272,15 @@ macro_rules! faults {
 pub(super) use faults;
 
 /// Puts all users through the fault.
-pub(super) fn meet(bed: fn(bool) -> Bed, row: &Row) {
-    let bed = bed(row.hangs);
-    bed.meet(row.fault);
+pub(super) fn meet(stage: fn(bool) -> Stage, row: &Row) {
+    let stage = stage(row.hangs);
+    stage.meet(row.fault);
     assert_eq!(
-        bed.read_of(&bed.watching),
+        stage.read_of(&stage.watching),
         "one",
         "an open watch meets no new fault"
     );
-    let reads = bed.reads();
+    let reads = stage.reads();
     for (read, expected) in reads.iter().zip(row.reads) {
         assert!(read.starts_with(expected), "{reads:#?}");
         assert!(!read.contains(TOKEN), "a token is told");
@@ -291,13 +291,17 @@ pub(super) fn meet(bed: fn(bool) -> Bed, row: &Row) {
         "{reads:#?}"
     );
     // No cache lets go of what it holds, but for what the table says.
-    bed.forget_told();
-    bed.server.cut_watches();
-    bed.server.apply(&secret("db", "two")).unwrap();
+    stage.forget_told();
+    stage.server.cut_watches();
+    stage.server.apply(&secret("db", "two")).unwrap();
     if let Some(kind) = row.told {
-        bed.until_told(kind);
+        stage.until_told(kind);
     }
-    for kept in [bed.stored(), bed.watched(), bed.read_of(&bed.watching)] {
+    for kept in [
+        stage.stored(),
+        stage.watched(),
+        stage.read_of(&stage.watching),
+    ] {
         assert!(
             ["one", "two", row.kept]
                 .iter()
@@ -306,17 +310,17 @@ pub(super) fn meet(bed: fn(bool) -> Bed, row: &Row) {
         );
     }
 
-    bed.server.clear_faults();
+    stage.server.clear_faults();
     if row.told.is_none() {
         // A watch may wait on a connection that the fault still holds, by limits of minutes of the
         // system's clock (B11).
-        bed.server.crash();
-        bed.server.come_back().unwrap();
+        stage.server.crash();
+        stage.server.come_back().unwrap();
     }
     // Open watches have met the fault already.
-    bed.server.cut_watches();
-    bed.server.apply(&secret("db", "three")).unwrap();
-    bed.follow("three");
-    bed.server.apply(&secret("db", "four")).unwrap();
-    bed.follow("four");
+    stage.server.cut_watches();
+    stage.server.apply(&secret("db", "three")).unwrap();
+    stage.follow("three");
+    stage.server.apply(&secret("db", "four")).unwrap();
+    stage.follow("four");
 }
