@@ -187,7 +187,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 last_success = Some(SystemTime::now());
             }
             let status = PublisherStatus {
-                published: written.files.len(),
+                published: written.files.values().flatten().count(),
                 failed,
                 last_success,
             };
@@ -220,10 +220,8 @@ impl<K: ObjectData> PublisherCore<K> {
         }
         written.next = None;
         if self.are_layouts_new.swap(false, Ordering::SeqCst) {
-            written
-                .files
-                .values_mut()
-                .for_each(|(version, _)| *version = None);
+            let files = written.files.values_mut().flatten();
+            files.for_each(|(version, _)| *version = None);
         }
         let is_complete = self.is_complete.load(Ordering::SeqCst);
         let owners = self.manager.inspect().into_values();
@@ -245,19 +243,20 @@ impl<K: ObjectData> PublisherCore<K> {
                 Err(error) => drop(failed.insert(key.clone(), error)),
             }
         }
-        let gone = self.unreferenced(&referenced, is_complete, written);
-        for key in gone {
+        if is_complete {
+            self.take_over(written);
+        }
+        let unreferenced = written.files.keys().cloned();
+        let unreferenced = unreferenced.filter(|key| !referenced.contains_key(key));
+        for key in unreferenced.collect::<Vec<_>>() {
             match self.outlet.withdraw_checked::<K>(&key, &|| go_on(stop)) {
-                Ok(_) => {
-                    written.forget(&key);
-                    changed.insert(key);
+                Ok(had_files) => {
+                    if written.forget(&key) || had_files {
+                        changed.insert(key);
+                    }
                 }
                 Err(_) if stop.is_stopped() => return None,
-                Err(error) => {
-                    // Try again as with an object of this process.
-                    written.files.insert(key.clone(), Default::default());
-                    failed.insert(key, error);
-                }
+                Err(error) => drop(failed.insert(key, error)),
             }
         }
         self.sweep(written, &mut failed, stop)?;
@@ -273,29 +272,22 @@ impl<K: ObjectData> PublisherCore<K> {
         Some(failed)
     }
 
-    /// Returns the unreferenced objects that have files. Those of earlier processes count once all
-    /// references are known.
-    fn unreferenced(
-        &self,
-        referenced: &BTreeMap<ObjectKey, ObjectState>,
-        is_complete: bool,
-        written: &mut Written<K>,
-    ) -> Vec<ObjectKey> {
-        let mut leftovers = Vec::new();
-        if is_complete && !written.has_swept {
-            match self.outlet.published::<K>() {
-                Ok(found) => {
-                    leftovers.extend(found);
-                    written.has_swept = true;
+    /// Takes note of the files of earlier processes, once all references are known.
+    fn take_over(&self, written: &mut Written<K>) {
+        if written.has_swept {
+            return;
+        }
+        match self.outlet.published::<K>() {
+            Ok(found) => {
+                for key in found {
+                    written.files.entry(key).or_default();
                 }
-                Err(error) => {
-                    written.log.failed(&error, Clock::system().now());
-                }
+                written.has_swept = true;
+            }
+            Err(error) => {
+                written.log.failed(&error, Clock::system().now());
             }
         }
-        leftovers.extend(written.files.keys().cloned());
-        leftovers.retain(|key| !referenced.contains_key(key));
-        leftovers
     }
 
     /// Writes an object if the version in memory differs from the one on the disk.
@@ -325,7 +317,7 @@ impl<K: ObjectData> PublisherCore<K> {
             return Ok(false);
         };
         let version = Some(object.resource_version());
-        let before = written.files.get(key);
+        let before = written.files.get(key).and_then(Option::as_ref);
         if before.is_some_and(|(before, _)| *before == version) {
             return Ok(false);
         }
@@ -339,11 +331,17 @@ impl<K: ObjectData> PublisherCore<K> {
         }
         // A failed write may have changed some files, and the next round may find them right.
         let is_untold = !written.untold.insert(key.clone());
-        let mut outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         let last = written.last.get(key).filter(|_| before.is_none());
+        let last = last.cloned();
+        let outcome = self.outlet.publish_checked(&**object, &|| go_on(stop));
+        // What the outlet refuses as it is has no files.
+        if outcome.as_ref().err().map(Error::kind) != Some(ErrorKind::Config) {
+            written.files.entry(key.clone()).or_default();
+        }
+        let mut outcome = outcome?;
         if let (Outcome::Kept, Some(last)) = (outcome, last) {
             // Kept files that were removed come back, too.
-            object = Arc::clone(last);
+            object = last;
             outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
         }
         let (changed, sum) = match outcome {
@@ -359,7 +357,7 @@ impl<K: ObjectData> PublisherCore<K> {
             }
         };
         written.last.insert(key.clone(), object);
-        written.files.insert(key.clone(), (version, sum));
+        written.files.insert(key.clone(), Some((version, sum)));
         written.replaced.insert(key.clone(), self.now());
         written.untold.remove(key);
         Ok(changed || is_untold)
@@ -397,6 +395,8 @@ impl<K: ObjectData> PublisherCore<K> {
                     return Ok(None);
                 }
             }
+        }
+        if has_files || written.files.contains_key(key) {
             self.outlet.withdraw_checked::<K>(key, &|| go_on(stop))?;
         }
         written.forget(key);
@@ -406,14 +406,14 @@ impl<K: ObjectData> PublisherCore<K> {
     /// Fails if the files of an object are not as they were written. The next round writes them
     /// again.
     fn look(&self, key: &ObjectKey, written: &mut Written<K>) -> Result<(), Error> {
-        let Some((_, sum)) = written.files.get(key) else {
+        let Some(Some((_, sum))) = written.files.get(key) else {
             return Ok(());
         };
         let found = self.outlet.sum::<K>(key);
         if found.as_ref().is_ok_and(|found| found == sum) {
             return Ok(());
         }
-        written.files.remove(key);
+        written.files.insert(key.clone(), None);
         let folder = self.outlet.path::<K>(key);
         let text = format!(
             "another program changed or removed files of {}; they are written again",
@@ -475,9 +475,9 @@ fn next_pause(has_failed: bool, last: &mut Option<Duration>) -> Duration {
 
 /// The memory of the thread from round to round.
 struct Written<K: ObjectData> {
-    /// The version of each object whose files are on the disk, and the sum of the files. Without a
-    /// version they are written again.
-    files: BTreeMap<ObjectKey, (Option<ResourceVersion>, u64)>,
+    /// The objects that may have files, of this process or of an earlier one, until these are gone.
+    /// What this process wrote has its version and sum. Without a version it is written again.
+    files: BTreeMap<ObjectKey, Option<(Option<ResourceVersion>, u64)>>,
     /// The objects written last. They stay after the server has deleted them, and come back after
     /// another program has removed them from the disk.
     last: BTreeMap<ObjectKey, Arc<StoredObject<K>>>,
@@ -513,12 +513,12 @@ impl<K: ObjectData> Written<K> {
         }
     }
 
-    /// Forgets an object whose files are gone.
-    fn forget(&mut self, key: &ObjectKey) {
-        self.files.remove(key);
+    /// Forgets an object whose files are gone. Returns whether it had the files that were written.
+    fn forget(&mut self, key: &ObjectKey) -> bool {
         self.replaced.remove(key);
         self.last.remove(key);
         self.untold.remove(key);
+        self.files.remove(key).flatten().is_some()
     }
 
     fn is_due(&mut self, at: Instant) {

@@ -543,6 +543,46 @@ fn a_publisher_follows_its_manager() {
     assert_eq!(names(&directory), [".kubecache"]);
 }
 
+/// Seen: files that an earlier process had written stayed for ever. Their object was referenced at
+/// first, and no more before the server had answered.
+#[test]
+fn what_is_referenced_no_more_goes_whatever_came_before() {
+    type Before = fn(&Followed, &FakeClock, &Path);
+    let before: [(&str, Before); 3] = [
+        ("it was never in memory", |_followed, _clock, _folder| {}),
+        ("somebody changed it", |followed, clock, folder| {
+            followed.set(&[("a", "1")]);
+            followed.publish().unwrap();
+            fs::remove_file(folder.join("a")).unwrap();
+            clock.advance(Duration::from_secs(30));
+            followed.publish().unwrap_err();
+        }),
+        ("its first write failed", |followed, _clock, folder| {
+            chmod(folder.parent().unwrap(), 0o777);
+            followed.set(&[("a", "2")]);
+            followed.publish().unwrap_err();
+            chmod(folder.parent().unwrap(), 0o700);
+        }),
+    ];
+    for (what, before) in before {
+        let directory = TempDirectory::new("publisher-unreferenced");
+        let folder = directory.join("shop/configmaps/settings");
+        let clock = FakeClock::new();
+        let earlier = map("settings", &[("a", "1")]);
+        outlet(&directory).publish(&earlier).unwrap();
+        let followed = Followed::with(outlet_at(&clock, &directory), ManagerOptions::default());
+        followed.reference("settings");
+        followed.publisher.references_are_complete();
+        followed.publish().unwrap();
+        before(&followed, &clock, &folder);
+        assert!(folder.exists(), "{what}");
+        followed.manager.set_references(&owner(), []);
+        followed.publish().expect(what);
+        assert_eq!(names(&directory), [".kubecache"], "{what}");
+        assert_eq!(followed.publisher.status().published, 0, "{what}");
+    }
+}
+
 /// Seen: a folder whose name is no name made `publish_by` fail for ever, and strays went.
 #[test]
 fn a_publisher_passes_over_what_no_outlet_made() {
