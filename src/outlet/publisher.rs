@@ -331,15 +331,14 @@ impl<K: ObjectData> PublisherCore<K> {
         }
         // A failed write may have changed some files, and the next round may find them right.
         let is_untold = !written.untold.insert(key.clone());
-        let last = written.last.get(key).filter(|_| before.is_none());
-        let last = last.cloned();
+        let last = before.is_none().then(|| written.last.get(key).cloned());
         let outcome = self.outlet.publish_checked(&**object, &|| go_on(stop));
         // What the outlet refuses as it is has no files.
         if outcome.as_ref().err().map(Error::kind) != Some(ErrorKind::Config) {
             written.files.entry(key.clone()).or_default();
         }
         let mut outcome = outcome?;
-        if let (Outcome::Kept, Some(last)) = (outcome, last) {
+        if let (Outcome::Kept, Some(last)) = (outcome, last.flatten()) {
             // Kept files that were removed come back, too.
             object = last;
             outcome = self.outlet.publish_checked(&**object, &|| go_on(stop))?;
