@@ -1,6 +1,7 @@
 //! Outlets on a real disk, and a publisher over a fake server.
 
 mod layouts;
+mod random;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -430,7 +431,10 @@ impl Followed {
     }
 
     fn with(outlet: Outlet, options: ManagerOptions) -> Self {
-        let server = FakeSource::<ConfigMap>::new();
+        Self::of(FakeSource::new(), outlet, options)
+    }
+
+    fn of(server: FakeSource<ConfigMap>, outlet: Outlet, options: ManagerOptions) -> Self {
         let manager = ConfigMapManager::new(server.clone(), options);
         let manager = manager.unwrap();
         let (send, changed) = channel();
