@@ -39,6 +39,7 @@
 //! [threads]: crate::manual::glossary#threads-time-and-failures
 
 mod index;
+mod items;
 mod lister;
 mod mutation_cache;
 mod reader;

@@ -180,7 +180,11 @@ impl<K: Object> MutationCache<K> {
     /// Returns every object that decodes, including the program's own writes, in no particular
     /// order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
-        let all = self.read(|state| Ok(state.list()), |_own| Ok(true));
+        let base = |state: &StoreContent<K>| {
+            let all = state.items.snapshot();
+            move || Ok(all.objects())
+        };
+        let all = self.read(base, |_own| Ok(true));
         // Without an index, none can be unknown.
         all.unwrap_or_default()
     }
@@ -196,7 +200,10 @@ impl<K: Object> MutationCache<K> {
         let functions = self
             .store
             .look(|state| Arc::clone(state.indices.functions()));
-        let base = |state: &StoreContent<K>| state.by_values(index, &[value]);
+        let base = |state: &StoreContent<K>| {
+            let found = state.by_values(index, &[value]);
+            move || found
+        };
         self.read(base, |own| match functions.values_in(index, own) {
             Ok(values) => Ok(values.iter().any(|known| known == value)),
             // The store's own indices do not list such an object either (IX-6).
@@ -206,9 +213,10 @@ impl<K: Object> MutationCache<K> {
     }
 
     /// The store's objects, where own writes that `fits` replace the states that they overtake.
-    fn read(
+    /// What `base` returns is called without the store's lock.
+    fn read<F: FnOnce() -> Result<Vec<Arc<StoredObject<K>>>, Error>>(
         &self,
-        base: impl Fn(&StoreContent<K>) -> Result<Vec<Arc<StoredObject<K>>>, Error>,
+        base: impl Fn(&StoreContent<K>) -> F,
         fits: impl Fn(&K) -> Result<bool, Error>,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let writes = self.writes();
@@ -217,7 +225,7 @@ impl<K: Object> MutationCache<K> {
             let ahead: Vec<bool> = ahead.collect();
             (base(state), ahead)
         });
-        let mut objects = objects?;
+        let mut objects = objects()?;
         self.forget_past(&writes);
         let ahead = writes.iter().zip(ahead).filter(|(_, ahead)| *ahead);
         let own: HashMap<_, _> = ahead

@@ -245,7 +245,8 @@ impl<K: Object> Store<K> {
 
     /// Returns every object that decodes, in no particular order.
     pub fn list(&self) -> Vec<Arc<StoredObject<K>>> {
-        self.state.lock().list()
+        let snapshot = self.state.lock().items.snapshot();
+        snapshot.objects()
     }
 
     /// Returns the content with its version: a [`StoredPosition`] from which the next run of the
@@ -257,11 +258,13 @@ impl<K: Object> Store<K> {
         let state = self.state.lock();
         // Between a list and the report of its contact the store has no age yet.
         let age = state.status.age(self.clock.now()).unwrap_or_default();
-        let objects = state.list();
-        let is_whole =
-            state.synced && state.bound.left_out == 0 && objects.len() == state.items.len();
+        let snapshot = state.items.snapshot();
+        let count = state.items.len();
+        let is_filled = state.synced && state.bound.left_out == 0;
         let version = state.guard.position().clone();
         drop(state);
+        let objects = snapshot.objects();
+        let is_whole = is_filled && objects.len() == count;
         let taken = SystemTime::now().checked_sub(age).filter(|_| is_whole)?;
         Some(StoredPosition::new(version, taken, objects))
     }
@@ -365,7 +368,7 @@ impl<K: Object> Store<K> {
             });
             let missing: Vec<_> = missing.collect();
             if missing.is_empty() {
-                for (key, held) in &mut state.items {
+                for (key, held) in state.items.entries_mut() {
                     if let (Some(_), Some((_, new))) = (held.object(), known.get(key)) {
                         held.values = [&*held.values, &**new].concat().into();
                     }

@@ -3,45 +3,14 @@
 
 use std::time::Instant;
 
-use hashbrown::HashMap;
-
 use crate::error::Error;
 use crate::list_watch::{Bound, Listed, OBJECTS_MAX};
 use crate::object::{KeyRef, Object, ObjectKey, StoredObject, is_same_state};
 use crate::reflector::ReflectorStatus;
 use crate::store::index::{Indexers, Indices, Values};
+use crate::store::items::{Items, StoreEntry};
 use crate::store::version_guard::VersionGuard;
 use crate::sync::{Arc, Monitor, ReadCopies};
-
-/// The states of one object, with its index values; both change together.
-pub(super) struct StoreEntry<K: Object> {
-    pub(super) item: Listed<K>,
-    /// The last state that decoded, if the present one does not (B12).
-    pub(super) last_good: Option<Arc<StoredObject<K>>>,
-    pub(super) values: Values,
-}
-
-impl<K: Object> StoreEntry<K> {
-    pub(super) fn object(&self) -> Option<&Arc<StoredObject<K>>> {
-        self.item.decoded()
-    }
-
-    pub(super) fn last_good(&self) -> Option<&Arc<StoredObject<K>>> {
-        self.object().or(self.last_good.as_ref())
-    }
-
-    /// The last state that decoded, for an undecodable `item` that replaces this one.
-    pub(super) fn last_good_of(&self, item: &Listed<K>) -> Option<Arc<StoredObject<K>>> {
-        let Listed::Undecodable(why) = item else {
-            return None;
-        };
-        let last_good = self.last_good()?;
-        let is_same = why.uid.is_empty() || last_good.uid() == why.uid;
-        is_same.then(|| Arc::clone(last_good))
-    }
-}
-
-pub(super) type Items<K> = HashMap<Arc<ObjectKey>, StoreEntry<K>>;
 
 /// The objects that each group of threads has read.
 pub(super) type Copies<K> = ReadCopies<Arc<ObjectKey>, Arc<StoredObject<K>>>;
@@ -67,7 +36,7 @@ pub(super) struct StoreContent<K: Object> {
 impl<K: Object> StoreContent<K> {
     pub(super) fn new(functions: Arc<Indexers<K>>, since: Instant) -> Self {
         Self {
-            items: Items::new(),
+            items: Items::default(),
             indices: Indices::new(functions),
             copies: Arc::new(Copies::default()),
             guard: VersionGuard::of_collection(),
@@ -113,12 +82,6 @@ impl<K: Object> StoreContent<K> {
         }
     }
 
-    /// The objects that decode.
-    pub(super) fn list(&self) -> Vec<Arc<StoredObject<K>>> {
-        let objects = self.items.values().filter_map(StoreEntry::object);
-        objects.map(Arc::clone).collect()
-    }
-
     /// The objects that decode and have any of the values, each once.
     pub(super) fn by_values(
         &self,
@@ -137,33 +100,26 @@ impl<K: Object> StoreContent<K> {
         item: Listed<K>,
         values: Values,
     ) -> (Applied<K>, Option<StoreEntry<K>>) {
-        let held = self.items.get_key_value_mut(&item.key_ref());
-        let identity = held.as_ref().map(|(_, held)| held.item.identity());
+        let (key, held) = self.items.get_key_value(&item.key_ref()).unzip();
+        let identity = held.map(|held| held.item.identity());
         let admitted = self.guard.admits_change(identity, item.identity());
-        let last_good = held.as_ref().and_then(|(_, held)| held.last_good_of(&item));
-        let entry = StoreEntry {
-            item,
-            last_good,
-            values,
-        };
+        let last_good = held.and_then(|held| held.last_good_of(&item));
+        let entry = StoreEntry::new(item, last_good, values);
         if !admitted {
             return (Applied::Stale, Some(entry));
         }
-        if let Some((key, held)) = held {
-            self.copies.take_back(&KeyRef::from(&**key), |_| ());
-            self.indices.replace(key, &held.values, &entry.values);
-            let change = Change::of(Some(held), Some(&entry));
-            let before = std::mem::replace(held, entry);
-            return (Applied::Accepted(change), Some(before));
-        }
-        if !self.bound.has_room(self.items.len()) {
+        if held.is_none() && !self.bound.has_room(self.items.len()) {
             return (Applied::NoRoom, Some(entry));
         }
-        let key = Arc::new(entry.item.key());
-        self.indices
-            .replace(&key, &Values::default(), &entry.values);
-        let change = Change::of(None, Some(&entry));
-        (Applied::Accepted(change), self.items.insert(key, entry))
+        if let Some(key) = key {
+            self.copies.take_back(&KeyRef::from(&**key), |_| ());
+        }
+        let key = key.map_or_else(|| Arc::new(entry.item.key()), Arc::clone);
+        let none = Values::default();
+        let before = held.map_or(&none, |held| &held.values);
+        self.indices.replace(&key, before, &entry.values);
+        let change = Change::of(held, Some(&entry));
+        (Applied::Accepted(change), self.items.put(key, entry))
     }
 
     /// Removes the object whose last state is `item`, unless the store has a newer one (B18).
@@ -174,7 +130,7 @@ impl<K: Object> StoreContent<K> {
         if !self.guard.admits_delete(identity, item.identity()) {
             return (Applied::Stale, None);
         }
-        let Some((key, gone)) = self.items.remove_entry(&item.key_ref()) else {
+        let Some((key, gone)) = self.items.take(&item.key_ref()) else {
             return (Applied::Accepted(None), None);
         };
         self.copies.take_back(&KeyRef::from(&*key), |_| ());
@@ -201,7 +157,7 @@ impl<K: Object> StoreContent<K> {
 /// The indices of a whole content, built before the lock is taken (IX-11).
 pub(super) fn index<K: Object>(items: &Items<K>, functions: &Arc<Indexers<K>>) -> Indices<K> {
     let mut indices = Indices::new(Arc::clone(functions));
-    for (key, entry) in items {
+    for (key, entry) in items.iter() {
         indices.replace(key, &Values::default(), &entry.values);
     }
     indices

@@ -4,10 +4,11 @@ use hashbrown::HashSet;
 
 use crate::error::{Error, debug_of};
 use crate::list_watch::{Bound, EventKind, Listed, ObjectEvent};
-use crate::object::{Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
+use crate::object::{KeyRef, Object, ObjectKey, ResourceVersion, StoredObject, is_same_state};
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::store::index::Indexers;
-use crate::store::state::{Applied, Change, Items, StoreContent, StoreEntry, index};
+use crate::store::items::{Items, StoreEntry};
+use crate::store::state::{Applied, Change, StoreContent, index};
 use crate::sync::{Arc, Monitor};
 
 /// The writing side of a [`Store`](crate::store::Store): exclusive, and a [`Sink`].
@@ -100,8 +101,8 @@ impl<K: Object> StoreWriter<K> {
 
     fn push(&mut self) {
         if let Some(push) = &mut self.push {
-            let objects = self.state.lock().list();
-            push(objects);
+            let snapshot = self.state.lock().items.snapshot();
+            push(snapshot.objects());
         }
     }
 
@@ -172,7 +173,8 @@ impl<K: Object> StoreWriter<K> {
         let over = staging.items.len().saturating_sub(state.bound.max);
         let last = staging.order.iter().rev();
         let new = last.filter(|key| !state.items.contains_key(*key));
-        let taken = new.filter_map(|key| staging.items.remove(key));
+        let taken = new.filter_map(|key| staging.items.take(&KeyRef::from(&**key)));
+        let taken = taken.map(|(_, entry)| entry);
         let taken: Vec<_> = taken.take(over).collect();
         staging.bound.leave_out(taken.len());
         taken
@@ -191,7 +193,7 @@ impl<K: Object> StoreWriter<K> {
             // An index was added while this was staged.
             staging.functions = Arc::clone(state.indices.functions());
             drop(state);
-            for entry in staging.items.values_mut() {
+            for (_, entry) in staging.items.entries_mut() {
                 entry.values = staging.functions.values(&entry.item);
             }
         };
@@ -208,7 +210,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         let state = self.state.lock();
         self.functions = Arc::clone(state.indices.functions());
         Staging {
-            items: Items::new(),
+            items: Items::default(),
             order: Vec::new(),
             functions: Arc::clone(&self.functions),
             bound: Bound::new(state.bound.max.saturating_add(state.items.len())),
@@ -218,7 +220,7 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
     fn stage(&mut self, staging: &mut Staging<K>, event: ObjectEvent<K>) {
         let mut item = event.object;
         if event.kind == EventKind::Deleted {
-            staging.items.remove(&item.key_ref());
+            staging.items.take(&item.key_ref());
             return;
         }
         if let Some(held) = self.unchanged(&item) {
@@ -236,16 +238,9 @@ impl<K: Object> Sink<K> for StoreWriter<K> {
         }
         let (key, last_good) = held.unwrap_or_else(|| (Arc::new(item.key()), None));
         let values = staging.functions.values(&item);
-        let entry = StoreEntry {
-            item,
-            last_good,
-            values,
-        };
-        if let Some(staged) = staging.items.get_mut(&key) {
-            *staged = entry;
-        } else {
-            staging.order.push(Arc::clone(&key));
-            staging.items.insert(key, entry);
+        let entry = StoreEntry::new(item, last_good, values);
+        if staging.items.put(Arc::clone(&key), entry).is_none() {
+            staging.order.push(key);
         }
     }
 

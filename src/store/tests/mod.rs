@@ -4,6 +4,7 @@ mod bounds;
 mod drops;
 mod indices;
 mod listers;
+mod lists;
 mod own_writes;
 mod reads;
 mod refusals;
