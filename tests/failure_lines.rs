@@ -18,7 +18,7 @@ use kubecache::{Error, ErrorKind};
 use log::kv::{Key, Value, VisitSource};
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::support::alone;
+use crate::support::{alone, until, until_some};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const OBJECTS: usize = 50;
@@ -95,12 +95,6 @@ fn pass(clock: &FakeClock, time: Duration, threads: usize) {
         clock.advance(clock.wait_for_timers(threads));
     }
     clock.wait_for_timers(threads);
-}
-
-fn until(what: impl Fn() -> bool) {
-    while !what() {
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -226,11 +220,10 @@ fn fifty_objects_of_a_permission_that_is_withdrawn() {
         clock.advance(Duration::from_secs(1));
         source.open_watches() == OBJECTS
     });
-    let mut told = Vec::new();
-    while told.is_empty() {
-        told = loud("all are back", LOGGER.take()).0;
-        std::thread::yield_now();
-    }
+    let told = until_some(|| {
+        let told = loud("all are back", LOGGER.take()).0;
+        (!told.is_empty()).then_some(told)
+    });
     let text: Vec<_> = told.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(text, ["recovered"], "{told:?}");
     assert!(!format!("{told:?}").contains("canary"));

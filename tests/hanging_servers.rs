@@ -88,12 +88,10 @@ fn cycle(number: usize, authority: &TestAuthority) {
     let soon = Clock::system().after(Duration::from_secs(5 * 60));
     let is_there = match until {
         // There is no request to wait for.
-        Until::Connected => loop {
-            if server.connections() > 0 || Clock::system().has_passed(soon) {
-                break server.connections() > 0;
-            }
-            std::thread::yield_now();
-        },
+        Until::Connected => {
+            crate::support::until(|| server.connections() > 0);
+            true
+        }
         Until::Asked => server.wait_for_requests(soon, |seen| !seen.is_empty()),
         Until::Watched => {
             server.wait_for_requests(soon, |seen| seen.iter().any(Received::is_watch))

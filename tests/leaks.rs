@@ -18,7 +18,7 @@ use kubecache::store::{Indexers, Store};
 use kubecache::testing::{Act, Answer, End, Exchange, Fault, FixtureServer, Recorder, Recording};
 use kubecache::worker::live_workers;
 
-use crate::support::alone;
+use crate::support::{alone, until_some};
 
 const LIST: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb";
 const WATCH: &str = "/api/v1/namespaces/shop/secrets?fieldSelector=metadata.name%3Ddb&watch=true";
@@ -44,15 +44,15 @@ impl Counts {
 
 impl Counts {
     /// The kernel lists a thread for a moment after it can be joined.
+    #[track_caller]
     pub(crate) fn settled(wanted: &Self) -> Self {
         let soon = Clock::system().after(Duration::from_secs(5 * 60));
-        loop {
+        // The caller compares the counts, and so tells how many are too many.
+        until_some(|| {
             let now = Self::now();
-            if now.threads == wanted.threads || Clock::system().has_passed(soon) {
-                return now;
-            }
-            std::thread::yield_now();
-        }
+            let is_over = now.threads == wanted.threads || Clock::system().has_passed(soon);
+            is_over.then_some(now)
+        })
     }
 }
 

@@ -16,7 +16,7 @@ use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 use log::{LevelFilter, Log, Metadata, Record};
 
-use crate::support::alone;
+use crate::support::{alone, until_some};
 
 /// Passes every line on.
 struct Kept(OnceLock<Sender<String>>);
@@ -84,12 +84,7 @@ fn a_panic_that_formats_a_secret_is_logged_without_its_words() {
         let registration = informer.add_handler(handler).unwrap();
         informer.start().unwrap();
         informer.wait_until_synced(Deadline::NEVER).unwrap();
-        let failure = loop {
-            if let Some(failure) = informer.status().failures.last().cloned() {
-                break failure;
-            }
-            std::thread::yield_now();
-        };
+        let failure = until_some(|| informer.status().failures.last().cloned());
         informer.shutdown(Deadline::NEVER).unwrap();
         assert_eq!(failure.kind(), ErrorKind::Panicked);
         assert!(!failure.to_string().contains("canary"), "{failure}");

@@ -39,23 +39,11 @@ use kubecache::testing::{
 use kubecache::worker::StopToken;
 use kubecache::{Error, ErrorKind};
 
-use crate::support::TempDirectory;
+use crate::support::{TempDirectory, until, until_some};
 
 /// Bounds a failure only.
 fn soon() -> Deadline {
     Clock::system().after(Duration::from_secs(5 * 60))
-}
-
-/// Waits for something that comes without a signal.
-fn until<T>(look: impl Fn() -> Option<T>) -> T {
-    let limit = soon();
-    loop {
-        if let Some(seen) = look() {
-            return seen;
-        }
-        assert!(!Clock::system().has_passed(limit), "it does not come");
-        std::thread::yield_now();
-    }
 }
 
 /// Where the code of a row panics, until the row has seen enough of it.
@@ -439,7 +427,7 @@ fn transform(fuse: &Fuse) -> Seen {
     });
     let informer = SharedInformer::new(Arc::new(source.clone()), options);
     informer.start().unwrap();
-    let error = until(|| informer.status().failures.last().cloned());
+    let error = until_some(|| informer.status().failures.last().cloned());
     fuse.put_out();
     goes_on(&informer, &source);
     (FailsCall, text(&error))
@@ -495,7 +483,7 @@ fn handled(fuse: &Fuse, add_to: impl FnOnce(&SharedInformer<ConfigMap>) -> Regis
         fuse.put_out();
     }
     add(&source, "b");
-    until(|| (registration.readings().delivered == 2).then_some(()));
+    until(|| registration.readings().delivered == 2);
     assert_eq!(registration.readings().panics, u64::from(lost.is_some()));
     registration.remove(soon()).unwrap();
     goes_on(&informer, &source);
@@ -648,7 +636,7 @@ fn listed(fuse: &Fuse) -> Seen {
     } else {
         (
             FailsCall,
-            text(&until(|| informer.status().failures.last().cloned())),
+            text(&until_some(|| informer.status().failures.last().cloned())),
         )
     };
     fuse.put_out();
@@ -718,7 +706,7 @@ impl Sink<ConfigMap> for BadSink {
 fn sink(fuse: &Fuse) -> Seen {
     let sink = BadSink(fuse.clone());
     let reflector = Reflector::spawn("sink", Arc::new(source()), sink, quick()).unwrap();
-    let error = until(|| {
+    let error = until_some(|| {
         let status = reflector.status();
         status
             .failures
@@ -770,7 +758,7 @@ fn relisted(fuse: &Fuse) -> Seen {
         let is_told = kind.is_none_or(|kind| kind == ErrorKind::Panicked);
         is_told.then(|| error.to_string())
     };
-    let text = until(|| {
+    let text = until_some(|| {
         if fuse.at == "inspect_pod" {
             let reading = cache.get("uid-1");
             return reading.error().and_then(|error| told(&**error));
@@ -782,7 +770,7 @@ fn relisted(fuse: &Fuse) -> Seen {
     fuse.put_out();
     until(|| {
         let reading = cache.get("uid-1");
-        (reading.is_stored() && reading.error().is_none()).then_some(())
+        reading.is_stored() && reading.error().is_none()
     });
     relist.shutdown(soon()).unwrap();
     (FailsCall, text)
@@ -794,12 +782,12 @@ fn relisted_on_request(fuse: &Fuse) -> Seen {
     // After the first relist of all comes none.
     let options = RelistOptions::default().period(Duration::from_secs(24 * 60 * 60));
     let relist = Relist::spawn(BadRuntime(fuse.clone()), cache, options).unwrap();
-    until(|| (relist.report().relists == 1).then_some(()));
+    until(|| relist.report().relists == 1);
     assert!(relist.request_relist("uid-1"));
-    until(|| (relist.report().failures == 1).then_some(()));
+    until(|| relist.report().failures == 1);
     fuse.put_out();
     assert!(relist.request_relist("uid-1"));
-    until(|| (relist.report().requested == 1).then_some(()));
+    until(|| relist.report().requested == 1);
     assert_eq!(relist.report().failures, 1);
     relist.health().unwrap();
     relist.shutdown(soon()).unwrap();
@@ -844,7 +832,7 @@ fn managed(fuse: &Fuse) -> Seen {
     };
     manager.register_pod(&objects::pod("shop", "web", "n1", &["db"], &[]));
     // A read may come before the first try has failed.
-    let seen = until(|| {
+    let seen = until_some(|| {
         let short = Clock::system().after(Duration::from_millis(20));
         match manager.get_by("shop", "db", short) {
             Ok(_) => Some(logged()),

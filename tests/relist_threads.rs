@@ -11,7 +11,7 @@ use kubecache::pod_status::{
 };
 use kubecache::worker::{StopToken, live_workers};
 
-use crate::support::alone;
+use crate::support::{alone, until};
 
 /// A runtime that tells when it is asked, and returns from a list when it is told to.
 struct Slow {
@@ -80,8 +80,6 @@ fn no_thread_is_left_when_a_relist_loop_has_ended() {
             ask.recv().is_err(),
             "the runtime is dropped with the thread"
         );
-        while live_workers() > 0 {
-            std::thread::yield_now();
-        }
+        until(|| live_workers() == 0);
     });
 }

@@ -13,8 +13,8 @@ use kubecache::object::ObjectKey;
 use kubecache::snapshot::{Snapshot, SnapshotKey, SnapshotOptions};
 use kubecache::testing::{FakeSource, SourceFault, objects};
 
-use super::support::TempDirectory;
 use super::support::example::kill_after;
+use super::support::{TempDirectory, until};
 
 /// The directory of the writer; only the process that is to be killed has it.
 const VARIABLE: &str = "KUBECACHE_SNAPSHOT_KILLS";
@@ -75,7 +75,7 @@ fn writes_until_it_is_killed() {
             maps.set_references(&owner, NAMES.map(|name| ObjectKey::new("shop", name)));
         }
         for name in NAMES {
-            while number(&maps.get_fresh("shop", name, soon()).unwrap()) != state {}
+            until(|| number(&maps.get_fresh("shop", name, soon()).unwrap()) == state);
         }
         snapshot.write_by(soon()).unwrap();
         writeln!(told, "written {state}").unwrap();

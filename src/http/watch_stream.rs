@@ -314,6 +314,7 @@ mod tests {
     use crate::http::{Client, ClientOptions, Config};
     use crate::list_watch::WatchRequest;
     use crate::object::{Resource, Scope};
+    use crate::tests::until::until;
     use crate::wire::DecodeOptions;
     use crate::worker::Worker;
 
@@ -525,10 +526,7 @@ mod tests {
         // What comes after that read is an event that has come, also for who looks late.
         go.send(()).unwrap();
         let socket = watch.body.as_ref().unwrap().answer.socket.clone().unwrap();
-        while rustix::io::ioctl_fionread(&*socket).unwrap() == 0 {
-            assert!(!Clock::system().has_passed(patience));
-            std::thread::yield_now();
-        }
+        until(|| rustix::io::ioctl_fionread(&*socket).unwrap() > 0);
         let passed = Deadline::at(Clock::system().now());
         assert_eq!(next_version(&mut watch, passed), "6");
         drop((watch, go, serving));
@@ -557,10 +555,7 @@ mod tests {
         assert!(matches!(watch.next(patience), Ok(Next::Event(_))));
         let body = watch.body.as_ref().unwrap();
         let socket = body.answer.socket.clone().unwrap();
-        while rustix::io::ioctl_fionread(&*socket).unwrap() < 16 * 1024 {
-            assert!(!Clock::system().has_passed(patience));
-            std::thread::yield_now();
-        }
+        until(|| rustix::io::ioctl_fionread(&*socket).unwrap() >= 16 * 1024);
         assert!(body.decoder.held_bytes() <= 16 * 1024);
         drop((watch, serving));
     }

@@ -12,6 +12,8 @@ use crate::informer::Notification;
 use crate::object::{Object as _, StoredObject};
 #[cfg(feature = "testing")]
 use crate::reflector::ReflectorOptions;
+#[cfg(feature = "testing")]
+use crate::tests::until::until;
 use crate::worker::Worker;
 
 pub(super) type Told = Notification<ConfigMap>;
@@ -56,15 +58,19 @@ impl<S> Stage<S> {
     }
 
     /// Advances the clock from timer to timer until `holds`.
+    #[track_caller]
     pub(super) fn pass_until(&self, holds: impl Fn() -> bool) {
-        while !holds() {
+        until(|| {
+            if holds() {
+                return true;
+            }
             let ahead = self.fake.wait_for_next_timer();
             if holds() {
-                return;
+                return true;
             }
             self.fake.advance(ahead);
-            std::thread::yield_now();
-        }
+            false
+        });
     }
 }
 

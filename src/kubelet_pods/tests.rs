@@ -15,6 +15,7 @@ use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Indexers, Store};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::testing::{Act, Answer, Exchange, Fault, FixtureServer, Recording, TestAuthority};
+use crate::tests::until::until;
 use crate::worker::StopSource;
 
 /// What a kubelet answers: a pod of the API server, and a static one.
@@ -120,15 +121,19 @@ impl Node {
 
     /// Ends the waits of the source and the reflector until `is_done`, which is asked while they
     /// wait: what holds only until the next answer is not missed.
+    #[track_caller]
     fn pass_until(&self, is_done: impl Fn() -> bool) {
-        while !is_done() {
+        until(|| {
+            if is_done() {
+                return true;
+            }
             let wait = self.time.wait_for_next_timer();
             if is_done() {
-                return;
+                return true;
             }
             self.time.advance(wait);
-            std::thread::yield_now();
-        }
+            false
+        });
     }
 }
 

@@ -22,6 +22,7 @@ use crate::object::{Object as _, ObjectKey, Scope};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 use crate::tests::temp_directory::TempDirectory;
+use crate::tests::until::{until, until_some};
 
 /// It only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -195,9 +196,7 @@ fn offline_boot(mode: ChangeDetection) {
     server.set(secret("b", "another"));
     server.delete("shop", "c");
     let confirmed = |name: &str| {
-        while secrets.get_by("shop", name, soon()).unwrap().is_stale() {
-            std::thread::yield_now();
-        }
+        until(|| !secrets.get_by("shop", name, soon()).unwrap().is_stale());
         read(&secrets, name)
     };
     assert_eq!(confirmed("a"), "value of a");
@@ -209,9 +208,7 @@ fn offline_boot(mode: ChangeDetection) {
         }
         Err(error) => error.is_not_found(),
     };
-    while !gone() {
-        std::thread::yield_now();
-    }
+    until(gone);
     let mut differences = [told.recv().unwrap(), told.recv().unwrap()].map(|told| told.to_string());
     differences.sort();
     assert_eq!(
@@ -251,9 +248,7 @@ fn the_first_list_asks_for_no_version_of_the_file() {
     let secrets = manager(&server, ChangeDetection::Watch);
     snapshot.attach(&secrets).unwrap();
     secrets.add_reference(&owner(), &key("a"));
-    while secrets.get_by("shop", "a", soon()).unwrap().is_stale() {
-        std::thread::yield_now();
-    }
+    until(|| !secrets.get_by("shop", "a", soon()).unwrap().is_stale());
     assert_eq!(read(&secrets, "a"), "value of a");
 }
 
@@ -274,12 +269,7 @@ fn a_refusal_is_the_servers_word_and_the_file_is_not_asked_then() {
     let secrets = manager(&server, ChangeDetection::Watch);
     snapshot.attach(&secrets).unwrap();
     snapshot.restore(&secrets);
-    let refused = loop {
-        if let Err(error) = secrets.get_by("shop", "a", soon()) {
-            break error;
-        }
-        std::thread::yield_now();
-    };
+    let refused = until_some(|| secrets.get_by("shop", "a", soon()).err());
     assert_eq!(refused.kind(), ErrorKind::Forbidden);
 }
 
@@ -982,14 +972,15 @@ fn an_unchanged_file_is_written_again_before_it_is_too_old() {
         secrets.add_reference(&owner(), &key("a"));
         read(&secrets, "a");
         snapshot.write_by(soon()).unwrap();
-        let (first, limit) = (snapshot.status().written, soon());
+        let first = snapshot.status().written;
         if is_asked {
             snapshot.write_by(soon()).unwrap();
         }
-        while snapshot.status().written == first {
-            assert!(!is_asked && !Clock::system().has_passed(limit));
-            std::thread::yield_now();
-        }
+        until(|| {
+            let is_written = snapshot.status().written != first;
+            assert!(is_written || !is_asked);
+            is_written
+        });
     }
 }
 

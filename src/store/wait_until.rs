@@ -162,6 +162,7 @@ mod tests {
     use crate::reflector::ReflectorOptions;
     use crate::store::Indexers;
     use crate::testing::{FakeSource, RequestKind, objects};
+    use crate::tests::until::until;
 
     const SECONDS: std::time::Duration = std::time::Duration::from_secs(7);
 
@@ -238,6 +239,18 @@ mod tests {
         );
     }
 
+    /// Advances the clock from timer to timer until it is so.
+    #[track_caller]
+    fn pass_until(time: &FakeClock, is_so: impl Fn() -> bool) {
+        until(|| {
+            let is_so = is_so();
+            if !is_so {
+                time.advance(time.wait_for_next_timer());
+            }
+            is_so
+        });
+    }
+
     /// The object is known, and then its server goes.
     #[test]
     fn a_wait_in_vain_tells_how_long_it_took_and_how_the_requests_fail() {
@@ -256,14 +269,12 @@ mod tests {
         source.end_watches(None);
         // Else the wait could be over before the first request fails.
         let is_unreachable = |error: &Error| error.kind() == ErrorKind::Unreachable;
-        while !store.status().failures.last().is_some_and(is_unreachable) {
-            time.advance(time.wait_for_next_timer());
-        }
+        pass_until(&time, || {
+            store.status().failures.last().is_some_and(is_unreachable)
+        });
         let error = std::thread::scope(|scope| {
             let waiter = scope.spawn(|| store.wait_until(&key(), |_| false, SECONDS));
-            while !waiter.is_finished() {
-                time.advance(time.wait_for_next_timer());
-            }
+            pass_until(&time, || waiter.is_finished());
             waiter.join().unwrap().unwrap_err()
         });
         assert_eq!(error.kind(), ErrorKind::Timeout);

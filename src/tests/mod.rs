@@ -3,3 +3,4 @@
 pub(crate) mod dice;
 mod exact_waits;
 pub(crate) mod temp_directory;
+pub(crate) mod until;

@@ -113,6 +113,7 @@ mod tests {
     use crossbeam_channel::{Receiver, bounded};
 
     use super::*;
+    use crate::tests::until::until;
     use crate::worker::StopToken;
 
     /// A thread that ends only when its gate opens, whatever its stop.
@@ -134,9 +135,7 @@ mod tests {
         group.add(slow);
         group.stop();
         // Only the thread that cannot end is late; the other one gets all the time that it needs.
-        while group.join(&clock, clock.after(Duration::ZERO)) != ["t-slow"] {
-            std::thread::yield_now();
-        }
+        until(|| group.join(&clock, clock.after(Duration::ZERO)) == ["t-slow"]);
         drop(group);
         assert!(!end.has_come(), "the drop did not wait for it");
         drop(open);

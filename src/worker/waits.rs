@@ -117,6 +117,7 @@ mod tests {
     use crossbeam_channel::bounded;
 
     use super::*;
+    use crate::tests::until::until;
     use crate::worker::Worker;
 
     #[test]
@@ -154,9 +155,7 @@ mod tests {
         drop(go);
         // Not joined: that would be a wait, too, while theirs are still in the table.
         for (worker, _) in &workers {
-            while !worker.is_finished() {
-                std::thread::yield_now();
-            }
+            until(|| worker.is_finished());
         }
         drop(ThreadWait::begin(target.0, target.1).unwrap());
     }

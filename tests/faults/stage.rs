@@ -16,6 +16,8 @@ use kubecache::reflector::ReflectorOptions;
 use kubecache::testing::{ApiServer, ApiServerBuilder, Fault, TestAuthority, objects};
 use kubecache::{Error, ErrorKind};
 
+use crate::support::until;
+
 /// Far more than any step takes on a busy machine: it only ends a test that fails.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
@@ -166,18 +168,23 @@ impl Stage {
     }
 
     /// What a read of a manager gives while time passes.
+    #[track_caller]
     pub(super) fn read_of(&self, manager: &SecretManager) -> String {
         value_in(self.try_read_of(manager))
     }
 
     /// The client's limits end the requests of the read.
+    #[track_caller]
     pub(super) fn try_read_of(&self, manager: &SecretManager) -> Result<Cached<Secret>, Error> {
         std::thread::scope(|scope| {
             let read = scope.spawn(|| manager.get_by("shop", "db", Deadline::NEVER));
-            while !read.is_finished() {
-                self.asking.advance(Duration::from_secs(1));
-                std::thread::yield_now();
-            }
+            until(|| {
+                let is_read = read.is_finished();
+                if !is_read {
+                    self.asking.advance(Duration::from_secs(1));
+                }
+                is_read
+            });
             read.join().unwrap()
         })
     }
@@ -194,22 +201,27 @@ impl Stage {
     }
 
     /// Lets time pass until that holds.
+    #[track_caller]
     pub(super) fn until(&self, what: &str, holds: impl Fn() -> bool) {
         let end = Clock::system().after(PATIENCE);
-        while !holds() {
-            self.clock.advance(Duration::from_secs(1));
-            std::thread::yield_now();
+        until(|| {
+            let is_so = holds();
+            if !is_so {
+                self.clock.advance(Duration::from_secs(1));
+            }
             assert!(
-                !Clock::system().has_passed(end),
+                is_so || !Clock::system().has_passed(end),
                 "not in time: {what}; told: {:?}, stored: {}, {:?}",
                 self.told.try_iter().collect::<Vec<_>>(),
                 self.stored(),
                 self.informer.status()
             );
-        }
+            is_so
+        });
     }
 
     /// Lets time pass until the informer's hook was told of an error of that kind.
+    #[track_caller]
     pub(super) fn until_told(&self, kind: ErrorKind) {
         let told = || self.told.try_iter().any(|told| told.kind() == kind);
         self.until(&format!("the hook is told of {kind:?}"), told);

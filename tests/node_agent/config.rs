@@ -11,8 +11,8 @@ use rustix::process::{Signal, geteuid};
 
 use super::AGENT;
 use super::probes::{FLAG, get, told, wait_for_answer};
-use crate::support::TempDirectory;
 use crate::support::example::Running;
+use crate::support::{TempDirectory, until};
 
 /// A server, and a directory with a configuration and the files that it declares.
 struct Machine {
@@ -76,16 +76,14 @@ impl Machine {
 }
 
 /// Waits until a file has this text.
+#[track_caller]
 fn has(path: &Path, text: &str) {
-    while fs::read_to_string(path).ok().as_deref() != Some(text) {
-        std::thread::yield_now();
-    }
+    until(|| fs::read_to_string(path).ok().as_deref() == Some(text));
 }
 
+#[track_caller]
 fn is_gone(path: &Path) {
-    while path.exists() {
-        std::thread::yield_now();
-    }
+    until(|| !path.exists());
 }
 
 #[test]
@@ -274,9 +272,7 @@ fn each_entry_has_its_own_hook() {
     has(&machine.file("a/new"), "2");
     machine.set("b", &[("one", "3")]);
     has(&machine.file("b/one"), "3");
-    while fs::read_to_string(&log_b).unwrap().lines().count() < 3 {
-        std::thread::yield_now();
-    }
+    until(|| fs::read_to_string(&log_b).unwrap().lines().count() >= 3);
     assert_eq!(fs::read_to_string(&log_a).unwrap(), "configmap shop/a;\n");
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
@@ -288,9 +284,7 @@ fn health_is_red_until_a_failing_entry_is_well() {
     let mut agent = machine.start(&[FLAG, "127.0.0.1:0"]);
     let probes = told(&mut agent, &format!("{FLAG}: listening at "));
     let probes = probes.parse().unwrap();
-    while get(probes, "/healthz/files").0 != 500 {
-        std::thread::yield_now();
-    }
+    until(|| get(probes, "/healthz/files").0 == 500);
     machine.set("a", &[("one", "1")]);
     has(&machine.file("a/f"), "1");
     wait_for_answer(probes, "/healthz/files", (200, "ok"));

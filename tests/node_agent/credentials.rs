@@ -17,8 +17,8 @@ use rustix::process::{Signal, geteuid};
 use super::AGENT;
 use super::probes::{FLAG, get, told};
 use super::slow_readers::wait_for_file;
-use crate::support::TempDirectory;
 use crate::support::example::Running;
+use crate::support::{TempDirectory, until};
 
 /// More than systemd takes for a credential.
 const REFUSAL_BYTES: usize = 2 * 1024 * 1024;
@@ -35,12 +35,11 @@ fn as_systemd(name: &str) -> OwnedFd {
 }
 
 /// Connects as systemd does, as soon as somebody listens.
+#[track_caller]
 fn ask(path: &Path, name: &str) -> UnixStream {
     let client = as_systemd(name);
     let agent = SocketAddrUnix::new(path).unwrap();
-    while connect(&client, &agent).is_err() {
-        std::thread::yield_now();
-    }
+    until(|| connect(&client, &agent).is_ok());
     client.into()
 }
 

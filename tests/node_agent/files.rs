@@ -13,9 +13,9 @@ use serde_json::Value;
 
 use super::AGENT;
 use super::probes::{FLAG, told, wait_for_answer};
-use crate::support::TempDirectory;
 use crate::support::example::Killed;
 use crate::support::small_disk::{SmallDisk, alone_with_mounts, small_disk};
+use crate::support::{TempDirectory, until};
 
 /// The folders of objects, as `namespace/kind/name`.
 fn folders(directory: &Path) -> BTreeSet<String> {
@@ -268,24 +268,19 @@ fn what_somebody_removes_or_replaces_is_told_and_comes_back() {
     wait_for_answer(probes, "/readyz/files", (200, "ok"));
     // The agent tells of a write once it knows the files again.
     let is_told = |name| fs::read_to_string(&log).is_ok_and(|log| log.contains(name));
-    while !is_told("first") || !is_told("second") {
-        std::thread::yield_now();
-    }
+    until(|| is_told("first") && is_told("second"));
     let folders = ["first", "second"].map(|name| directory.join("shop/configmaps").join(name));
-    while folders.iter().any(|folder| !folder.join("key").exists()) {
-        std::thread::yield_now();
-    }
+    until(|| folders.iter().all(|folder| folder.join("key").exists()));
     fs::remove_file(folders[0].join("..data/key")).unwrap();
     fs::rename(&folders[1], directory.join("shop/configmaps/moved")).unwrap();
     let told = "another program changed or removed files of ";
     while !agent.next_told().expect("it tells").contains(told) {}
     wait_for_answer(probes, "/healthz/files", (200, "ok"));
-    while folders
-        .iter()
-        .any(|folder| fs::read(folder.join("key")).ok() != Some(b"1".to_vec()))
-    {
-        std::thread::yield_now();
-    }
+    until(|| {
+        folders
+            .iter()
+            .all(|folder| fs::read(folder.join("key")).ok() == Some(b"1".to_vec()))
+    });
     assert_eq!(agent.stop(Signal::TERM).code, 0);
 }
 

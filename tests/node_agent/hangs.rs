@@ -12,10 +12,10 @@ use kubecache::testing::{ApiServer, objects};
 use rustix::process::Signal;
 
 use super::AGENT;
-use crate::support::TempDirectory;
 use crate::support::example::Running;
 use crate::support::hung_mount::HungMount;
 use crate::support::small_disk::alone_with_mounts;
+use crate::support::{TempDirectory, until};
 
 /// Without a server: what is refused is refused before one is asked.
 const ALONE: [&str; 7] = [
@@ -129,22 +129,17 @@ fn ends_soon(agent: Running) -> String {
 }
 
 /// Waits until a thread of the process hangs.
+#[track_caller]
 fn wait_until_it_hangs(process: u32) {
     let tasks = Path::new("/proc").join(process.to_string()).join("task");
     let hangs = |task: PathBuf| {
         let status = fs::read_to_string(task.join("status")).unwrap_or_default();
         status.contains("State:\tD")
     };
-    let clock = Clock::system();
-    let limit = clock.after(Duration::from_secs(5 * 60));
-    loop {
-        assert!(!clock.has_passed(limit), "it does not hang");
+    until(|| {
         let tasks = fs::read_dir(&tasks).expect("the process ended");
-        if tasks.map_while(Result::ok).any(|task| hangs(task.path())) {
-            return;
-        }
-        std::thread::yield_now();
-    }
+        tasks.map_while(Result::ok).any(|task| hangs(task.path()))
+    });
 }
 
 /// Seen: the agent took the signal and went on hanging.

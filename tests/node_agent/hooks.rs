@@ -7,15 +7,14 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use kubecache::clock::Clock;
 use kubecache::testing::{ApiServer, objects};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::AGENT;
-use super::probes::{FLAG, get, soon, told, wait_for_answer};
+use super::probes::{FLAG, get, told, wait_for_answer};
 use super::slow_readers::wait_for_file;
-use crate::support::TempDirectory;
 use crate::support::example::Running;
+use crate::support::{TempDirectory, until};
 
 /// A server with one ConfigMap, a directory for the files, and a script that is run.
 struct Machine {
@@ -88,13 +87,9 @@ fn has_ended(pid: &str) -> bool {
     stat.is_empty() || stat.contains(") Z ")
 }
 
+#[track_caller]
 fn wait_until_ended(pids: &str) {
-    let limit = soon();
-    while !pids.split_whitespace().all(has_ended) {
-        let late = Clock::system().has_passed(limit);
-        assert!(!late, "{pids}: one of them is left");
-        std::thread::yield_now();
-    }
+    until(|| pids.split_whitespace().all(has_ended));
 }
 
 #[test]

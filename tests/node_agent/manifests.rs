@@ -15,8 +15,8 @@ use serde_json::Value;
 
 use super::AGENT;
 use super::probes::{FLAG, get, told};
-use crate::support::TempDirectory;
 use crate::support::example::Running;
+use crate::support::{TempDirectory, until_some};
 
 const METRICS: &str = "--metrics-bind-address";
 const RBAC: &str = "rbac.authorization.k8s.io";
@@ -115,14 +115,13 @@ fn start(container: &Container, server: &ApiServer, directory: &TempDirectory) -
 }
 
 /// Asks for a page until it is there.
+#[track_caller]
 fn wait_for(address: SocketAddr, path: &str) -> String {
-    loop {
+    until_some(|| {
         let (code, body) = get(address, path);
-        if code == 200 {
-            return body;
-        }
-        assert_eq!(code, 500, "{path}: {body}");
-    }
+        assert!([200, 500].contains(&code), "{path}: {code} {body}");
+        (code == 200).then_some(body)
+    })
 }
 
 #[test]

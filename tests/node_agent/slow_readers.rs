@@ -6,15 +6,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Stdio;
 
-use kubecache::clock::Clock;
 use kubecache::testing::{ApiServer, objects};
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 use rustix::process::Signal;
 
 use super::AGENT;
-use super::probes::{FLAG, get, soon, told};
-use crate::support::TempDirectory;
+use super::probes::{FLAG, get, told};
 use crate::support::example::Running;
+use crate::support::{TempDirectory, until};
 
 /// More than the smallest pipe has room for.
 const MAPS: usize = 100;
@@ -57,13 +56,9 @@ fn flags(server: &ApiServer, directory: &Path) -> Vec<String> {
 }
 
 /// Waits until a file has this text.
+#[track_caller]
 pub(super) fn wait_for_file(file: &Path, text: &str) {
-    let limit = soon();
-    while fs::read_to_string(file).ok().as_deref() != Some(text) {
-        let late = Clock::system().has_passed(limit);
-        assert!(!late, "{} is not written", file.display());
-        std::thread::yield_now();
-    }
+    until(|| fs::read_to_string(file).ok().as_deref() == Some(text));
 }
 
 fn add_pod(server: &ApiServer) {
@@ -91,12 +86,14 @@ fn a_reader_of_rows_that_takes_nothing_holds_up_no_pod_and_no_end() {
 
     add_pod(&server);
     wait_for_file(&directory.join("out/shop/secrets/db/password"), "made-up");
-    let limit = soon();
     let mut values = 1..;
-    while !agent.has_told("warning: the reader is too slow: the oldest rows") {
-        assert!(!Clock::system().has_passed(limit), "no row is dropped");
-        change_maps(&server, &values.next().unwrap().to_string());
-    }
+    until(|| {
+        let is_told = agent.has_told("warning: the reader is too slow: the oldest rows");
+        if !is_told {
+            change_maps(&server, &values.next().unwrap().to_string());
+        }
+        is_told
+    });
     assert_eq!(get(probes.parse().unwrap(), "/livez").0, 200);
     let ended = agent.stop(Signal::TERM);
     assert_eq!(ended.code, 0, "{}", ended.stderr);

@@ -12,8 +12,8 @@ use kubecache::testing::{ApiServer, objects};
 use rustix::process::Signal;
 
 use super::AGENT;
-use crate::support::TempDirectory;
 use crate::support::example::Running;
+use crate::support::{TempDirectory, until};
 
 /// It only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -69,9 +69,7 @@ fn it_is_ready_when_each_object_has_its_files_and_tells_of_a_reload_and_its_end(
     let out = ["--output-dir", directory.to_str().unwrap()];
     let agent = manager.start(&[&flags[..], &files, &out].concat(), &[]);
     // It is not there yet, and the first object's files are no reason to be ready.
-    while !directory.join("shop/configmaps/flags/tax").exists() {
-        std::thread::yield_now();
-    }
+    until(|| directory.join("shop/configmaps/flags/tax").exists());
     let late = objects::config_map("shop", "late", "", &[("tax", "7")]);
     server.apply(&late).unwrap();
     assert_eq!(manager.next(), "READY=1\nSTATUS=every object is there");

@@ -24,6 +24,7 @@ use rustls::crypto::ring;
 
 use super::server::{Request, Server};
 use super::{PATIENCE, client, patient, secret, secret_list};
+use crate::support::until;
 
 const PAGE: &str = "/api/v1/namespaces/shop/secrets?limit=500";
 
@@ -187,14 +188,15 @@ fn pages_and_events_without_end_fill_a_store_up_to_its_bound() {
     assert_eq!(held.metadata.resource_version.as_deref(), Some("7"));
     let told = "secrets in namespace \"shop\": the maximum is 15 objects, and 135 more found no \
                 room: DecodeOptions::list_items_max raises the limit";
-    while !store.health().is_err_and(|error| error.to_string() == told) {
-        assert!(
-            !Clock::system().has_passed(deadline),
-            "{:?}",
-            store.health()
-        );
-        thread::yield_now();
-    }
+    until(|| {
+        let health = store.health();
+        let has_told = health
+            .as_ref()
+            .is_err_and(|error| error.to_string() == told);
+        let is_late = Clock::system().has_passed(deadline);
+        assert!(has_told || !is_late, "{health:?}");
+        has_told
+    });
     reflector.join().unwrap();
 }
 

@@ -14,7 +14,7 @@ use kubecache::reflector::{Reflector, ReflectorOptions, Replacement, Sink};
 
 use super::server::{Peer, Server};
 use super::{bookmark, client, secret, secret_list};
-use crate::support::alone_traced;
+use crate::support::{alone_traced, until};
 
 /// Events that are counted, one at a time.
 const EVENTS: usize = 40;
@@ -73,9 +73,7 @@ fn follow<S: Read + Write>(
             assert!(std::fs::metadata(BEGIN).is_err());
         }
         peer.chunk(&line(&(nth + 1).to_string()));
-        while taken_in.load(Ordering::SeqCst) < nth {
-            std::thread::yield_now();
-        }
+        until(|| taken_in.load(Ordering::SeqCst) >= nth);
     }
     assert!(std::fs::metadata(END).is_err());
     drop(reflector);

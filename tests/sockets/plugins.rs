@@ -169,9 +169,7 @@ fn the_runs_of_a_plugin_are_counted_under_client_gos_names() {
     thread::scope(|scope| {
         // A second passes before the next run.
         let getting = scope.spawn(|| {
-            while get(&client, "db").is_err() {
-                thread::yield_now();
-            }
+            crate::support::until(|| get(&client, "db").is_ok());
         });
         serve(&server, &[200]);
         getting.join().unwrap();

@@ -17,6 +17,7 @@ use rustls::{ServerConnection, StreamOwned};
 use super::server::{Peer, Server};
 use super::tls::{accept, of_all_names, pem};
 use super::{bookmark, client_of, get, get_by, next_bookmark, open, patient, secret, secrets};
+use crate::support::until;
 
 const OPENED: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 
@@ -331,9 +332,7 @@ fn the_connect_limit_covers_the_proxys_answer() {
     let error = failure(&server, &client, |mut peer| {
         peer.request();
         peer.write("HTTP/1.1 200 ");
-        while peer.try_write("H") {
-            thread::yield_now();
-        }
+        until(|| !peer.try_write("H"));
     });
     let kinds = [ErrorKind::Timeout, ErrorKind::TooLarge];
     assert!(kinds.contains(&error.kind()), "{error}");

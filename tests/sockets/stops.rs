@@ -8,6 +8,7 @@ use kubecache::worker::StopSource;
 
 use super::server::Server;
 use super::{bookmark, client, get_by, list, next_bookmark, secrets, watch_from};
+use crate::support::until;
 
 /// A listener that answers no connect: its queue of one is full.
 pub(crate) struct Deaf {
@@ -35,14 +36,13 @@ impl Deaf {
     }
 
     /// Waits until the kernel has somebody's connect under way.
+    #[track_caller]
     fn wait_for_connect(&self) {
         let port = format!(":{:04X} 02 ", self.port());
-        while !std::fs::read_to_string("/proc/net/tcp")
-            .unwrap()
-            .contains(&port)
-        {
-            thread::yield_now();
-        }
+        until(|| {
+            let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+            sockets.contains(&port)
+        });
     }
 }
 

@@ -16,6 +16,7 @@ use super::server::Server;
 use super::{
     PATIENCE, bookmark, client, get, list, next_bookmark, open, secret, secret_list, secrets,
 };
+use crate::support::{until, until_some};
 
 #[test]
 fn an_event_is_delivered_when_its_newline_arrives_wherever_the_line_is_split() {
@@ -249,10 +250,11 @@ fn a_deadline_in_the_middle_of_a_chunk_loses_no_byte() {
             let mut watch = open(&*source);
             let clock = Clock::system();
             let opened = watch.last_contact();
-            while watch.last_contact() == opened {
+            until(|| {
                 let passed = watch.next(clock.after(Duration::from_millis(1))).unwrap();
                 assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
-            }
+                watch.last_contact() != opened
+            });
             // The half that came is read; a deadline that has passed already waits for no more.
             let passed = watch.next(Deadline::at(clock.now())).unwrap();
             assert!(matches!(passed, Next::DeadlinePassed), "{passed:?}");
@@ -365,16 +367,12 @@ fn b11_an_event_that_has_come_is_handed_over_though_the_deadline_has_passed() {
             let source = secrets(&client);
             let mut watch = open(&*source);
             let past = Deadline::at(Clock::system().now());
-            let patience = Clock::system().after(PATIENCE);
             // Nothing tells when bytes have come all the way, so it is asked again and again.
-            while !Clock::system().has_passed(patience) {
-                match watch.next(past).unwrap() {
-                    Next::Event(event) => return Some(event),
-                    Next::DeadlinePassed => thread::yield_now(),
-                    Next::Ended(end) => panic!("{end:?}"),
-                }
-            }
-            None
+            until_some(|| match watch.next(past).unwrap() {
+                Next::Event(event) => Some(event),
+                Next::DeadlinePassed => None,
+                Next::Ended(end) => panic!("{end:?}"),
+            })
         });
         let mut peer = server.accept();
         peer.request();
@@ -386,10 +384,10 @@ fn b11_an_event_that_has_come_is_handed_over_though_the_deadline_has_passed() {
         assert!(
             matches!(
                 event,
-                Some(WatchEvent::Object(ObjectEvent {
+                WatchEvent::Object(ObjectEvent {
                     kind: EventKind::Added,
                     object: Listed::Object(_)
-                }))
+                })
             ),
             "{event:?}"
         );

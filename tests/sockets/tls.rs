@@ -23,7 +23,7 @@ use super::server::{Peer, Server};
 use super::{bookmark, client_of, get, list, next_bookmark, open, secret, secret_list, secrets};
 use crate::support::hung_mount::HungMount;
 use crate::support::small_disk::alone_with_mounts;
-use crate::support::{TempDirectory, alone_with};
+use crate::support::{TempDirectory, alone_with, until};
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -357,9 +357,7 @@ fn a_file_system_that_hangs_stops_no_request() {
             return;
         };
         stops_no_request(mount);
-        while kubecache::worker::live_workers() > 0 {
-            thread::yield_now();
-        }
+        until(|| kubecache::worker::live_workers() == 0);
     });
 }
 

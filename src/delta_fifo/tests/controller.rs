@@ -6,6 +6,7 @@ use super::*;
 use crate::delta_fifo::Controller;
 use crate::reflector::ReflectorOptions;
 use crate::testing::{FakeSource, objects};
+use crate::tests::until::until;
 
 fn soon() -> Deadline {
     Clock::system().after(Duration::from_secs(5 * 60))
@@ -146,9 +147,7 @@ fn df_17_a_closed_queue_ends_its_controller() {
     let controller = controller(&source, tell(tells));
     controller.queue().wait_until_synced(soon()).unwrap();
     controller.queue().close();
-    while !controller.is_finished() {
-        std::thread::yield_now();
-    }
+    until(|| controller.is_finished());
     assert_eq!(told.iter().count(), 1);
     controller.shutdown(Deadline::NEVER).unwrap();
 }

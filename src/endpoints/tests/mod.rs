@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use super::*;
+use crate::tests::until::until;
 
 /// As long as a busy machine needs.
 const LONG: Duration = Duration::from_secs(5 * 60);
@@ -35,10 +36,7 @@ fn ok() -> (u16, String) {
 }
 
 /// Asks until the answer is this one.
+#[track_caller]
 fn wait_for(address: SocketAddr, target: &str, answer: &(u16, String)) {
-    let clock = Clock::system();
-    let limit = clock.after(LONG);
-    while get(address, target) != *answer {
-        assert!(!clock.has_passed(limit), "{target}");
-    }
+    until(|| get(address, target) == *answer);
 }

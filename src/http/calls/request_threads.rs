@@ -120,6 +120,7 @@ mod tests {
     use super::*;
     use crate::error::ErrorKind;
     use crate::list_watch::RequestPhase;
+    use crate::tests::until::until;
     use crate::worker::Worker;
 
     const SLOTS: usize = 4;
@@ -223,9 +224,7 @@ mod tests {
             if number == 0 {
                 assert_eq!(begins.recv(), Ok(0));
             } else {
-                while !matches!(progress.phase(), RequestPhase::Queued { .. }) {
-                    std::thread::yield_now();
-                }
+                until(|| matches!(progress.phase(), RequestPhase::Queued { .. }));
             }
         }
         assert_eq!(client.slots.free(), 0);
@@ -236,9 +235,7 @@ mod tests {
             assert_eq!(begins.recv(), Ok(expected));
         }
         opens.send(()).unwrap();
-        while client.slots.free() == 0 {
-            std::thread::yield_now();
-        }
+        until(|| client.slots.free() != 0);
     }
 
     /// A job whose thread never starts gets the error, and keeps no slot.

@@ -14,6 +14,7 @@ use crate::error::ErrorKind;
 use crate::jobs::JobKind;
 use crate::policy::{PROGRAM, RenewalRow, TOKEN_FILE};
 use crate::tests::temp_directory::TempDirectory;
+use crate::tests::until::until;
 use crate::worker::StopToken;
 
 struct Fixture {
@@ -240,9 +241,13 @@ fn a_file_system_that_hangs_takes_no_token_away() {
     drop(release);
     // The read that hung ends by itself; the next one sees the new file.
     fixture.clock.advance(Duration::from_secs(10));
-    while fixture.header() != "Bearer two" {
-        fixture.clock.advance(Duration::from_secs(10));
-    }
+    until(|| {
+        let is_read = fixture.header() == "Bearer two";
+        if !is_read {
+            fixture.clock.advance(Duration::from_secs(10));
+        }
+        is_read
+    });
 }
 
 #[test]
@@ -407,9 +412,7 @@ fn a_kubeconfig_on_a_file_system_that_hangs_takes_no_token_away() {
         assert!(kubeconfig.current().is_same(&kept));
     }
     open.send(7).unwrap();
-    while header(&kubeconfig.active) != "Bearer read-7" {
-        std::thread::yield_now();
-    }
+    until(|| header(&kubeconfig.active) == "Bearer read-7");
 }
 
 /// Credentials by one row of the policy.
@@ -464,12 +467,11 @@ impl ByRow {
     }
 
     /// A request asks the source.
+    #[track_caller]
     fn asks(&mut self) -> Result<Option<Arc<Credential>>, Error> {
         let current = self.current();
         self.runs = self.runs.saturating_add(1);
-        while self.active.status().unwrap().runs < self.runs {
-            std::thread::yield_now();
-        }
+        until(|| self.active.status().unwrap().runs >= self.runs);
         current
     }
 

@@ -4,9 +4,10 @@
 use std::time::Duration;
 
 use super::fake::{commit, commit_into, opened, pod, secret, with_uid};
-use super::stage::{Stage, failed, unavailable, until};
+use super::stage::{Stage, failed, unavailable, version};
 use crate::manager::watch::entry::ABSENCE_PAUSE;
 use crate::reflector::Sink as _;
+use crate::tests::until::{until, until_some};
 
 /// A manager whose Secret `s` is on the server, and in no list of its stuck cache.
 fn stuck() -> Stage {
@@ -21,6 +22,7 @@ fn pause(stage: &Stage) {
 }
 
 /// Everything that is due is done: another object's absence is confirmed.
+#[track_caller]
 fn nothing_more(stage: &Stage, asked: usize) {
     stage.manager.register_pod(&pod("other", &["other"]));
     stage.runs.list("other", "10", None).unwrap();
@@ -30,7 +32,7 @@ fn nothing_more(stage: &Stage, asked: usize) {
     let asked = asked.saturating_add(1);
     stage.getter.wait_for_asked(asked);
     let checks = stage.manager.store().keeper();
-    until(|| (!checks.is_at_work()).then_some(()));
+    until(|| !checks.is_at_work());
     assert_eq!(stage.getter.asked(), asked);
 }
 
@@ -44,8 +46,7 @@ fn an_object_that_a_stuck_cache_leaves_out_is_found_once_a_reader_missed_it() {
     assert_eq!(stage.getter.asked(), 0, "after a pause");
     stage.getter.answer(Ok(secret("s", "15")));
     pause(&stage);
-    let version = until(|| stage.get("s").ok());
-    assert_eq!(super::stage::version(&version), 15);
+    assert_eq!(version(&until_some(|| stage.get("s").ok())), 15);
     assert_eq!(stage.getter.asked_in_background(), 1, "no reader waits");
     nothing_more(&stage, 1);
 }
@@ -64,7 +65,7 @@ fn an_absence_that_is_confirmed_is_asked_for_no_more() {
     pause(&stage);
     let checks = stage.manager.store().keeper();
     stage.getter.wait_for_asked(1);
-    until(|| (!checks.is_at_work()).then_some(()));
+    until(|| !checks.is_at_work());
     // The same absence, in another list of the cache.
     stage.runs.list("s", "11", None).unwrap();
     assert!(stage.get("s").unwrap_err().is_not_found());
@@ -91,12 +92,12 @@ fn a_confirmation_that_began_before_the_doubt_settles_nothing() {
     assert!(stage.get("s").unwrap_err().is_not_found());
     stage.getter.answer(Err(failed(404, "not found")));
     let checks = stage.manager.store().keeper();
-    until(|| (!checks.is_at_work()).then_some(()));
+    until(|| !checks.is_at_work());
     let object = stage.manager.store().entry_to_read("ns", "s").unwrap();
     assert!(object.state.lock().is_absence_due());
     stage.getter.answer(Ok(secret("s", "15")));
     pause(&stage);
-    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
+    assert_eq!(version(&until_some(|| stage.get("s").ok())), 15);
 }
 
 #[test]
@@ -106,7 +107,7 @@ fn a_confirmation_that_fails_is_tried_again_for_a_reader_and_after_a_pause() {
     pause(&stage);
     stage.getter.wait_for_asked(1);
     let checks = stage.manager.store().keeper();
-    until(|| (!checks.is_at_work()).then_some(()));
+    until(|| !checks.is_at_work());
     assert!(stage.inspect("s").last_error.is_none(), "the watch is well");
     assert!(stage.get("s").unwrap_err().is_not_found());
     let nearly = ABSENCE_PAUSE.checked_sub(Duration::from_millis(1));
@@ -114,7 +115,7 @@ fn a_confirmation_that_fails_is_tried_again_for_a_reader_and_after_a_pause() {
     assert_eq!(stage.getter.asked(), 1, "not before the pause has passed");
     stage.getter.answer(Ok(secret("s", "15")));
     pause(&stage);
-    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
+    assert_eq!(version(&until_some(|| stage.get("s").ok())), 15);
 }
 
 /// A fresh read or an event may settle the doubt before the confirmation.
@@ -144,7 +145,7 @@ fn an_absence_at_a_version_settles_nothing_and_is_doubtful_itself() {
     absent_at_a_version(&stage);
     stage.getter.answer(Ok(secret("s", "15")));
     pause(&stage);
-    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 15);
+    assert_eq!(version(&until_some(|| stage.get("s").ok())), 15);
     // What it took away comes back, too.
     absent_at_a_version(&stage);
     assert!(stage.get("s").unwrap_err().is_not_found());
@@ -152,7 +153,7 @@ fn an_absence_at_a_version_settles_nothing_and_is_doubtful_itself() {
         .getter
         .answer(Ok(with_uid(secret("s", "16"), "again")));
     pause(&stage);
-    assert_eq!(super::stage::version(&until(|| stage.get("s").ok())), 16);
+    assert_eq!(version(&until_some(|| stage.get("s").ok())), 16);
 }
 
 #[test]
@@ -214,7 +215,7 @@ fn an_absence_out_of_a_list_that_is_behind_is_confirmed_without_a_reader() {
         stage.getter.answer(Ok(secret("s", "15")));
         pause(&stage);
         stage.getter.wait_for_asked(1);
-        until(|| (!stage.inspect("s").resource_version.is_unset()).then_some(()));
+        until(|| !stage.inspect("s").resource_version.is_unset());
         assert_eq!(stage.getter.asked_in_background(), 1, "{what}");
         nothing_more(&stage, 1);
     }

@@ -7,11 +7,7 @@ use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::manager::{Changed, ManagerOptions, ObjectState, PastLimit, WatchScope};
 use crate::object::ObjectKey;
-
-/// Waits for what another thread brings about.
-fn until(mut is_so: impl FnMut() -> bool) {
-    super::stage::until(|| is_so().then_some(()));
-}
+use crate::tests::until::until;
 
 /// Half the time to live: when an object is polled again.
 const INTERVAL: std::time::Duration = std::time::Duration::from_secs(30);

@@ -25,6 +25,7 @@ use crate::manager::watch::state_machine::WatchMachine;
 use crate::object::ObjectKey;
 use crate::sync::Arc;
 use crate::testing::{RequestKind, SourceFault};
+use crate::tests::until::until;
 
 /// Bounds a failure: what a test waits for does not come.
 const LONG: Duration = Duration::from_secs(60);
@@ -96,9 +97,7 @@ fn b7_a_check_that_hangs_holds_up_no_other() {
     let kept = stage.manager.get_cached("ns", "s0").unwrap().unwrap();
     assert!(kept.last_error().is_none(), "the check goes on");
     stage.source.heal();
-    while is_stale(&stage, "s0") == Some(true) {
-        std::thread::yield_now();
-    }
+    until(|| is_stale(&stage, "s0") != Some(true));
 }
 
 /// Seen: only the manager's drop ended it.
@@ -112,9 +111,7 @@ fn b7_a_shutdown_ends_a_check_that_is_under_way() {
     stage.manager.stop();
     let (send, ended) = bounded(1);
     std::thread::spawn(move || {
-        while checks.is_at_work() {
-            std::thread::yield_now();
-        }
+        until(|| !checks.is_at_work());
         let _late = send.send(()).is_err();
     });
     ended.recv_timeout(LONG).expect("the check ends");
@@ -139,9 +136,7 @@ fn b7_checks_are_bounded() {
     }
     let key = ObjectKey::new("ns", "s0");
     let failed = || stage.manager.inspect_object(&key).unwrap().last_error;
-    while failed().is_none() {
-        std::thread::yield_now();
-    }
+    until(|| failed().is_some());
     assert_eq!(failed().unwrap().kind(), ErrorKind::Timeout, "its own end");
 }
 

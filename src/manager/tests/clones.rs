@@ -18,6 +18,7 @@ use crate::manager::{
 use crate::sync::Arc;
 use crate::testing::bad::Faulty;
 use crate::testing::{FakeSource, SourceFault};
+use crate::tests::until::until;
 
 /// Bounds a failure: what a test waits for does not come.
 const LONG: Duration = Duration::from_secs(60);
@@ -234,12 +235,17 @@ fn a_shutdown_on_each_thread_of_the_manager_waits_for_no_circle() {
 }
 
 /// Every thread of a manager holds its registry.
+#[track_caller]
 fn wait_until_gone<T>(left: &Weak<T>, what: &str) {
     let (clock, late) = (Clock::system(), Clock::system().after(LONG));
-    while left.strong_count() > 0 {
-        assert!(!clock.has_passed(late), "{what}: a thread is left");
-        std::thread::yield_now();
-    }
+    until(|| {
+        let is_gone = left.strong_count() == 0;
+        assert!(
+            is_gone || !clock.has_passed(late),
+            "{what}: a thread is left"
+        );
+        is_gone
+    });
 }
 
 /// The handlers hold the last clone, and its drop joins the manager's threads on theirs.

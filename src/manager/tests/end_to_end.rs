@@ -7,7 +7,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret};
 use serde_json::json;
 
 use super::fake::{ROUND, pod};
-use super::stage::until;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::error::{Error, ErrorKind};
 use crate::http::{Client, ClientOptions, Config};
@@ -17,6 +16,7 @@ use crate::manager::{
 };
 use crate::object::{Object as _, ObjectKey, Status};
 use crate::testing::{ApiServer, FakeSource, RequestKind, SourceFault, objects};
+use crate::tests::until::{until, until_some};
 use crate::worker::Worker;
 
 fn secret(name: &str) -> Secret {
@@ -68,9 +68,9 @@ fn one_list_and_one_watch_per_object() {
         manager.unregister_pod(&more);
     }
     source.set(secret("s"));
-    until(|| manager.get("ns", "s").ok());
+    until_some(|| manager.get("ns", "s").ok());
     source.delete("ns", "s");
-    until(|| manager.get("ns", "s").err());
+    until_some(|| manager.get("ns", "s").err());
     let asked: Vec<_> = kinds(&source).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(asked, [RequestKind::List, RequestKind::Watch]);
     manager.unregister_pod(&first);
@@ -90,7 +90,7 @@ fn an_immutable_object_that_is_waited_for_is_listed_once_and_not_watched() {
     let item = manager.store().entry_to_read("ns", "s").unwrap();
     std::thread::scope(|scope| {
         let read = scope.spawn(|| manager.get_by("ns", "s", in_a_minute()).map(drop));
-        until(|| item.waiters.any().then_some(()));
+        until(|| item.waiters.any());
         source.wait_for_requests(1);
         source.heal();
         read.join().unwrap().unwrap();
@@ -118,7 +118,7 @@ fn a_first_list_that_failed_is_tried_again_within_the_get() {
     });
     // The reader's second, and the reflector's short backoff.
     clock.wait_for_timer(Duration::from_secs(1));
-    let short = until(|| {
+    let short = until_some(|| {
         let next = clock.wait_for_next_timer();
         (next <= Duration::from_millis(100)).then_some(next)
     });
@@ -148,7 +148,7 @@ fn a_refusal_is_an_answer_after_three_seconds() {
     let early = manager.get_by("ns", "s", now).unwrap_err();
     assert_eq!(early.kind(), ErrorKind::NotSynced);
     let begin = clock.now();
-    let denied = until(|| {
+    let denied = until_some(|| {
         clock.advance(Duration::from_millis(100));
         let error = manager.get_by("ns", "s", now).err()?;
         (error.kind() == ErrorKind::Forbidden).then_some(error)
@@ -160,7 +160,7 @@ fn a_refusal_is_an_answer_after_three_seconds() {
             .ends_with(": no relationship found between node and this object")
     );
     source.heal();
-    until(|| {
+    until_some(|| {
         clock.advance(Duration::from_millis(100));
         manager.get_by("ns", "s", now).ok()
     });
@@ -271,18 +271,18 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     // Four failures: the last wait is 6.4 s or more.
     for requests in 3..6 {
         source.wait_for_requests(requests);
-        let wait = until(|| {
+        let wait = until_some(|| {
             let next = clock.wait_for_next_timer();
             (next < Duration::from_secs(10) && !next.is_zero()).then_some(next)
         });
         clock.advance(wait);
     }
     source.wait_for_requests(6);
-    let wait = until(|| {
+    let wait = until_some(|| {
         let next = clock.wait_for_next_timer();
         (next >= Duration::from_millis(6400) && next < ROUND).then_some(next)
     });
-    let cached = until(|| {
+    let cached = until_some(|| {
         let cached = manager.get("ns", "s").unwrap();
         cached.last_error().is_some().then_some(cached)
     });
@@ -294,7 +294,7 @@ fn b10_a_read_of_an_object_in_a_backoff_has_the_server_asked_sooner() {
     until(|| {
         manager.get("ns", "s").unwrap();
         let next = clock.wait_for_next_timer();
-        (next < Duration::from_millis(1600)).then_some(())
+        next < Duration::from_millis(1600)
     });
     clock.advance(Duration::from_millis(1600));
     source.wait_for_watches(1);
@@ -321,13 +321,14 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
     clock.advance(Duration::from_secs(10));
     source.end_watches(Some(&Error::from_status(Status::new(500, "cut off"))));
     // Both rest in a long backoff, beside the housekeeper.
-    loop {
+    until(|| {
         let next = clock.wait_for_timers(3);
-        if next >= Duration::from_secs(4) && source.requests().len() >= 10 {
-            break;
+        let is_long = next >= Duration::from_secs(4) && source.requests().len() >= 10;
+        if !is_long {
+            clock.advance(next);
         }
-        clock.advance(next);
-    }
+        is_long
+    });
     source.heal();
     manager.get("ns", "read").unwrap();
     // The rest of either backoff is over at once, or after a first step.
@@ -336,7 +337,7 @@ fn b10_one_object_that_recovers_shortens_the_backoffs_of_the_others() {
         if next < Duration::from_millis(1600) {
             clock.advance(next);
         }
-        (source.open_watches() == 2).then_some(())
+        source.open_watches() == 2
     });
 }
 
@@ -387,13 +388,11 @@ fn r4_a_permission_that_is_withdrawn_for_an_hour_costs_little_and_is_back_at_onc
         if clock.now() - healed < Duration::from_secs(60) {
             clock.advance(Duration::from_millis(100));
         }
-        (source.open_watches() == 2).then_some(())
+        source.open_watches() == 2
     });
     until(|| {
         let mut reports = manager.inspect().into_values().flatten();
-        reports
-            .all(|report| report.state == ObjectState::Synced)
-            .then_some(())
+        reports.all(|report| report.state == ObjectState::Synced)
     });
 }
 
@@ -413,7 +412,7 @@ fn oc_15_an_immutable_object_is_not_refused_once_it_was_read() {
     source.end_watches(Some(&refusal));
     until(|| {
         clock.advance(clock.wait_for_timers(2));
-        (report().state == ObjectState::Refused).then_some(())
+        report().state == ObjectState::Refused
     });
     manager.get_cached("ns", "s").unwrap();
     let after = report();

@@ -20,6 +20,7 @@ use crate::manager::{
 use crate::object::Object;
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, objects};
+use crate::tests::until::until;
 
 /// Bounds a failure: what a test waits for does not come.
 const LONG: Duration = Duration::from_secs(60);
@@ -104,14 +105,19 @@ fn references<K: Object>(manager: &ObjectManager<K>) -> Referenced {
     references.collect()
 }
 
+#[track_caller]
 fn wait_for<K: Object>(manager: &ObjectManager<K>, expected: &[(&str, &str)]) {
     let (clock, expected) = (Clock::system(), of(expected));
     let late = clock.after(LONG);
-    while references(manager) != expected {
+    until(|| {
         let present = references(manager);
-        assert!(!clock.has_passed(late), "{present:?}, not {expected:?}");
-        std::thread::yield_now();
-    }
+        let is_so = present == expected;
+        assert!(
+            is_so || !clock.has_passed(late),
+            "{present:?}, not {expected:?}"
+        );
+        is_so
+    });
 }
 
 fn registry(manager: &SecretManager) -> Weak<impl Sized + use<>> {

@@ -13,6 +13,7 @@ use crate::manager::watch::keeper::CHECKS_MAX;
 use crate::object::ObjectKey;
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
+use crate::tests::until::until;
 
 /// An immutable object whose watch is stopped.
 fn stage_at_rest() -> Stage {
@@ -264,9 +265,7 @@ fn the_check_of_what_was_let_go_meanwhile_is_not_sent() {
         let failure = Error::new(ErrorKind::Unreachable, "no route");
         stage.getter.answer(Err(failure));
     }
-    while stage.manager.store().keeper().is_at_work() {
-        std::thread::yield_now();
-    }
+    until(|| !stage.manager.store().keeper().is_at_work());
     assert_eq!(stage.getter.asked(), CHECKS_MAX);
 }
 

@@ -2,7 +2,7 @@
 //! that no read in between fails, waits or goes back.
 
 use super::fake::{cached_at, commit, commit_namespace, immutable, opened, secret};
-use super::stage::{Stage, failed, refused, until, version};
+use super::stage::{Stage, failed, refused, version};
 use crate::clock::Deadline;
 use crate::error::{Error, ErrorKind};
 use crate::failures::Failures;
@@ -17,6 +17,7 @@ use crate::manager::{NamespaceReport, NamespaceState, ObjectState, WatchScope};
 use crate::object::StoredObject;
 use crate::reflector::{ReflectorStatus, Replacement, Sink};
 use crate::sync::Arc;
+use crate::tests::until::{until, until_some};
 use k8s_openapi::api::core::v1::Secret;
 
 /// A manager that watches a namespace as a whole if more than two of its objects are watched.
@@ -93,9 +94,9 @@ fn an_absence_out_of_the_namespaces_list_is_confirmed_for_its_reader() {
     }
     stage.getter.answer(Ok(secret("c", "25")));
     stage.clock.advance(ABSENCE_PAUSE);
-    until(|| stage.get("c").ok());
+    until_some(|| stage.get("c").ok());
     let checks = stage.manager.store().keeper();
-    until(|| (!checks.is_at_work()).then_some(()));
+    until(|| !checks.is_at_work());
     assert_eq!(stage.getter.asked(), 1);
     assert!(stage.get("a").unwrap_err().is_not_found());
 }
@@ -381,7 +382,7 @@ fn few_objects_are_watched_by_name_again_and_no_read_notices() {
     );
     stage.delete("b", "pod");
     stage.runs.wait_for_count(3);
-    until(|| (report(&stage).state == NamespaceState::Draining).then_some(()));
+    until(|| report(&stage).state == NamespaceState::Draining);
     assert_eq!(stage.version_now("a"), 9);
     stage.runs.modified_in_namespace(0, secret("a", "25"));
     assert_eq!(
@@ -403,7 +404,7 @@ fn few_objects_are_watched_by_name_again_and_no_read_notices() {
     assert_eq!(stage.version_now("a"), 25);
     stage.runs.modified(secret("a", "27"));
     assert_eq!(stage.version_now("a"), 27);
-    until(|| stage.manager.namespace_reports().is_empty().then_some(()));
+    until(|| stage.manager.namespace_reports().is_empty());
 }
 
 /// The identity may not watch the namespace: all as by name, and the report says why.
@@ -414,7 +415,7 @@ fn a_refusal_leaves_the_objects_by_name_and_says_why() {
     stage.runs.write_namespace(0, |sink| sink.report(&denied));
     stage.runs.wait_for_namespace_end(0);
     stage.runs.wait_for_count(3);
-    let all = until(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
+    let all = until_some(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
     assert_eq!(all.reason, "secrets \"s\" is forbidden");
     stage.runs.list("c", "11", Some(secret("c", "8"))).unwrap();
     let versions = NAMES.map(|name| stage.version_now(name));
@@ -450,7 +451,8 @@ fn a_withdrawn_permission_costs_no_read() {
         assert_eq!(stage.version_now(name), 29);
     }
     stage.runs.wait_for_namespace_end(0);
-    let by_name = until(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
+    let by_name =
+        until_some(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
     assert_eq!(by_name.reason, "secrets \"s\" is forbidden");
     assert!(stage.get_now("a").unwrap().last_error().is_none());
 }
@@ -484,7 +486,7 @@ fn without_room_an_object_stays_in_the_watch_of_its_namespace() {
         .refuse(Some(Error::new(ErrorKind::Resources, "no threads")));
     stage.delete("c", "pod");
     stage.delete("b", "pod");
-    until(|| (report(&stage).state == NamespaceState::Draining).then_some(()));
+    until(|| report(&stage).state == NamespaceState::Draining);
     stage.round();
     stage.runs.modified_in_namespace(0, secret("a", "25"));
     assert_eq!(stage.version_now("a"), 25);
@@ -508,7 +510,7 @@ fn without_a_thread_for_the_namespace_its_objects_are_watched_by_name() {
     assert_eq!(stage.runs.namespaces(), 0);
     stage.runs.refuse(None);
     stage.round();
-    until(|| (stage.runs.namespaces() == 1 || stage.runs.count() == 3).then_some(()));
+    until(|| stage.runs.namespaces() == 1 || stage.runs.count() == 3);
     stage.round();
     stage.runs.wait_for_namespaces(1);
 }
@@ -526,7 +528,7 @@ fn a_crash_of_the_namespaces_watch_is_a_crash_of_each_run() {
     stage.runs.wait_for_count(3);
     stage.runs.list("a", "30", Some(secret("a", "29"))).unwrap();
     reader.answer().unwrap();
-    until(|| (report(&stage).state == NamespaceState::ByName).then_some(()));
+    until(|| report(&stage).state == NamespaceState::ByName);
 }
 
 /// OC-25: a shutdown ends the namespace's watch too.
@@ -554,9 +556,9 @@ fn oc_18_an_idle_object_leaves_the_watch_of_its_namespace() {
     stage.round();
     stage.version_now("b");
     stage.round();
-    until(|| (report(&stage).objects == 1).then_some(()));
+    until(|| report(&stage).objects == 1);
     let reader = stage.reader(|manager| manager.get_by("ns", "a", Deadline::NEVER));
-    until(|| stage.runs.at_work_index("a").filter(|index| *index > 0));
+    until_some(|| stage.runs.at_work_index("a").filter(|index| *index > 0));
     stage.runs.list("a", "20", Some(secret("a", "9"))).unwrap();
     reader.answer().unwrap();
     assert_eq!(report(&stage).objects, 2);
@@ -612,12 +614,7 @@ fn a_list_alone_takes_over_from_no_watch() {
     assert!(!stage.runs.is_stopped("a") && !stage.runs.is_stopped("b"));
     stage.clock.wait_for_timer(super::stage::SECOND);
     stage.clock.advance(super::stage::SECOND);
-    until(|| {
-        NAMES[..2]
-            .iter()
-            .all(|name| stage.runs.is_stopped(name))
-            .then_some(())
-    });
+    until(|| NAMES[..2].iter().all(|name| stage.runs.is_stopped(name)));
     let versions = NAMES.map(|name| stage.version_now(name));
     assert_eq!(versions, [25, 9, 9]);
     stage.runs.modified_in_namespace(0, secret("b", "26"));
@@ -828,7 +825,8 @@ fn a_watch_of_a_namespace_that_is_refused_for_long_is_given_up_after_a_trial() {
             assert_eq!(stage.version_now(name), 29);
         }
         stage.runs.wait_for_namespace_end(0);
-        let report = until(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
+        let report =
+            until_some(|| Some(report(&stage)).filter(|it| it.state == NamespaceState::ByName));
         assert!(report.reason.contains("not this one"), "{}", report.reason);
     }
 }
@@ -941,9 +939,7 @@ mod over_the_fake_server {
                     stage.set(name);
                 }
                 let mut looks = 0_u32..200_000;
-                while !is_followed(&stage) && looks.next().is_some() {
-                    std::thread::yield_now();
-                }
+                until(|| is_followed(&stage) || looks.next().is_none());
                 assert!(is_followed(&stage), "{told}, round {round}");
             }
         }
@@ -964,7 +960,7 @@ mod over_the_fake_server {
             stage.source.bookmark();
             let report = report(&stage);
             let all = NamespaceState::Watching == report.state && report.watches_by_name == 0;
-            (all && is_followed(&stage) && stage.source.open_watches() == 1).then_some(())
+            all && is_followed(&stage) && stage.source.open_watches() == 1
         });
         let before = by_name(&stage);
         let count = stage.source.requests().len();
@@ -992,7 +988,7 @@ mod over_the_fake_server {
         stage.set("a");
         until(|| {
             stage.clock.advance(SECOND);
-            is_followed(&stage).then_some(())
+            is_followed(&stage)
         });
         assert_eq!(by_name(&stage), before);
         let asked = stage.source.requests().len().saturating_sub(count);
@@ -1010,7 +1006,7 @@ mod over_the_fake_server {
             stage.source.bookmark();
             let report = report(&stage);
             let all = NamespaceState::Watching == report.state && report.watches_by_name == 0;
-            (all && is_followed(&stage) && stage.source.open_watches() == 1).then_some(())
+            all && is_followed(&stage) && stage.source.open_watches() == 1
         });
         let asked = stage.source.requests().len();
         stage

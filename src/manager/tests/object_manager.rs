@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::manager::{ChangeDetection, Changed, ObjectState, Owner};
 use crate::object::ObjectKey;
 use crate::tests::dice::Dice;
+use crate::tests::until::until;
 use crate::worker::Worker;
 
 fn key(name: &str) -> ObjectKey {
@@ -396,18 +397,16 @@ fn dropping_the_manager_joins_everything() {
 }
 
 /// Until these threads alone are late: those that can end have all the time it takes.
+#[track_caller]
 fn assert_late(stage: &Stage, threads: &str) {
     let text = "timed out waiting for the secret cache: held up by a hook or by a call of the \
                 source: ";
-    loop {
+    until(|| {
         let now = Deadline::at(stage.clock.now());
         let error = stage.manager.shutdown(now).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Timeout);
-        if error.to_string() == format!("{text}{threads}") {
-            return;
-        }
-        std::thread::yield_now();
-    }
+        error.to_string() == format!("{text}{threads}")
+    });
 }
 
 #[test]
@@ -515,10 +514,11 @@ fn dropping_the_manager_joins_a_run_that_is_ending_itself() {
         ended.send(()).unwrap();
     });
     let mut too_early = false;
-    while !too_early && !stage.clock.has_timeless_waiter() {
-        too_early = has_ended.try_recv().is_ok();
-        std::thread::yield_now();
-    }
+    until(|| {
+        let is_over = too_early || stage.clock.has_timeless_waiter();
+        too_early |= !is_over && has_ended.try_recv().is_ok();
+        is_over
+    });
     runs.shut_gate(false);
     dropper.unwrap().join().unwrap();
     reflector.unwrap().join().unwrap();

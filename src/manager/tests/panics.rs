@@ -25,6 +25,7 @@ use crate::sync::atomic::Ordering;
 use crate::sync::{self, ProcessFlag};
 use crate::testing::FakeSource;
 use crate::testing::bad::{Bad, Faulty};
+use crate::tests::until::{until, until_some};
 
 /// Bounds a failure: what a test waits for does not come.
 const LONG: Duration = Duration::from_secs(2 * 60);
@@ -128,12 +129,7 @@ fn a_panic_for_one_object_holds_up_no_other() {
     stage.manager.unregister_pod(&pod("first", &["m"]));
     let key = ObjectKey::new("ns", "z");
     let of_z = || stage.manager.inspect_object(&key).unwrap().state;
-    let clock = Clock::system();
-    let late = clock.after(LONG);
-    while of_z() != ObjectState::Synced {
-        assert!(!clock.has_passed(late), "{:?}", of_z());
-        std::thread::yield_now();
-    }
+    until(|| of_z() == ObjectState::Synced);
 }
 
 #[test]
@@ -182,14 +178,11 @@ fn a_panic_in_a_check_is_a_check_that_failed_and_is_tried_again() {
     let failure = kept.last_error().unwrap();
     assert_eq!(failure.kind(), ErrorKind::Panicked);
     stage.clock.advance(ROUND);
-    loop {
+    let checked = until_some(|| {
         let checked = stage.manager.get_by("ns", "s", Deadline::NEVER).unwrap();
-        if !checked.is_stale() {
-            assert!(checked.last_error().is_none());
-            break;
-        }
-        std::thread::yield_now();
-    }
+        (!checked.is_stale()).then_some(checked)
+    });
+    assert!(checked.last_error().is_none());
     drop_in_time(stage.manager);
 }
 

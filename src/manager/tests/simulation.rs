@@ -12,6 +12,7 @@ use crate::object::{ObjectKey, StoredObject};
 use crate::reflector::Sink as _;
 use crate::sync::Arc;
 use crate::tests::dice::Dice;
+use crate::tests::until::until;
 use k8s_openapi::api::core::v1::Secret;
 
 /// Far more than a thread needs to go on that another one has overtaken.
@@ -306,12 +307,8 @@ impl SimulationModel {
             let most = usize::from(self.is_referenced(&name));
             // A run that the housekeeper starts as its object is released is ended by the same
             // thread, a moment later.
-            for _ in 0..LOOKS_MAX {
-                if self.stage.runs.at_work(&name) <= most {
-                    break;
-                }
-                std::thread::yield_now();
-            }
+            let mut looks = 0..LOOKS_MAX;
+            until(|| self.stage.runs.at_work(&name) <= most || looks.next().is_none());
             let at_work = self.stage.runs.at_work(&name);
             assert!(at_work <= most, "{name}: {at_work} runs at work");
             self.check_truth(&name);

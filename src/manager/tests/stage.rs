@@ -373,16 +373,6 @@ impl<T> Reader<T> {
     }
 }
 
-/// Reads until the answer is as wanted; the server's news takes a moment to arrive.
-pub(crate) fn until<T>(mut read: impl FnMut() -> Option<T>) -> T {
-    loop {
-        if let Some(found) = read() {
-            return found;
-        }
-        std::thread::yield_now();
-    }
-}
-
 pub(crate) fn version(secret: &Secret) -> u64 {
     let version = secret.metadata.resource_version.as_deref();
     version.unwrap().parse().unwrap()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ConfigMap;
 
 use super::fake::pod;
-use super::stage::{MINUTE, Stage, until, version};
+use super::stage::{MINUTE, Stage, version};
 use crate::clock::{Clock, Deadline};
 use crate::error::{Error, ErrorKind};
 use crate::manager::{
@@ -14,6 +14,7 @@ use crate::manager::{
 };
 use crate::object::{ObjectKey, ResourceVersion, Status};
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::tests::until::{until, until_some};
 
 /// The Secret `s` on the server, referenced, and read once.
 fn warm(mode: ChangeDetection) -> Stage {
@@ -65,7 +66,7 @@ fn sc_1_a_secret_from_registration_to_release() {
         assert_eq!(stage.inspect("s").state, ObjectState::Synced, "{mode}");
         let changed = stage.set("s");
         match mode {
-            ChangeDetection::Watch => until(|| (stage.version("s") == changed).then_some(())),
+            ChangeDetection::Watch => until(|| stage.version("s") == changed),
             ChangeDetection::Cache => {
                 assert_eq!(stage.version("s"), 2, "it is fresh");
                 stage.clock.advance(MINUTE);
@@ -75,7 +76,7 @@ fn sc_1_a_secret_from_registration_to_release() {
         assert_eq!(stage.version("s"), changed, "{mode}");
         stage.source.delete("ns", "s");
         stage.clock.advance(MINUTE);
-        let gone = until(|| stage.get("s").err());
+        let gone = until_some(|| stage.get("s").err());
         let words = match mode {
             ChangeDetection::Watch => "secret \"s\" not found",
             // OS-11 stores what the server said.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::fake::{ROUND, commit, immutable, pod, secret, with_uid};
 use super::stage::{Stage, failed};
+use crate::tests::until::until;
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::clock::Deadline;
@@ -375,10 +376,14 @@ fn an_ended_run_cannot_commit() {
     // Keeps the first run's writer from its thread's end, as a slow list would.
     let late = stage.runs.write(0, |writer| {
         stage.clock.advance(ROUND + ROUND);
-        while !stage.runs.is_stopped("s") {
-            stage.clock.wait_for_timer(ROUND);
-            stage.clock.advance(ROUND);
-        }
+        until(|| {
+            let is_stopped = stage.runs.is_stopped("s");
+            if !is_stopped {
+                stage.clock.wait_for_timer(ROUND);
+                stage.clock.advance(ROUND);
+            }
+            is_stopped
+        });
         assert_eq!(stage.get_now("s").unwrap_err().kind(), ErrorKind::NotSynced);
         let gone = Arc::new(crate::object::StoredObject::new(secret("s", "18")));
         let deleted = writer.apply(ObjectEvent::deleted(gone));
@@ -780,9 +785,7 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
     stage
         .getter
         .answer(Err(Error::new(ErrorKind::Unreachable, "no route")));
-    while stage.get_now("s").unwrap().last_error().is_none() {
-        std::thread::yield_now();
-    }
+    until(|| stage.get_now("s").unwrap().last_error().is_some());
     let report = stage
         .manager
         .inspect_object(&ObjectKey::new("ns", "s"))
@@ -796,9 +799,7 @@ fn a_check_that_fails_serves_the_old_copy_and_is_tried_again() {
         "nobody waits for the second try"
     );
     stage.getter.answer(Ok(immutable("s", "9")));
-    while stage.get_now("s").unwrap().is_stale() {
-        std::thread::yield_now();
-    }
+    until(|| !stage.get_now("s").unwrap().is_stale());
     assert_eq!(stage.runs.count(), 1);
 }
 
@@ -910,9 +911,7 @@ fn a_shutdown_ends_fresh_reads() {
     stage.getter.wait_for_asked(1);
     stage.manager.stop();
     let worker = worker.unwrap();
-    while !worker.is_finished() {
-        std::thread::yield_now();
-    }
+    until(|| worker.is_finished());
     worker.join().unwrap();
 }
 

@@ -5,6 +5,7 @@ use crate::ErrorKind;
 use crate::hooks::{Hook, Reading, Telemetry};
 use crate::informer::{Forward, Handlers};
 use crate::manager::{ConfigMapManager, ManagerMetric};
+use crate::tests::until::until;
 use crate::worker::Worker;
 
 /// Kubernetes removed its reflector metrics because their series were never freed.
@@ -159,10 +160,11 @@ fn scrapes_bear_owners_that_come_and_go() {
     let (done, over) = crossbeam_channel::bounded::<()>(0);
     let exposition = stage.exposition.clone();
     let scraper = Worker::spawn("t-scraper", move |_| {
-        while over.try_recv() == Err(crossbeam_channel::TryRecvError::Empty) {
+        until(|| {
             let text = exposition.text();
             assert!(text.is_empty() || text.ends_with('\n'));
-        }
+            over.try_recv() != Err(crossbeam_channel::TryRecvError::Empty)
+        });
     });
     for round in 0..20 {
         let informer = stage.informer(&format!("settings {}", round % 3));

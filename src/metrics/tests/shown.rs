@@ -9,6 +9,7 @@ use crate::http::{ClientCertificate, ClientMetric, ClientState, PluginEnd, Plugi
 use crate::informer::{HandlerOptions, Handlers};
 use crate::object::Status;
 use crate::testing::{RequestKind, SourceFault};
+use crate::tests::until::until;
 
 /// The whole text of an informer, a reflector, a manager and a client, against one checked by hand.
 #[test]
@@ -26,9 +27,7 @@ fn rf_51_rf_52_the_whole_text() {
     assert!(was_told.recv().is_ok());
     // The reflector's thread counts a change after all handlers have got it.
     let pops = || stage.of("informer_processing_latency_seconds_count", "settings");
-    while pops().unwrap() == "0" {
-        std::thread::yield_now();
-    }
+    until(|| pops().unwrap() != "0");
     let (secrets, manager) = stage.manager(ChangeDetection::Cache);
     secrets.set(objects::secret(
         "shop",
@@ -191,9 +190,7 @@ fn b14_silence_grows_until_the_server_is_heard_again() {
         .wait_until_at_least(&"2".into(), Deadline::NEVER)
         .unwrap();
     // The store has the object first; the reflector shows its state before it waits again.
-    while silence() != "0" {
-        std::thread::yield_now();
-    }
+    until(|| silence() == "0");
 }
 
 #[test]
@@ -264,9 +261,7 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
         .store()
         .wait_until_at_least(&"3".into(), Deadline::NEVER)
         .unwrap();
-    while registration.readings().queued == 0 {
-        std::thread::yield_now();
-    }
+    until(|| registration.readings().queued != 0);
     stage.fake.advance(seconds(4));
     let of = |metric: &str| {
         let labels =
@@ -282,9 +277,7 @@ fn rf_52_si_18_a_handler_that_is_slow_or_panics_is_seen() {
     leave.send(false).unwrap();
     leave.send(true).unwrap();
     entered.recv().unwrap();
-    while registration.readings().delivered < 2 {
-        std::thread::yield_now();
-    }
+    until(|| registration.readings().delivered >= 2);
     assert_eq!(
         [of("queued_items"), of("lag_seconds"), of("panics_total")],
         ["0", "0", "1"]

@@ -5,6 +5,7 @@ use super::publisher::READ_PERIOD;
 use super::*;
 use crate::manager::ObjectState;
 use crate::sync::Mutex;
+use crate::tests::until::until;
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -61,18 +62,14 @@ fn followed(told: &Told, directory: &Path, clock: &FakeClock) -> Followed {
 }
 
 /// Waits until the manager knows that there is no such object.
+#[track_caller]
 fn is_absent(followed: &Followed, name: &str) {
-    let clock = Clock::system();
-    let limit = clock.after(PATIENCE);
     let known = || {
         let owners = followed.manager.inspect().into_values();
         let mut reports = owners.flatten();
         reports.any(|report| report.key.name() == name && report.state == ObjectState::NotFound)
     };
-    while !known() {
-        assert!(!clock.has_passed(limit), "the manager does not learn of it");
-        std::thread::yield_now();
-    }
+    until(known);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
 use crate::tests::dice::seeds;
 use crate::tests::temp_directory::TempDirectory;
+use crate::tests::until::{until, until_some};
 
 /// It only ends a test that fails.
 const PATIENCE: Duration = Duration::from_secs(5 * 60);
@@ -213,7 +214,8 @@ fn a_reader_that_opens_a_folder_finds_all_of_one_content() {
     std::thread::scope(|scope| {
         let read = || {
             let mut reads = 0;
-            while reads < 1000 || !ends.load(std::sync::atomic::Ordering::SeqCst) {
+            until(|| {
+                let is_over = reads >= 1000 && ends.load(std::sync::atomic::Ordering::SeqCst);
                 // Like a reader that holds the folder open: its path no longer depends on the link.
                 let held = fs::File::open(&current).unwrap();
                 let held = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
@@ -221,7 +223,8 @@ fn a_reader_that_opens_a_folder_finds_all_of_one_content() {
                 let one: BTreeSet<_> = seen.values().collect();
                 assert_eq!((seen.len(), one.len()), (4, 1), "{seen:?}");
                 reads += 1;
-            }
+                is_over
+            });
         };
         let readers = [scope.spawn(read), scope.spawn(read)];
         for value in &values {
@@ -468,21 +471,17 @@ impl Followed {
     }
 
     /// Sets the data of `settings`, and waits until the manager has it.
+    #[track_caller]
     fn set(&self, data: &[(&str, &str)]) {
         let settings = objects::config_map("shop", "settings", "", data);
         let wanted = settings.data.clone();
         self.server.set(settings);
         self.reference("settings");
-        let clock = Clock::system();
-        let limit = clock.after(PATIENCE);
-        let has_it = || {
+        let limit = Clock::system().after(PATIENCE);
+        until(|| {
             let found = self.manager.get_by("shop", "settings", limit);
             found.is_ok_and(|found| found.data == wanted)
-        };
-        while !has_it() {
-            assert!(!clock.has_passed(limit), "the manager does not learn of it");
-            std::thread::yield_now();
-        }
+        });
     }
 
     fn publish(&self) -> Result<(), Error> {
@@ -531,12 +530,7 @@ fn a_publisher_follows_its_manager() {
     // An object that the server has deleted stays while it is referenced, as in the volume of a
     // pod.
     followed.server.delete("shop", "settings");
-    let clock = Clock::system();
-    let limit = clock.after(PATIENCE);
-    while followed.manager.get("shop", "settings").is_ok() {
-        assert!(!clock.has_passed(limit), "the manager does not learn of it");
-        std::thread::yield_now();
-    }
+    until(|| followed.manager.get("shop", "settings").is_err());
     followed.publish().unwrap();
     assert_eq!(files(&folder), texts(&[("a", "2")]));
     followed
@@ -717,15 +711,7 @@ fn what_the_server_deleted_comes_back_too() {
     let clock = FakeClock::new();
     let followed = Followed::published(&clock, &directory);
     followed.server.delete("shop", "settings");
-    let system = Clock::system();
-    let limit = system.after(PATIENCE);
-    while followed.manager.get("shop", "settings").is_ok() {
-        assert!(
-            !system.has_passed(limit),
-            "the manager does not learn of it"
-        );
-        std::thread::yield_now();
-    }
+    until(|| followed.manager.get("shop", "settings").is_err());
     let folder = directory.join("shop/configmaps/settings");
     fs::remove_dir_all(&folder).unwrap();
     clock.advance(Duration::from_secs(30));
@@ -768,7 +754,7 @@ fn where_others_write_nothing_is_written() {
         if fs::read_to_string(&marker).unwrap() == "mine" {
             fs::remove_file(&marker).unwrap();
         }
-        while followed.publish().is_err() {}
+        until(|| followed.publish().is_ok());
         assert_eq!(files(&folder), texts(&[("a", "2")]), "{what}");
     }
     let directory = TempDirectory::new("outlet-others");
@@ -802,7 +788,7 @@ fn a_change_is_told_although_the_write_failed_behind_it() {
     assert_eq!(fs::read_to_string(folder.join("a")).unwrap(), "2");
     assert!(followed.changed.try_recv().is_err());
     fs::remove_dir_all(folder.join("b")).unwrap();
-    while followed.publish().is_err() {}
+    until(|| followed.publish().is_ok());
     assert_eq!(followed.next_changed(), ["settings"]);
 }
 
@@ -858,12 +844,8 @@ fn a_publisher_tells_what_failed_and_puts_it_right_with_the_disk() {
     assert!(followed.publisher.status().failed.is_empty());
     assert_eq!(followed.next_changed(), ["settings"]);
     followed.publisher.stop();
-    let stopped = loop {
-        // The thread may be in a round that it is ending.
-        if let Err(error) = followed.publish() {
-            break error;
-        }
-    };
+    // The thread may be in a round that it is ending.
+    let stopped = until_some(|| followed.publish().err());
     assert!(stopped.is_stopped(), "{stopped}");
 }
 

@@ -8,6 +8,7 @@ use crate::list_watch::{
 };
 use crate::reflector::{Phase, ReflectorStatus};
 use crate::testing::{RequestKind, SourceFault};
+use crate::tests::until::{until, until_some};
 use crate::worker::StopToken;
 
 /// `TestReflectorListAndWatch`: list, then events into the store; the watch starts at the list's
@@ -347,15 +348,11 @@ fn b14_silence_fails_the_health_check_and_an_open_watch_mends_it() {
     stage.set("a", "2");
     stage.catch_up(&store);
     // The status follows the content.
-    while reflector.health().is_err() || store.health().is_err() {
-        std::thread::yield_now();
-    }
+    until(|| reflector.health().is_ok() && store.health().is_ok());
     reflector.stop();
     stage.source.wait_for_watches(0);
     stage.fake.advance(seconds(1_000));
-    while !reflector.is_finished() {
-        std::thread::yield_now();
-    }
+    until(|| reflector.is_finished());
     reflector.health().unwrap();
     store.health().unwrap();
 }
@@ -387,22 +384,14 @@ fn b11_bookmarks_are_remembered_by_server_and_resource_beyond_a_run() {
     let (_store, first) = stage.synced();
     let due = |reflector: &Reflector| {
         let watching = |status: &ReflectorStatus| status.phase == Phase::Watching;
-        let status = loop {
-            let status = reflector.status();
-            if watching(&status) {
-                break status;
-            }
-            std::thread::yield_now();
-        };
+        let status = until_some(|| Some(reflector.status()).filter(watching));
         let due = status.contact_deadline.unwrap();
         due.saturating_duration_since(stage.options.clock.now())
     };
     assert!(due(&first) >= seconds(330), "the watch's own time-out");
     stage.source.bookmark();
     let source: &dyn ListerWatcher<ConfigMap> = &stage.source;
-    while source.bookmark_interval().is_none() {
-        std::thread::yield_now();
-    }
+    until(|| source.bookmark_interval().is_some());
     first.join().unwrap();
     let (_store, second) = stage.synced();
     assert_eq!(due(&second), seconds(130));
@@ -504,9 +493,7 @@ fn b14_a_trickle_is_no_contact_and_ends() {
         stage.requests()[1..],
         ["watch 2", "list most-recent limit=1", "watch 2"]
     );
-    while reflector.health().is_err() {
-        std::thread::yield_now();
-    }
+    until(|| reflector.health().is_ok());
 }
 
 /// B10: a read during a backoff shortens it to its first step.

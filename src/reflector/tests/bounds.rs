@@ -4,6 +4,7 @@
 use super::*;
 use crate::ErrorKind;
 use crate::testing::RequestKind;
+use crate::tests::until::until;
 
 /// The time after which a list follows the end of an object: the waits of this stage have no jitter
 /// but this one.
@@ -28,17 +29,21 @@ impl Stage {
     }
 
     /// Ends timers, while bookmarks keep coming, until the store has had `lists` lists.
+    #[track_caller]
     fn until_lists(&self, store: &Store<ConfigMap>, lists: u64) -> Duration {
         let began = self.options.clock.now();
-        while store.status().lists < lists {
+        until(|| {
+            if store.status().lists >= lists {
+                return true;
+            }
             self.source.bookmark();
             if self.source.open_watches() == 0 {
-                std::thread::yield_now();
-                continue;
+                return false;
             }
             let next = self.fake.wait_for_next_timer();
             self.fake.advance(next.min(seconds(30)));
-        }
+            false
+        });
         self.options.clock.now().saturating_duration_since(began)
     }
 }
@@ -59,9 +64,7 @@ fn a_store_beyond_its_bound_goes_on_and_its_health_says_why() {
         let held = names(&store);
         assert_eq!(held.len(), 2, "{streams}: {held:?}");
         // The status comes soon after the content.
-        while store.health().is_ok() {
-            std::thread::yield_now();
-        }
+        until(|| store.health().is_err());
         for health in [store.health(), reflector.health()] {
             let error = health.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::TooLarge);

@@ -21,6 +21,7 @@ use crate::reflector::{Reflector, ReflectorOptions};
 use crate::store::{Indexers, Store};
 use crate::sync::Arc;
 use crate::testing::{FakeSource, objects};
+use crate::tests::until::until_some;
 
 /// A fake server, a fake clock, and the options that make waits exact.
 struct Stage {
@@ -66,14 +67,13 @@ impl Stage {
     }
 
     /// Waits for the pause before the list that follows an expired position, and ends it.
+    #[track_caller]
     fn soon(&self) {
-        loop {
+        let next = until_some(|| {
             let next = self.fake.wait_for_next_timer();
-            if !next.is_zero() && next < seconds(1) {
-                return self.fake.advance(next);
-            }
-            std::thread::yield_now();
-        }
+            (!next.is_zero() && next < seconds(1)).then_some(next)
+        });
+        self.fake.advance(next);
     }
 
     /// How long ago the server last confirmed the content.

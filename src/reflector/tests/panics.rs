@@ -6,6 +6,7 @@ use crate::error::ErrorKind;
 use crate::hooks::Hook;
 use crate::reflector::ReflectorMetric;
 use crate::testing::bad::{Bad, Faulty};
+use crate::tests::until::until;
 
 fn started(stage: &Stage, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflector) {
     let source = Arc::new(source.clone());
@@ -13,12 +14,25 @@ fn started(stage: &Stage, source: &Bad<ConfigMap>) -> (Store<ConfigMap>, Reflect
 }
 
 /// Passes as much time as the reflector waits, until the store holds the objects.
+#[track_caller]
 fn pass_until(stage: &Stage, store: &Store<ConfigMap>, wanted: &[&str]) {
-    while names(store) != wanted {
-        assert!(!store.has_ended(), "the reflector ended");
-        stage.fake.advance(seconds(1));
-        std::thread::yield_now();
-    }
+    pass_while(stage, || {
+        let is_there = names(store) == wanted;
+        assert!(is_there || !store.has_ended(), "the reflector ended");
+        !is_there
+    });
+}
+
+/// Passes as much time as the reflector waits, while that holds.
+#[track_caller]
+fn pass_while(stage: &Stage, holds: impl Fn() -> bool) {
+    until(|| {
+        let holds = holds();
+        if holds {
+            stage.fake.advance(seconds(1));
+        }
+        !holds
+    });
 }
 
 /// The call's error is what readers and the status say; a backoff follows as after any other
@@ -60,10 +74,7 @@ fn a_source_that_panics_is_an_error_of_that_call_and_the_reflector_goes_on() {
         stage.set("a", "1");
         pass_until(&stage, &store, &["a"]);
         // The store is full before the watch is open that ends the series of failures.
-        while reflector.status().failures.last().is_some() {
-            stage.fake.advance(seconds(1));
-            std::thread::yield_now();
-        }
+        pass_while(&stage, || reflector.status().failures.last().is_some());
         assert!(reflector.join().is_ok(), "{method}");
     }
 }
@@ -95,10 +106,7 @@ fn a_panic_in_what_a_source_is_asked_or_told_on_the_way_holds_up_nothing() {
         stage.set("b", "1");
         pass_until(&stage, &store, &["a", "b"]);
         if method != "disconnect" {
-            while source.faulty.left() > 0 {
-                stage.fake.advance(seconds(1));
-                std::thread::yield_now();
-            }
+            pass_while(&stage, || source.faulty.left() > 0);
         }
         assert!(!reflector.is_finished(), "{method}");
         assert!(reflector.join().is_ok(), "{method}");
@@ -152,10 +160,7 @@ fn a_hook_of_the_metrics_that_panics_holds_up_nothing() {
     stage.source.set_undecodable("shop", "b");
     pass_until(&stage, &store, &["a", "b"]);
     // The status follows the content.
-    while reflector.status().failures.last().is_some() {
-        stage.fake.advance(seconds(1));
-        std::thread::yield_now();
-    }
+    pass_while(&stage, || reflector.status().failures.last().is_some());
     reflector.join().unwrap();
     assert_eq!(faulty.left(), 0, "each was called: {faulty:?}");
 }

@@ -9,6 +9,7 @@ use crate::list_watch::{
 };
 use crate::reflector::{Phase, ReflectorStatus, Replacement, Sink};
 use crate::sync::Mutex;
+use crate::tests::until::until;
 use crate::worker::StopToken;
 
 /// Records its calls, and refuses those named in `refuse`.
@@ -371,9 +372,7 @@ fn the_sink_is_told_that_nothing_has_come_before_the_reflector_waits_for_the_res
     let (sink, calls) = (source.clone(), Arc::clone(&source.calls));
     let options = stage.options.clone();
     let reflector = Reflector::spawn("cut", Arc::new(source), sink, options).unwrap();
-    while calls.lock().last().is_none_or(|call| call != "waits") {
-        std::thread::yield_now();
-    }
+    until(|| calls.lock().last().is_some_and(|call| call == "waits"));
     assert_eq!(*calls.lock(), ["Bytes", "looks", "Unknown", "waits"]);
     reflector.join().unwrap();
 }

@@ -19,6 +19,7 @@ use crate::object::{Object as _, ObjectKey, ResourceVersion, StoredObject};
 use crate::reflector::{Replacement, Sink};
 use crate::store::{Change, Indexers, Store, StoreWriter};
 use crate::sync::Arc;
+use crate::tests::until::until;
 use crate::worker::Worker;
 use crate::{Error, ErrorKind};
 
@@ -187,7 +188,8 @@ fn st_8_no_reader_sees_half_of_a_replacement() {
         .map(|_| {
             let store = store.clone();
             Worker::spawn("t-reader", move |_| {
-                while store.resource_version().as_str() != "400" {
+                until(|| {
+                    let is_last = store.resource_version().as_str() == "400";
                     let list = store.list();
                     let one = list[0].resource_version();
                     assert_eq!(list.len(), 3);
@@ -196,7 +198,8 @@ fn st_8_no_reader_sees_half_of_a_replacement() {
                     assert_eq!(values.len(), 1, "{values:?}");
                     let under = store.by_index("label", one.as_str()).unwrap();
                     assert!([0, 3].contains(&under.len()), "{}", under.len());
-                }
+                    is_last
+                });
             })
         })
         .collect();

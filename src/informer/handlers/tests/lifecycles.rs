@@ -4,6 +4,7 @@ use super::*;
 use crate::ErrorKind;
 use crate::informer::Handlers;
 use crate::informer::handlers::state::HandlerPhase;
+use crate::tests::until::until;
 use crate::worker::Worker;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -341,9 +342,7 @@ fn a_handler_that_wants_nothing_more_is_no_registration_any_more() {
     assert_eq!(stage.source.processor.registrations().len(), 1);
     drop(receiver);
     stage.tell(&["+a1"]);
-    while !registration.readings().has_ended {
-        std::thread::yield_now();
-    }
+    until(|| registration.readings().has_ended);
     assert!(stage.source.processor.registrations().is_empty());
     assert_eq!(registration.readings().delivered, 1, "its counts stay");
 }

@@ -29,6 +29,7 @@ use crate::object::{Object, Scope, Status};
 use crate::reflector::ReflectorOptions;
 use crate::sync::Arc;
 use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
+use crate::tests::until::until;
 use crate::{Error, ErrorKind};
 
 /// One client for every type that the tests ask for.
@@ -121,14 +122,16 @@ impl Stage {
 
     /// As [`pass_until`](Self::pass_until), but passes time only while `threads` threads wait in
     /// the clock, so that none of them is still at work.
+    #[track_caller]
     fn pass_among(&self, threads: usize, holds: impl Fn() -> bool) {
-        loop {
+        until(|| {
             let ahead = self.fake.wait_for_timers(threads);
             if holds() {
-                return;
+                return true;
             }
             self.fake.advance(ahead);
-        }
+            false
+        });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::informer::AnyInformer;
+use crate::tests::until::until;
 
 #[test]
 fn si_4_a_stopped_set_leaves_nothing_open_and_its_content_readable() {
@@ -46,9 +47,7 @@ fn is_4_all_stops_are_raised_before_anything_is_waited_for() {
             }
         });
         stage.source.secrets.wait_for_watches(0);
-        while !quick.readings().has_ended {
-            std::thread::yield_now();
-        }
+        until(|| quick.readings().has_ended);
         assert!(secrets.is_stopped() && config_maps.is_stopped());
         assert!(ended.is_empty() && !slow.registration.readings().has_ended);
         slow.gate.send(()).unwrap();

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::informer::{SyncOutcome, SyncResult};
+use crate::tests::until::until;
 
 /// The behaviour of an informer in the table.
 #[derive(Clone, Copy, PartialEq)]
@@ -64,9 +65,7 @@ fn wt_2_a_wait_says_of_each_informer_whether_it_has_synced() {
         }
         set.start().unwrap();
         for (member, does) in set.members().iter().zip(all) {
-            while *does == Syncs && !member.has_synced() {
-                std::thread::yield_now();
-            }
+            until(|| *does != Syncs || member.has_synced());
         }
         let deadline = stage.clock.after(Duration::from_secs(5));
         let waiting = Arc::clone(&set);
@@ -264,9 +263,7 @@ fn is_6_all_first_lists_hurry_while_the_first_of_them_is_waited_for() {
     let waiting = Arc::clone(&set);
     let (_worker, waited) = apart(move || waiting.wait_until_synced(Deadline::NEVER));
     // No other informer has a timer: no time passes before this one hurries.
-    while stage.fake.wait_for_timers(1) >= Duration::from_millis(800) {
-        std::thread::yield_now();
-    }
+    until(|| stage.fake.wait_for_timers(1) < Duration::from_millis(800));
     stage.pass_among(1, || sources.secrets.requests().len() >= 3);
     let passed = stage.clock.now().saturating_duration_since(before);
     secrets.wait_until_synced(Deadline::NEVER).unwrap();

@@ -6,6 +6,7 @@ use super::*;
 use crate::informer::Handlers;
 use crate::list_watch::ObjectEvent;
 use crate::sync::Mutex;
+use crate::tests::until::until;
 
 /// To all handlers an undecodable object keeps its last good state, until it changes or goes.
 #[test]
@@ -259,16 +260,15 @@ fn st_9_a_list_that_goes_back_takes_the_version_with_it() {
     stage.source.restore(5);
     stage.set("c");
     // The call comes in the midst of a list, without a timer.
-    while calls.is_empty() {
-        if let Some(ahead) = stage.fake.next_timer() {
+    until(|| {
+        let is_called = !calls.is_empty();
+        if !is_called && let Some(ahead) = stage.fake.next_timer() {
             stage.fake.advance(ahead);
         }
-        std::thread::yield_now();
-    }
+        is_called
+    });
     gate.send(()).unwrap();
-    while store.resource_version().as_str() != "6" {
-        std::thread::yield_now();
-    }
+    until(|| store.resource_version().as_str() == "6");
     assert_eq!(words(store), ["a4", "b3", "c6"]);
 }
 

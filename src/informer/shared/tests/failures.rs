@@ -5,6 +5,7 @@ use super::custom::{Call, Custom, OnDrop, Touchy};
 use super::*;
 use crate::hooks::Hook;
 use crate::informer::{Handlers, InformerMetric};
+use crate::tests::until::{until, until_some};
 use crossbeam_channel::Sender;
 use k8s_openapi::Metadata as _;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -149,9 +150,7 @@ fn the_health_of_an_informer_whose_requests_are_refused_says_why_until_a_watch_s
             )
             .unwrap();
         stage.source.bookmark();
-        while informer.health().is_err() {
-            std::thread::yield_now();
-        }
+        until(|| informer.health().is_ok());
     }
 }
 
@@ -284,6 +283,7 @@ const HELD_UP: &str = "held up by a transform, an index function or a call of th
 
 /// Shuts the informer down with a deadline that passes while a function of the program blocks.
 /// Returns the error once only the thread of that name still runs.
+#[track_caller]
 fn shut_down_late(stage: &Stage, informer: &Arc<Informer>, thread: &str) -> String {
     let closing = Arc::clone(informer);
     let deadline = stage.clock.after(Duration::from_secs(5));
@@ -292,15 +292,15 @@ fn shut_down_late(stage: &Stage, informer: &Arc<Informer>, thread: &str) -> Stri
     stage.fake.advance(Duration::from_secs(5));
     let mut error = closed.recv().unwrap().unwrap_err();
     let alone = format!("timed out waiting for informer configmaps: thread {thread}-");
-    loop {
+    until_some(|| {
         let text = error.to_string();
         assert_eq!(error.kind(), ErrorKind::Timeout, "{text}");
         if text.starts_with(&alone) && !text.contains(", thread") && !text.contains("; ") {
-            return text;
+            return Some(text);
         }
-        std::thread::yield_now();
         error = informer.shutdown(stage.now()).unwrap_err();
-    }
+        None
+    })
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::informer::Handlers;
+use crate::tests::until::{until, until_some};
 use std::sync::OnceLock;
 
 #[test]
@@ -91,14 +92,12 @@ fn gated(
 }
 
 /// The error of a shutdown at its deadline, once the crate's own threads have ended.
+#[track_caller]
 fn shut_down_but_for_the_users(informer: &Informer, stage: &Stage) -> Error {
-    loop {
+    until_some(|| {
         let error = informer.shutdown(stage.now()).unwrap_err();
-        if !error.to_string().contains("thread") {
-            return error;
-        }
-        std::thread::yield_now();
-    }
+        (!error.to_string().contains("thread")).then_some(error)
+    })
 }
 
 #[test]
@@ -173,10 +172,14 @@ fn si_14_handlers_may_come_and_go_while_the_informer_stops() {
             let informer = Arc::clone(&informer);
             apart(move || {
                 let mut added = 0_u32;
-                while let Ok(registration) = informer.add_handler(Handlers::new()) {
+                until(|| {
+                    let Ok(registration) = informer.add_handler(Handlers::new()) else {
+                        return true;
+                    };
                     added = added.wrapping_add(1);
                     registration.remove(Deadline::NEVER).unwrap();
-                }
+                    false
+                });
                 added
             })
         })

@@ -8,6 +8,7 @@
 use super::*;
 use crate::object::ObjectKey;
 use crate::tests::dice::Dice;
+use crate::tests::until::until;
 
 /// Histories per run of the test.
 const HISTORIES: u64 = 50;
@@ -358,13 +359,15 @@ impl History {
         self.stage.set("z");
         let store = self.informer.store();
         let patience = Patience::new("the end", &self.context);
-        while !store.undecodable().is_empty()
-            || view_of(&store.list()) != view_of(&source.objects())
-        {
-            patience.check();
-            self.pass();
-            std::thread::yield_now();
-        }
+        until(|| {
+            let is_there = store.undecodable().is_empty()
+                && view_of(&store.list()) == view_of(&source.objects());
+            if !is_there {
+                patience.check();
+                self.pass();
+            }
+            is_there
+        });
     }
 
     /// Checks that the index lists each object under its present values only.
@@ -398,17 +401,20 @@ impl History {
         }
         let mut again = View::new();
         let patience = Patience::new("a resync", &self.context);
-        while again != *there {
-            patience.check();
-            let ahead = self.stage.fake.wait_for_next_timer();
-            self.stage.fake.advance(ahead);
-            std::thread::yield_now();
+        until(|| {
             for notification in early.told.try_iter().collect::<Vec<_>>() {
                 early.follow_on(&notification, &mut self.tally);
                 let object = notification.object();
                 again.insert(object.key().to_string(), number(object));
             }
-        }
+            let is_repeated = again == *there;
+            if !is_repeated {
+                patience.check();
+                let ahead = self.stage.fake.wait_for_next_timer();
+                self.stage.fake.advance(ahead);
+            }
+            is_repeated
+        });
         assert_eq!(early.view, *there, "{}", self.context);
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::informer::Handlers;
 use crate::object::Status;
+use crate::tests::until::until;
 
 #[test]
 fn si_6_an_informer_has_synced_when_the_first_list_is_in_the_store() {
@@ -205,9 +206,7 @@ fn b3_somebody_who_waits_makes_the_first_list_hurry() {
         let (registration, _told) = follow(&informer);
         let (_worker, waited) = apart(move || wait(&waiting, &registration));
         let before = stage.clock.now();
-        while stage.fake.wait_for_next_timer() >= Duration::from_millis(800) {
-            std::thread::yield_now();
-        }
+        until(|| stage.fake.wait_for_next_timer() < Duration::from_millis(800));
         stage.pass_until(|| stage.source.requests().len() >= 3);
         let passed = stage.clock.now().saturating_duration_since(before);
         waited.recv().unwrap().unwrap();

@@ -5,6 +5,7 @@ use super::super::requests::REQUESTS_MAX;
 use super::*;
 use crate::ErrorKind;
 use crate::pod_status::PodReading;
+use crate::tests::until::until;
 
 /// The rest of a period.
 fn rest(passed: Duration) -> Duration {
@@ -31,9 +32,7 @@ fn waiter(
     });
     let cache = stage.cache.clone();
     within("the wait of a worker", move || {
-        while cache.waiting().len() == waiting {
-            std::thread::yield_now();
-        }
+        until(|| cache.waiting().len() != waiting);
     });
     thread
 }

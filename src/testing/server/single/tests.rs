@@ -9,6 +9,7 @@ use crate::testing::Answered;
 use crate::testing::server::{FixtureServer, Speed};
 use crate::testing::tests::{Client, soon};
 use crate::testing::{Answer, End, Exchange, Recording, objects};
+use crate::tests::until::until;
 
 const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
 const DB: &str = "/api/v1/namespaces/shop/secrets/db";
@@ -250,13 +251,11 @@ fn a_recorded_get_is_given_out_when_its_time_has_come_and_not_before() {
             _ => return false,
         }
     };
-    loop {
+    until(|| {
         let mut pods = Client::of(server.address());
         assert_eq!(pods.ask(PODS).status, 200);
-        if told(&mut pods) {
-            break;
-        }
-    }
+        told(&mut pods)
+    });
     let (_, again) = gets.get(key);
     let last = server.requests().last().cloned().unwrap();
     assert_eq!(last.answered(), Answered::Recorded);

@@ -16,6 +16,7 @@ use super::*;
 use crate::clock::{Clock, Deadline, FakeClock};
 use crate::sync::Arc;
 use crate::tests::temp_directory::TempDirectory;
+use crate::tests::until::{until, until_some};
 use crate::worker::{StopSource, StopToken, Worker};
 
 /// A directory with the script of one test, and the files that the script writes.
@@ -64,14 +65,12 @@ impl Stage {
     }
 
     /// Waits until the script has written that file, with a line break at its end.
+    #[track_caller]
     fn wait_for(&self, name: &str) -> String {
-        loop {
+        until_some(|| {
             let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
-            if text.ends_with('\n') {
-                return text.trim().to_owned();
-            }
-            std::thread::yield_now();
-        }
+            text.ends_with('\n').then(|| text.trim().to_owned())
+        })
     }
 }
 
@@ -605,9 +604,7 @@ fn a_plugin_that_hangs_is_killed_with_its_children_at_its_limit() {
     for name in ["pid", "child"] {
         let pid = stage.wait_for(name);
         // Another process reaps the child of the child.
-        while !(is_gone(&pid) || is_zombie(&pid)) {
-            std::thread::yield_now();
-        }
+        until(|| is_gone(&pid) || is_zombie(&pid));
     }
     assert!(is_gone(&stage.wait_for("pid")), "reaped");
 }
@@ -734,10 +731,9 @@ impl User {
     }
 
     /// Waits until the source has run `runs` times.
+    #[track_caller]
     fn wait_for_runs(&self, runs: u64) {
-        while self.renewal.status().runs < runs {
-            std::thread::yield_now();
-        }
+        until(|| self.renewal.status().runs >= runs);
     }
 }
 
