@@ -963,6 +963,33 @@ fn nothing_sleeps_and_nothing_is_left_undone() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// A test that looks again and again does so by `until`, which ends a wait in vain and names its
+/// place: a loop of the test's own would hang, and say nothing.
+#[test]
+fn a_test_looks_again_and_again_only_by_until() {
+    const YIELD: &str = concat!("yield", "_now");
+    /// How often it stands in a file: in `until`, and where a test gives way and waits for nothing.
+    const MAY: [(&str, usize); 4] = [
+        ("src/tests/until.rs", 1),
+        ("src/manager/tests/namespaces.rs", 2),
+        ("src/manager/tests/ttl_promises.rs", 3),
+        ("tests/sockets/slots.rs", 1),
+    ];
+    let mut wrong = Vec::new();
+    let sources = ["src", "tests"].into_iter().flat_map(rust_files);
+    for source in sources.filter(|source| name(&source.path) != "schedules.rs") {
+        let inside = source.path.strip_prefix(root()).unwrap();
+        let may = MAY.iter().find(|(path, _)| inside == Path::new(path));
+        let may = may.map_or(0, |(_, count)| *count);
+        let uses = source.text.lines().filter(|line| line.contains(YIELD));
+        let count = uses.count();
+        if count != may {
+            wrong.push(format!("{}: {count}, not {may}", inside.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{YIELD}: wait by `until`: {wrong:#?}");
+}
+
 #[test]
 fn only_the_adapter_knows_ureq_and_rustls() {
     let mut wrong = Vec::new();
