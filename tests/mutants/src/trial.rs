@@ -9,8 +9,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Longer than the tests themselves need to notice that all of them wait.
+/// Longer than the tests themselves need to notice that all of them wait, or that one of them looks
+/// for what does not come.
 const SILENCE: Duration = Duration::from_secs(40);
+/// How long a test looks for something, in seconds (`src/tests/until.rs`).
+const PATIENCE: &str = "15";
 /// A mutant may loop and fill the memory.
 const LIMITED: &str = "ulimit -v 8000000; exec \"$0\" \"$@\"";
 
@@ -60,6 +63,7 @@ fn command(program: &Path, tree: &Path, filters: &[&str]) -> Command {
         .args(filters)
         .current_dir(tree)
         .env("RUST_TEST_THREADS", "8")
+        .env("KUBECACHE_TEST_PATIENCE", PATIENCE)
         .env("CARGO_MANIFEST_DIR", tree)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
