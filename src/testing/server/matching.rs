@@ -119,8 +119,9 @@ pub(super) enum Taken {
     Recorded(Arc<Exchange>, Part),
     /// A get of one object, or a list, answered from the recording so far.
     Derived(Arc<Exchange>),
-    /// A watch after the end of an endless recording: it opens and stays silent.
-    Silence,
+    /// A watch after the end of an endless recording, and the last one that was recorded: it opens
+    /// and has no event.
+    Quiet(Arc<Exchange>),
 }
 
 /// What to send of an exchange.
@@ -235,7 +236,9 @@ impl Book {
         match last {
             // A client that was refused is refused again each time it asks.
             Some((number, page)) if page.exchange.answer.status >= 400 => again(number, page),
-            Some(_) if self.endless && target.is_watch() => Ok(Taken::Silence),
+            Some((_, page)) if self.endless && target.is_watch() => {
+                Ok(Taken::Quiet(Arc::clone(&page.exchange)))
+            }
             Some((number, page)) if self.endless => again(number, page),
             _ => {
                 let again = (self.endless && lists).then(|| self.last_plain_list(target));
@@ -385,7 +388,7 @@ mod tests {
         };
         match book.take("GET", &Target::parse(target), &now)? {
             Taken::Recorded(exchange, _) | Taken::Derived(exchange) => Ok(exchange.answer.status),
-            Taken::Silence => Ok(0),
+            Taken::Quiet(_) => Ok(0),
         }
     }
 

@@ -5,6 +5,7 @@ mod history;
 mod matching;
 mod pace;
 mod plain;
+mod quiet;
 mod replay;
 mod single;
 
@@ -45,6 +46,9 @@ pub use self::pace::{Speed, Step};
 /// Such a get with the version `""` or `0` asks for the present state. Any other version asks for a
 /// state that is not older; the answer is the API server's 504 until the replay has reached it. A
 /// recorded get takes precedence once the replay is at most a second of recorded time before it.
+///
+/// A watch that the recording leaves open stays open. It has a bookmark each minute of the server's
+/// clock if the client takes bookmarks, unless the server is [`Speed::Stepped`].
 ///
 /// The server owns a thread per connection; dropping it ends and joins them all.
 ///

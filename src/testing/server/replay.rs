@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use super::matching::{Book, Now, Part, Taken};
 use super::pace::{Passage, Speed, Step, StepPace};
+use super::quiet::Quiet;
 use crate::sync::{Arc, Mutex};
 use crate::testing::http::message::RequestMessage;
 use crate::testing::http::{Answered, Backend, Caller, Piece, Pieces, Reply};
-use crate::testing::recording::{Chunk, End, Exchange};
+use crate::testing::recording::{Chunk, End, Exchange, Target};
 use crate::worker::StopToken;
 
 /// The recordings to replay, and the speed.
@@ -29,12 +30,14 @@ impl Backend for Replay {
             .lock()
             .take(&request.method, &request.target, &now);
         match taken {
-            Ok(Taken::Recorded(exchange, part)) => self.play(exchange, at, Some(part)),
-            Ok(Taken::Derived(exchange)) => self.play(exchange, at, None),
-            Ok(Taken::Silence) => Reply {
+            Ok(Taken::Recorded(exchange, part)) => {
+                self.play(exchange, &request.target, at, Some(part))
+            }
+            Ok(Taken::Derived(exchange)) => self.play(exchange, &request.target, at, None),
+            Ok(Taken::Quiet(exchange)) => Reply {
                 status: 200,
                 headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-                body: Box::new(Silence),
+                body: Box::new(Quiet::after(&exchange, &request.target, &self.pace)),
                 answered: Answered::Recorded,
             },
             Err(message) => {
@@ -47,7 +50,13 @@ impl Backend for Replay {
 
 impl Replay {
     /// Plays that part of an exchange, or all of one that is not recorded.
-    fn play(&self, exchange: Arc<Exchange>, arrived: Instant, part: Option<Part>) -> Reply<'_> {
+    fn play(
+        &self,
+        exchange: Arc<Exchange>,
+        asked: &Target,
+        arrived: Instant,
+        part: Option<Part>,
+    ) -> Reply<'_> {
         let answer = &exchange.answer;
         let mut headers = answer.headers.clone();
         if !keeps_its_length(&exchange) {
@@ -62,6 +71,8 @@ impl Replay {
             body: Box::new(Play {
                 replay: self,
                 exchange,
+                asked: asked.clone(),
+                quiet: None,
                 number: part.as_ref().map(|part| part.number),
                 begun: part.as_ref().map_or(arrived, |part| part.begun),
                 passage: Passage::new(&self.pace.gate),
@@ -82,20 +93,13 @@ fn keeps_its_length(exchange: &Exchange) -> bool {
     stated.is_some_and(|stated| stated == there || (answer.end != End::Clean && stated > there))
 }
 
-/// An empty body that does not end.
-struct Silence;
-
-impl Pieces for Silence {
-    fn next(&mut self, stop: &StopToken) -> Piece {
-        stop.wait();
-        Piece::Cut
-    }
-}
-
 /// A recorded answer that is being sent.
 struct Play<'a> {
     replay: &'a Replay,
     exchange: Arc<Exchange>,
+    asked: Target,
+    /// What comes after the last piece of one that stays open.
+    quiet: Option<Quiet<'a>>,
     /// Its number in the book; none if it is not recorded.
     number: Option<usize>,
     /// When its times began.
@@ -127,8 +131,8 @@ impl Pieces for Play<'_> {
         }
         if answer.end == End::Open {
             self.passage = Passage::new(&self.replay.pace.gate);
-            stop.wait();
-            return Piece::Cut;
+            let quiet = || Quiet::after(&exchange, &self.asked, &self.replay.pace);
+            return self.quiet.get_or_insert_with(quiet).next(stop);
         }
         if !self.turn(answer.end_after, "", stop) || answer.end == End::Cut {
             return Piece::Cut;

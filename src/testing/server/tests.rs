@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::*;
 use crate::clock::FakeClock;
 use crate::testing::tests::{Client, soon};
-use crate::testing::{Act, Answer, Answered, End};
+use crate::testing::{Act, Answer, Answered, End, objects};
 use crate::tests::until::until;
 
 const SECRETS: &str = "/api/v1/namespaces/shop/secrets";
@@ -52,6 +52,41 @@ fn answers_follow_each_other_on_one_connection_and_are_logged_without_a_header_i
     assert_eq!(log[2].answered(), Answered::Unmatched);
     assert_eq!(log[0].header("Authorization"), Some("Bearer canary"));
     assert_eq!(format!("{:?}", log[0]), format!("GET {SECRETS} (Recorded)"));
+}
+
+/// Seen: a client of the demonstration warned each two minutes that its watch was silent.
+#[test]
+fn a_watch_that_stays_open_has_a_bookmark_each_minute() {
+    const TAKES: &str = "&allowWatchBookmarks=true&resourceVersion=";
+    let secret = |version| objects::secret("shop", "db", version, &[]);
+    let watch = Answer::new(200).modified(ms(0), &secret("8")).unwrap();
+    let watch = watch.ending(End::Open, ms(0));
+    let target = format!("{WATCH}&allowWatchBookmarks=true");
+    let fake = FakeClock::new();
+    let server = one(&target, watch).endless().clock(fake.clone().into());
+    let server = server.start().unwrap();
+    let wanted = |version| {
+        let object = format!(
+            "{{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\
+             \"metadata\":{{\"resourceVersion\":\"{version}\"}}}}"
+        );
+        format!("{{\"object\":{object},\"type\":\"BOOKMARK\"}}\n")
+    };
+    // The recorded one has its event first; the next one begins where its client is.
+    let mut clients = Vec::new();
+    for (asked, version) in [("7", "8"), ("9", "9")] {
+        let mut client = Client::of(server.address());
+        client.ask(&format!("{WATCH}{TAKES}{asked}"));
+        if asked == "7" {
+            assert!(client.chunk().unwrap().contains("MODIFIED"));
+        }
+        for _ in 0..2 {
+            fake.wait_for_timers(clients.len() + 1);
+            fake.advance(ms(60_000));
+            assert_eq!(client.chunk().unwrap(), wanted(version));
+        }
+        clients.push(client);
+    }
 }
 
 #[test]
