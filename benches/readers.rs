@@ -17,10 +17,10 @@
 use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crossbeam_channel::{Receiver, RecvTimeoutError, at, bounded};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kubecache::clock::Clock;
 use kubecache::list_watch::{EventKind, Listed, ObjectEvent};
@@ -145,7 +145,7 @@ impl Load {
     /// Reads on all threads while this one writes: at full rate, then paced.
     fn play(&mut self, name: &str, side: &dyn Side, mut write: impl FnMut(Stored)) {
         for (how, pace) in [("full rate", None), ("paced", Some(PACE))] {
-            let ends = AtomicBool::new(false);
+            let (open, ends) = bounded::<()>(0);
             let (lists, gets) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
             let mut writes = Vec::new();
             let began = Instant::now();
@@ -161,20 +161,20 @@ impl Load {
                 let mut due = began;
                 while began.elapsed() < self.length {
                     self.version += 1;
-                    let at = self.version * 7919 % self.names.len() as u64;
-                    let name = &self.names[usize::try_from(at).unwrap()];
+                    let place = self.version * 7919 % self.names.len() as u64;
+                    let name = &self.names[usize::try_from(place).unwrap()];
                     // Made before it counts: to decode is not the store's work.
                     let stored = object(name, self.version);
                     let mut from = Instant::now();
                     if let Some(pace) = pace {
                         due += pace;
-                        thread::sleep(due.saturating_duration_since(from));
+                        at(due).recv().unwrap();
                         from = due;
                     }
                     write(stored);
                     writes.push(from.elapsed());
                 }
-                ends.store(true, Ordering::SeqCst);
+                drop(open);
             });
             let rate = writes.len() as u64 / self.length.as_secs().max(1);
             println!(
@@ -192,13 +192,13 @@ fn read(
     side: &dyn Side,
     names: &[String],
     reader: u32,
-    ends: &AtomicBool,
+    ends: &Receiver<()>,
 ) -> (Vec<Duration>, Vec<Duration>) {
     let (mut lists, mut gets) = (Vec::new(), Vec::new());
     let mut at = usize::try_from(reader).unwrap() * 104_729;
     // The readers do not list in step.
     let mut next_list = Instant::now() + LIST_PERIOD / READERS * reader;
-    while !ends.load(Ordering::SeqCst) {
+    while ends.recv_timeout(GET_PERIOD) == Err(RecvTimeoutError::Timeout) {
         if Instant::now() >= next_list {
             next_list += LIST_PERIOD;
             let began = Instant::now();
@@ -211,7 +211,6 @@ fn read(
             assert!(side.get(&names[at]));
             gets.push(began.elapsed());
         }
-        thread::sleep(GET_PERIOD);
     }
     (lists, gets)
 }

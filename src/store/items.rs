@@ -1,4 +1,4 @@
-//! The objects of a store by key, and once more in chunks, which a list takes under the lock and
+//! The objects of a store by key, and once more in blocks, which a list takes under the lock and
 //! copies after it: readers who list hold up neither the writer nor each other.
 
 use std::ops::Deref;
@@ -17,7 +17,7 @@ pub(super) struct StoreEntry<K: Object> {
     /// The last state that decoded, if the present one does not (B12).
     pub(super) last_good: Option<Arc<StoredObject<K>>>,
     pub(super) values: Values,
-    /// Where its object stands in the chunks, once it is among the items.
+    /// Where its object stands in the blocks, once it is among the items.
     place: usize,
 }
 
@@ -57,21 +57,21 @@ impl<K: Object> StoreEntry<K> {
 /// The entries by key, read as a map.
 pub(super) struct Items<K: Object> {
     entries: HashMap<Arc<ObjectKey>, StoreEntry<K>>,
-    chunks: Vec<Chunk<K>>,
+    blocks: Vec<Block<K>>,
     free: Vec<usize>,
 }
 
-/// The objects of some places. A change of one that a list holds copies the chunk.
-type Chunk<K> = Arc<Vec<Option<Arc<StoredObject<K>>>>>;
+/// The objects of some places. A change of one that a list holds copies the block.
+type Block<K> = Arc<Vec<Option<Arc<StoredObject<K>>>>>;
 
-/// A list takes each chunk under the lock, and a change may copy one: neither takes long.
+/// A list takes each block under the lock, and a change may copy one: neither takes long.
 const PLACES: usize = 256;
 
 impl<K: Object> Default for Items<K> {
     fn default() -> Self {
         Self {
             entries: HashMap::new(),
-            chunks: Vec::new(),
+            blocks: Vec::new(),
             free: Vec::new(),
         }
     }
@@ -97,13 +97,13 @@ impl<K: Object> Items<K> {
         match self.entries.entry(key) {
             Entry::Occupied(mut held) => {
                 entry.place = held.get().place;
-                show(&mut self.chunks, entry.place, object);
+                show(&mut self.blocks, entry.place, object);
                 Some(held.insert(entry))
             }
             Entry::Vacant(vacant) => {
                 // If none is free, the entries have all places before.
                 entry.place = self.free.pop().unwrap_or(count);
-                show(&mut self.chunks, entry.place, object);
+                show(&mut self.blocks, entry.place, object);
                 vacant.insert(entry);
                 None
             }
@@ -113,7 +113,7 @@ impl<K: Object> Items<K> {
     /// Takes an entry out, to drop after unlocking.
     pub(super) fn take(&mut self, key: &KeyRef<'_>) -> Option<(Arc<ObjectKey>, StoreEntry<K>)> {
         let (key, gone) = self.entries.remove_entry(key)?;
-        show(&mut self.chunks, gone.place, None);
+        show(&mut self.blocks, gone.place, None);
         self.free.push(gone.place);
         Some((key, gone))
     }
@@ -128,29 +128,29 @@ impl<K: Object> Items<K> {
     /// The objects that decode, as they are now. It is quick: it is done under the lock.
     pub(super) fn snapshot(&self) -> ItemsSnapshot<K> {
         ItemsSnapshot {
-            chunks: self.chunks.clone(),
+            blocks: self.blocks.clone(),
             count: self.entries.len(),
         }
     }
 }
 
 /// Shows the object at its place, which is one of those so far or the next one.
-fn show<K: Object>(chunks: &mut Vec<Chunk<K>>, place: usize, object: Option<Arc<StoredObject<K>>>) {
-    if chunks.len() == place / PLACES {
-        chunks.push(Chunk::<K>::default());
+fn show<K: Object>(blocks: &mut Vec<Block<K>>, place: usize, object: Option<Arc<StoredObject<K>>>) {
+    if blocks.len() == place / PLACES {
+        blocks.push(Block::<K>::default());
     }
-    let Some(chunk) = chunks.get_mut(place / PLACES).map(Arc::make_mut) else {
+    let Some(block) = blocks.get_mut(place / PLACES).map(Arc::make_mut) else {
         return;
     };
-    match chunk.get_mut(place % PLACES) {
+    match block.get_mut(place % PLACES) {
         Some(shown) => *shown = object,
-        None => chunk.push(object),
+        None => block.push(object),
     }
 }
 
 /// The objects that decoded at one moment.
 pub(super) struct ItemsSnapshot<K: Object> {
-    chunks: Vec<Chunk<K>>,
+    blocks: Vec<Block<K>>,
     /// How many there are at most.
     count: usize,
 }
@@ -159,7 +159,7 @@ impl<K: Object> ItemsSnapshot<K> {
     /// Copies them out, which takes its time.
     pub(super) fn objects(&self) -> Vec<Arc<StoredObject<K>>> {
         let mut objects = Vec::with_capacity(self.count);
-        let places = self.chunks.iter().flat_map(|chunk| chunk.iter());
+        let places = self.blocks.iter().flat_map(|block| block.iter());
         objects.extend(places.flatten().map(Arc::clone));
         objects
     }
@@ -182,13 +182,12 @@ mod tests {
             }
             let list = items.snapshot().objects();
             assert_eq!(list.len(), 600);
-            let gone = list
-                .iter()
-                .map(|object| items.take(&KeyRef::of(&***object)));
-            assert!(gone.map(|gone| gone.is_some()).all(|gone| gone));
+            for object in &list {
+                assert!(items.take(&KeyRef::of(&***object)).is_some());
+            }
             assert!(items.snapshot().objects().is_empty());
         }
-        let places = items.chunks.iter().map(|chunk| chunk.len());
+        let places = items.blocks.iter().map(|block| block.len());
         assert_eq!(places.sum::<usize>(), 600);
     }
 }

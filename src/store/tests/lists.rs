@@ -30,7 +30,9 @@ fn a_list_has_the_objects_of_its_moment() {
                 0 => {
                     let all = wanted.keys().map(|name| held(name, &version, &[]));
                     replace(&mut writer, all.collect(), &at(&version)).unwrap();
-                    wanted.values_mut().for_each(|of| version.clone_into(of));
+                    for of in wanted.values_mut() {
+                        version.clone_into(of);
+                    }
                 }
                 1..30 => {
                     delete(&mut writer, held(&name, &version, &[]));
