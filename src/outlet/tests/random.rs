@@ -49,20 +49,28 @@ impl Model {
         self.directory.join("shop/configmaps").join(name)
     }
 
+    /// What a reader finds now. The publisher's thread may be at work, or may have been stopped
+    /// before its last file: a link then leads nowhere.
     fn files(&self, name: &str) -> BTreeMap<String, String> {
-        files(&self.folder(name))
+        let folder = self.folder(name);
+        let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let keys = names.filter(|name| !name.starts_with(".."));
+        keys.filter_map(|key| Some((key.clone(), fs::read_to_string(folder.join(&key)).ok()?)))
+            .collect()
     }
 
     /// The process ends, and the next one begins. It knows no references yet.
     fn start(&mut self) {
         // One outlet at a time has the directory.
         self.followed = None;
+        self.seen = self.all_files();
         let options = ManagerOptions::default().change_detection(ChangeDetection::Get);
         let outlet = outlet_at(&self.clock, &self.directory);
         self.followed = Some(Followed::of(self.server.clone(), outlet, options));
         self.is_complete = false;
-        self.told.clear();
-        self.seen = self.all_files();
+        // The end of a process may cut off a write, of which the next one finds the rest right.
+        self.told.extend(NAMES.map(str::to_owned));
         self.refer();
     }
 
