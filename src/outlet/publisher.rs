@@ -263,7 +263,7 @@ impl<K: ObjectData> PublisherCore<K> {
         for error in failed.values() {
             written.log.failed(error, Clock::system().now());
         }
-        if failed.is_empty() && (written.has_swept || !is_complete) {
+        if failed.is_empty() && (written.has_taken_over || !is_complete) {
             written.log.recovered();
         }
         if let (Some(hook), false) = (&self.on_change, changed.is_empty()) {
@@ -274,7 +274,7 @@ impl<K: ObjectData> PublisherCore<K> {
 
     /// Takes note of the files of earlier processes, once all references are known.
     fn take_over(&self, written: &mut Written<K>) {
-        if written.has_swept {
+        if written.has_taken_over {
             return;
         }
         match self.outlet.published::<K>() {
@@ -282,7 +282,7 @@ impl<K: ObjectData> PublisherCore<K> {
                 for key in found {
                     written.files.entry(key).or_default();
                 }
-                written.has_swept = true;
+                written.has_taken_over = true;
             }
             Err(error) => {
                 written.log.failed(&error, Clock::system().now());
@@ -492,8 +492,8 @@ struct Written<K: ObjectData> {
     asks_from: Instant,
     /// Reports the failures to the log.
     log: FailureReporter,
-    /// Whether the objects of earlier processes were checked.
-    has_swept: bool,
+    /// Whether the files of earlier processes are in the map.
+    has_taken_over: bool,
 }
 
 impl<K: ObjectData> Written<K> {
@@ -508,7 +508,7 @@ impl<K: ObjectData> Written<K> {
             next: None,
             asks_from: now,
             log: FailureLog::default().reporter("kubecache::outlet", K::FOLDER, &name, K::FOLDER),
-            has_swept: false,
+            has_taken_over: false,
         }
     }
 

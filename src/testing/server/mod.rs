@@ -48,7 +48,8 @@ pub use self::pace::{Speed, Step};
 /// recorded get takes precedence once the replay is at most a second of recorded time before it.
 ///
 /// A watch that the recording leaves open stays open. It has a bookmark each minute of the server's
-/// clock if the client takes bookmarks, unless the server is [`Speed::Stepped`].
+/// clock if the client takes bookmarks. It has none if no event was recorded on it, since only an
+/// event tells the kind, and none with [`Speed::Stepped`].
 ///
 /// The server owns a thread per connection; dropping it ends and joins them all.
 ///
