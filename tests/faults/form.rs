@@ -82,16 +82,12 @@ fn errors_of(stage: &Stage, row: &Row) -> Vec<(Vec<String>, Error)> {
     stage.server.cut_watches();
     stage.server.apply(&secret("db", "two")).unwrap();
     if let Some(kind) = row.told {
-        let told = std::cell::RefCell::new(Vec::new());
-        stage.until(&format!("the hook is told of {kind:?}"), || {
-            told.borrow_mut().extend(stage.told.try_iter());
-            told.borrow().iter().any(|told: &Error| told.kind() == kind)
-        });
+        let told = stage.cut_until_told(kind);
         let names = ["list", "stream", "watch", "probe"];
         let names = names.iter().map(|name| format!("failed to {name} {what}"));
         let mut names: Vec<_> = names.collect();
         names.extend([format!("the watch of {what} ended"), what.to_owned()]);
-        errors.extend(told.take().into_iter().map(|told| (names.clone(), told)));
+        errors.extend(told.into_iter().map(|told| (names.clone(), told)));
     }
     errors
 }

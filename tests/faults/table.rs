@@ -67,7 +67,7 @@ faults! {
     }
     status {
         fault: r#"{"act":"status","code":429,"reason":"TooManyRequests",
-            "retryAfterSeconds":86400}"#,
+            "retryAfterSeconds":3600}"#,
         reads: ["TooManyRequests", "TooManyRequests", "one", "TooManyRequests"],
         says: "told to answer 429",
         kept: "-",
