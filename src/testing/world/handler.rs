@@ -177,7 +177,8 @@ impl SteppedHandler {
         }
         if self.is_removed {
             let seen = "a handler was removed and still has a queue";
-            return Err(BrokenPromise::new(Oracle::Removed, seen));
+            let broken = Err(BrokenPromise::new(Oracle::Removed, seen));
+            BrokenPromise::unless_off(broken, ())?;
         }
         let Some(notification) = self.listener.next() else {
             return Ok(false);

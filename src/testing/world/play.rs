@@ -176,7 +176,7 @@ impl Play {
                 .filter(|_| chance.below(2) == 0)
             {
                 what = "stops the manager while a call waits";
-                manager.check_stop_in_read(key)?;
+                BrokenPromise::unless_off(manager.check_stop_in_read(key), ())?;
             }
             manager.check_stop(chance, &mut self.counts)?;
             let link = manager.link.clone();

@@ -2,7 +2,7 @@
 //! An error that no test notices survives: a promise without a test, or dead code.
 //!
 //! ```sh
-//! cargo run --release --manifest-path tests/mutants/Cargo.toml -- core|FILE…
+//! cargo run --release --manifest-path tests/mutants/Cargo.toml -- [core|FILE…]
 //!     [--sample N [--seed N]] [--only NUMBER,…] [--jobs N] [--built]
 //! ```
 //!
@@ -30,7 +30,7 @@ use build::File;
 use mutations::{Change, Mutant};
 use trial::{Verdict, try_one};
 
-const USAGE: &str = "core|FILE… [--sample N [--seed N]] [--only NUMBER,…] [--jobs N] [--built]";
+const USAGE: &str = "[core|FILE…] [--sample N [--seed N]] [--only NUMBER,…] [--jobs N] [--built]";
 /// The watch's state machine, the reflector's core, the version guard, the handlers' queue, the
 /// policy's table.
 const CORE: &[&str] = &[
@@ -112,6 +112,8 @@ fn run(options: &Options) -> io::Result<bool> {
     let is_wanted = |mutant: &Mutant| options.wanted.iter().any(|of| mutant.file.starts_with(of));
     let (core, mut others): (Vec<_>, Vec<_>) =
         (0..mutants.len()).partition(|id| is_wanted(&mutants[*id]));
+    let is_elsewhere = |file: &str| !CORE.iter().any(|core| file.starts_with(core));
+    others.retain(|id| is_elsewhere(&mutants[*id].file));
     others.retain(|id| !mutants[*id].file.starts_with("src/testing/"));
     shuffle(&mut others, options.seed);
     // Some do not compile.

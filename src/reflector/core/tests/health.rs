@@ -154,6 +154,22 @@ fn b14_a_watch_that_its_server_ends_ends_the_doubt_of_a_dead_one() {
     );
 }
 
+/// A probe that finds changes confirms nothing, but its server lives: the next watch has the idle
+/// limit from then on.
+#[test]
+fn b14_an_answer_to_a_probe_of_changes_is_a_sign_of_life() {
+    check(
+        "bookmarks",
+        "start = 130s
+         page 5 = 130s
+         committed = 130s
+         opened = 130s
+         +100s ended = 30s
+         +10s probed 9 = 120s
+         +5s opened = 115s",
+    );
+}
+
 /// Blank lines, bytes of an endless event, foreign events and errors confirm nothing.
 #[test]
 fn b14_only_events_bookmarks_and_answers_to_lists_are_contacts() {
