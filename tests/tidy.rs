@@ -368,7 +368,7 @@ fn rust_files(folder: &str) -> Vec<Source> {
         };
         for entry in entries {
             let path = entry.unwrap().path();
-            if path.is_dir() {
+            if path.is_dir() && name(&path) != "target" {
                 folders.push(path);
             } else if path.extension().is_some_and(|extension| extension == "rs") {
                 let text = fs::read_to_string(&path).unwrap();
