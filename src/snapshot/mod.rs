@@ -239,9 +239,8 @@ impl Snapshot {
             let _ending = on_thread.writes.until_dropped();
             on_thread.run(&woken, stop, &mut last);
         });
-        let worker = worker.map_err(|error| {
-            Error::new(ErrorKind::Resources, "thread snapshot").with_source(error)
-        })?;
+        let failed = |error| Error::new(ErrorKind::Resources, "thread snapshot").with_source(error);
+        let worker = worker.map_err(failed)?;
         Ok(Self {
             core,
             load_error,
@@ -269,16 +268,13 @@ impl Snapshot {
     /// has a manager of this kind.
     pub fn attach<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Result<(), Error> {
         let refused = |why: &str| Error::new(ErrorKind::Config, why.to_owned());
-        let objects = manager.kept_objects();
-        let objects = objects.ok_or_else(|| {
-            refused("no snapshot of a manager with the strategy Get: it keeps no objects")
-        })?;
+        let why = "no snapshot of a manager with the strategy Get: it keeps no objects";
+        let objects = manager.kept_objects().ok_or_else(|| refused(why))?;
         let kind = loaded::kind_of::<K>();
         let mut all = self.core.attached.lock();
         if all.iter().any(|other| other.kind() == kind) {
-            return Err(refused(&format!(
-                "the snapshot has a manager of {kind} already"
-            )));
+            let why = format!("the snapshot has a manager of {kind} already");
+            return Err(refused(&why));
         }
         objects.seed_from(Box::new(Seeds {
             loaded: Arc::clone(&self.core.loaded),
@@ -293,11 +289,15 @@ impl Snapshot {
     /// is for programs that learn their owners from the server. Once you know them, remove those
     /// that are gone: call [`set_references`](ObjectManager::set_references) with none.
     ///
-    /// A second call returns none.
+    /// It takes none away that an owner has already. A second call returns none.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
         let loaded = &self.core.loaded;
+        let objects = manager.kept_objects();
+        let known = objects.map(|it| it.owners()).unwrap_or_default();
         let restored = loaded.owners::<K>().into_iter().filter(|(owner, keys)| {
-            manager.set_references(owner, keys.iter().cloned());
+            let has = |key| known.get(owner).is_some_and(|its| its.contains(key));
+            let new = keys.iter().filter(|key| !has(*key));
+            new.for_each(|key| manager.add_reference(owner, key));
             loaded.claim_owner::<K>(owner)
         });
         restored.map(|(owner, _)| owner).collect()
@@ -312,8 +312,8 @@ impl Snapshot {
     pub fn write_by(&self, deadline: impl IntoDeadline) -> Result<(), Error> {
         let deadline = deadline.into_deadline(&Clock::system());
         let what = format!("writing the snapshot {}", self.core.options.path.display());
-        let status = self.core.writes.wait(&what, deadline)?;
-        status.last_error.map_or(Ok(()), Err)
+        let error = self.core.writes.wait(&what, deadline)?.last_error;
+        error.map_or(Ok(()), Err)
     }
 
     /// Returns the snapshot's status. Never blocks on the disk.

@@ -1,5 +1,7 @@
 //! Snapshots over a fake server and a real disk: the file of one process, and its use by the next.
 
+mod random;
+
 use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -163,6 +165,26 @@ fn a_file_that_is_written_during_a_restore_has_all_owners() {
     let secrets = manager(&server, ChangeDetection::Watch);
     snapshot.attach(&secrets).unwrap();
     assert_eq!(snapshot.restore(&secrets), [other, owner()]);
+}
+
+/// Seen: the references of the process before replaced those that the program had given already.
+#[test]
+fn a_restore_takes_no_reference_away_that_the_program_has_given() {
+    let directory = TempDirectory::new("snapshot-given");
+    let (server, path) = left(&directory);
+    server.set(secret("d", "value of d"));
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    secrets.set_references(&owner(), [key("a"), key("d")]);
+    assert_eq!(snapshot.restore(&secrets), [owner()]);
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(read(&secrets, name), format!("value of {name}"));
+    }
+    // Each counts once.
+    secrets.remove_reference(&owner(), &key("a"));
+    let given_up = secrets.get_cached("shop", "a").unwrap_err();
+    assert_eq!(given_up.kind(), ErrorKind::NotRegistered);
 }
 
 fn offline_boot(mode: ChangeDetection) {

@@ -37,6 +37,10 @@
 //! - A call that waits for time, such as the backoff of a fetch, moves the clock to its end.
 //! - The server is [`FakeSource`](crate::testing::FakeSource), without sockets, so the rooms `http`
 //!   and `wire` take no part.
+//! - Files take no part: an outlet and a snapshot are threads over a real disk, whose order no seed
+//!   decides. Their own random histories stand in, with failing disks and killed processes.
+//! - A delta FIFO that a program pops itself has random histories of its own, too. Proxies and
+//!   half-dead backends stand in the tests of the client, over real sockets.
 //! - Two orders are those of hash maps, and differ between processes: the initial list of a handler
 //!   that joins late, and a resync. Such handlers have no bound, so that no promise depends on it.
 
