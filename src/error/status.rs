@@ -277,6 +277,19 @@ mod tests {
         assert!(format!("{status} {status:?}").len() < 16 * 1024);
     }
 
+    /// A server may echo a credential in any of them.
+    #[test]
+    fn each_text_of_a_status_is_redacted() {
+        let secret = "hunter2";
+        let json = r#"{"code":422,"status":"hunter2","message":"hunter2","reason":"hunter2",
+            "details":{"name":"hunter2","group":"hunter2","kind":"hunter2","uid":"hunter2",
+            "causes":[{"field":"hunter2","message":"hunter2","reason":"hunter2"}]}}"#;
+        let redacted = status(json).map_texts(&|text| text.replace(secret, "…"));
+        let text = serde_json::to_string(redacted.as_api()).unwrap();
+        assert!(!text.contains(secret), "{text}");
+        assert_eq!(text.matches('…').count(), 10, "{text}");
+    }
+
     /// D16: an empty status does not read as a status of zero.
     #[test]
     fn what_a_status_lacks_is_said_in_words() {

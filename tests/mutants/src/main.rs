@@ -137,7 +137,9 @@ fn run(options: &Options) -> io::Result<bool> {
     others.retain(|id| alive.contains(id));
     let late: BTreeSet<_> = others.into_iter().skip(options.sample).collect();
     alive.retain(|id| !late.contains(id));
-    try_all(options, &program, &tree, &mutants, &alive)
+    let tried = try_all(options, &program, &tree, &mutants, &alive);
+    trial::end_leftovers(&tree)?;
+    tried
 }
 
 fn try_all(

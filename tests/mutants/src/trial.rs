@@ -1,6 +1,7 @@
 //! The trial of one mutant: the unit tests of its room, until the first one fails.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -53,6 +54,22 @@ pub fn try_one(
         Verdict::Survived if !ended.success() => Ok(Verdict::Caught(format!("{ended}"))),
         verdict => Ok(verdict),
     }
+}
+
+/// Ends the programs that tests have started in a process group of their own, and that mutants let
+/// run on: those that work in the copy of the source.
+pub fn end_leftovers(tree: &Path) -> io::Result<()> {
+    for process in fs::read_dir("/proc")? {
+        let process = process?;
+        let name = process.file_name();
+        let number = name.to_str().filter(|name| name.parse::<u32>().is_ok());
+        let works_there = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == tree);
+        if let Some(number) = number.filter(|_| works_there) {
+            eprintln!("process {number} was left, and is ended");
+            Command::new("kill").args(["-KILL", number]).status()?;
+        }
+    }
+    Ok(())
 }
 
 fn command(program: &Path, tree: &Path, filters: &[&str]) -> Command {
