@@ -347,6 +347,7 @@ mod tests {
             ("rank>6", true),
             ("rank > 7", false),
             ("rank<8", true),
+            ("rank<7", false),
             ("app<8", false),
             ("nope>1", false),
             ("a.io/x=y_z", true),

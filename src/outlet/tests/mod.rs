@@ -541,6 +541,20 @@ fn a_publisher_follows_its_manager() {
     assert_eq!(names(&directory), [".kubecache"]);
 }
 
+#[test]
+fn what_an_earlier_process_left_goes_as_soon_as_all_references_are_known() {
+    let directory = TempDirectory::new("publisher-complete");
+    let left = map("left", &[("a", "1")]);
+    outlet(&directory).publish(&left).unwrap();
+    let followed = Followed::start(&directory);
+    followed.publish().unwrap();
+    let folder = directory.join("shop/configmaps/left");
+    assert!(folder.exists());
+    // Nothing else wakes the publisher.
+    followed.publisher.references_are_complete();
+    until(|| !folder.exists());
+}
+
 /// Seen: files that an earlier process had written stayed for ever. Their object was referenced at
 /// first, and no more before the server had answered.
 #[test]
@@ -723,7 +737,7 @@ fn what_the_server_deleted_comes_back_too() {
 /// An outlet does not write to another user's folder: it fails until that is gone.
 #[test]
 fn where_others_write_nothing_is_written() {
-    let harms: [Harm; 4] = [
+    let harms: [Harm; 5] = [
         ("mode 0777;", |at| chmod(at.parent().unwrap(), 0o777)),
         ("mode 0770;", |at| chmod(at, 0o770)),
         ("mode 1777;", |at| {
@@ -731,6 +745,14 @@ fn where_others_write_nothing_is_written() {
         }),
         ("another one now", |at| {
             fs::write(at.ancestors().nth(3).unwrap().join(".kubecache"), "mine").unwrap();
+        }),
+        // That of an outlet of the same name.
+        ("another one now", |at| {
+            let marker = at.ancestors().nth(3).unwrap().join(".kubecache");
+            let own = fs::read_to_string(&marker).unwrap();
+            let begin = own.find("id: ").unwrap() + 4;
+            let other = [&own[..begin], "x", &own[begin..]].concat();
+            fs::write(&marker, other).unwrap();
         }),
     ];
     for (what, harm) in harms {
@@ -750,9 +772,8 @@ fn where_others_write_nothing_is_written() {
         for folder in folder.ancestors().take(4) {
             chmod(folder, 0o700);
         }
-        let marker = root.join(".kubecache");
-        if fs::read_to_string(&marker).unwrap() == "mine" {
-            fs::remove_file(&marker).unwrap();
+        if what == "another one now" {
+            fs::remove_file(root.join(".kubecache")).unwrap();
         }
         until(|| followed.publish().is_ok());
         assert_eq!(files(&folder), texts(&[("a", "2")]), "{what}");
