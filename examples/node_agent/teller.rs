@@ -338,11 +338,14 @@ fn tell_until_stopped(tells: &Tells, woken: &Receiver<()>, shared: &Telling, sto
                 recv(stop.channel()) -> _ => return,
                 default(tells.debounce) => {}
             }
-            let _gathered = woken.try_recv().is_ok();
         }
         let changed = {
             let mut state = shared.state.lock();
-            (state.due, state.busy) = (false, true);
+            // The message of a change may come after the run that was told of it.
+            if !std::mem::take(&mut state.due) {
+                continue;
+            }
+            state.busy = true;
             std::mem::take(&mut state.changed)
         };
         if let Some(file) = &mut pid_file
@@ -368,5 +371,32 @@ fn tell_until_stopped(tells: &Tells, woken: &Receiver<()>, shared: &Telling, sto
         }
         shared.state.lock().busy = false;
         shared.at_rest.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kubecache::object::ObjectKey;
+
+    use super::*;
+
+    /// Seen: a run was told of nothing, since the message of a change came after the run that was
+    /// told of it.
+    #[test]
+    fn a_message_without_a_change_runs_nothing() {
+        let mut tells = Tells::default();
+        tells.hook.command = vec!["true".to_owned()];
+        let teller = Teller::start(&tells).unwrap();
+        let object = || ObjectId {
+            kind: "Secret".into(),
+            key: ObjectKey::new("shop", "db"),
+        };
+        teller.changed.send(()).unwrap();
+        while !teller.changed.is_empty() {
+            std::thread::yield_now();
+        }
+        teller.tell(BTreeSet::from([object()]));
+        teller.tell_by(Deadline::NEVER).unwrap();
+        assert_eq!(teller.shared.state.lock().runs.succeeded, 1);
     }
 }
