@@ -391,12 +391,13 @@ mod tests {
             kind: "Secret".into(),
             key: ObjectKey::new("shop", "db"),
         };
-        teller.changed.send(()).unwrap();
-        while !teller.changed.is_empty() {
-            std::thread::yield_now();
+        // The second waits until the thread has taken the first.
+        for _ in 0..2 {
+            teller.changed.send(()).unwrap();
         }
         teller.tell(BTreeSet::from([object()]));
-        teller.tell_by(Deadline::NEVER).unwrap();
+        let soon = Clock::system().after(Duration::from_secs(300));
+        teller.tell_by(soon).unwrap();
         assert_eq!(teller.shared.state.lock().runs.succeeded, 1);
     }
 }

@@ -289,15 +289,16 @@ impl Snapshot {
     /// is for programs that learn their owners from the server. Once you know them, remove those
     /// that are gone: call [`set_references`](ObjectManager::set_references) with none.
     ///
-    /// It takes none away that an owner has already. A second call returns none.
+    /// An owner keeps the references that it has already; each counts once then. A second call
+    /// returns none.
     pub fn restore<K: SnapshotObject>(&self, manager: &ObjectManager<K>) -> Vec<Owner> {
         let loaded = &self.core.loaded;
         let objects = manager.kept_objects();
         let known = objects.map(|it| it.owners()).unwrap_or_default();
         let restored = loaded.owners::<K>().into_iter().filter(|(owner, keys)| {
-            let has = |key| known.get(owner).is_some_and(|its| its.contains(key));
-            let new = keys.iter().filter(|key| !has(*key));
-            new.for_each(|key| manager.add_reference(owner, key));
+            // At once: a file that is written meanwhile has all of them.
+            let given = known.get(owner).into_iter().flatten();
+            manager.set_references(owner, keys.iter().chain(given).cloned());
             loaded.claim_owner::<K>(owner)
         });
         restored.map(|(owner, _)| owner).collect()

@@ -134,7 +134,7 @@ impl Api<Secret> for WritesFirst {
     }
 }
 
-/// A process that ends while it restores its owners loses none of them.
+/// A process that ends while it restores its owners loses none of them, and no reference.
 #[test]
 fn a_file_that_is_written_during_a_restore_has_all_owners() {
     let directory = TempDirectory::new("snapshot-restore");
@@ -145,7 +145,7 @@ fn a_file_that_is_written_during_a_restore_has_all_owners() {
         let secrets = manager(&server, ChangeDetection::Watch);
         snapshot.attach(&secrets).unwrap();
         snapshot.restore(&secrets);
-        secrets.add_reference(&other, &key("a"));
+        secrets.set_references(&other, ["a", "b"].map(key));
     }
     let kept = directory.join("kept");
     let snapshot = Arc::new(Snapshot::open(options(&path)).unwrap());
@@ -165,6 +165,8 @@ fn a_file_that_is_written_during_a_restore_has_all_owners() {
     let secrets = manager(&server, ChangeDetection::Watch);
     snapshot.attach(&secrets).unwrap();
     assert_eq!(snapshot.restore(&secrets), [other, owner()]);
+    let counts = secrets.inspect().into_values().map(|objects| objects.len());
+    assert_eq!(counts.collect::<Vec<_>>(), [2, 3]);
 }
 
 /// Seen: the references of the process before replaced those that the program had given already.

@@ -3,14 +3,13 @@
 //!
 //! ```sh
 //! cargo run --release --manifest-path tests/mutants/Cargo.toml -- [core|FILE…]
-//!     [--sample N [--seed N]] [--only NUMBER,…] [--everywhere] [--jobs N] [--built]
+//!     [--sample N [--seed N]] [--only NUMBER,…] [--jobs N] [--built]
 //! ```
 //!
 //! `core` stands for the rooms whose errors would be the worst. `--sample` adds N mutants of the
 //! other rooms, drawn by the seed. One build has all mutants; a number in the environment variable
-//! `KUBECACHE_MUTANT` switches one on. Mutants that do not compile do not count. `--everywhere`
-//! tries what survives in its room against all unit tests. `--built` tries those of the last build,
-//! without another.
+//! `KUBECACHE_MUTANT` switches one on. Mutants that do not compile do not count. `--built` tries
+//! those of the last build, without another.
 
 mod build;
 mod mutations;
@@ -31,8 +30,7 @@ use build::File;
 use mutations::{Change, Mutant};
 use trial::{Verdict, try_one};
 
-const USAGE: &str = "[core|FILE…] [--sample N [--seed N]] [--only NUMBER,…] [--everywhere] \
-                     [--jobs N] [--built]";
+const USAGE: &str = "[core|FILE…] [--sample N [--seed N]] [--only NUMBER,…] [--jobs N] [--built]";
 /// The watch's state machine, the reflector's core, the version guard, the handlers' queue, the
 /// policy's table.
 const CORE: &[&str] = &[
@@ -49,7 +47,6 @@ struct Options {
     seed: u64,
     jobs: usize,
     only: BTreeSet<usize>,
-    everywhere: bool,
     built: bool,
 }
 
@@ -60,7 +57,6 @@ fn options() -> Option<Options> {
         seed: 1,
         jobs: 2,
         only: BTreeSet::new(),
-        everywhere: false,
         built: false,
     };
     let mut words = std::env::args().skip(1);
@@ -73,7 +69,6 @@ fn options() -> Option<Options> {
                 let numbers: Result<_, _> = words.next()?.split(',').map(str::parse).collect();
                 options.only = numbers.ok()?;
             }
-            "--everywhere" => options.everywhere = true,
             "--built" => options.built = true,
             "core" => options.wanted.extend(CORE.iter().map(ToString::to_string)),
             file => options.wanted.push(file.to_string()),
@@ -137,9 +132,7 @@ fn run(options: &Options) -> io::Result<bool> {
     others.retain(|id| alive.contains(id));
     let late: BTreeSet<_> = others.into_iter().skip(options.sample).collect();
     alive.retain(|id| !late.contains(id));
-    let tried = try_all(options, &program, &tree, &mutants, &alive);
-    trial::end_leftovers(&tree)?;
-    tried
+    try_all(options, &program, &tree, &mutants, &alive)
 }
 
 fn try_all(
@@ -168,12 +161,7 @@ fn try_all(
                 while let Some(id) = queue.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let mutant = &mutants[*id];
                     let room = room(&mutant.file);
-                    let near = || try_near_first(program, tree, *id, &mutant.file);
-                    let far = || try_one(program, tree, Some(*id), "", Some(&format!("{room}::")));
-                    let verdict = match near() {
-                        Ok(Verdict::Survived) if options.everywhere => far(),
-                        verdict => verdict,
-                    };
+                    let verdict = try_near_first(program, tree, *id, &mutant.file);
                     let (kind, word, by) = match verdict {
                         Ok(Verdict::Caught(by)) => (0, "caught", by),
                         Ok(Verdict::Hung(by)) => (1, "HUNG", by),

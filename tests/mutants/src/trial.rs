@@ -1,9 +1,7 @@
 //! The trial of one mutant: the unit tests of its room, until the first one fails.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -42,11 +40,10 @@ pub fn try_one(
     }
     let mut child = command.spawn()?;
     let verdict = follow(&mut child, || names(program, tree, filters));
-    // Programs that a test started end with it.
-    let group = format!("-{}", child.id());
-    let kill = Command::new("kill")
-        .args(["-KILL", "--", &group])
-        .stderr(Stdio::null())
+    // Programs that a test started end with it, also those in process groups of their own.
+    let session = child.id().to_string();
+    let kill = Command::new("pkill")
+        .args(["-KILL", "--session", &session])
         .status();
     let ended = child.wait()?;
     kill?;
@@ -56,26 +53,10 @@ pub fn try_one(
     }
 }
 
-/// Ends the programs that tests have started in a process group of their own, and that mutants let
-/// run on: those that work in the copy of the source.
-pub fn end_leftovers(tree: &Path) -> io::Result<()> {
-    for process in fs::read_dir("/proc")? {
-        let process = process?;
-        let name = process.file_name();
-        let number = name.to_str().filter(|name| name.parse::<u32>().is_ok());
-        let works_there = fs::read_link(process.path().join("cwd")).is_ok_and(|cwd| cwd == tree);
-        if let Some(number) = number.filter(|_| works_there) {
-            eprintln!("process {number} was left, and is ended");
-            Command::new("kill").args(["-KILL", number]).status()?;
-        }
-    }
-    Ok(())
-}
-
 fn command(program: &Path, tree: &Path, filters: &[&str]) -> Command {
-    let mut command = Command::new("sh");
+    let mut command = Command::new("setsid");
     command
-        .args(["-c", LIMITED])
+        .args(["sh", "-c", LIMITED])
         .arg(program)
         .args(filters)
         .current_dir(tree)
@@ -84,8 +65,7 @@ fn command(program: &Path, tree: &Path, filters: &[&str]) -> Command {
         .env("CARGO_MANIFEST_DIR", tree)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .process_group(0);
+        .stderr(Stdio::null());
     command
 }
 
