@@ -242,6 +242,26 @@ fn a_list_from_before_the_last_dropped_event_does_not_hand_over() {
     assert_eq!(stage.version_now("new"), 30);
 }
 
+/// A server may send again what it has sent before the reference. That is the past, and shows
+/// neither a state nor an end.
+#[test]
+fn an_event_from_before_the_reference_says_nothing_of_the_object() {
+    let stage = taken_over();
+    stage.add("new", "pod");
+    let unknown = stage.get_now("new").unwrap_err().kind();
+    stage.runs.modified_in_namespace(0, secret("new", "3"));
+    assert!(stage.get_cached("new").is_none());
+    let gone = Arc::new(StoredObject::new(secret("new", "4")));
+    let deleted = ObjectEvent::deleted(gone);
+    stage
+        .runs
+        .write_namespace(0, |sink| sink.apply(deleted))
+        .unwrap();
+    assert_eq!(stage.get_now("new").unwrap_err().kind(), unknown);
+    stage.runs.modified_in_namespace(0, secret("new", "21"));
+    assert_eq!(version(&stage.get_cached("new").unwrap()), 21);
+}
+
 /// An event may be on its way to the entry of a reference that is gone, so the next one's list must
 /// have it.
 #[test]

@@ -507,7 +507,7 @@ impl ReflectorState {
             // After the end of the series: its gap, or the steady wait if that is shorter.
             None => self.fast.next_series().unwrap_or(until),
         };
-        sooner.min(until)
+        sooner.max(later(since, WAIT_MIN)).min(until)
     }
 
     /// The wait of B9 before a watch that follows one of this lifetime.

@@ -30,10 +30,10 @@ pub enum SourceFault {
     Hang,
     /// The answer breaks off after this many items of a list, or events of a watch.
     CutAfter(usize),
-    /// The watch opens and then brings nothing, as on a half-open connection.
+    /// The watch opens and then brings nothing, not even its end, as on a half-open connection.
     Silent,
-    /// The watch opens and then brings bytes without end but no event: blank lines, or an endless
-    /// line.
+    /// The watch opens and then brings bytes without end but no event, nor its own end: blank
+    /// lines, or an endless line.
     Trickle,
 }
 

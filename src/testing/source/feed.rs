@@ -101,6 +101,10 @@ impl<K: Object> Feed<K> {
         };
     }
 
+    pub(super) fn is_silent(&self) -> bool {
+        self.silent
+    }
+
     /// Whether bytes come on it all the time.
     pub(super) fn trickles(&self) -> bool {
         self.trickles

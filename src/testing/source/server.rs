@@ -174,6 +174,12 @@ impl<K: Object> Server<K> {
         feeds.any(|(feed, state)| *feed == id && state.trickles())
     }
 
+    /// Whether the watch brings nothing, not even its end.
+    pub(super) fn is_silent(&self, id: u64) -> bool {
+        let mut feeds = self.feeds.iter();
+        feeds.any(|(feed, state)| *feed == id && state.is_silent())
+    }
+
     /// The next event that a watch must deliver now, if any.
     pub(super) fn due(&mut self, id: u64, scope: &Scope) -> Option<Next<K>> {
         let (_, feed) = self.feeds.iter_mut().find(|(feed, _)| *feed == id)?;
@@ -183,13 +189,15 @@ impl<K: Object> Server<K> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use k8s_openapi::api::core::v1::Secret;
 
-    use crate::clock::Deadline;
+    use crate::clock::{Clock, Deadline, FakeClock};
     use crate::error::Error;
-    use crate::list_watch::Getter as _;
+    use crate::list_watch::{Getter as _, ListerWatcher as _, Next, WatchRequest};
     use crate::object::ObjectKey;
-    use crate::testing::{FakeSource, objects};
+    use crate::testing::{FakeSource, RequestKind, SourceFault, objects};
     use crate::worker::StopSource;
 
     fn version(source: &FakeSource<Secret>, name: &str, at: &str) -> Result<String, Error> {
@@ -227,5 +235,35 @@ mod tests {
         assert!(future.status().unwrap().is_too_large_resource_version());
         source.lag(None);
         assert_eq!(version(&source, "s", "0").unwrap(), new.to_string());
+    }
+
+    /// On a half-open connection the end of a watch does not come, either.
+    #[test]
+    fn a_watch_without_a_word_has_no_end() {
+        for (fault, has_end) in [
+            (None, true),
+            (Some(SourceFault::Silent), false),
+            (Some(SourceFault::Trickle), false),
+        ] {
+            let fake = FakeClock::new();
+            let source = FakeSource::<Secret>::with_clock(Clock::from(fake.clone()));
+            if let Some(fault) = fault.clone() {
+                source.fail_next(RequestKind::Watch, fault);
+            }
+            let request = WatchRequest {
+                resource_version: "1".into(),
+                timeout: Duration::from_secs(1),
+                head_timeout: Duration::from_secs(1),
+                bookmarks: true,
+                send_initial_events: false,
+                urgent: false,
+            };
+            let mut watch = source.watch(&request, &StopSource::new().token()).unwrap();
+            fake.advance(Duration::from_secs(2));
+            let next = watch
+                .next(Clock::from(fake.clone()).after(Duration::ZERO))
+                .unwrap();
+            assert_eq!(matches!(next, Next::Ended(None)), has_end, "{fault:?}");
+        }
     }
 }

@@ -28,6 +28,11 @@ impl<K: Object> WatchStream<K> for Stream<K> {
     fn next(&mut self, deadline: Deadline) -> Result<Next<K>, Error> {
         let clock = &self.clock;
         let mut server = self.server.lock();
+        let end = if server.is_silent(self.id) {
+            Deadline::NEVER
+        } else {
+            self.deadline
+        };
         loop {
             if self.stop.is_stopped() {
                 return Err(Error::stopped("a watch"));
@@ -36,7 +41,7 @@ impl<K: Object> WatchStream<K> for Stream<K> {
                 self.last_contact = clock.now();
                 return Ok(next);
             }
-            if clock.has_passed(self.deadline) {
+            if clock.has_passed(end) {
                 return Ok(Next::Ended(None));
             }
             if clock.has_passed(deadline) {
@@ -45,7 +50,7 @@ impl<K: Object> WatchStream<K> for Stream<K> {
                 }
                 return Ok(Next::DeadlinePassed);
             }
-            let until = deadline.earlier(self.deadline);
+            let until = deadline.earlier(end);
             server = clock.wait_until(&self.server, server, until);
         }
     }

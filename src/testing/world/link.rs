@@ -421,8 +421,8 @@ struct LinkStream {
     opened_at: Instant,
     /// Whether bookmarks were known to come.
     knows: bool,
-    /// An event that a cache which stands still has not brought yet.
-    held: Option<Next<ConfigMap>>,
+    /// An event that a cache which stands still has not brought yet, and when it was made.
+    held: Option<(Next<ConfigMap>, Instant)>,
     clock: Clock,
     state: Arc<Mutex<State>>,
 }
@@ -441,26 +441,26 @@ impl WatchStream<ConfigMap> for LinkStream {
         if silent_until.is_some_and(|until| self.clock.now() < until) {
             return Ok(Next::DeadlinePassed);
         }
-        let next = loop {
-            let next = match self.held.take() {
+        let (next, made_at) = loop {
+            let (next, made_at) = match self.held.take() {
                 Some(held) => held,
-                None => self.inner.next(deadline)?,
+                None => (self.inner.next(deadline)?, self.clock.now()),
             };
             let Some(version) = version_of(&next) else {
-                break next;
+                break (next, made_at);
             };
             let state = self.state.lock();
             if state.stuck_at.is_some_and(|stuck| version > stuck) {
                 drop(state);
-                self.held = Some(next);
+                self.held = Some((next, made_at));
                 return Ok(Next::DeadlinePassed);
             }
             if !state.lost.contains(&version) {
-                break next;
+                break (next, made_at);
             }
         };
         if let Next::Event(event) = &next
-            && let Some(says) = self.says(event)
+            && let Some(says) = self.says(event, made_at)
         {
             let at = self.clock.now();
             let read = (self.scope.clone(), ReadEvent { at, says });
@@ -504,7 +504,7 @@ impl LinkStream {
         next
     }
 
-    fn says(&self, event: &WatchEvent<ConfigMap>) -> Option<Says> {
+    fn says(&self, event: &WatchEvent<ConfigMap>, made_at: Instant) -> Option<Says> {
         match event {
             WatchEvent::Object(event) => {
                 let version = event.object.resource_version();
@@ -515,8 +515,7 @@ impl LinkStream {
                 initial_events_end: true,
                 ..
             } => Some(Says::Until(self.opened_at)),
-            // The server of the world makes it when it is read.
-            WatchEvent::Bookmark { .. } => Some(Says::Until(self.clock.now())),
+            WatchEvent::Bookmark { .. } => Some(Says::Until(made_at)),
             WatchEvent::Unselected { .. } | WatchEvent::Error(_) | WatchEvent::Skipped { .. } => {
                 None
             }

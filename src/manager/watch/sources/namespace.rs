@@ -256,18 +256,22 @@ impl<K: Object> NamespaceWatch<K> {
         (!objects.is_listing).then(|| objects.position.clone())
     }
 
-    /// The writer of the object. Without one the event is skipped. The position moves to the event
-    /// in the same step: an entry that is attached later does not get it.
+    /// The writer of the object, if the event may tell it something. Without one the event is
+    /// skipped. The position moves to the event in the same step: an entry that is attached later
+    /// does not get it.
     fn writer_of(&self, key: KeyRef<'_>, version: &str) -> Option<Arc<Writer<K>>> {
         let version = ResourceVersion::from(version);
         let mut objects = self.objects.lock();
         let is_here = key.namespace == &*self.namespace;
         let attached = objects.by_name.get(key.name).filter(|_| is_here);
-        let writer = attached.map(|attached| Arc::clone(&attached.writer));
+        let found = attached.map(|one| (Arc::clone(&one.writer), one.required.clone()));
         objects.pass(version.clone());
         drop(objects);
         self.context.registry.note_version(&version);
-        writer
+        let (writer, required) = found?;
+        let is_past = required.is_some_and(|(required, _)| version.is_older_than(&required));
+        // A server may send the past once more: it says nothing of an object that is not known yet.
+        (!is_past || writer.has_reached(&version)).then_some(writer)
     }
 
     /// Removes the object, if it is still the one that was attached with this number.
@@ -484,7 +488,6 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
             objects.refusal = refusal.cloned();
         }
         objects.refusals.note(&status);
-        let is_final = objects.refusals.are_final();
         let is_open = status.phase == Phase::Watching;
         let now = self.watch.now();
         let opens = is_open && objects.serves_from.is_none();
@@ -494,10 +497,9 @@ impl<K: Object> Sink<K> for NamespaceSink<K> {
         } else {
             later(now, PROOF)
         };
-        let serves_from = objects.serves_from.or(Some(proof));
-        objects.serves_from = serves_from.filter(|_| is_open);
+        objects.serves_from = objects.serves_from.or(Some(proof)).filter(|_| is_open);
         objects.has_opened |= is_open;
-        let is_due = is_refused || is_final || (opens && objects.trial.is_some());
+        let is_due = is_refused || objects.refusals.are_final() || opens && objects.trial.is_some();
         objects.status.clone_from(&status);
         drop(objects);
         if is_due {

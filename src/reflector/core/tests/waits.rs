@@ -409,6 +409,23 @@ fn a_first_sync_somebody_waits_for_is_retried_fast() {
     );
 }
 
+/// B3, B9: the next fast series may begin right after a failure, but not at once.
+#[test]
+fn the_next_fast_series_begins_no_sooner_than_a_first_wait() {
+    let mut stage = Stage::new("waited");
+    stage.tell("start -> list 0 limit=500");
+    let began = stage.now;
+    while !stage.play("page-error 500").contains("on-demand") {
+        stage.tell("paused -> list 0 limit=500");
+    }
+    stage.tell("paused -> list 0 limit=500");
+    stage.now = began + Duration::from_millis(10_000 - 9);
+    stage.tell(
+        "page-error 500 -> pause 1.6s on-demand
+        demanded -> pause 50ms firm",
+    );
+}
+
 /// B3: fast retries use nothing up of the steady backoff, which begins at its first base once no
 /// caller waits any more.
 #[test]
