@@ -145,12 +145,12 @@ impl<K: Object> Keeper<K> {
         false
     }
 
-    /// Does the present work of the housekeeper, of the checks and of the poller, without blocking.
-    /// Returns whether the housekeeper has ended.
+    /// Does the present work of the housekeeper, of the checks and of the poller, without blocking:
+    /// of the housekeeper also what its first round asks for. Returns whether that has ended.
     #[cfg(feature = "testing")]
     pub(crate) fn step(self: &Arc<Self>, sweep_at: &mut Deadline, stop: &StopToken) -> bool {
         let now = Deadline::at(self.context.registry.clock().now());
-        let has_ended = self.work_once(sweep_at, now, stop);
+        let has_ended = self.work_once(sweep_at, now, stop) || self.work_once(sweep_at, now, stop);
         self.check_all(&self.context.registry.stop.token());
         if let Some(poller) = &self.starts.poller {
             poller.step();
