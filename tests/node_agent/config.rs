@@ -93,7 +93,7 @@ fn an_entry_names_files_their_mode_and_owner_and_combines_keys() {
          combine:\n  - {file: bundle, keys: [two, one]}\n  - {file: a.env, format: env}\n",
     );
     machine.set("a", &[("one", "1"), ("two", "it's 2")]);
-    let (code, told) = machine.once(&[]);
+    let (code, told) = machine.once(&["--timeout", "15s"]);
     assert_eq!(code, 0, "{told}");
     let read = |name: &str| fs::read_to_string(machine.file(name)).unwrap();
     assert_eq!(read("a/first.txt"), "1");
@@ -117,7 +117,7 @@ fn an_entry_names_files_their_mode_and_owner_and_combines_keys() {
 
 #[test]
 fn with_once_each_entry_counts_and_says_what_is_missing() {
-    for (entry, words) in [
+    let rows = [
         (
             "- configMap: shop/none\n  missing: fail\n",
             "the server has no such object",
@@ -130,12 +130,18 @@ fn with_once_each_entry_counts_and_says_what_is_missing() {
             "- {configMap: shop/a, combine: [{file: e, keys: [b-c], format: env}]}\n",
             "the key \"b-c\" is no name of a variable",
         ),
-    ] {
-        let machine = Machine::new(entry);
-        machine.set("a", &[("one", "1"), ("b-c", "2")]);
-        let (code, told) = machine.once(&[]);
-        assert!(code == 1 && told.contains(words), "{entry}: {code} {told}");
-    }
+    ];
+    // Side by side: each agent waits for its time-out.
+    std::thread::scope(|scope| {
+        for (entry, words) in rows {
+            scope.spawn(move || {
+                let machine = Machine::new(entry);
+                machine.set("a", &[("one", "1"), ("b-c", "2")]);
+                let (code, told) = machine.once(&["--timeout", "15s"]);
+                assert!(code == 1 && told.contains(words), "{entry}: {code} {told}");
+            });
+        }
+    });
     let machine = Machine::new("- configMap: shop/none\n- configMap: shop/a\n");
     machine.set("a", &[("one", "1")]);
     assert_eq!(machine.once(&[]).0, 0);
@@ -169,7 +175,7 @@ fn a_selection_is_kept_as_its_labels_say() {
     };
     labelled("a", "web");
     labelled("b", "other");
-    let (code, told) = machine.once(&[]);
+    let (code, told) = machine.once(&["--timeout", "15s"]);
     assert_eq!(code, 0, "{told}");
     assert_eq!(fs::read_to_string(machine.file("a/renamed")).unwrap(), "a");
     assert!(!machine.file("b").exists());
