@@ -189,6 +189,10 @@ impl Agent<'_> {
         drop(health);
         self.signals.is_listened_to();
         loop {
+            // Before the first wait, too: what came before the ears listen wakes nobody.
+            if let Some(ended) = self.look(&node, &mut progress, ears.reflector.as_deref()) {
+                return Ok(ended);
+            }
             match self.next(&ears, &progress, &mut node) {
                 Woken::Signal | Woken::HangUp if self.options.once => {
                     let status = ears.reflector.as_ref().map(|pods| pods.status());
@@ -222,9 +226,6 @@ impl Agent<'_> {
             self.tell_news(&ears, &mut progress);
             if ears.has_lost_pods() {
                 return Err(Error::stopped("the thread that follows the pods"));
-            }
-            if let Some(ended) = self.look(&node, &mut progress, ears.reflector.as_deref()) {
-                return Ok(ended);
             }
         }
     }
