@@ -564,9 +564,9 @@ mod tests {
     use crate::http::calls::call_context::NamedDeadline;
     use crate::worker::StopToken;
 
-    fn tls() -> Tls {
-        let config = Config::for_server("https://api.test").unwrap();
-        Tls::new(&config.with_insecure_skip_tls_verify()).unwrap()
+    fn tls() -> Result<Tls, Error> {
+        let config = Config::for_server("https://api.test")?;
+        Tls::new(&config.with_insecure_skip_tls_verify())
     }
 
     fn identities() -> [ClientIdentity; 2] {
@@ -587,7 +587,7 @@ mod tests {
     /// Two requests may bring their credentials in the wrong order.
     #[test]
     fn the_certificate_of_an_earlier_credential_replaces_no_later_one() {
-        let tls = tls();
+        let tls = tls().unwrap();
         let [one, two] = identities();
         for (number, identity, shown) in [(1, &one, &one), (3, &one, &one), (2, &two, &one)] {
             tls.use_identity(number, Some(identity)).unwrap();
@@ -607,7 +607,7 @@ mod tests {
             (Some(&one), ProtocolVersion, false),
             (None, CertificateExpired, false),
         ] {
-            let tls = tls();
+            let tls = tls().unwrap();
             tls.use_identity(1, identity).unwrap();
             let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
             let explain = || drop(tls.explain(rustls::Error::AlertReceived(alert)));
