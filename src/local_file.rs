@@ -219,6 +219,13 @@ mod tests {
         }
     }
 
+    /// The memory at address 0 can never be read, although its file is plain.
+    #[test]
+    fn a_file_whose_reads_fail_is_an_error_with_the_systems_words() {
+        let why = read_bounded(Path::new("/proc/self/mem"), 100).unwrap_err();
+        assert!(why.contains("os error"), "{why}");
+    }
+
     /// A pipe has no known size, so the buffer grows during the read.
     #[test]
     fn a_pipe_that_is_given_is_read_to_its_end() {

@@ -769,6 +769,8 @@ fn refuse_loud_logs() -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::{Client, ClientOptions, Config};
+    use crate::worker::StopToken;
 
     impl ResponseReader {
         /// A response whose body is read from `body` and not from a connection.
@@ -784,6 +786,39 @@ mod tests {
                 metrics: None,
                 call,
             }
+        }
+    }
+
+    /// A3: an update is not sent twice, so it may take as long as its caller allows.
+    #[test]
+    fn silence_ends_only_a_try_that_another_may_follow() {
+        let config = Config::for_server("http://127.0.0.1:1").unwrap();
+        let client = Client::new(&config, ClientOptions::default()).unwrap();
+        let endpoint = &client.inner.context.endpoint;
+        let agent = Agent::new(&endpoint.dialer, 1);
+        let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
+        for (is_slow, is_tried_again, has_limit) in [
+            (false, true, true),
+            (false, false, false),
+            (true, true, false),
+            (true, false, false),
+        ] {
+            let request = HttpRequest {
+                payload: None,
+                path: "/",
+                gzip: false,
+                first_byte: Duration::from_secs(1),
+                second_try: None,
+                sooner_if_kept: is_slow,
+                of_collection: is_slow,
+                accept: "application/json",
+            };
+            let trying = agent.limited(endpoint, &request, &call, is_tried_again);
+            assert_eq!(
+                trying.silence.is_some(),
+                has_limit,
+                "{is_slow} {is_tried_again}"
+            );
         }
     }
 

@@ -233,4 +233,12 @@ mod tests {
         assert!(header.starts_with("agent/1X: y ("), "{header}");
         assert!(header.ends_with(concat!(" kubecache/", env!("CARGO_PKG_VERSION"))));
     }
+
+    #[test]
+    fn without_a_user_agent_the_program_is_named_by_its_file() {
+        let header = ClientOptions::default().user_agent_header();
+        let program = std::env::current_exe().unwrap();
+        let program = program.file_name().unwrap().to_str().unwrap();
+        assert!(header.starts_with(&format!("{program} (")), "{header}");
+    }
 }

@@ -296,6 +296,7 @@ mod tests {
 
     use super::*;
     use crate::guard::guard_call;
+    use crate::tests::until::until;
 
     impl ThreadPool {
         /// How many threads were started so far.
@@ -397,6 +398,16 @@ mod tests {
         assert_eq!(inner.state.lock().running, 0);
     }
 
+    #[test]
+    fn one_thread_that_computes_waits_for_the_next_job() {
+        let threads = ThreadPool::new("t", THREADS_MAX, JobKind::Compute);
+        for _ in 0..3 {
+            run(&threads, || ()).recv().unwrap().unwrap();
+            until(|| threads.0.0.state.lock().idle.len() == 1);
+        }
+        assert_eq!(threads.started(), 1);
+    }
+
     /// Callers count on the one reader that stays: it survives the panics of its jobs.
     #[test]
     fn a_panic_is_the_error_of_its_own_job_and_the_threads_go_on() {
@@ -435,6 +446,23 @@ mod tests {
         assert!(answer.recv().unwrap().is_err());
         drop(thread);
         assert_eq!(inner.state.lock().running, 0);
+    }
+
+    /// A job may be the program's, which may ask again at once.
+    #[test]
+    fn a_job_that_a_closed_queue_refuses_may_queue_another() {
+        let threads = ThreadPool::new("t", 1, JobKind::Wait);
+        let queue = threads.queue().clone();
+        drop(threads);
+        let (again, answer) = answering(|| 1);
+        let inner = queue.clone();
+        let job = move |begun: Result<(), Error>| {
+            begun.unwrap_err();
+            drop(inner.submit(again));
+            None
+        };
+        drop(queue.submit(Box::new(job)));
+        answer.recv().unwrap().unwrap_err();
     }
 
     #[test]

@@ -194,8 +194,11 @@ mod tests {
             progress.came(12);
             let told = progress.describe().unwrap();
             assert!(told.starts_with(words), "{told}");
+            let same = progress.describe_phase().unwrap();
+            assert!(told.starts_with(&same), "{same}");
         }
         progress.enter(RequestPhase::Idle);
         assert_eq!(progress.describe(), None);
+        assert_eq!(progress.describe_phase(), None);
     }
 }

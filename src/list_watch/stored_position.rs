@@ -255,3 +255,43 @@ impl<K: Object> ListerWatcher<K> for SourceFromPosition<K> {
         self.source.describe()
     }
 }
+
+#[cfg(all(test, feature = "testing"))]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    use super::*;
+    use crate::guard::guard;
+    use crate::testing::FakeSource;
+    use crate::testing::bad::Bad;
+
+    fn at_5() -> StoredPosition<ConfigMap> {
+        StoredPosition::new("5".into(), SystemTime::now(), Vec::new())
+    }
+
+    #[test]
+    fn lists_are_streamed_once_the_position_is_used() {
+        let server = FakeSource::new();
+        server.stream_lists(true);
+        let source = at_5().over(Arc::new(server));
+        assert!(!source.supports_watch_list());
+        let first = ListRequest {
+            resource_version: ResourceVersion::any(),
+            ..ListRequest::default()
+        };
+        let stop = StopToken::never();
+        source.list(&first, &stop, &mut drop).unwrap();
+        assert!(source.supports_watch_list());
+    }
+
+    /// Else a reflector would go on with a connection that is dead.
+    #[test]
+    fn a_disconnect_reaches_the_source() {
+        let bad = Bad::new(FakeSource::new());
+        let faulty = bad.faulty.clone();
+        faulty.panic_in("disconnect", 1);
+        let source = at_5().over(Arc::new(bad));
+        assert!(guard("a disconnect", || source.disconnect()).is_err());
+        assert_eq!(faulty.left(), 0);
+    }
+}

@@ -91,3 +91,26 @@ fn bytes(data: Option<&BTreeMap<String, ByteString>>) -> impl Iterator<Item = (&
     let data = data.into_iter().flatten();
     data.map(|(key, ByteString(bytes))| (key.as_str(), bytes.as_slice()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_text_are_named_by_object_and_key_alone() {
+        let mut secret = Secret::default();
+        secret.metadata.namespace = Some("shop".to_owned());
+        secret.metadata.name = Some("db".to_owned());
+        let value = ByteString(vec![b'C', 0xff]);
+        secret.data = Some([("password".to_owned(), value)].into_iter().collect());
+        let secret = StoredObject::new(secret);
+        let error = secret.text("password").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Undecodable);
+        let text = "secret shop/db: the key \"password\" is no text";
+        assert_eq!(error.to_string(), text);
+        let error = secret.text("user").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound);
+        let text = "secret shop/db has no key \"user\"; it has \"password\"";
+        assert_eq!(error.to_string(), text);
+    }
+}

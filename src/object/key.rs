@@ -140,8 +140,12 @@ mod tests {
         let borrowed = KeyRef::from(&key);
         assert_eq!(by_key.get(&borrowed), Some(&1));
         assert_eq!(by_shared_key.get(&borrowed), Some(&2));
-        let (namespace, name) = ("sho", "pdb");
-        assert_eq!(by_key.get(&KeyRef { namespace, name }), None);
+        for (namespace, name) in [("sho", "pdb"), ("shop", "web"), ("", "db"), ("db", "shop")] {
+            let other = KeyRef { namespace, name };
+            assert_eq!(by_key.get(&other), None);
+            // A map asks only for a key with the same bits of its hash, which chance makes.
+            assert!(!other.equivalent(&key));
+        }
     }
 
     /// KEY-3, KEY-5, `TestObjectNames`: a written key reads back.

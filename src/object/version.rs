@@ -109,6 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_version_is_the_text_of_the_server() {
+        for text in ["", "0", "007", "5x"] {
+            assert_eq!(ResourceVersion::from(text).as_str(), text);
+        }
+    }
+
+    #[test]
     fn order_is_numeric_and_only_numeric() {
         let order =
             |a: &str, b: &str| ResourceVersion::from(a).numeric_order(&ResourceVersion::from(b));

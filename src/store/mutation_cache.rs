@@ -184,7 +184,7 @@ impl<K: Object> MutationCache<K> {
             let all = state.items.snapshot();
             move || Ok(all.objects())
         };
-        let all = self.read(base, |_own| Ok(true));
+        let all = self.read(base, |_own| true);
         // Without an index, none can be unknown.
         all.unwrap_or_default()
     }
@@ -204,11 +204,11 @@ impl<K: Object> MutationCache<K> {
             let found = state.by_values(index, &[value]);
             move || found
         };
-        self.read(base, |own| match functions.values_in(index, own) {
-            Ok(values) => Ok(values.iter().any(|known| known == value)),
-            // The store's own indices do not list such an object either (IX-6).
-            Err(error) if error.kind() == ErrorKind::Panicked => Ok(false),
-            Err(unknown) => Err(unknown),
+        self.read(base, |own| {
+            let values = functions.values_in(index, own);
+            // An object at which the function panics is not listed by the store's own indices
+            // either (IX-6). The error of an unknown index comes from `base`.
+            values.is_ok_and(|values| values.iter().any(|known| known == value))
         })
     }
 
@@ -217,7 +217,7 @@ impl<K: Object> MutationCache<K> {
     fn read<F: FnOnce() -> Result<Vec<Arc<StoredObject<K>>>, Error>>(
         &self,
         base: impl Fn(&StoreContent<K>) -> F,
-        fits: impl Fn(&K) -> Result<bool, Error>,
+        fits: impl Fn(&K) -> bool,
     ) -> Result<Vec<Arc<StoredObject<K>>>, Error> {
         let writes = self.writes();
         let (objects, ahead) = self.store.look(|state| {
@@ -233,7 +233,7 @@ impl<K: Object> MutationCache<K> {
             .collect();
         objects.retain(|object| !own.contains_key(&KeyRef::of::<K>(object)));
         for object in own.into_values().flatten() {
-            if fits(object)? {
+            if fits(object) {
                 objects.push(Arc::clone(object));
             }
         }

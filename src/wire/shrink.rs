@@ -71,7 +71,9 @@ fn status(status: &mut PodStatus) {
 
 #[cfg(test)]
 mod tests {
-    use k8s_openapi::api::core::v1::{Container, EnvVar};
+    use k8s_openapi::api::core::v1::{
+        ConfigMapVolumeSource, Container, EnvVar, KeyToPath, SecretVolumeSource,
+    };
 
     use super::*;
 
@@ -97,5 +99,29 @@ mod tests {
         let containers = &pod.spec.as_ref().unwrap().containers;
         assert_eq!(containers.capacity(), 1);
         assert_eq!(containers[0].env.as_ref().unwrap().capacity(), 1);
+    }
+
+    #[test]
+    fn the_keys_of_a_volume_have_no_room_left() {
+        let keys = || {
+            let mut keys = Vec::with_capacity(8);
+            keys.push(KeyToPath::default());
+            Some(keys)
+        };
+        let mut volume = Volume {
+            config_map: Some(ConfigMapVolumeSource {
+                items: keys(),
+                ..ConfigMapVolumeSource::default()
+            }),
+            secret: Some(SecretVolumeSource {
+                items: keys(),
+                ..SecretVolumeSource::default()
+            }),
+            ..Volume::default()
+        };
+        super::volume(&mut volume);
+        let config_map = volume.config_map.unwrap().items.unwrap();
+        let secret = volume.secret.unwrap().items.unwrap();
+        assert_eq!((config_map.capacity(), secret.capacity()), (1, 1));
     }
 }

@@ -238,3 +238,18 @@ impl Section {
         entries.iter().map(|(name, _)| name.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_of_a_text_is_read_and_a_wrong_one_is_named_by_its_line_and_path() {
+        let root = Section::parse("app.yaml", "a: 1\nb:\n- c: x\n  d: y\n").unwrap();
+        let entry = &root.children("b").unwrap()[0];
+        assert_eq!(entry.text("c").unwrap(), Some("x"));
+        let error = entry.only(&["c"]).unwrap_err();
+        let text = "app.yaml: line 4: b[0].d: no such field";
+        assert_eq!(error.to_string(), text);
+    }
+}

@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::thread;
 
-use kubecache::http::Config;
+use kubecache::http::{Config, Request};
 use kubecache::list_watch::{Next, WatchEvent};
 use kubecache::worker::StopToken;
 use kubecache::{Error, clock::Deadline};
@@ -103,6 +103,34 @@ fn no_error_shows_the_clients_own_credentials() {
                 }
             }
         }
+    }
+}
+
+/// D15: a program may put its token into a path, as for a proxy of its own.
+#[test]
+fn the_name_of_a_request_of_the_program_shows_no_credentials() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url()).unwrap();
+    let directory = TempDirectory::new("canary-path");
+    let file = directory.join("token");
+    let request = Request::new("GET", format!("/proxy/{TOKEN}"));
+    for (first, codes) in [(TOKEN, &[302][..]), ("another", &[401, 302])] {
+        std::fs::write(&file, first).unwrap();
+        let client = client_of(&config.clone().with_token_file(&file));
+        let error = thread::scope(|scope| {
+            let sending = scope.spawn(|| client.send(&request, Deadline::NEVER).unwrap_err());
+            let mut peer = server.accept();
+            for code in codes {
+                peer.request();
+                // After a 401 the client reads it again.
+                std::fs::write(&file, TOKEN).unwrap();
+                peer.json(*code, "{}");
+            }
+            sending.join().unwrap()
+        });
+        let shown = shown(&error);
+        assert!(shown.contains("/proxy/"), "{first}: {shown}");
+        assert!(!shown.contains(&TOKEN[..8]), "{first}: {shown}");
     }
 }
 

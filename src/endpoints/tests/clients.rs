@@ -27,6 +27,23 @@ fn clients_that_say_nothing_keep_no_other_out_and_hold_up_no_end() {
     drop(TcpListener::bind(address).unwrap());
 }
 
+#[test]
+fn a_client_that_has_sent_half_its_request_is_served_after_others() {
+    let endpoints = endpoints(LONG);
+    endpoints.start();
+    let address = endpoints.address();
+    let mut slow = TcpStream::connect(address).unwrap();
+    slow.write_all(b"GET /livez HT").unwrap();
+    // By the last of them the server has read the half, and waits for the rest.
+    for _ in 0..5 {
+        assert_eq!(get(address, "/livez"), ok());
+    }
+    slow.write_all(b"TP/1.1\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    slow.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+}
+
 /// A client may close its half, and take its answer all the same.
 #[test]
 fn clients_that_close_their_half_or_reset_while_a_check_runs_are_bounded() {

@@ -1,6 +1,6 @@
 //! The start, the stop and the end of endpoints, also while a check hangs.
 
-use std::net::TcpListener;
+use std::net::{Ipv6Addr, TcpListener};
 
 use crossbeam_channel::bounded;
 
@@ -47,6 +47,27 @@ fn a_stop_frees_the_port_before_and_after_the_start() {
         endpoints.shutdown(Duration::ZERO).unwrap();
         drop(TcpListener::bind(endpoints.address()).unwrap());
     }
+}
+
+/// Else a probe over IPv6 would ask another program.
+#[test]
+fn a_port_that_another_program_has_on_ipv6_alone_is_refused() {
+    use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+    // Not every machine has IPv6.
+    let Ok(other) = socket(AddressFamily::INET6, SocketType::STREAM, None) else {
+        return;
+    };
+    sockopt::set_ipv6_v6only(&other, true).unwrap();
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    if bind(&other, &any).is_err() {
+        return;
+    }
+    listen(&other, 1).unwrap();
+    let other = TcpListener::from(other);
+    let port = other.local_addr().unwrap().port();
+    let address = format!(":{port}").parse().unwrap();
+    let error = Endpoints::new(&address, EndpointsOptions::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Resources);
 }
 
 #[test]

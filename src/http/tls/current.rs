@@ -557,3 +557,66 @@ fn not_pem(origin: &str, error: &pem::Error) -> Error {
     let why = errors::describe_pem(error);
     Error::config(format!("{origin}: not PEM: {why}"))
 }
+
+#[cfg(all(test, feature = "ring"))]
+mod tests {
+    use super::*;
+    use crate::http::calls::call_context::NamedDeadline;
+    use crate::worker::StopToken;
+
+    fn tls() -> Result<Tls, Error> {
+        let config = Config::for_server("https://api.test")?;
+        Tls::new(&config.with_insecure_skip_tls_verify())
+    }
+
+    fn identities() -> [ClientIdentity; 2] {
+        let one = [
+            &include_bytes!("../../../fixtures/certs/client-one.pem")[..],
+            include_bytes!("../../../fixtures/certs/client-one.key"),
+        ];
+        let two = [
+            &include_bytes!("../../../fixtures/certs/client-two.pem")[..],
+            include_bytes!("../../../fixtures/certs/client-two.key"),
+        ];
+        [one, two].map(|[certificate, key]| ClientIdentity {
+            certificate: Pem::inline(certificate.to_vec(), "client-certificate"),
+            key: Pem::inline(key.to_vec(), "client-key"),
+        })
+    }
+
+    /// Two requests may bring their credentials in the wrong order.
+    #[test]
+    fn the_certificate_of_an_earlier_credential_replaces_no_later_one() {
+        let tls = tls().unwrap();
+        let [one, two] = identities();
+        for (number, identity, shown) in [(1, &one, &one), (3, &one, &one), (2, &two, &one)] {
+            tls.use_identity(number, Some(identity)).unwrap();
+            assert!(tls.settings().identity.as_ref() == Some(shown), "{number}");
+        }
+        tls.use_identity(4, Some(&two)).unwrap();
+        assert!(tls.settings().identity.as_ref() == Some(&two));
+    }
+
+    /// A plugin is asked for another one, which costs its time.
+    #[test]
+    fn a_certificate_is_refused_only_if_one_was_shown_and_the_server_says_so() {
+        use rustls::AlertDescription::{CertificateExpired, ProtocolVersion};
+        let [one, _] = identities();
+        for (identity, alert, is_refusal) in [
+            (Some(&one), CertificateExpired, true),
+            (Some(&one), ProtocolVersion, false),
+            (None, CertificateExpired, false),
+        ] {
+            let tls = tls().unwrap();
+            tls.use_identity(1, identity).unwrap();
+            let call = CallContext::new(&StopToken::never(), NamedDeadline::NEVER).unwrap();
+            let explain = || drop(tls.explain(rustls::Error::AlertReceived(alert)));
+            let ((), call) = call.during(explain);
+            assert_eq!(
+                call.unwrap().handshake.refuses_identity,
+                is_refusal,
+                "{alert:?}"
+            );
+        }
+    }
+}

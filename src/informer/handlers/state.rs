@@ -140,7 +140,6 @@ impl<K: Object> HandlerState<K> {
     /// Notes that the initial list is complete.
     pub(super) fn complete_initial(&mut self) -> HandlerEffects<K> {
         self.initial_complete = true;
-        self.denied = None;
         HandlerEffects {
             wake: self.update_synced(),
             ..HandlerEffects::of(Vec::new())

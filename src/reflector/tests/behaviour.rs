@@ -486,7 +486,12 @@ fn b14_a_trickle_is_no_contact_and_ends() {
     stage.fake.wait_for_timer(seconds(60));
     assert_eq!(stage.age(&reflector), Some(seconds(130)));
     assert!(store.health().is_err());
+    stage.source.fail_next(RequestKind::List, SourceFault::Hang);
     stage.fake.advance(seconds(60));
+    stage.source.wait_for_requests(3);
+    let phase = reflector.status().phase;
+    assert_eq!(phase, Phase::Opening, "no watch is open while it asks");
+    stage.source.heal();
     stage.source.wait_for_requests(4);
     stage.source.wait_for_watches(1);
     assert_eq!(

@@ -617,8 +617,10 @@ fn what_cannot_be_kept_is_refused_and_a_key_that_panics_is_an_error() {
     assert!(error.contains("has a snapshot already"), "{error}");
     let panics = Snapshot::open(SnapshotOptions::new(&path, Key(0)));
     assert_eq!(panics.unwrap_err().kind(), ErrorKind::Panicked);
-    let name = Snapshot::open(options(&path).name("x".repeat(1025)));
-    assert_eq!(name.unwrap_err().kind(), ErrorKind::Config);
+    let named = |bytes: usize| options(&directory.join("named")).name("x".repeat(bytes));
+    let name = |bytes| Snapshot::open(named(bytes));
+    assert_eq!(name(1025).unwrap_err().kind(), ErrorKind::Config);
+    drop(name(1024).unwrap());
 }
 
 #[test]
@@ -1060,5 +1062,22 @@ fn the_hour_of_the_last_contact_counts_as_a_change() {
     let first = state();
     assert_eq!(state(), first);
     clock.advance(Duration::from_secs(3 * 3600));
+    assert_ne!(state(), first);
+}
+
+#[test]
+fn an_unclaimed_object_that_goes_counts_as_a_change() {
+    let directory = TempDirectory::new("snapshot-unclaimed");
+    let (server, path) = left(&directory);
+    let snapshot = Snapshot::open(options(&path)).unwrap();
+    let secrets = manager(&server, ChangeDetection::Watch);
+    snapshot.attach(&secrets).unwrap();
+    let state = || snapshot.core.look().unwrap().0;
+    let first = state();
+    assert_eq!(state(), first);
+    let mut loaded = snapshot.core.loaded.0.lock();
+    let part = loaded.get_mut("v1/secrets").unwrap();
+    part.objects.remove(&key("a")).unwrap();
+    drop(loaded);
     assert_ne!(state(), first);
 }

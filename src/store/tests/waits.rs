@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::{Deadline, FakeClock};
-use crate::reflector::ReflectorStatus;
+use crate::reflector::{Phase, ReflectorStatus};
 
 struct StoreWaiter {
     fake: FakeClock,
@@ -97,6 +97,29 @@ fn the_end_of_the_writer_ends_the_wait() {
     );
     let cause = std::error::Error::source(&error).unwrap();
     assert_eq!(cause.to_string(), "no route");
+}
+
+/// The reflector may report after its informer was stopped.
+#[test]
+fn a_report_after_the_end_takes_nothing_of_the_end_back() {
+    let (store, mut writer) = store();
+    let now = store.clock().now();
+    let running = ReflectorStatus {
+        phase: Phase::Watching,
+        last_contact: Some(now),
+        ..ReflectorStatus::default()
+    };
+    replace(&mut writer, vec![], &at("5")).unwrap();
+    writer.report(&running);
+    assert!(store.is_fresh_within(Duration::MAX));
+    store.end(Some(Error::new(ErrorKind::Panicked, "the transform")));
+    for _ in 0..2 {
+        let status = store.status();
+        assert_eq!(status.phase, Phase::Stopped);
+        assert_eq!(status.failures.last().unwrap().to_string(), "the transform");
+        assert!(!store.is_fresh_within(Duration::MAX));
+        writer.report(&running);
+    }
 }
 
 /// R4: the refusal itself is the answer.

@@ -358,6 +358,28 @@ fn an_event_is_delivered_when_its_last_byte_arrives() {
     assert!(decoder.finish().is_none());
 }
 
+/// The half of the first event was searched for its newline, and must not count for the second.
+#[test]
+fn a_short_event_behind_one_that_came_in_halves_waits_for_no_other_byte() {
+    let mut decoder = EventDecoder::<Secret>::new(&DecodeOptions::default());
+    let kind = "x".repeat(500);
+    let event = format!(r#"{{"type":"ADDED","object":{{{META}}}}}"#);
+    let long = format!(r#"{{"type":"ADDED","object":{{{META},"type":"{kind}"}}}}"#);
+    let (half, rest) = long.split_at(400);
+    let mut give = |bytes: &str| {
+        decoder.space()[..bytes.len()].copy_from_slice(bytes.as_bytes());
+        decoder.filled(bytes.len());
+        let mut events = 0;
+        while decoder.next().unwrap().is_some() {
+            events += 1;
+        }
+        events
+    };
+    assert_eq!(give(half), 0);
+    assert_eq!(give(&format!("{rest}\n{event}\n{half}")), 2);
+    assert_eq!(give(rest), 1);
+}
+
 #[test]
 fn events_have_a_largest_size_to_the_byte() {
     let options = DecodeOptions::default().frame_bytes_max(100);

@@ -34,6 +34,10 @@ fn the_field_is_named_by_its_path() {
             "spec.priority: invalid type: floating point, expected i32",
         ),
         (
+            r#""spec":{"nodeName":1.5}"#,
+            "spec.nodeName: invalid type: floating point, expected a string",
+        ),
+        (
             r#""spec":{"containers":{}}"#,
             "spec.containers: invalid type: map, expected a sequence",
         ),

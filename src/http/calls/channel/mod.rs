@@ -180,9 +180,14 @@ impl<T> Drop for ItemReceiver<T> {
 mod tests {
     use std::time::Duration;
 
+    use super::super::admission::Urgency;
     use super::super::call_context::NamedDeadline;
     use super::super::interrupt::Limit;
+    use super::super::slots::Slots;
     use super::*;
+    use crate::clock::Deadline;
+    use crate::list_watch::RequestProgress;
+    use crate::tests::until::until;
     use crate::worker::{StopSource, Worker};
 
     fn call(source: &StopSource, until: NamedDeadline) -> CallContext {
@@ -220,6 +225,27 @@ mod tests {
         drop(sender);
         let gone = receiver.receive_one(&call(&StopSource::new(), NamedDeadline::NEVER));
         assert!(matches!(gone, Err(Interrupt::Failed(_))));
+    }
+
+    /// A caller that reads slowly must not keep a slot from other requests.
+    #[test]
+    fn the_last_item_gives_the_slot_away_only_while_there_is_no_room() {
+        let (slots, source) = (Slots::new(1), StopSource::new());
+        let progress = RequestProgress::new("t".into());
+        let enter = || {
+            let urgency = Urgency::new(true);
+            slots.enter(&urgency, &progress, &source.token(), Deadline::NEVER)
+        };
+        let slot = enter().unwrap();
+        let (sender, receiver) = channel();
+        sender.send_last(1, &slot);
+        assert_eq!(slots.free(), 0);
+        let sending = Worker::spawn("t-last", move |_| sender.send_last(2, &slot)).unwrap();
+        until(|| slots.free() == 1);
+        let call = call(&source, NamedDeadline::NEVER);
+        assert_eq!(receiver.receive(&call).unwrap(), Some(1));
+        assert_eq!(receiver.receive(&call).unwrap(), Some(2));
+        sending.join().unwrap();
     }
 
     #[test]

@@ -239,6 +239,7 @@ mod tests {
             "abcdef.0123456789abcdef",
             "06e3fbd1-8de8-4a1b-9c2d-0123456789ab",
             "ThisIsALongSecretWithoutAnyDigitInItAtAll",
+            "exactlyfortylettersofonecaseandnoneother",
         ] {
             for (before, behind) in [("", ""), ("got ", " back"), ("\"", "\","), ("(", ")")] {
                 let text = format!("{before}{secret}{behind}");

@@ -80,6 +80,22 @@ fn pl_6_an_inspection_that_hangs_is_named() {
 }
 
 #[test]
+fn pl_6_a_list_on_request_that_hangs_is_named() {
+    let stage = Stage::new();
+    stage.list("");
+    stage.pausing();
+    stage.relist.request_relist("a");
+    stage.expect(&Asked::List);
+    stage.fake.advance(Duration::from_secs(200));
+    let error = stage.relist.health().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Timeout);
+    assert_eq!(
+        sources(&error),
+        ["the runtime has been listing 1 of its pods on request for 3m20s"]
+    );
+}
+
+#[test]
 fn pl_6_below_a_call_that_hangs_stands_the_failure_before_it() {
     let stage = Stage::new();
     stage.answer(&Asked::List, Answer::Fail("no such socket"));

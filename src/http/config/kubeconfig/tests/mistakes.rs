@@ -241,6 +241,15 @@ fn each_mistake_in_the_document_is_told_with_its_place() {
         let error = stage.load(text).unwrap_err();
         assert!(error.starts_with(expected), "{text}: {error}");
     }
+    for (count, end) in [
+        (10, "there are: a0, a1, a2, a3, a4, a5, a6, a7, a8, a9"),
+        (11, "there are: a0, a1, a10, a2, a3, a4, a5, a6, a7, a8, …"),
+    ] {
+        let names: Vec<_> = (0..count).map(|n| format!("{{name: a{n}}}")).collect();
+        let error = stage.load(&format!("contexts: [{}]", names.join(", ")));
+        let error = error.unwrap_err();
+        assert!(error.ends_with(end), "{error}");
+    }
     let options = KubeconfigOptions::default().path(stage.write("config", [0xff, 0xfe, 0x00]));
     let error = stage
         .told(Config::infer_from(&options, &nowhere()))

@@ -135,6 +135,33 @@ fn paths_are_resolved_against_the_file_they_stand_in() {
     );
 }
 
+/// As client-go: what is configured for TLS decides the scheme.
+#[test]
+fn a_server_without_a_scheme_is_https_with_any_field_of_tls() {
+    let stage = Stage::new("schemes");
+    let authority = "certificate-authority: ca.crt";
+    stage.write(
+        "ca.crt",
+        include_str!("../../../../../fixtures/certs/authority.pem"),
+    );
+    for (field, scheme) in [
+        ("namespace: x", "http"),
+        (authority, "https"),
+        ("insecure-skip-tls-verify: true", "https"),
+    ] {
+        let text = format!(
+            "current-context: a\ncontexts: [{{name: a, context: {{cluster: c}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'a.test:6443', {field}}}}}]\n"
+        );
+        let config = stage.load(&text).unwrap();
+        assert_eq!(
+            config.server_url(),
+            format!("{scheme}://a.test:6443"),
+            "{field}"
+        );
+    }
+}
+
 #[test]
 fn data_wins_over_files_and_impersonation_becomes_headers() {
     let options = KubeconfigOptions::default().path(fixture("whole.json"));
