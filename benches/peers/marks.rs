@@ -31,6 +31,16 @@ pub(crate) fn pause(time: Duration) {
     }
 }
 
+/// How often a program that is to follow events looks for the last one; `None` if it is to follow
+/// none. Looking must cost little beside events that come seldom.
+pub(crate) fn look_interval(order: &str) -> Option<Duration> {
+    match order.split(' ').next() {
+        Some("events") => Some(Duration::from_millis(1)),
+        Some("paced") => Some(Duration::from_millis(100)),
+        _ => None,
+    }
+}
+
 /// What a program of one side is asked to do, from its command line.
 pub(crate) struct Task {
     /// `collection`, `watches`, `store` or `waiters`.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -54,15 +55,23 @@ func collection(t task) {
 		panic("unknown way " + way)
 	}
 	tell("synced")
-	if order() == "events" {
+	// Looking must cost little beside events that come seldom.
+	switch next := order(); {
+	case next == "events":
 		waitFor(has)
-		tell("done")
-		order()
+	case strings.HasPrefix(next, "paced "):
+		lookEvery(100*time.Millisecond, has)
+	default:
+		return
 	}
+	tell("done")
+	order()
 }
 
-func waitFor(reached func() bool) {
+func waitFor(reached func() bool) { lookEvery(time.Millisecond, reached) }
+
+func lookEvery(interval time.Duration, reached func() bool) {
 	for !reached() {
-		time.Sleep(time.Millisecond)
+		time.Sleep(interval)
 	}
 }

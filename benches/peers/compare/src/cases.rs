@@ -47,8 +47,9 @@ pub(crate) const GO_CACHE: Side = side(GO, "cache");
 /// What a side is put through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Course {
-    /// A collection is listed, then its watch tells of so many events.
-    Collection { events: usize },
+    /// A collection is listed, then its watch tells of so many events: as fast as they are taken,
+    /// or so many a second.
+    Collection { events: usize, rate: Option<usize> },
     /// Objects are watched one by one, until each has been read; then bookmarks, then the stop.
     Watches,
     /// The watches of [`Course::Watches`], read at random; or a store of as many objects.
@@ -121,7 +122,11 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
     let open = [MANAGER, REFLECT, GO_MANAGER_PROTOBUF];
     let growth = [STORE, REFLECT, GO_STORE_PROTOBUF];
     let reads = [MANAGER, GO_MANAGER, STORE, REFLECT, GO_STORE, MUTEX];
-    let collection = |events| Course::Collection { events };
+    let collection = |events| Course::Collection { events, rate: None };
+    let paced = |events, rate| Course::Collection {
+        events,
+        rate: Some(rate),
+    };
     let config_maps = collection(size(40_000, 8_000));
     let pods = collection(size(8_000, 2_000));
     let many = size(20_000, 4_000);
@@ -142,6 +147,24 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
             pods,
             "pods",
             size(4_000, 400),
+            3,
+            &events,
+        ),
+        case(
+            "paced",
+            "ConfigMaps at a pace",
+            paced(size(8_000, 800), 2_000),
+            "configmaps",
+            size(2_000, 200),
+            3,
+            &events,
+        ),
+        case(
+            "paced",
+            "pods at a pace",
+            paced(size(2_000, 200), 500),
+            "pods",
+            size(2_000, 200),
             3,
             &events,
         ),
@@ -258,7 +281,7 @@ impl Case {
     pub(crate) fn serve(&self, places: &Places) -> Result<(Program, String), String> {
         let transport = if self.is_tls { "tls" } else { "plain" };
         let events = match self.course {
-            Course::Collection { events } => events,
+            Course::Collection { events, .. } => events,
             Course::Watches | Course::Reads | Course::Open | Course::Waiters => 0,
         };
         let is_waiters = self.course == Course::Waiters;
@@ -300,8 +323,8 @@ impl Case {
         let mut program = Program::start(Path::new(&path), &arguments);
         program.expect("up")?;
         match self.course {
-            Course::Collection { events: 0 } => self.list(&mut program),
-            Course::Collection { events } => follow(&mut program, server, events),
+            Course::Collection { events: 0, .. } => self.list(&mut program),
+            Course::Collection { events, rate } => follow(&mut program, server, events, rate),
             Course::Watches => self.watch(&mut program, server, side),
             Course::Open => self.open(&mut program, server),
             Course::Reads => reads(&mut program),
@@ -367,6 +390,12 @@ impl Case {
         }
         let bookmarks = (BOOKMARKS * self.count) as f64;
         measured.push(("bookmark", (after - before) * 1e6 / bookmarks));
+        for _ in 0..BOOKMARKS {
+            server.order("spread")?;
+            server.expect("spread")?;
+        }
+        let spread = program.cpu_at_rest() - after;
+        measured.push(("spread", spread * 1e6 / bookmarks));
         // The kubelet's managers cannot be joined.
         if side != GO_MANAGER && side != GO_MANAGER_PROTOBUF {
             program.order("stop")?;
@@ -380,6 +409,7 @@ fn follow(
     program: &mut Program,
     server: &mut Program,
     events: usize,
+    rate: Option<usize>,
 ) -> Result<Vec<Measured>, String> {
     program.order("go")?;
     program.expect("synced")?;
@@ -390,9 +420,10 @@ fn follow(
         pause(Duration::from_millis(5));
     }
     let before = program.cpu_at_rest();
-    program.order("events")?;
+    let order = rate.map_or("events".to_owned(), |rate| format!("paced {rate}"));
+    program.order(&order)?;
     let begun = Instant::now();
-    server.order("events")?;
+    server.order(&order)?;
     program.expect("done")?;
     let wall = begun.elapsed().as_secs_f64();
     let cpu = program.cpu_at_rest() - before;

@@ -9,6 +9,7 @@ mod history;
 #[path = "../../marks.rs"]
 mod marks;
 mod program;
+mod quiet;
 mod server;
 mod table;
 #[path = "../../../tls_server/mod.rs"]
@@ -20,15 +21,17 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use cases::{Case, Places};
+use quiet::{Beginning, NOISE_MAX};
 use table::{Results, Spread};
 
 const USAGE: &str = "\
 usage: benches/peers/run [--quick] [--rounds N] [--count N] [row...]
-  row       events, sync, growth, watches (with bookmarks and stops), many, gets, waiters;
-            default: all
+  row       events, paced, sync, growth, watches (with bookmarks and stops), many, gets,
+            waiters; default: all
   --quick   smaller and once: shows that it works, its figures say nothing
   --rounds  how often each side is measured, instead of the usual number
-  --count   how many objects or watches there are, to see how costs grow with them";
+  --count   how many objects or watches there are, to see how costs grow with them
+A measurement does not count if other work took more than a tenth of a core beside it.";
 
 struct Options {
     is_quick: bool,
@@ -91,7 +94,7 @@ fn main() {
         authority: root.join("fixtures/certs/authority.pem"),
     };
     let mut results = Results::default();
-    let mut noise = Vec::new();
+    let (mut noise, mut left_out) = (Vec::new(), 0);
     let begun = Instant::now();
     for mut case in cases::all(options.is_quick) {
         if !options.rows.is_empty() && !options.rows.iter().any(|row| row == case.row) {
@@ -100,8 +103,9 @@ fn main() {
         case.rounds = options.rounds.unwrap_or(case.rounds);
         case.count = options.count.unwrap_or(case.count);
         eprintln!("{:>4.0} s  {}", begun.elapsed().as_secs_f64(), case.name);
-        if let Err(error) = run(&case, &places, &mut results, &mut noise) {
-            eprintln!("        {}: {error}", case.name);
+        match run(&case, &places, options.is_quick, &mut results, &mut noise) {
+            Ok(busy) => left_out += busy,
+            Err(error) => eprintln!("        {}: {error}", case.name),
         }
     }
     table::print(&results);
@@ -115,6 +119,9 @@ fn main() {
             begun.elapsed().as_secs_f64(),
         );
     }
+    if left_out > 0 {
+        println!("Other work ran beside {left_out} measurements, which do not count.");
+    }
     if options.is_quick {
         println!("--quick: the figures say nothing.");
     }
@@ -123,14 +130,17 @@ fn main() {
     }
 }
 
-/// All sides in turns, every other round from the last one to the first.
+/// All sides in turns, every other round from the last one to the first. Returns how many
+/// measurements other work has spoilt.
 fn run(
     case: &Case,
     places: &Places,
+    is_quick: bool,
     results: &mut Results,
     noise: &mut Vec<f64>,
-) -> Result<(), String> {
+) -> Result<u32, String> {
     let (mut server, url) = case.serve(places)?;
+    let mut left_out = 0;
     for round in 0..case.rounds {
         let mut sides = case.sides.clone();
         if round % 2 == 1 {
@@ -139,12 +149,21 @@ fn run(
         for side in sides {
             noise.push(spin());
             let name = format!("{} {}", side.program, side.way);
+            let beginning = Beginning::now(&server);
             match case.measure(side, places, &mut server, &url) {
                 Ok(measured) => {
+                    let busy = beginning.noise(&server);
+                    let counts = is_quick || busy <= NOISE_MAX;
+                    left_out += u32::from(!counts);
                     let mut text = String::new();
                     for (what, value) in measured {
                         text += &format!("  {what} {value:.3}");
-                        results.add(case.name, side, what, value);
+                        if counts {
+                            results.add(case.name, side, what, value);
+                        }
+                    }
+                    if !counts {
+                        text += &format!("  other work took {busy:.2} of a core: not counted");
                     }
                     eprintln!("        {name:<29}{text}");
                 }
@@ -152,7 +171,7 @@ fn run(
             }
         }
     }
-    Ok(())
+    Ok(left_out)
 }
 
 /// Milliseconds of a fixed piece of work.

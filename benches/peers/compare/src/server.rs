@@ -3,25 +3,26 @@
 //! It has one thread, so that it takes at most one core from those that are measured.
 
 use std::io::{self, BufRead};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpSocket;
-use tokio::sync::broadcast;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio_rustls::TlsAcceptor;
 
-use crate::marks::tell;
+use crate::marks::{pause, tell};
 use crate::tls_server;
-use crate::workload::{Encoded, Workload};
+use crate::workload::{Encoded, Workload, chunks};
 
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 struct Server {
     workload: Workload,
-    /// What is sent to each open watch.
-    sends: broadcast::Sender<Encoded>,
+    /// What is sent to each watch that was opened.
+    sends: Mutex<Vec<UnboundedSender<Encoded>>>,
     watches: AtomicUsize,
 }
 
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &[String]) {
     let (count, events) = (count.parse().unwrap(), events.parse().unwrap());
     let server = Arc::new(Server {
         workload: Workload::new(resource, count, events, encoder),
-        sends: broadcast::Sender::new(16),
+        sends: Mutex::default(),
         watches: AtomicUsize::new(0),
     });
     let acceptor = (transport == "tls").then(|| TlsAcceptor::from(tls_server::config()));
@@ -84,14 +85,41 @@ impl Server {
     fn obey(&self) {
         let mut bookmarks = self.workload.bookmarks.iter().cycle();
         for line in io::stdin().lock().lines() {
-            match line.unwrap().as_str() {
-                "watches" => tell(&self.watches.load(Ordering::SeqCst).to_string()),
-                "events" => drop(self.sends.send(self.workload.events.clone())),
-                "bookmark" => drop(self.sends.send(bookmarks.next().unwrap().clone())),
-                other => panic!("unknown order {other}"),
+            let line = line.unwrap();
+            match line.split_once(' ').unwrap_or((&line, "")) {
+                ("watches", _) => tell(&self.watches.load(Ordering::SeqCst).to_string()),
+                ("events", _) => self.send(&self.workload.events),
+                ("paced", rate) => {
+                    let events = self.workload.single_events();
+                    let interval = Duration::from_secs(1) / rate.parse().unwrap();
+                    at_intervals(interval, events.iter(), |event| self.send(event));
+                }
+                ("bookmark", _) => self.send(bookmarks.next().unwrap()),
+                ("spread", _) => {
+                    let sends = self.open();
+                    let interval = Duration::from_secs(1) / u32::try_from(sends.len()).unwrap();
+                    let bookmark = bookmarks.next().unwrap();
+                    at_intervals(interval, sends.iter(), |send| {
+                        drop(send.send(bookmark.clone()));
+                    });
+                    tell("spread");
+                }
+                (other, _) => panic!("unknown order {other}"),
             }
         }
         std::process::exit(0);
+    }
+
+    fn open(&self) -> Vec<UnboundedSender<Encoded>> {
+        let mut sends = self.sends.lock().unwrap();
+        sends.retain(|send| !send.is_closed());
+        sends.clone()
+    }
+
+    fn send(&self, what: &Encoded) {
+        for send in self.open() {
+            drop(send.send(what.clone()));
+        }
     }
 
     async fn accept(self: Arc<Self>, acceptor: Option<TlsAcceptor>) -> io::Result<()> {
@@ -154,7 +182,8 @@ impl Server {
     }
 
     async fn watch(&self, stream: &mut dyn Stream, request: &Request) -> io::Result<()> {
-        let mut sends = self.sends.subscribe();
+        let (send, mut sends) = unbounded_channel();
+        self.sends.lock().unwrap().push(send);
         let kind = if request.is_protobuf {
             "application/vnd.kubernetes.protobuf;stream=watch"
         } else {
@@ -174,7 +203,7 @@ impl Server {
                         return io::Result::Ok(());
                     },
                     send = sends.recv() => {
-                        let send = send.map_err(io::Error::other)?;
+                        let send = send.ok_or_else(|| io::Error::other("nobody sends"))?;
                         send_each(stream, send.of(request.is_protobuf)).await?;
                     }
                 }
@@ -186,15 +215,21 @@ impl Server {
     }
 }
 
+/// Does something with each, one after the other, at this interval.
+fn at_intervals<T>(interval: Duration, each: impl Iterator<Item = T>, mut act: impl FnMut(T)) {
+    let mut due = Instant::now();
+    for one in each {
+        pause(due.saturating_duration_since(Instant::now()));
+        act(one);
+        due += interval;
+    }
+}
+
 /// Chunk by chunk, as they come where events happen one after the other.
-async fn send_each(stream: &mut dyn Stream, mut chunks: &[u8]) -> io::Result<()> {
-    while let Some(head) = chunks.windows(2).position(|window| window == b"\r\n") {
-        let length = std::str::from_utf8(&chunks[..head]).map(|hex| usize::from_str_radix(hex, 16));
-        let length = length.unwrap().unwrap();
-        let (chunk, rest) = chunks.split_at(head + 2 + length + 2);
+async fn send_each(stream: &mut dyn Stream, body: &[u8]) -> io::Result<()> {
+    for chunk in chunks(body) {
         stream.write_all(chunk).await?;
         stream.flush().await?;
-        chunks = rest;
     }
     Ok(())
 }

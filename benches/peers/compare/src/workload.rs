@@ -123,6 +123,17 @@ impl Workload {
         }
     }
 
+    /// The events of the watch, each for itself.
+    pub(crate) fn single_events(&self) -> Vec<Encoded> {
+        let mut protobuf = chunks(&self.events.protobuf);
+        let json = chunks(&self.events.json);
+        json.map(|json| Encoded {
+            json: Arc::new(json.to_vec()),
+            protobuf: Arc::new(protobuf.next().unwrap_or_default().to_vec()),
+        })
+        .collect()
+    }
+
     /// A page of the list, as a server answers who asks for the newest state with a limit.
     pub(crate) fn page(&self, from: usize, limit: usize) -> Vec<u8> {
         let end = self.items.len().min(from + limit);
@@ -182,6 +193,18 @@ fn chunked(pieces: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         body.extend_from_slice(b"\r\n");
     }
     body
+}
+
+/// The chunks of such a body.
+pub(crate) fn chunks(mut body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let head = body.windows(2).position(|window| window == b"\r\n")?;
+        let length = std::str::from_utf8(&body[..head]).unwrap();
+        let length = usize::from_str_radix(length, 16).unwrap();
+        let (chunk, rest) = body.split_at(head + 2 + length + 2);
+        body = rest;
+        Some(chunk)
+    })
 }
 
 /// The program that encodes protobuf, or `-`.

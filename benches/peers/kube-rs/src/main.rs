@@ -9,7 +9,7 @@ mod reads;
 
 use std::fmt::Debug;
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures::StreamExt;
 use k8s_openapi::NamespaceResourceScope;
@@ -20,7 +20,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Config, Resource, ResourceExt};
 use tokio::task::JoinHandle;
 
-use marks::{Task, order, tell};
+use marks::{Task, look_interval, order, tell};
 use medians::medians;
 
 const NAMESPACE: &str = "shop";
@@ -103,10 +103,10 @@ where
     store.wait_until_ready().await.unwrap();
     assert_eq!(store.len(), task.count);
     tell("synced");
-    if ordered().await == "events" {
+    if let Some(interval) = look_interval(&ordered().await) {
         let last = ObjectRef::new("the-last").within("team-0");
         while store.get(&last).is_none() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            tokio::time::sleep(interval).await;
         }
         tell("done");
         ordered().await;

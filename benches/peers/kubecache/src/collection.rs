@@ -10,7 +10,7 @@ use kubecache::object::{Object, Scope};
 use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 
-use crate::marks::{Task, order, pause, tell};
+use crate::marks::{Task, look_interval, order, pause, tell};
 
 /// The object that the watch adds last.
 const LAST: (&str, &str) = ("team-0", "the-last");
@@ -57,9 +57,9 @@ fn synced<K: Object>(store: &Store<K>, task: &Task) {
 
 /// The events, if they are to come; until the comparison has seen enough.
 pub(crate) fn follow(has_last: impl Fn() -> bool) {
-    if order() == "events" {
+    if let Some(interval) = look_interval(&order()) {
         while !has_last() {
-            pause(Duration::from_millis(1));
+            pause(interval);
         }
         tell("done");
         order();
