@@ -182,32 +182,26 @@ fn a_run_over_its_limit_is_ended_whole_and_fails_its_check_until_a_run_is_well()
 /// Seen: it ended with 0, and a program that was not there was told of in the log alone.
 #[test]
 fn once_fails_with_a_hook_that_fails_or_cannot_be_run() {
-    let rows = [
-        ("script", "exit status: 3"),
-        ("missing", "No such file or directory (os error 2)"),
-        ("plain", "Permission denied (os error 13)"),
-    ];
-    // Side by side: each agent tries again until its time-out.
-    std::thread::scope(|scope| {
-        for (program, why) in rows {
-            scope.spawn(move || assert_it_fails(program, why));
-        }
-    });
-}
-
-fn assert_it_fails(program: &str, why: &str) {
     let machine = Machine::new("exit 3");
-    fs::write(machine.directory.join("plain"), "#!/bin/sh\n").unwrap();
-    let program = machine.directory.join(program);
-    let output = machine.command(&program, &["--once"]).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{stderr}");
-    let line = format!("error: --exec-on-change {}: {why}", program.display());
-    assert_eq!(stderr.lines().last(), Some(&*line), "{stderr}");
-    let rows = String::from_utf8(output.stdout).unwrap();
-    assert!(rows.contains("Synced"), "{rows}");
-    let written = machine.file("configmaps/a/key");
-    assert_eq!(fs::read_to_string(written).unwrap(), "1");
+    let missing = machine.directory.join("missing");
+    let not_executable = machine.directory.join("plain");
+    fs::write(&not_executable, "#!/bin/sh\n").unwrap();
+    for (program, why) in [
+        (&machine.script(), "exit status: 3"),
+        (&missing, "No such file or directory (os error 2)"),
+        (&not_executable, "Permission denied (os error 13)"),
+    ] {
+        drop(fs::remove_dir_all(machine.directory.join("out")));
+        let output = machine.command(program, &["--once"]).output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{stderr}");
+        let line = format!("error: --exec-on-change {}: {why}", program.display());
+        assert_eq!(stderr.lines().last(), Some(&*line), "{stderr}");
+        let rows = String::from_utf8(output.stdout).unwrap();
+        assert!(rows.contains("Synced"), "{rows}");
+        let written = machine.file("configmaps/a/key");
+        assert_eq!(fs::read_to_string(written).unwrap(), "1");
+    }
 }
 
 /// Seen: with `--once` the first signal was heard after the run, and the second left the run alone.
