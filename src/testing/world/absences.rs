@@ -73,8 +73,7 @@ impl WorldManager {
             let held = self.held_since.get(key).copied().flatten();
             let is_older = truth.exists_since(key) < held;
             // A watch may have brought the end of an earlier one, which is no list.
-            let ended = truth.stuck().and_then(|at| truth.last(key, at));
-            let is_listed = ended.is_none_or(|state| state.kind != StateKind::Gone);
+            let is_listed = !truth.ends(key).any(|end| self.link.has_read(end));
             if exists
                 && is_older
                 && is_listed

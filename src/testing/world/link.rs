@@ -197,12 +197,19 @@ impl Link {
         state.down_until = None;
     }
 
-    /// What the last event said that a watch of one of the scopes read at that instant.
-    pub(super) fn read_at(&self, scopes: &[Scope], at: Instant) -> Option<Says> {
+    /// What the last event said that a watch of the scope read at that instant.
+    pub(super) fn read_at(&self, scope: &Scope, at: Instant) -> Option<Says> {
         let state = self.state.lock();
         let mut read = state.read.iter().rev();
-        let (_, event) = read.find(|(own, event)| event.at == at && scopes.contains(own))?;
+        let (_, event) = read.find(|(own, event)| event.at == at && own == scope)?;
         Some(event.says)
+    }
+
+    /// Whether a watch has brought the change to this version.
+    pub(super) fn has_read(&self, version: u64) -> bool {
+        let state = self.state.lock();
+        let mut read = state.read.iter();
+        read.any(|(_, event)| matches!(event.says, Says::Version(own) if own == version))
     }
 
     /// For how long an open watch may be silent before it counts as dead, if it must count so at

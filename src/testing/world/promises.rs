@@ -141,12 +141,16 @@ impl WorldManager {
             Scope::object(&ObjectKey::new(*namespace, *own)),
             Scope::namespace(*namespace),
         ];
-        // An event counts from when it is read, and says what the server had when it was sent.
-        let confirmed = match self.link.read_at(&scopes, contact) {
-            Some(Says::Version(version)) => truth.written(version).unwrap_or(contact),
-            Some(Says::Until(until)) => until,
-            None => contact,
-        };
+        // An event counts from when it is read, and says what the server had when it was sent. The
+        // watches of the object and of its namespace may each have read one at that time.
+        let read = scopes
+            .iter()
+            .filter_map(|scope| self.link.read_at(scope, contact));
+        let said = read.map(|says| match says {
+            Says::Version(version) => truth.written(version).unwrap_or(contact),
+            Says::Until(until) => until,
+        });
+        let confirmed = said.min().unwrap_or(contact);
         let is_excused =
             Self::is_cached(cached, replaced, truth, weather) || self.is_kept(&shown, truth);
         if replaced.instant >= confirmed || is_excused {

@@ -152,6 +152,13 @@ impl Truth {
         end.map(|state| state.serial)
     }
 
+    /// The versions at which there was no such object any more.
+    pub(super) fn ends(&self, key: Key) -> impl Iterator<Item = u64> {
+        let ends = self.line.iter();
+        let ends = ends.filter(move |state| state.key == key && state.kind == StateKind::Gone);
+        ends.map(|state| state.version)
+    }
+
     /// Since when the object exists.
     pub(super) fn exists_since(&self, key: Key) -> Option<Instant> {
         let uid = self.uid(key)?;
@@ -228,11 +235,6 @@ impl Truth {
     /// A cache of the server lags from now on, or no longer.
     pub(super) fn lags(&mut self, now: Instant, version: Option<u64>) {
         self.lags.push((now, version));
-    }
-
-    /// The version at which a cache of the server stands still now.
-    pub(super) fn stuck(&self) -> Option<u64> {
-        self.lags.last()?.1
     }
 
     /// The oldest version that a cache of the server had between these times, if it lagged.
