@@ -282,7 +282,7 @@ impl<K: Object> HttpListerWatcher<K> {
         }
         let what = self.client.context.endpoint.named("GET", &path);
         let listed = metrics.ended(|| self.list_path(path, deadline, stop, each));
-        listed.map_err(|error| error.asked_as(&what))
+        listed.map_err(|error| error.of_request(&what))
     }
 
     /// Also returns the length of the body in bytes.
@@ -545,7 +545,7 @@ impl<K: Object> ObjectGetter<K> {
         let path = requests::get(&self.resource, key, version)?;
         let metrics = &self.client.context.endpoint.metrics;
         let got = metrics.ended(|| self.get_path(urgency, (key, &path, version), deadline, stop));
-        got.map_err(|error| error.asked_as(&self.client.context.endpoint.named("GET", &path)))
+        got.map_err(|error| error.of_request(&self.client.context.endpoint.named("GET", &path)))
     }
 
     /// Also returns the length of the body in bytes.

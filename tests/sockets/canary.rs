@@ -134,6 +134,25 @@ fn the_name_of_a_request_of_the_program_shows_no_credentials() {
     }
 }
 
+/// D15: nor does the name of an object that is called as the token.
+#[test]
+fn an_object_with_the_tokens_name_shows_no_credentials() {
+    let server = Server::start();
+    let config = Config::for_server(&server.url()).unwrap();
+    let client = client_of(&config.with_token(TOKEN).unwrap());
+    for text in ANSWERS {
+        let text = text.replace("{}", "x");
+        let error = thread::scope(|scope| {
+            let getting = scope.spawn(|| get(&client, TOKEN).map(drop).unwrap_err());
+            answer(&server, &text);
+            getting.join().unwrap()
+        });
+        let shown = shown(&error);
+        assert!(shown.contains("/secrets/"), "{text}\n{shown}");
+        assert!(!shown.contains(&TOKEN[..8]), "{text}\n{shown}");
+    }
+}
+
 /// D15: an event of an error is the server's text as well.
 #[test]
 fn an_error_event_of_a_watch_shows_no_credentials_either() {
