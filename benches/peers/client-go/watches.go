@@ -6,11 +6,13 @@ import (
 	"math/rand"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/kubernetes/pkg/kubelet/secret"
 )
@@ -20,6 +22,8 @@ const (
 	// Reads per repeat, and repeats; the median counts.
 	reads   = 200_000
 	repeats = 7
+	// Objects that each pod of the way "pods" refers to.
+	perPod = 10
 )
 
 func names(t task) []string {
@@ -32,27 +36,40 @@ func names(t task) []string {
 
 func watches(t task) {
 	_, way := client(t)
-	if way == "manager" {
-		manager(t)
-	} else {
+	if way == "reflectors" {
 		reflectors(t)
+	} else {
+		manager(t, way)
 	}
 }
 
 // The kubelet's watching manager.
-func manager(t task) {
+func manager(t task, way string) {
 	clientset, _ := client(t)
 	names := names(t)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pod", UID: "uid"}}
-	for _, name := range names {
-		source := corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}
-		pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: name, VolumeSource: source})
+	each := len(names)
+	if way == "pods" {
+		each = perPod
+	}
+	var pods []*corev1.Pod
+	for some := range slices.Chunk(names, each) {
+		name := fmt.Sprintf("pod-%d", len(pods))
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(name)}
+		pod := &corev1.Pod{ObjectMeta: meta}
+		for _, name := range some {
+			source := corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: name}}
+			volume := corev1.Volume{Name: name, VolumeSource: source}
+			pod.Spec.Volumes = append(pod.Spec.Volumes, volume)
+		}
+		pods = append(pods, pod)
 	}
 	// No watch becomes idle while this runs.
 	secrets := secret.NewWatchingSecretManager(clientset, time.Hour)
 	tell("up")
 	order()
-	secrets.RegisterPod(pod)
+	for _, pod := range pods {
+		secrets.RegisterPod(pod)
+	}
 	for _, name := range names {
 		// A get waits for a second.
 		for {
@@ -64,8 +81,10 @@ func manager(t task) {
 	tell("read")
 	if order() == "get" {
 		measure(names, func(name string) {
-			if _, err := secrets.GetSecret(namespace, name); err != nil {
-				panic(err)
+			found, err := secrets.GetSecret(namespace, name)
+			must(err)
+			if way == "manager-looks" {
+				look(found)
 			}
 		})
 		order()
@@ -109,7 +128,7 @@ func reflectors(t task) {
 
 // A store of as many objects, read.
 func store(t task) {
-	clientset, _ := client(t)
+	clientset, way := client(t)
 	api := clientset.CoreV1().RESTClient()
 	source := cache.NewListWatchFromClient(api, "secrets", namespace, fields.Everything())
 	objects := cache.NewStore(cache.MetaNamespaceKeyFunc)
@@ -122,11 +141,29 @@ func store(t task) {
 	tell("read")
 	order()
 	measure(names(t), func(name string) {
-		if _, exists, _ := objects.GetByKey(namespace + "/" + name); !exists {
+		found, exists, _ := objects.GetByKey(namespace + "/" + name)
+		if !exists {
 			panic(name)
+		}
+		if way == "store-looks" {
+			look(found.(*corev1.Secret))
 		}
 	})
 	order()
+}
+
+var looked atomic.Int64
+
+// What a reader has of a Secret: the first byte of each value.
+func look(secret *corev1.Secret) {
+	sum := 0
+	for _, value := range secret.Data {
+		sum += int(value[0])
+	}
+	// Nothing has that sum: it is only to be kept.
+	if sum < 0 {
+		looked.Store(1)
+	}
 }
 
 // Nanoseconds of a read on one goroutine, and on each of two.

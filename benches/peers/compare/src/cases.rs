@@ -25,6 +25,9 @@ pub(crate) const STORE: Side = side(OURS, "store");
 pub(crate) const COMPACT: Side = side(OURS, "compact");
 pub(crate) const INFORMER: Side = side(OURS, "informer");
 pub(crate) const MANAGER: Side = side(OURS, "manager");
+pub(crate) const MANAGER_LOOKS: Side = side(OURS, "manager-looks");
+pub(crate) const STORE_LOOKS: Side = side(OURS, "store-looks");
+pub(crate) const PODS: Side = side(OURS, "pods");
 pub(crate) const REFLECTORS: Side = side(OURS, "reflectors");
 pub(crate) const CACHE: Side = side(OURS, "cache");
 pub(crate) const TYPED: Side = side(OURS, "typed");
@@ -33,6 +36,7 @@ pub(crate) const THREADS: Side = side(OURS, "threads");
 pub(crate) const MUTEX: Side = side(OURS, "mutex");
 pub(crate) const CONDVAR: Side = side(OURS, "condvar");
 pub(crate) const REFLECT: Side = side(KUBE_RS, "reflect");
+pub(crate) const REFLECT_LOOKS: Side = side(KUBE_RS, "reflect-looks");
 pub(crate) const STRIPPED: Side = side(KUBE_RS, "stripped");
 pub(crate) const GO_STORE: Side = side(GO, "store/json");
 pub(crate) const GO_STORE_PROTOBUF: Side = side(GO, "store/protobuf");
@@ -40,6 +44,10 @@ pub(crate) const GO_INFORMER: Side = side(GO, "informer/json");
 pub(crate) const GO_INFORMER_PROTOBUF: Side = side(GO, "informer/protobuf");
 pub(crate) const GO_MANAGER: Side = side(GO, "manager/json");
 pub(crate) const GO_MANAGER_PROTOBUF: Side = side(GO, "manager/protobuf");
+pub(crate) const GO_MANAGER_LOOKS: Side = side(GO, "manager-looks/json");
+pub(crate) const GO_STORE_LOOKS: Side = side(GO, "store-looks/json");
+pub(crate) const GO_PODS: Side = side(GO, "pods/json");
+pub(crate) const GO_PODS_PROTOBUF: Side = side(GO, "pods/protobuf");
 pub(crate) const GO_REFLECTORS: Side = side(GO, "reflectors/json");
 pub(crate) const GO_REFLECTORS_PROTOBUF: Side = side(GO, "reflectors/protobuf");
 pub(crate) const GO_CACHE: Side = side(GO, "cache");
@@ -117,11 +125,26 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
         REFLECTORS,
         GO_REFLECTORS,
         GO_REFLECTORS_PROTOBUF,
+        PODS,
+        GO_PODS,
+        GO_PODS_PROTOBUF,
     ];
     let plain = [watches.as_slice(), &[THREADS]].concat();
     let open = [MANAGER, REFLECT, GO_MANAGER_PROTOBUF];
     let growth = [STORE, REFLECT, GO_STORE_PROTOBUF];
-    let reads = [MANAGER, GO_MANAGER, STORE, REFLECT, GO_STORE, MUTEX];
+    let reads = [
+        MANAGER,
+        GO_MANAGER,
+        STORE,
+        REFLECT,
+        GO_STORE,
+        MUTEX,
+        MANAGER_LOOKS,
+        GO_MANAGER_LOOKS,
+        STORE_LOOKS,
+        REFLECT_LOOKS,
+        GO_STORE_LOOKS,
+    ];
     let collection = |events| Course::Collection { events, rate: None };
     let paced = |events, rate| Course::Collection {
         events,
@@ -314,7 +337,7 @@ impl Case {
         let is_store = side.way.starts_with("store") || side == MUTEX;
         let scenario = match self.course {
             Course::Collection { .. } => "collection",
-            Course::Reads if is_store || side == REFLECT => "store",
+            Course::Reads if is_store || side.program == KUBE_RS => "store",
             Course::Watches | Course::Reads | Course::Open => "watches",
             Course::Waiters => "waiters",
         };
@@ -397,7 +420,7 @@ impl Case {
         let spread = program.cpu_at_rest() - after;
         measured.push(("spread", spread * 1e6 / bookmarks));
         // The kubelet's managers cannot be joined.
-        if side != GO_MANAGER && side != GO_MANAGER_PROTOBUF {
+        if side.program != GO || side.way.starts_with("reflectors") {
             program.order("stop")?;
             measured.push(("stop", program.expect("stopped")?[0]));
         }

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 
 use crate::cases::{
     CACHE, COMPACT, CONDVAR, GO_CACHE, GO_INFORMER, GO_INFORMER_PROTOBUF, GO_MANAGER,
-    GO_MANAGER_PROTOBUF, GO_REFLECTORS, GO_REFLECTORS_PROTOBUF, GO_STORE, GO_STORE_PROTOBUF,
-    INFORMER, MANAGER, MUTEX, RAW, REFLECT, REFLECTORS, STORE, STRIPPED, Side, THREADS, TYPED,
+    GO_MANAGER_LOOKS, GO_MANAGER_PROTOBUF, GO_PODS, GO_PODS_PROTOBUF, GO_REFLECTORS,
+    GO_REFLECTORS_PROTOBUF, GO_STORE, GO_STORE_LOOKS, GO_STORE_PROTOBUF, INFORMER, MANAGER,
+    MANAGER_LOOKS, MUTEX, PODS, RAW, REFLECT, REFLECT_LOOKS, REFLECTORS, STORE, STORE_LOOKS,
+    STRIPPED, Side, THREADS, TYPED,
 };
 
 /// All that was measured.
@@ -195,6 +197,20 @@ fn lines() -> Vec<Line> {
     let reflectors = Sides::of(REFLECTORS).with_go(GO_REFLECTORS, GO_REFLECTORS_PROTOBUF);
     // The kubelet's managers cannot be joined.
     let stops = Sides::of(MANAGER).with_go(GO_REFLECTORS, GO_REFLECTORS_PROTOBUF);
+    let by_pods = Sides {
+        kube_rs: None,
+        ..Sides::of(PODS).with_go(GO_PODS, GO_PODS_PROTOBUF)
+    };
+    let manager_looks = Sides {
+        kube_rs: None,
+        go: [Some(GO_MANAGER_LOOKS), None],
+        ..Sides::of(MANAGER_LOOKS)
+    };
+    let store_looks = Sides {
+        kube_rs: Some(REFLECT_LOOKS),
+        go: [Some(GO_STORE_LOOKS), None],
+        ..Sides::of(STORE_LOOKS)
+    };
     let manager_reads = Sides {
         kube_rs: None,
         go: [Some(GO_MANAGER), None],
@@ -332,6 +348,17 @@ fn lines() -> Vec<Line> {
         &plain_manager,
         &[(each, "kib", Some(30.0)), (until_read, "cpu", Some(0.15))],
     );
+    let each = "1,000 watches by pods of ten Secrets, KiB each";
+    add(
+        plain,
+        &by_pods.with_floors(THREADS, None),
+        &[(each, "kib", None), (until_read, "cpu", None)],
+    );
+    add(
+        tls,
+        &by_pods,
+        &[("the same, TLS", "kib", None), (until_read, "cpu", None)],
+    );
     let open = "8,000 TLS watches of a manager, CPU s until open";
     add(
         many,
@@ -354,6 +381,18 @@ fn lines() -> Vec<Line> {
         "reads",
         &store_reads,
         &[(get, "one", Some(60.0)), (two, "two", Some(80.0))],
+    );
+    let look = "a cached get of a manager and a look at its data, ns";
+    add(
+        "reads",
+        &manager_looks,
+        &[(look, "one", None), (two, "two", None)],
+    );
+    let look = "a get from a store and a look at its data, ns";
+    add(
+        "reads",
+        &store_looks,
+        &[(look, "one", None), (two, "two", None)],
     );
     let one = "a pod status set to its waiter that runs, us";
     let all = "1,000 waiters released at once, ms";

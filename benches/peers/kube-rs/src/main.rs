@@ -7,6 +7,7 @@ mod medians;
 #[path = "../../../reads/mod.rs"]
 mod reads;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hint::black_box;
 use std::time::Instant;
@@ -157,18 +158,28 @@ async fn store(task: &Task) {
     store.wait_until_ready().await.unwrap();
     tell("read");
     ordered().await;
-    let names = names(task);
-    let measured = tokio::task::spawn_blocking(move || measure(&store, &names));
+    let (names, looks) = (names(task), task.way == "reflect-looks");
+    let measured = tokio::task::spawn_blocking(move || measure(&store, &names, looks));
     measured.await.unwrap();
     ordered().await;
     handle.abort();
 }
 
+/// What a reader has of a Secret: the first byte of each value.
+fn look(secret: &Secret) -> usize {
+    let values = secret.data.iter().flat_map(BTreeMap::values);
+    let first = values.filter_map(|value| value.0.first());
+    first.map(|byte| usize::from(*byte)).sum()
+}
+
 /// Nanoseconds of a read on one thread, and on each of two.
-fn measure(store: &Store<Secret>, names: &[String]) {
+fn measure(store: &Store<Secret>, names: &[String], looks: bool) {
     let read = |name: &str| {
         let object = ObjectRef::new(name).within(NAMESPACE);
-        drop(black_box(store.get(&object).unwrap()));
+        let found = black_box(store.get(&object).unwrap());
+        if looks {
+            black_box(look(&found));
+        }
     };
     let [one, two] = medians(names, read);
     tell(&format!("got {one} {two}"));

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use kubecache::clock::Deadline;
 use kubecache::informer::{Handlers, InformerOptions, SharedInformer};

@@ -1,10 +1,12 @@
 //! Watches of single objects, read, stopped and joined; and a store of as many objects, read.
 
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Pod, PodSpec, Secret, SecretVolumeSource, Volume};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kubecache::clock::Deadline;
 use kubecache::manager::{ManagerOptions, Owner, SecretManager};
 use kubecache::object::{ObjectKey, Scope};
@@ -20,9 +22,12 @@ pub(crate) fn names(task: &Task) -> Vec<String> {
     (0..task.count).map(|nth| format!("secret-{nth}")).collect()
 }
 
+/// Objects that each pod of the way `pods` refers to.
+const PER_POD: usize = 10;
+
 pub(crate) fn run(task: &Task) {
     match task.way.as_str() {
-        "manager" => manager(task),
+        "manager" | "manager-looks" | "pods" => manager(task),
         "reflectors" => reflectors(task),
         other => panic!("unknown way {other}"),
     }
@@ -34,20 +39,32 @@ fn manager(task: &Task) {
     let manager = SecretManager::new(crate::client(task), options).unwrap();
     tell("up");
     order();
-    let owner = Owner::new("Pod", ObjectKey::new(NAMESPACE, "pod"));
-    let keys = names
-        .iter()
-        .map(|name| ObjectKey::new(NAMESPACE, name.as_str()));
-    manager.set_references(&owner, keys);
+    if task.way == "pods" {
+        for (nth, names) in names.chunks(PER_POD).enumerate() {
+            manager.register_pod(&pod(nth, names));
+        }
+    } else {
+        let owner = Owner::new("Pod", ObjectKey::new(NAMESPACE, "pod"));
+        let keys = names
+            .iter()
+            .map(|name| ObjectKey::new(NAMESPACE, name.as_str()));
+        manager.set_references(&owner, keys);
+    }
     for name in &names {
         drop(manager.get_by(NAMESPACE, name, Deadline::NEVER).unwrap());
     }
     tell("read");
     let mut next = order();
     if next == "get" {
-        measure(&names, |name| {
-            drop(black_box(manager.get(NAMESPACE, name).unwrap()));
-        });
+        if task.way == "manager-looks" {
+            measure(&names, |name| {
+                black_box(look(&manager.get(NAMESPACE, name).unwrap()));
+            });
+        } else {
+            measure(&names, |name| {
+                drop(black_box(manager.get(NAMESPACE, name).unwrap()));
+            });
+        }
         next = order();
     }
     if next == "stop" {
@@ -55,6 +72,38 @@ fn manager(task: &Task) {
         manager.shutdown(Deadline::NEVER).unwrap();
         tell(&format!("stopped {}", begun.elapsed().as_secs_f64()));
     }
+}
+
+/// A pod with a volume of each of the Secrets.
+fn pod(nth: usize, names: &[String]) -> Pod {
+    let volume = |name: &String| Volume {
+        name: name.clone(),
+        secret: Some(SecretVolumeSource {
+            secret_name: Some(name.clone()),
+            ..SecretVolumeSource::default()
+        }),
+        ..Volume::default()
+    };
+    Pod {
+        metadata: ObjectMeta {
+            namespace: Some(NAMESPACE.to_owned()),
+            name: Some(format!("pod-{nth}")),
+            uid: Some(format!("uid-{nth}")),
+            ..ObjectMeta::default()
+        },
+        spec: Some(PodSpec {
+            volumes: Some(names.iter().map(volume).collect()),
+            ..PodSpec::default()
+        }),
+        ..Pod::default()
+    }
+}
+
+/// What a reader has of a Secret: the first byte of each value.
+fn look(secret: &Secret) -> usize {
+    let values = secret.data.iter().flat_map(BTreeMap::values);
+    let first = values.filter_map(|value| value.0.first());
+    first.map(|byte| usize::from(*byte)).sum()
 }
 
 fn reflectors(task: &Task) {
@@ -93,10 +142,17 @@ pub(crate) fn store(task: &Task) {
     store.wait_until_synced(Deadline::NEVER).unwrap();
     tell("read");
     order();
-    measure(&names(task), |name| {
-        let object: Arc<_> = store.get(NAMESPACE, name).unwrap().unwrap();
-        drop(black_box(object));
-    });
+    let names = names(task);
+    if task.way == "store-looks" {
+        measure(&names, |name| {
+            black_box(look(&store.get(NAMESPACE, name).unwrap().unwrap()));
+        });
+    } else {
+        measure(&names, |name| {
+            let object: Arc<_> = store.get(NAMESPACE, name).unwrap().unwrap();
+            drop(black_box(object));
+        });
+    }
     order();
 }
 
