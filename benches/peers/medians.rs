@@ -1,4 +1,9 @@
-//! The nanoseconds of a read on one thread and on each of two: the same for each side.
+//! The nanoseconds of a read on one thread and on each of two, and the look of a reader at what it
+//! has read: the same for each side.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::Secret;
 
 use crate::reads::{at_random, nanos_each, time, time_two};
 
@@ -22,4 +27,11 @@ pub(crate) fn medians(names: &[String], read: impl Fn(&str) + Copy + Send) -> [f
         times.sort_unstable();
         nanos_each(times[times.len() / 2])
     })
+}
+
+/// What a reader has of a Secret: the first byte of each value.
+pub(crate) fn look(secret: &Secret) -> usize {
+    let values = secret.data.iter().flat_map(BTreeMap::values);
+    let first = values.filter_map(|value| value.0.first());
+    first.map(|byte| usize::from(*byte)).sum()
 }

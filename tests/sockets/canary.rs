@@ -4,8 +4,10 @@ use std::error::Error as _;
 use std::fmt::Write as _;
 use std::thread;
 
+use k8s_openapi::api::core::v1::Secret;
 use kubecache::http::{Config, Request};
 use kubecache::list_watch::{Next, WatchEvent};
+use kubecache::object::Scope;
 use kubecache::worker::StopToken;
 use kubecache::{Error, clock::Deadline};
 
@@ -134,22 +136,33 @@ fn the_name_of_a_request_of_the_program_shows_no_credentials() {
     }
 }
 
-/// D15: nor does the name of an object that is called as the token.
+/// D15: nor does the path of an object, or of a namespace, that has the token as its name.
 #[test]
 fn an_object_with_the_tokens_name_shows_no_credentials() {
     let server = Server::start();
     let config = Config::for_server(&server.url()).unwrap();
     let client = client_of(&config.with_token(TOKEN).unwrap());
+    let stop = StopToken::never();
     for text in ANSWERS {
         let text = text.replace("{}", "x");
-        let error = thread::scope(|scope| {
-            let getting = scope.spawn(|| get(&client, TOKEN).map(drop).unwrap_err());
-            answer(&server, &text);
-            getting.join().unwrap()
+        let errors = thread::scope(|scope| {
+            let calls = scope.spawn(|| {
+                let got = get(&client, TOKEN).map(drop).unwrap_err();
+                let source = client.lister_watcher::<Secret>(Scope::namespace(TOKEN));
+                let listed = list(&*source, &stop).map(drop).unwrap_err();
+                let opened = source.watch(&super::watch_from("1"), &stop);
+                [Some(got), Some(listed), opened.map(drop).err()]
+            });
+            for _ in 0..3 {
+                answer(&server, &text);
+            }
+            calls.join().unwrap()
         });
-        let shown = shown(&error);
-        assert!(shown.contains("/secrets/"), "{text}\n{shown}");
-        assert!(!shown.contains(&TOKEN[..8]), "{text}\n{shown}");
+        for error in errors.iter().flatten() {
+            let shown = shown(error);
+            assert!(shown.contains("/secrets"), "{text}\n{shown}");
+            assert!(!shown.contains(&TOKEN[..8]), "{text}\n{shown}");
+        }
     }
 }
 

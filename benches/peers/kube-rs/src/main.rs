@@ -7,7 +7,6 @@ mod medians;
 #[path = "../../../reads/mod.rs"]
 mod reads;
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::hint::black_box;
 use std::time::Instant;
@@ -22,7 +21,7 @@ use kube::{Api, Client, Config, Resource, ResourceExt};
 use tokio::task::JoinHandle;
 
 use marks::{Task, look_interval, order, tell};
-use medians::medians;
+use medians::{look, medians};
 
 const NAMESPACE: &str = "shop";
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -163,13 +162,6 @@ async fn store(task: &Task) {
     measured.await.unwrap();
     ordered().await;
     handle.abort();
-}
-
-/// What a reader has of a Secret: the first byte of each value.
-fn look(secret: &Secret) -> usize {
-    let values = secret.data.iter().flat_map(BTreeMap::values);
-    let first = values.filter_map(|value| value.0.first());
-    first.map(|byte| usize::from(*byte)).sum()
 }
 
 /// Nanoseconds of a read on one thread, and on each of two.

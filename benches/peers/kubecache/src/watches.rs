@@ -1,6 +1,5 @@
 //! Watches of single objects, read, stopped and joined; and a store of as many objects, read.
 
-use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,7 +13,7 @@ use kubecache::reflector::ReflectorOptions;
 use kubecache::store::{Indexers, Store};
 
 use crate::marks::{Task, order, tell};
-use crate::medians::medians;
+use crate::medians::{look, medians};
 
 const NAMESPACE: &str = "shop";
 
@@ -97,13 +96,6 @@ fn pod(nth: usize, names: &[String]) -> Pod {
         }),
         ..Pod::default()
     }
-}
-
-/// What a reader has of a Secret: the first byte of each value.
-fn look(secret: &Secret) -> usize {
-    let values = secret.data.iter().flat_map(BTreeMap::values);
-    let first = values.filter_map(|value| value.0.first());
-    first.map(|byte| usize::from(*byte)).sum()
 }
 
 fn reflectors(task: &Task) {
