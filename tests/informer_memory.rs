@@ -1,4 +1,4 @@
-//! The heap's peak while an informer lists 20,000 unchanged objects again. `--nocapture` prints the
+//! The heap's peak while an informer lists 5,000 unchanged objects again. `--nocapture` prints the
 //! figures.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::history::{LAST, last, line};
 use crate::support::alone;
 
 /// Objects listed.
-const OBJECTS: usize = 20_000;
+const OBJECTS: usize = 5_000;
 
 /// The budget, in hundredths of the steady state.
 const PEAK_MAX_PERCENT: usize = 130;

@@ -9,7 +9,7 @@ use crate::bodies::{self, Dress, Kind};
 use crate::support::alone;
 
 /// Objects per body.
-const OBJECTS: usize = 4_000;
+const OBJECTS: usize = 1_000;
 
 /// The budget, in hundredths of what is kept.
 const PEAK_MAX_PERCENT: usize = 110;

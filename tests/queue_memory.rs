@@ -16,7 +16,7 @@ use crate::bodies::{self, Dress, Kind, Random};
 use crate::support::alone;
 
 /// Objects listed.
-const OBJECTS: usize = 4_000;
+const OBJECTS: usize = 1_000;
 
 /// The budget, in hundredths of the steady state.
 const PEAK_MAX_PERCENT: usize = 130;

@@ -43,7 +43,7 @@ fn nothing_of_a_snapshot_stays_in_memory() {
         let options = || SnapshotOptions::new(directory.join("snapshot"), Key);
         let samples = [inverted(&value(KEPT)), inverted(&base64(&value(KEPT)))];
         let of_key = inverted(&value(KEY))[..32].to_vec();
-        let count = || [found(&samples[0]), found(&samples[1]), found(&of_key)];
+        let count = || found([&samples[0], &samples[1], &of_key]);
         assert_eq!(count(), [0, 0, 0], "before anything was written");
         let soon = Clock::system().after(Duration::from_secs(5 * 60));
         let db = ObjectKey::new("shop", "db");
