@@ -1,6 +1,8 @@
 //! The tests that use the crate as a program does, in one program: each further one would link
 //! the crate anew.
 //!
+//! They start in the order of their names. The agent's come first, since they wait longest.
+//!
 //! What counts all of a process (its heap, its threads, its log) runs [`alone`](support::alone).
 #![expect(
     clippy::unwrap_used,
@@ -13,6 +15,7 @@
     reason = "a test fails by panicking, and prints what it measures"
 )]
 
+mod agent;
 #[cfg(feature = "testing")]
 #[path = "../benches/bodies/mod.rs"]
 mod bodies;
@@ -46,7 +49,6 @@ mod leaks;
 mod list_memory;
 mod loud_logs;
 mod no_thread_left;
-mod node_agent;
 #[cfg(feature = "testing")]
 mod outlet_kills;
 mod panic_logs;

@@ -168,7 +168,7 @@ fn another_user_gets_nothing() {
     machine.wait_for("app.service/db", b"canary");
     let path = machine.directory.join("socket");
     let forge = || {
-        let test = "node_agent::credentials::another_user_gets_nothing";
+        let test = "agent::credentials::another_user_gets_nothing";
         // By its path it may be where only its owner comes.
         let mut command = Command::new("/proc/self/exe");
         command.args(["--exact", test]).env(FORGER, &path);
