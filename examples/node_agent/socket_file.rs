@@ -142,7 +142,8 @@ mod tests {
     fn a_socket_that_was_left_over_is_replaced_and_one_in_use_is_not() {
         let directory = TempDirectory::new("socket");
         let path = directory.join("s");
-        drop(UnixListener::bind(&path).unwrap());
+        // One that listened would be in use while a child that another test just forked has it.
+        bind(socket().unwrap(), &SocketAddrUnix::new(&path).unwrap()).unwrap();
         let (listener, file) = SocketFile::listen(&path).unwrap();
         assert_eq!(refusal(&path), "another process listens at it");
         // Its successor's file stays.
