@@ -20,6 +20,8 @@ mod agent;
 #[path = "../benches/bodies/mod.rs"]
 mod bodies;
 #[cfg(feature = "testing")]
+mod by_seeds;
+#[cfg(feature = "testing")]
 #[path = "../benches/informer/canned.rs"]
 mod canned;
 mod cluster;
