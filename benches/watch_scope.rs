@@ -1,5 +1,5 @@
 //! What 1,000 referenced Secrets in 10 namespaces cost a kube-apiserver, watched by name and by
-//! namespace: connections, handshakes, and its resident memory.
+//! namespace, and fetched: connections, handshakes, its resident memory and its processor time.
 //!
 //! `tests/cluster/run -- cargo bench --bench watch_scope`. The client reaches the server through a
 //! gateway in this process, which counts connections. Each way begins with a new server process.
@@ -16,6 +16,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -23,10 +24,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use kubecache::clock::Clock;
+use k8s_openapi::api::core::v1::Secret;
+use kubecache::clock::{Clock, Deadline};
 use kubecache::http::{Client, ClientOptions, Config, KubeconfigOptions};
+use kubecache::list_watch::Getter;
 use kubecache::manager::{ManagerOptions, ObjectReport, Owner, SecretManager, WatchScope};
-use kubecache::object::ObjectKey;
+use kubecache::object::{ObjectKey, ResourceVersion};
+use kubecache::worker::StopToken;
+use rustix::param::clock_ticks_per_second;
 
 const NAMESPACES: usize = 10;
 const REFERENCED_EACH: usize = 100;
@@ -39,6 +44,12 @@ const CONNECTIONS_BUDGET: usize = 15;
 
 /// Long enough for what just ended to be closed and for the server to come to rest.
 const REST: Duration = Duration::from_secs(10);
+
+/// In which a server sends each watch a bookmark.
+const QUIET: Duration = Duration::from_secs(60);
+
+/// How often each object is fetched.
+const FETCH_ROUNDS: usize = 5;
 
 /// Counts the connections to the server.
 #[derive(Default)]
@@ -119,10 +130,24 @@ fn restart_the_server() {
     assert!(control.unwrap().success());
 }
 
+/// What the kernel tells of the server's process.
+fn of_server(file: &str) -> String {
+    let pid = fs::read_to_string(directory().join("apiserver.pid")).unwrap();
+    fs::read_to_string(format!("/proc/{}/{file}", pid.trim())).unwrap()
+}
+
+/// The processor time that the server has used, in seconds.
+fn server_cpu() -> f64 {
+    let stat = of_server("stat");
+    // Behind the program's name, which may hold spaces.
+    let mut numbers = stat.rsplit(')').next().unwrap().split_whitespace().skip(11);
+    let mut ticks = || numbers.next().unwrap().parse::<u32>().unwrap();
+    f64::from(ticks() + ticks()) / f64::from(u32::try_from(clock_ticks_per_second()).unwrap())
+}
+
 /// The server's resident memory.
 fn server_mib() -> usize {
-    let pid = fs::read_to_string(directory().join("apiserver.pid")).unwrap();
-    let status = fs::read_to_string(format!("/proc/{}/status", pid.trim())).unwrap();
+    let status = of_server("status");
     let line = status.lines().find(|line| line.starts_with("VmRSS:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1));
     kib.unwrap().parse::<usize>().unwrap() / 1024
@@ -175,21 +200,25 @@ fn wait_for_all(manager: &SecretManager) {
     }
 }
 
-/// Runs one way, and returns the connections that are open in the end.
-fn run(scope: WatchScope, what: &str, reads: bool) -> usize {
+/// A client of the server, newly started and at rest, and the gateway between them.
+fn client(options: ClientOptions) -> (Client, Arc<Gateway>) {
     restart_the_server();
     let gateway = Arc::new(Gateway::default());
     let server = variable("KUBECACHE_CLUSTER_SERVER");
     let url = gateway.start(server.trim_start_matches("https://").to_owned());
-    let options = KubeconfigOptions::default()
+    let of_config = KubeconfigOptions::default()
         .path(directory().join("kubeconfig/admin.yaml"))
         .server(url);
-    let config = Config::from_kubeconfig(&options).unwrap();
-    // The pauses of the rate limit are the client's, not the server's.
-    let options = ClientOptions::default();
+    let config = Config::from_kubeconfig(&of_config).unwrap();
     let client = Client::new(&config, options).unwrap();
     rest(REST);
-    let before = server_mib();
+    (client, gateway)
+}
+
+/// Runs one way, and returns the connections that are open in the end.
+fn run(scope: WatchScope, what: &str, reads: bool) -> usize {
+    let (client, gateway) = client(ClientOptions::default());
+    let (before, cpu_before) = (server_mib(), server_cpu());
     let options = ManagerOptions::default().watch_scope(scope);
     let manager =
         SecretManager::new(client, options.get_timeout(Duration::from_secs(300))).unwrap();
@@ -211,6 +240,9 @@ fn run(scope: WatchScope, what: &str, reads: bool) -> usize {
     rest(REST);
     let (handshakes, mib) = (gateway.accepted(), server_mib());
     let open = gateway.open.load(Ordering::SeqCst);
+    let cpu = server_cpu();
+    rest(QUIET);
+    let (opening, quiet) = (cpu - cpu_before, server_cpu() - cpu);
     restart_the_server();
     rest(REST * 6);
     wait_for_all(&manager);
@@ -218,13 +250,37 @@ fn run(scope: WatchScope, what: &str, reads: bool) -> usize {
     let again = gateway.accepted() - handshakes;
     println!(
         "{what}: {open} connections, {handshakes} handshakes in {took:.1?}, {again} more when the \
-         server restarts; the kube-apiserver {before} MiB before, {mib} MiB with the watches"
+         server restarts; the kube-apiserver {before} MiB before, {mib} MiB with the watches; \
+         {opening:.2} s of its CPU until then, {quiet:.2} s in a quiet minute"
     );
     open
 }
 
+/// Without watches: what the server uses by itself, and what a fetch of each object costs it.
+fn fetch() {
+    let rate = NonZeroU32::MAX;
+    let (client, gateway) = client(ClientOptions::default().rate(rate).burst(rate));
+    let cpu = server_cpu();
+    rest(QUIET);
+    let quiet = server_cpu() - cpu;
+    let getter: Arc<dyn Getter<Secret>> = client.getter();
+    let (cpu, fetches) = (server_cpu(), FETCH_ROUNDS * NAMESPACES * REFERENCED_EACH);
+    for key in (0..FETCH_ROUNDS).flat_map(|_| keys()) {
+        let version = ResourceVersion::any();
+        let got = getter.get(&key, &version, Deadline::NEVER, &StopToken::never());
+        got.unwrap();
+    }
+    println!(
+        "no watch: {quiet:.2} s of the server's CPU in a quiet minute; {fetches} fetches by {} \
+         handshakes {:.2} s",
+        gateway.accepted(),
+        server_cpu() - cpu
+    );
+}
+
 fn main() -> ExitCode {
     create_the_secrets();
+    fetch();
     let whole = WatchScope::Namespace { above: 20 };
     run(WatchScope::ByName, "by name                    ", false);
     let open = run(whole, "by namespace               ", false);
