@@ -49,6 +49,8 @@ func main() {
 		store(t)
 	case "waiters":
 		waiters()
+	case "readers":
+		readers(t)
 	default:
 		panic("unknown scenario " + t.scenario)
 	}

@@ -66,6 +66,8 @@ pub(crate) enum Course {
     Open,
     /// Threads wait for the status of pods.
     Waiters,
+    /// A store that many read while one writes.
+    Readers,
 }
 
 /// One thing that is measured, in turns, of all that take part.
@@ -273,6 +275,15 @@ pub(crate) fn all(is_quick: bool) -> Vec<Case> {
             5,
             &[CACHE, GO_CACHE, CONDVAR],
         ),
+        case(
+            "readers",
+            "readers",
+            Course::Readers,
+            "-",
+            size(100_000, 10_000),
+            3,
+            &[STORE, GO_STORE, MUTEX],
+        ),
     ]
 }
 
@@ -305,17 +316,20 @@ impl Case {
         let transport = if self.is_tls { "tls" } else { "plain" };
         let events = match self.course {
             Course::Collection { events, .. } => events,
-            Course::Watches | Course::Reads | Course::Open | Course::Waiters => 0,
+            _ => 0,
         };
-        let is_waiters = self.course == Course::Waiters;
-        let resource = if is_waiters { "secrets" } else { self.resource };
+        // Some ask the server for nothing.
+        let (resource, count) = match self.course {
+            Course::Waiters | Course::Readers => ("secrets", 1),
+            _ => (self.resource, self.count),
+        };
         let needs = |side: &Side| side.way.ends_with("protobuf");
         let encoder = if self.sides.iter().any(needs) {
             places.client_go.to_str().unwrap()
         } else {
             "-"
         };
-        let (count, events) = (self.count.to_string(), events.to_string());
+        let (count, events) = (count.to_string(), events.to_string());
         let arguments = ["serve", transport, resource, &count, &events, encoder];
         let server = Program::start(&places.programs.join("peers"), &arguments);
         let port = server.line()?;
@@ -340,6 +354,7 @@ impl Case {
             Course::Reads if is_store || side.program == KUBE_RS => "store",
             Course::Watches | Course::Reads | Course::Open => "watches",
             Course::Waiters => "waiters",
+            Course::Readers => "readers",
         };
         let (authority, count) = (places.authority.to_str().unwrap(), self.count.to_string());
         let arguments = [scenario, side.way, self.resource, url, authority, &count];
@@ -352,6 +367,7 @@ impl Case {
             Course::Open => self.open(&mut program, server),
             Course::Reads => reads(&mut program),
             Course::Waiters => waiters(&mut program),
+            Course::Readers => readers(&mut program),
         }
     }
 
@@ -467,4 +483,11 @@ fn waiters(program: &mut Program) -> Result<Vec<Measured>, String> {
     program.order("go")?;
     let waited = program.expect("waited")?;
     Ok(vec![("one", waited[0]), ("all", waited[1])])
+}
+
+fn readers(program: &mut Program) -> Result<Vec<Measured>, String> {
+    program.order("go")?;
+    let waited = program.expect("waited")?;
+    let names = ["rate", "write", "paced", "list", "get"];
+    Ok(names.into_iter().zip(waited).collect())
 }

@@ -27,7 +27,7 @@ use table::{Results, Spread};
 const USAGE: &str = "\
 usage: benches/peers/run [--quick] [--rounds N] [--count N] [row...]
   row       events, paced, sync, growth, watches (with bookmarks and stops), many, gets,
-            waiters; default: all
+            waiters, readers; default: all
   --quick   smaller and once: shows that it works, its figures say nothing
   --rounds  how often each side is measured, instead of the usual number
   --count   how many objects or watches there are, to see how costs grow with them

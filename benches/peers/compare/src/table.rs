@@ -225,6 +225,11 @@ fn lines() -> Vec<Line> {
         go: [Some(GO_CACHE), None],
         ..Sides::of(CACHE).with_floors(CONDVAR, None)
     };
+    let readers = Sides {
+        kube_rs: None,
+        go: [Some(GO_STORE), None],
+        ..Sides::of(STORE).with_floors(MUTEX, None)
+    };
 
     let [maps, pods] = ["events of ConfigMaps", "events of pods"];
     let event = "an event of a ConfigMap into a store, CPU us";
@@ -400,6 +405,19 @@ fn lines() -> Vec<Line> {
         "waiters",
         &waiters,
         &[(one, "one", Some(18.0)), (all, "all", Some(2.8))],
+    );
+
+    let write = "a write to 100,000 objects beside 50 readers, p99.9, us";
+    add(
+        "readers",
+        &readers,
+        &[
+            (write, "write", Some(1000.0)),
+            ("the same, at 2,000 writes a second", "paced", Some(1000.0)),
+            ("writes/s at full rate", "rate", None),
+            ("a list beside it, p99.9, us", "list", None),
+            ("a get beside it, p99.9, us", "get", None),
+        ],
     );
 
     let tls_too = "the same, TLS";

@@ -2,10 +2,13 @@
 
 mod collection;
 mod floor;
+#[path = "../../../readers/load.rs"]
+mod load;
 #[path = "../../marks.rs"]
 mod marks;
 #[path = "../../medians.rs"]
 mod medians;
+mod readers;
 #[path = "../../../reads/mod.rs"]
 mod reads;
 mod waiters;
@@ -32,6 +35,7 @@ fn main() {
         ("store", "mutex", _) => floor::reads(&task),
         ("store", _, _) => watches::store(&task),
         ("waiters", way, _) => waiters::run(way),
+        ("readers", _, _) => readers::run(&task),
         (other, ..) => panic!("unknown scenario {other}"),
     }
 }
