@@ -39,7 +39,7 @@ impl EndpointsServer {
         }
     }
 
-    /// Serves until the stop.
+    /// Serves until the stop, then frees the port.
     pub(super) fn run(mut self, stop: &StopToken) {
         let clock = Clock::system();
         let bell: Arc<dyn Wake> = Arc::<WakeUp>::clone(&self.table.bell);
@@ -50,7 +50,7 @@ impl EndpointsServer {
                 Err(error) if error.kind() == Io::Interrupted => continue,
                 Err(error) => {
                     log::error!("the endpoints end: poll: {error}");
-                    return;
+                    break;
                 }
             };
             // Before the look at what rang, so that no ring is lost.
@@ -62,6 +62,8 @@ impl EndpointsServer {
                 self.accept(now);
             }
         }
+        // A child has the listener, too, from fork to exec.
+        let _closed = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 
     /// Blocks until a client connects, sends, takes or is late, a call ends, or the stop is raised.

@@ -7,6 +7,7 @@ use crossbeam_channel::bounded;
 use super::*;
 use crate::clock::Deadline;
 use crate::sync::Mutex;
+use crate::worker::StopSource;
 
 #[test]
 fn clients_wait_until_the_endpoints_are_served() {
@@ -47,6 +48,23 @@ fn a_stop_frees_the_port_before_and_after_the_start() {
         endpoints.shutdown(Duration::ZERO).unwrap();
         drop(TcpListener::bind(endpoints.address()).unwrap());
     }
+}
+
+/// A child process has all descriptors from fork to exec.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_end_frees_the_port_although_another_process_has_the_listener_still() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (copy, address) = (
+        listener.try_clone().unwrap(),
+        listener.local_addr().unwrap(),
+    );
+    let table = Table::new(WakeUp::new().unwrap(), EndpointsOptions::default());
+    let stop = StopSource::new();
+    stop.stop();
+    EndpointsServer::new(listener, Arc::new(table)).run(&stop.token());
+    drop(TcpListener::bind(address).unwrap());
+    drop(copy);
 }
 
 /// Else a probe over IPv6 would ask another program.

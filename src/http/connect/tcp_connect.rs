@@ -197,6 +197,8 @@ fn keepalive(_socket: &OwnedFd) -> Result<(), Errno> {
 mod tests {
     use std::net::TcpListener;
 
+    use rustix::net::{bind, getsockname};
+
     use super::*;
     use crate::http::calls::call_context::NamedDeadline;
     use crate::http::calls::interrupt::Limit;
@@ -206,9 +208,12 @@ mod tests {
         CallContext::new(&StopToken::never(), until).unwrap()
     }
 
+    /// One that listened would answer while a child that another test just forked has it.
     fn closed_port() -> SocketAddr {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        listener.local_addr().unwrap()
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let socket = open(any).unwrap();
+        bind(&socket, &any).unwrap();
+        getsockname(&socket).unwrap().try_into().unwrap()
     }
 
     /// A listener whose queue of one is full: it answers no connect.
