@@ -209,8 +209,8 @@ impl<K: Object> Store<K> {
     /// Returns the object of that name; `None` if the store has none.
     ///
     /// Threads that read at the same time share no lock: each group of threads keeps a pointer to
-    /// each object that it has read, until the object changes. Only the first read by a group
-    /// allocates.
+    /// each object that it has read, while the store has the object. Only the first read by a group
+    /// allocates. It waits for the store's lock only if no group has a pointer.
     ///
     /// # Errors
     ///
@@ -219,11 +219,17 @@ impl<K: Object> Store<K> {
     #[doc(alias = "GetByKey")]
     pub fn get(&self, namespace: &str, name: &str) -> Result<Option<Arc<StoredObject<K>>>, Error> {
         let key = KeyRef { namespace, name };
-        let copy = self.copies.read(&key, |object| Arc::clone(object));
-        if copy.is_some() {
-            return Ok(copy);
+        let own = self.copies.read(&key, |object| Arc::clone(object));
+        if own.is_some() {
+            return Ok(own);
         }
-        let state = self.state.lock();
+        let free = self.state.try_lock();
+        if free.is_none()
+            && let Some(borrowed) = self.copies.borrow(&key)
+        {
+            return Ok(Some(borrowed));
+        }
+        let state = free.unwrap_or_else(|| self.state.lock_soon());
         let Some((key, held)) = state.items.get_key_value(&key) else {
             return Ok(None);
         };

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::error::Error;
 use crate::list_watch::{Bound, Listed, OBJECTS_MAX};
-use crate::object::{KeyRef, Object, ObjectKey, StoredObject, is_same_state};
+use crate::object::{Object, ObjectKey, StoredObject, is_same_state};
 use crate::reflector::ReflectorStatus;
 use crate::store::index::{Indexers, Indices, Values};
 use crate::store::items::{Items, StoreEntry};
@@ -112,7 +112,10 @@ impl<K: Object> StoreContent<K> {
             return (Applied::NoRoom, Some(entry));
         }
         if let Some(key) = key {
-            self.copies.take_back(&KeyRef::from(&**key), |_| ());
+            match entry.object() {
+                Some(object) => self.copies.renew(key, object),
+                None => self.copies.take_back(key),
+            }
         }
         let key = key.map_or_else(|| Arc::new(entry.item.key()), Arc::clone);
         let none = Values::default();
@@ -133,7 +136,7 @@ impl<K: Object> StoreContent<K> {
         let Some((key, gone)) = self.items.take(&item.key_ref()) else {
             return (Applied::Accepted(None), None);
         };
-        self.copies.take_back(&KeyRef::from(&*key), |_| ());
+        self.copies.take_back(&key);
         self.indices.replace(&key, &gone.values, &Values::default());
         let change = Change::of(Some(&gone), None);
         (Applied::Accepted(change), Some(gone))

@@ -41,6 +41,10 @@ mod imp {
         mutex.lock()
     }
 
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock()
+    }
+
     pub(super) fn wait<'a, T>(bell: &Condvar, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         bell.wait(&mut guard);
         guard
@@ -71,6 +75,11 @@ mod imp {
 
     pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A thread of a model that panics ends the model, so no lock is ever poisoned.
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        mutex.try_lock().ok()
     }
 
     pub(super) fn wait<'a, T>(bell: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
@@ -106,6 +115,9 @@ pub(crate) fn current_thread() -> ThreadId {
 }
 
 use imp::thread_number;
+
+/// How often a thread looks whether a lock is free before it waits.
+const SPINS: usize = if cfg!(shuttle) { 1 } else { 40 };
 
 /// A mutex with a [`Rank`], which debug builds check at each lock.
 #[derive(Debug, Default)]
@@ -153,6 +165,28 @@ impl<T> Mutex<T> {
             held,
         }
     }
+
+    /// Locks as [`lock`](Self::lock) does, but looks some microseconds for the end of another
+    /// thread's hold before it gives the core away: its turn may come again after milliseconds.
+    #[track_caller]
+    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, T> {
+        for _ in 0..SPINS {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            std::hint::spin_loop();
+        }
+        self.lock()
+    }
+
+    /// Locks unless another thread holds the lock. Panics as [`lock`](Self::lock) does.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        let held = self.order.enter();
+        let value = imp::try_lock(&self.value)?;
+        Some(MutexGuard { value, held })
+    }
 }
 
 impl<T> Deref for MutexGuard<'_, T> {
@@ -198,6 +232,18 @@ impl<T> Monitor<T> {
     #[track_caller]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.state.lock()
+    }
+
+    /// Locks as [`Mutex::try_lock`] does.
+    #[track_caller]
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.state.try_lock()
+    }
+
+    /// Locks as [`Mutex::lock_soon`] does.
+    #[track_caller]
+    pub(crate) fn lock_soon(&self) -> MutexGuard<'_, T> {
+        self.state.lock_soon()
     }
 
     /// Wakes every waiter: waiters of one monitor may wait for different things.

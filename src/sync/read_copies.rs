@@ -1,8 +1,8 @@
 //! Copies of guarded data, so that concurrent readers do not write to shared memory.
 
-use std::hash::Hash;
+use std::hash::{BuildHasher as _, Hash};
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::{DefaultHashBuilder, Equivalent, HashTable};
 
 use super::atomic::{AtomicBool, Ordering};
 use super::{Mutex, Rank, thread_number};
@@ -13,17 +13,22 @@ const PLACES: usize = if cfg!(shuttle) { 2 } else { 8 };
 /// Copies of the values that readers found behind a master's lock, one for each group of threads. A
 /// reader finds them again without that lock.
 ///
-/// The master adds and takes back copies under its own lock, and takes them back before it releases
-/// a change. So a reader that misses waits for the change, and no reader sees an older state than
-/// another saw before.
+/// The master adds, renews and takes back copies under its own lock, and takes them back before it
+/// releases a change. So a reader that misses waits for the change, and no reader sees an older
+/// state than another saw before.
 #[derive(Debug)]
-pub(crate) struct ReadCopies<K, V>([CopyPlace<K, V>; PLACES]);
+pub(crate) struct ReadCopies<K, V> {
+    places: [CopyPlace<K, V>; PLACES],
+    hasher: DefaultHashBuilder,
+}
 
 /// Two places share neither a cache line nor a pair of lines that some processors fetch together.
 #[derive(Debug)]
 #[repr(align(128))]
 struct CopyPlace<K, V> {
-    copies: Mutex<HashMap<K, V>>,
+    /// Each copy with its key and the hash of this: a table that grows reads no key, which would
+    /// take milliseconds under the master's lock. `None` while a change is under way.
+    copies: Mutex<HashTable<(u64, K, Option<V>)>>,
     /// Whether a copy was ever put here. A change then need not lock it: few caches have readers
     /// in each group. The master's lock orders the accesses.
     is_used: AtomicBool,
@@ -32,45 +37,86 @@ struct CopyPlace<K, V> {
 impl<K, V> Default for ReadCopies<K, V> {
     fn default() -> Self {
         let place = |_| CopyPlace {
-            copies: Mutex::ranked(Rank::READ_COPIES, HashMap::new()),
+            copies: Mutex::ranked(Rank::READ_COPIES, HashTable::new()),
             is_used: AtomicBool::new(false),
         };
-        Self(std::array::from_fn(place))
+        Self {
+            places: std::array::from_fn(place),
+            hasher: DefaultHashBuilder::default(),
+        }
     }
 }
 
 impl<K: Eq + Hash, V> ReadCopies<K, V> {
-    /// Reads the copy of the calling thread's group. Allocates nothing.
+    /// Reads the copy of the calling thread's group, unless another thread holds its lock. Waits
+    /// for nothing, and allocates nothing.
+    #[inline]
     pub(crate) fn read<R>(
         &self,
         key: &(impl Hash + Equivalent<K>),
         look: impl FnOnce(&mut V) -> R,
     ) -> Option<R> {
-        let mut copies = self.own().copies.lock();
-        copies.get_mut(key).map(look)
+        let hash = self.hasher.hash_one(key);
+        let mut copies = self.own().copies.try_lock()?;
+        held(&mut copies, hash, key)?.as_mut().map(look)
     }
 
-    /// Adds a copy for the calling thread's group. The caller holds the master's lock.
+    /// Reads the copy of any group, while the master's lock is not to be had. Waits for nothing.
+    pub(crate) fn borrow(&self, key: &(impl Hash + Equivalent<K>)) -> Option<V>
+    where
+        V: Clone,
+    {
+        let hash = self.hasher.hash_one(key);
+        let mut free = self.used().filter_map(|copies| copies.try_lock());
+        free.find_map(|mut copies| held(&mut copies, hash, key)?.clone())
+    }
+
+    /// Adds a copy for the calling thread's group, unless another thread holds its lock. The
+    /// caller holds the master's lock.
     pub(crate) fn add(&self, key: K, copy: V) {
         let own = self.own();
         own.is_used.store(true, Ordering::Relaxed);
-        own.copies.lock().insert(key, copy);
+        if let Some(mut copies) = own.copies.try_lock() {
+            let hash = self.hasher.hash_one(&key);
+            let entry = copies.entry(hash, |(_, held, _)| *held == key, |(hash, ..)| *hash);
+            entry.insert((hash, key, Some(copy)));
+        }
     }
 
     /// Shows each copy. The caller holds the master's lock.
-    pub(crate) fn each(&self, key: &(impl Hash + Equivalent<K>), mut look: impl FnMut(&V)) {
+    pub(crate) fn each(
+        &self,
+        key: &(impl Hash + Equivalent<K>),
+        mut look: impl FnMut(&mut Option<V>),
+    ) {
+        let hash = self.hasher.hash_one(key);
         for copies in self.used() {
-            copies.lock().get(key).map(&mut look);
+            if let Some(copy) = held(&mut copies.lock(), hash, key) {
+                look(copy);
+            }
         }
     }
 
     /// Takes back and drops each copy. The caller holds the master's lock, and keeps alive any
     /// value that must not be dropped under it.
-    pub(crate) fn take_back(&self, key: &(impl Hash + Equivalent<K>), mut look: impl FnMut(&V)) {
+    pub(crate) fn take_back(&self, key: &(impl Hash + Equivalent<K>)) {
+        let hash = self.hasher.hash_one(key);
         for copies in self.used() {
-            let copy = copies.lock().remove(key);
-            copy.as_ref().map(&mut look);
+            let mut copies = copies.lock();
+            if let Ok(entry) = copies.find_entry(hash, |(_, held, _)| key.equivalent(held)) {
+                entry.remove();
+            }
         }
+    }
+
+    /// Puts `copy` in the place of each copy, with the same conditions. All groups lose the old
+    /// one before any has the new one.
+    pub(crate) fn renew(&self, key: &(impl Hash + Equivalent<K>), copy: &V)
+    where
+        V: Clone,
+    {
+        self.each(key, |held| *held = None);
+        self.each(key, |held| *held = Some(copy.clone()));
     }
 
     /// Takes back all copies, with the same conditions.
@@ -80,14 +126,70 @@ impl<K: Eq + Hash, V> ReadCopies<K, V> {
         }
     }
 
-    fn used(&self) -> impl Iterator<Item = &Mutex<HashMap<K, V>>> {
-        let used = self.0.iter();
+    #[expect(clippy::indexing_slicing, reason = "of its length")]
+    fn own(&self) -> &CopyPlace<K, V> {
+        &self.places[thread_number() % PLACES]
+    }
+
+    fn used(&self) -> impl Iterator<Item = &Mutex<HashTable<(u64, K, Option<V>)>>> {
+        let used = self.places.iter();
         let used = used.filter(|place| place.is_used.load(Ordering::Relaxed));
         used.map(|place| &place.copies)
     }
+}
 
-    #[expect(clippy::indexing_slicing, reason = "of its length")]
-    fn own(&self) -> &CopyPlace<K, V> {
-        &self.0[thread_number() % PLACES]
+#[inline]
+fn held<'a, K, V>(
+    copies: &'a mut HashTable<(u64, K, Option<V>)>,
+    hash: u64,
+    key: &impl Equivalent<K>,
+) -> Option<&'a mut Option<V>> {
+    let (.., copy) = copies.find_mut(hash, |(_, held, _)| key.equivalent(held))?;
+    Some(copy)
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use std::sync::Barrier;
+    use std::thread;
+
+    use super::*;
+
+    /// A thread may hold a lock while it has no core.
+    #[test]
+    fn a_reader_waits_for_no_other_thread() {
+        let copies = ReadCopies::<&str, u32>::default();
+        copies.add("db", 1);
+        assert_eq!(copies.borrow(&"db"), Some(1));
+        let (held, looked) = (Barrier::new(PLACES + 1), Barrier::new(PLACES + 1));
+        thread::scope(|scope| {
+            for place in &copies.places {
+                let (held, looked) = (&held, &looked);
+                scope.spawn(move || {
+                    let _copies = place.copies.lock();
+                    held.wait();
+                    looked.wait();
+                });
+            }
+            held.wait();
+            copies.add("web", 2);
+            let read = (copies.read(&"db", |copy| *copy), copies.borrow(&"db"));
+            looked.wait();
+            assert_eq!(read, (None, None));
+        });
+        assert_eq!(copies.borrow(&"web"), None, "it would have waited");
+        assert_eq!(copies.borrow(&"db"), Some(1));
+    }
+
+    #[test]
+    fn a_renewal_reaches_each_copy_and_makes_none() {
+        let copies = ReadCopies::<&str, u32>::default();
+        copies.renew(&"db", &1);
+        assert_eq!(copies.read(&"db", |copy| *copy), None);
+        copies.add("db", 1);
+        copies.renew(&"db", &2);
+        assert_eq!(copies.borrow(&"db"), Some(2));
+        copies.take_back(&"db");
+        assert_eq!(copies.borrow(&"db"), None);
     }
 }

@@ -59,8 +59,11 @@ impl<K: Object> ReadCache<K> {
     pub(crate) fn mark(&self, key: &ObjectKey) -> Coarse {
         let answers = self.answers.lock();
         let mut latest = answers.get(key).map(|(_, mark)| *mark).unwrap_or_default();
-        let of_copy = |(_, mark): &Marked<K>| latest = latest.max(*mark);
-        self.copies.each(&KeyRef::from(key), of_copy);
+        self.copies.each(&KeyRef::from(key), |copy| {
+            latest = copy
+                .iter()
+                .fold(latest, |latest, (_, mark)| latest.max(*mark));
+        });
         latest
     }
 
@@ -73,8 +76,10 @@ impl<K: Object> ReadCache<K> {
     ) -> (Option<Arc<ReadyObject<K>>>, Coarse) {
         let mut answers = self.answers.lock();
         let take_back = |latest: &mut Coarse| {
-            let of_copy = |(_, mark): &Marked<K>| *latest = (*latest).max(*mark);
-            self.copies.take_back(&KeyRef::from(key), of_copy);
+            self.copies.each(&KeyRef::from(key), |copy| {
+                *latest = copy.take().map_or(*latest, |(_, mark)| mark.max(*latest));
+            });
+            self.copies.take_back(&KeyRef::from(key));
         };
         let Some((ready, mark)) = ready else {
             let Some((removed, mut mark)) = answers.remove(key) else {
@@ -123,7 +128,7 @@ mod tests {
 
     fn mark_at(at: Coarse) -> impl Fn(&mut Coarse) -> bool {
         move |mark| {
-            *mark = at;
+            *mark = at.max(*mark);
             true
         }
     }
