@@ -210,7 +210,8 @@ impl<K: Object> Store<K> {
     ///
     /// Threads that read at the same time share no lock: each group of threads keeps a pointer to
     /// each object that it has read, while the store has the object. Only the first read by a group
-    /// allocates. It waits for the store's lock only if no group has a pointer.
+    /// allocates. While another thread holds the store's lock, it reads the pointer of any group.
+    /// It waits where none is to be had at once.
     ///
     /// # Errors
     ///

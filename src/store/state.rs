@@ -112,10 +112,7 @@ impl<K: Object> StoreContent<K> {
             return (Applied::NoRoom, Some(entry));
         }
         if let Some(key) = key {
-            match entry.object() {
-                Some(object) => self.copies.renew(key, object),
-                None => self.copies.take_back(key),
-            }
+            self.copies.renew(key, entry.object(), |_| ());
         }
         let key = key.map_or_else(|| Arc::new(entry.item.key()), Arc::clone);
         let none = Values::default();
@@ -136,7 +133,7 @@ impl<K: Object> StoreContent<K> {
         let Some((key, gone)) = self.items.take(&item.key_ref()) else {
             return (Applied::Accepted(None), None);
         };
-        self.copies.take_back(&key);
+        self.copies.renew(&key, None, |_| ());
         self.indices.replace(&key, &gone.values, &Values::default());
         let change = Change::of(Some(&gone), None);
         (Applied::Accepted(change), Some(gone))

@@ -13,9 +13,9 @@ const PLACES: usize = if cfg!(shuttle) { 2 } else { 8 };
 /// Copies of the values that readers found behind a master's lock, one for each group of threads. A
 /// reader finds them again without that lock.
 ///
-/// The master adds, renews and takes back copies under its own lock, and takes them back before it
-/// releases a change. So a reader that misses waits for the change, and no reader sees an older
-/// state than another saw before.
+/// The master changes copies under its own lock. No group has a new state before all have lost the
+/// old one, so no reader sees an older state than another saw before. A reader that misses waits
+/// for the master.
 #[derive(Debug)]
 pub(crate) struct ReadCopies<K, V> {
     places: [CopyPlace<K, V>; PLACES],
@@ -84,39 +84,42 @@ impl<K: Eq + Hash, V> ReadCopies<K, V> {
     }
 
     /// Shows each copy. The caller holds the master's lock.
-    pub(crate) fn each(
-        &self,
-        key: &(impl Hash + Equivalent<K>),
-        mut look: impl FnMut(&mut Option<V>),
-    ) {
-        let hash = self.hasher.hash_one(key);
-        for copies in self.used() {
-            if let Some(copy) = held(&mut copies.lock(), hash, key) {
-                look(copy);
-            }
-        }
-    }
-
-    /// Takes back and drops each copy. The caller holds the master's lock, and keeps alive any
-    /// value that must not be dropped under it.
-    pub(crate) fn take_back(&self, key: &(impl Hash + Equivalent<K>)) {
+    pub(crate) fn each(&self, key: &(impl Hash + Equivalent<K>), mut look: impl FnMut(&mut V)) {
         let hash = self.hasher.hash_one(key);
         for copies in self.used() {
             let mut copies = copies.lock();
-            if let Ok(entry) = copies.find_entry(hash, |(_, held, _)| key.equivalent(held)) {
-                entry.remove();
-            }
+            held(&mut copies, hash, key)
+                .and_then(Option::as_mut)
+                .map(&mut look);
         }
     }
 
-    /// Puts `copy` in the place of each copy, with the same conditions. All groups lose the old
-    /// one before any has the new one.
-    pub(crate) fn renew(&self, key: &(impl Hash + Equivalent<K>), copy: &V)
-    where
+    /// Puts `copy` in the place of each copy, or takes them back, and shows each. All groups lose
+    /// theirs before any has the new one. The caller holds the master's lock, and keeps alive any
+    /// value that must not be dropped under it.
+    pub(crate) fn renew(
+        &self,
+        key: &(impl Hash + Equivalent<K>),
+        copy: Option<&V>,
+        mut look: impl FnMut(&V),
+    ) where
         V: Clone,
     {
-        self.each(key, |held| *held = None);
-        self.each(key, |held| *held = Some(copy.clone()));
+        let hash = self.hasher.hash_one(key);
+        for copies in self.used() {
+            let mut copies = copies.lock();
+            if let Ok(mut entry) = copies.find_entry(hash, |(_, held, _)| key.equivalent(held)) {
+                entry.get_mut().2.take().as_ref().map(&mut look);
+                if copy.is_none() {
+                    entry.remove();
+                }
+            }
+        }
+        for copies in copy.iter().flat_map(|_| self.used()) {
+            if let Some(held) = held(&mut copies.lock(), hash, key) {
+                *held = copy.cloned();
+            }
+        }
     }
 
     /// Takes back all copies, with the same conditions.
@@ -184,12 +187,12 @@ mod tests {
     #[test]
     fn a_renewal_reaches_each_copy_and_makes_none() {
         let copies = ReadCopies::<&str, u32>::default();
-        copies.renew(&"db", &1);
+        copies.renew(&"db", Some(&1), |_| ());
         assert_eq!(copies.read(&"db", |copy| *copy), None);
         copies.add("db", 1);
-        copies.renew(&"db", &2);
+        copies.renew(&"db", Some(&2), |_| ());
         assert_eq!(copies.borrow(&"db"), Some(2));
-        copies.take_back(&"db");
+        copies.renew(&"db", None, |_| ());
         assert_eq!(copies.borrow(&"db"), None);
     }
 }

@@ -4,7 +4,8 @@
 //! the entry's lock is released (rank: above the entries).
 //!
 //! One map has all answers. Its lock is taken once per answer and group of threads: then the group
-//! has a copy, with a count and a mark of its own.
+//! has a copy, with a count and a mark of its own. While another thread reads that one, the lock is
+//! taken again.
 
 use hashbrown::HashMap;
 
@@ -59,11 +60,8 @@ impl<K: Object> ReadCache<K> {
     pub(crate) fn mark(&self, key: &ObjectKey) -> Coarse {
         let answers = self.answers.lock();
         let mut latest = answers.get(key).map(|(_, mark)| *mark).unwrap_or_default();
-        self.copies.each(&KeyRef::from(key), |copy| {
-            latest = copy
-                .iter()
-                .fold(latest, |latest, (_, mark)| latest.max(*mark));
-        });
+        let of_copy = |(_, mark): &mut Marked<K>| latest = latest.max(*mark);
+        self.copies.each(&KeyRef::from(key), of_copy);
         latest
     }
 
@@ -76,10 +74,8 @@ impl<K: Object> ReadCache<K> {
     ) -> (Option<Arc<ReadyObject<K>>>, Coarse) {
         let mut answers = self.answers.lock();
         let take_back = |latest: &mut Coarse| {
-            self.copies.each(&KeyRef::from(key), |copy| {
-                *latest = copy.take().map_or(*latest, |(_, mark)| mark.max(*latest));
-            });
-            self.copies.take_back(&KeyRef::from(key));
+            let of_copy = |(_, mark): &Marked<K>| *latest = (*latest).max(*mark);
+            self.copies.renew(&KeyRef::from(key), None, of_copy);
         };
         let Some((ready, mark)) = ready else {
             let Some((removed, mut mark)) = answers.remove(key) else {

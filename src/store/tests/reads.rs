@@ -1,6 +1,9 @@
 //! Reads by many threads, in groups that keep the objects they have read.
 
 use std::thread;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, bounded};
 
 use super::*;
 
@@ -63,4 +66,26 @@ fn b12_an_object_that_does_not_decode_any_more_is_read_from_no_copy() {
         let read = thread::scope(|scope| scope.spawn(read).join().unwrap());
         assert_eq!(read.unwrap_err().kind(), ErrorKind::Undecodable);
     }
+}
+
+/// The thread that holds the lock may have no core.
+#[test]
+fn a_get_waits_for_no_lock_while_another_group_has_the_object() {
+    let (store, mut writer) = store();
+    replace(&mut writer, vec![held("a", "1", &[])], &at("1")).unwrap();
+    assert_eq!(version(&store, "a").as_deref(), Some("1"));
+    let (locked, is_locked) = bounded(0);
+    let (done, is_done) = bounded::<()>(0);
+    thread::scope(|scope| {
+        let holds = scope.spawn(|| {
+            store.look(|_| {
+                locked.send(()).unwrap();
+                is_done.recv_timeout(Duration::from_secs(20)) == Err(RecvTimeoutError::Disconnected)
+            })
+        });
+        is_locked.recv().unwrap();
+        assert_eq!(read_by_many(&store, "a"), [Some("1".to_owned())]);
+        drop(done);
+        assert!(holds.join().unwrap(), "the reads waited for the lock");
+    });
 }
