@@ -376,7 +376,7 @@ impl Agent {
         let (mut second_try, mut is_retry) = (request.second_try, call.is_retry);
         let (mut first_byte, mut first_silence, mut asks) = (request.first_byte, None, true);
         loop {
-            if call.stop.is_stopped() {
+            if call.stop().is_stopped() {
                 return Err(Error::stopped(what));
             }
             let agent = self.inner();

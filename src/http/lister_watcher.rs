@@ -202,7 +202,7 @@ impl<K: Object> ListJob<K> {
         let call = self.call.with_slot(slot);
         let options = &self.context.options;
         let context = &self.context;
-        let permit = || context.permit(&call.stop, call.whole.deadline, &self.urgency);
+        let permit = || context.permit(call.stop(), call.whole.deadline, &self.urgency);
         let request = HttpRequest {
             payload: None,
             path: &self.path,
@@ -242,7 +242,7 @@ impl<K: Object> ListJob<K> {
             let read = std::mem::take(&mut items);
             let gone =
                 !read.is_empty() && !caller.send(Ok(ListAnswer::Items(read)), Some(&answer.call));
-            if gone || answer.call.stop.is_stopped() {
+            if gone || answer.call.stop().is_stopped() {
                 return Err(Error::stopped(&answer.what));
             }
             decoder

@@ -14,13 +14,13 @@
 
 use std::time::Instant;
 
-use rustix::event::PollFlags;
+use rustix::event::{PollFd, PollFlags};
 
 use super::agent::ResponseReader;
 use super::calls::call_context::NamedDeadline;
 use super::calls::channel::answering;
 use super::calls::errors;
-use super::calls::interrupt::Interrupt;
+use super::calls::interrupt::{Interrupt, Limit};
 use super::client_context::ClientInner;
 use crate::clock::{Clock, Deadline};
 use crate::error::Error;
@@ -70,7 +70,7 @@ impl<K: Object> OpenWatch<K> {
     pub(crate) fn new(decoded_by: Option<Arc<ClientInner>>, body: Box<WatchBody<K>>) -> Self {
         Self {
             what: Arc::clone(&body.answer.what),
-            stop: body.answer.call.stop.clone(),
+            stop: body.answer.call.stop().clone(),
             decoded_by,
             body: Some(body),
             last_contact: Clock::system().now(),
@@ -198,8 +198,14 @@ impl<K: Object> WatchBody<K> {
         if self.drained
             && let Some(socket) = &self.answer.socket
         {
-            let waiting = self.answer.call.ending(NamedDeadline::caller(deadline));
-            waiting.wait(&**socket, PollFlags::IN)?;
+            let call = &self.answer.call;
+            let mut waits_for = [
+                PollFd::new(&**socket, PollFlags::IN),
+                call.wake_descriptor(),
+            ];
+            if !call.wait_for_any(&mut waits_for, deadline)? {
+                return Err(Interrupt::Limit(Limit::Deadline));
+            }
         }
         let call = &self.answer.call;
         let grow = &mut |growth| call.grow(growth);

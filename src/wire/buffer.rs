@@ -14,6 +14,10 @@ const IN_PLACE_BYTES_MIN: usize = 1024 * 1024;
 /// The step of growth in place. It may be small, because nothing is moved.
 const IN_PLACE_STEP_BYTES: usize = 64 * 1024;
 
+/// The least space for a read after a release: a bookmark fits. glibc keeps freed blocks of up to
+/// 1,032 bytes for each thread.
+const READ_BYTES_LEAST: usize = 1100;
+
 /// A request for a larger buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Growth {
@@ -36,6 +40,8 @@ pub(crate) struct Buffer {
     bytes: Wiped,
     start: usize,
     end: usize,
+    /// The largest `end` since the last release.
+    peak: usize,
     /// The space for the next read. A read that fills it doubles it, up to `read_max`.
     read: usize,
     read_min: usize,
@@ -118,6 +124,7 @@ impl Buffer {
             self.read = self.read.saturating_mul(2).min(self.read_max);
         }
         self.end = self.end.saturating_add(count).min(self.bytes.len());
+        self.peak = self.peak.max(self.end);
     }
 
     pub(crate) fn pending(&self) -> &[u8] {
@@ -131,10 +138,15 @@ impl Buffer {
         self.bytes.get(from..self.start).unwrap_or_default()
     }
 
-    /// Frees the memory when no byte is pending.
+    /// Frees the memory when no byte is pending. The next read gets space for as much as came since
+    /// the last release, and at most `read_min`: new memory is written twice, by zeros.
     pub(crate) fn release(&mut self) {
-        if self.start == self.end {
-            *self = Self::new(self.read_min, self.read_max);
+        if self.start == self.end && self.held() > 0 {
+            let came = self.peak.saturating_add(self.peak / 4);
+            *self = Self {
+                read: came.max(READ_BYTES_LEAST).min(self.read_min),
+                ..Self::new(self.read_min, self.read_max)
+            };
         }
     }
 
@@ -244,5 +256,18 @@ mod tests {
         buffer.take(10);
         buffer.release();
         assert_eq!(buffer.held(), 0);
+    }
+
+    #[test]
+    fn after_a_release_a_read_gets_space_for_as_much_as_came_before() {
+        let mut buffer = Buffer::new(4096, 16 * 1024);
+        for (came, space) in [(300, 1100), (2000, 2500), (9000, 4096)] {
+            put(&mut buffer, &vec![7; came]);
+            buffer.release();
+            assert_eq!(buffer.take(came).len(), came, "pending bytes stay");
+            buffer.release();
+            buffer.release();
+            assert_eq!((buffer.held(), buffer.space().len()), (0, space));
+        }
     }
 }

@@ -39,11 +39,7 @@ const FRAMING_BYTES_MAX: usize = 2 * 1024 * 1024;
     reason = "facts that are known or not, each for itself"
 )]
 pub(crate) struct CallContext {
-    /// Ends every wait at once.
-    pub(crate) stop: StopToken,
-    /// Ends a wait in poll(2), for the stop or the byte budget.
-    wake: Arc<WakeUp>,
-    _registration: Arc<WakeRegistration>,
+    shared: Arc<SharedByClones>,
     /// When the whole call ends.
     pub(crate) whole: NamedDeadline,
     /// When the current wait ends, and the limit that ends it.
@@ -78,8 +74,18 @@ pub(crate) struct CallContext {
     account: Option<Account>,
     /// The number of bytes that may still come before the head of the response is complete.
     pub(crate) head_bytes_left: Option<usize>,
+}
+
+/// The part of a context that its clones share. It is one value, because an idle watch clones its
+/// context for each event, and then finds no count of a pointer in the processor's caches.
+struct SharedByClones {
+    /// Ends every wait at once.
+    stop: StopToken,
+    /// Ends a wait in poll(2), for the stop or the byte budget.
+    wake: Arc<WakeUp>,
     /// The number of bytes that came since the last one of the body.
-    framing: Arc<AtomicUsize>,
+    framing: AtomicUsize,
+    _registration: WakeRegistration,
 }
 
 /// The facts of a TLS handshake.
@@ -160,10 +166,14 @@ impl CallContext {
             Error::new(ErrorKind::Resources, message)
         })?;
         let as_wake: Arc<dyn Wake> = Arc::<WakeUp>::clone(&wake);
-        Ok(Self {
+        let shared = SharedByClones {
             stop: stop.clone(),
             wake,
-            _registration: Arc::new(stop.register(&as_wake)),
+            framing: AtomicUsize::new(0),
+            _registration: stop.register(&as_wake),
+        };
+        Ok(Self {
+            shared: Arc::new(shared),
             whole: until,
             until,
             first_byte: None,
@@ -179,15 +189,19 @@ impl CallContext {
             is_drained: false,
             account: None,
             head_bytes_left: None,
-            framing: Arc::default(),
             slot: None,
             progress: None,
         })
     }
 
+    /// Ends every wait at once.
+    pub(crate) fn stop(&self) -> &StopToken {
+        &self.shared.stop
+    }
+
     /// The same call; its answer is counted in `budget`.
     pub(crate) fn counted_in(mut self, budget: &Arc<ByteBudget>) -> Self {
-        self.account = Some(budget.open(Arc::<WakeUp>::clone(&self.wake)));
+        self.account = Some(budget.open(Arc::<WakeUp>::clone(&self.shared.wake)));
         self
     }
 
@@ -291,7 +305,7 @@ impl CallContext {
     /// The stop, or the caller's deadline.
     pub(crate) fn resume(&self) -> Result<(), Interrupt> {
         match &self.slot {
-            Some(slot) => slot.resume(&self.stop, self.whole.deadline),
+            Some(slot) => slot.resume(self.stop(), self.whole.deadline),
             None => Ok(()),
         }
     }
@@ -301,7 +315,7 @@ impl CallContext {
     /// The stop, or the limit. A caller that always finds bytes to read never waits, and so has to
     /// check.
     pub(crate) fn check(&self) -> Result<(), Interrupt> {
-        if self.stop.is_stopped() {
+        if self.stop().is_stopped() {
             return Err(Interrupt::Stopped);
         }
         self.check_account()?;
@@ -377,7 +391,7 @@ impl CallContext {
                 let message = "interim answers without end: the head of the answer did not come";
                 return Err(Interrupt::Failed(Error::new(ErrorKind::TooLarge, message)));
             }
-        } else if self.framing.fetch_add(count, Ordering::Relaxed) > FRAMING_BYTES_MAX {
+        } else if self.shared.framing.fetch_add(count, Ordering::Relaxed) > FRAMING_BYTES_MAX {
             let message = format!(
                 "the answer's framing has no end: more than {FRAMING_BYTES_MAX} bytes of it \
                  without one of the body"
@@ -401,7 +415,7 @@ impl CallContext {
 
     /// The last descriptor of each wait. The stop and the byte budget make it readable.
     pub(crate) fn wake_descriptor(&self) -> PollFd<'_> {
-        PollFd::new(&*self.wake, PollFlags::IN)
+        PollFd::new(&*self.shared.wake, PollFlags::IN)
     }
 
     /// Waits until some of `descriptors` are ready, and marks those. Returns `false` when `pause`
@@ -423,7 +437,7 @@ impl CallContext {
     fn poll(&self, descriptors: &mut [PollFd<'_>], pause: Deadline) -> Result<bool, Interrupt> {
         let clock = Clock::system();
         loop {
-            if self.stop.is_stopped() {
+            if self.stop().is_stopped() {
                 return Err(Interrupt::Stopped);
             }
             self.check_account()?;
@@ -504,7 +518,7 @@ pub(crate) fn is_drained() -> bool {
 pub(crate) fn gave() {
     // Outside of a call there is nothing to note.
     let _told = current(|call| {
-        call.framing.store(0, Ordering::Relaxed);
+        call.shared.framing.store(0, Ordering::Relaxed);
         Ok(())
     });
 }

@@ -119,10 +119,10 @@ impl<T: Send + 'static> ItemReceiver<T> {
 
     fn wait(&self, call: &CallContext) -> Result<Option<T>, Interrupt> {
         let wake: Arc<dyn Wake> = Arc::<Monitor<Channel<T>>>::clone(&self.0);
-        let _registered = call.stop.register(&wake);
+        let _registered = call.stop().register(&wake);
         let look = |state: &mut Channel<T>| match state.item.take() {
             Some(item) => Some(Ok(Some(item))),
-            None if call.stop.is_stopped() => Some(Err(Interrupt::Stopped)),
+            None if call.stop().is_stopped() => Some(Err(Interrupt::Stopped)),
             None => state.sender_gone.then_some(Ok(None)),
         };
         let until = call.until;
