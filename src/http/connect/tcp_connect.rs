@@ -95,10 +95,8 @@ impl Attempts {
             let sockets = sockets.map(|socket| PollFd::new(socket, PollFlags::OUT));
             let mut polled: Vec<_> = sockets.chain([call.wake_descriptor()]).collect();
             call.wait_for_any(&mut polled, pause)?;
-            polled
-                .iter()
-                .map(|polled| !polled.revents().is_empty())
-                .collect()
+            let is_ready = |polled: &PollFd<'_>| !polled.revents().is_empty();
+            polled.iter().map(is_ready).collect()
         };
         let mut won = None;
         let attempts = std::mem::take(&mut self.under_way);
